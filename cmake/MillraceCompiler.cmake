@@ -1,0 +1,73 @@
+# Compiler, flags, linker and ccache: everything that must be the same for every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# One compilation serves both the folder's static library and libmillrace.so.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "Millrace needs GCC 12 or newer, or clang 14 or newer; found GCC "
+                      "${CMAKE_CXX_COMPILER_VERSION}. Choose another one with CXX=g++-12.")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  message(FATAL_ERROR "Millrace needs clang 14 or newer, or GCC 12 or newer; found clang "
+                      "${CMAKE_CXX_COMPILER_VERSION}.")
+endif()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# -ffast-math is never used: it changes what NaN and infinity mean. Contraction is off so that a
+# result does not depend on which of two equal expressions the compiler fused.
+# Nobody may replace a function of libmillrace, so calls inside it need no indirection.
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off
+                    -fno-semantic-interposition)
+if(MILLRACE_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(MILLRACE_SANITIZE)
+  add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MILLRACE_SANITIZE})
+endif()
+if(MILLRACE_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "MILLRACE_FUZZERS needs clang; use the preset `fuzz`")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# Sources named *_avx2.cc and *_avx512.cc are compiled for that instruction set and called only on
+# machines that have it; on other processors they are left out.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(MILLRACE_X86 ON)
+else()
+  set(MILLRACE_X86 OFF)
+endif()
+set(MILLRACE_AVX2_FLAGS -mavx2 -mfma -mf16c)
+set(MILLRACE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+
+include(CheckCXXSourceCompiles)
+foreach(linker mold lld)
+  set(CMAKE_REQUIRED_LINK_OPTIONS -fuse-ld=${linker})
+  check_cxx_source_compiles("int main() { return 0; }" MILLRACE_LINKER_${linker})
+  unset(CMAKE_REQUIRED_LINK_OPTIONS)
+  if(MILLRACE_LINKER_${linker})
+    set(MILLRACE_LINKER ${linker})
+    add_link_options(-fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+
+# Paths are hashed relative to the source tree, so build folders share what was compiled. The
+# sloppiness is what ccache needs to cache users of a precompiled header.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CCACHE_PROGRAM})
+endif()

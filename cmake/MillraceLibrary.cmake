@@ -1,0 +1,178 @@
+# millrace_library(<folder> [deps...] [TEST_DEPS deps...])
+#
+# Makes the static library mr_<folder> from the sources of the current folder and the folders
+# below it. `deps` are the folders it may include; TEST_DEPS are further ones its tests link.
+# What a source is follows from its name, so adding an op is adding a file, with no list to edit:
+#
+#   x_test.cc     a unit test. All tests of one folder become one executable, <folder>_test, run by
+#                 one ctest; a subfolder has its own, <folder>_<subfolder>_test. A file with the
+#                 line `// test-labels: threads` goes to <folder>_threads_test, which carries
+#                 that ctest label; other labels work the same way. Labels are read at configure.
+#   x_testing.cc  help for tests: the library mr_<folder>_testing, linked by the folder's tests.
+#   x_bench.cc    a Google Benchmark program, bench/x_bench.
+#   x_fuzz.cc     a libFuzzer program, fuzz/x_fuzz.
+#   x_main.cc     a program; the folder's CMakeLists.txt says what to do with it.
+#   x_avx2.cc     compiled for that instruction set, left out where it does not exist
+#   x_avx512.cc   (see MillraceCompiler.cmake).
+#   *gemm*        the only files in which a*b+c may be contracted.
+#
+# A folder without sources becomes a library of headers only.
+#
+# Aggregate targets: `tests`, `tests_<label>`, `benchmarks`, `fuzzers`, `generated` (headers that
+# the build writes).
+
+set(MILLRACE_GEN_DIR ${CMAKE_BINARY_DIR}/gen)
+add_custom_target(tests)
+add_custom_target(tests_threads)
+add_custom_target(benchmarks)
+add_custom_target(fuzzers)
+add_custom_target(generated)
+set_property(GLOBAL PROPERTY MILLRACE_LIBRARIES "")
+
+# Sets in the caller: the folder's sources by kind, <out>_SOURCES, _TEST, _TESTING, _BENCH, _FUZZ.
+function(millrace_glob out)
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
+  foreach(kind TEST TESTING BENCH FUZZ MAIN)
+    string(TOLOWER ${kind} suffix)
+    set(files ${all})
+    list(FILTER files INCLUDE REGEX "_${suffix}\\.cc$")
+    list(FILTER all EXCLUDE REGEX "_${suffix}\\.cc$")
+    set(${out}_${kind} ${files} PARENT_SCOPE)
+  endforeach()
+  if(NOT MILLRACE_X86)
+    list(FILTER all EXCLUDE REGEX "_avx(2|512)\\.cc$")
+  endif()
+  set(${out}_SOURCES ${all} PARENT_SCOPE)
+endfunction()
+
+function(millrace_source_flags)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME)
+    set(flags "")
+    if(name MATCHES "_avx2\\.cc$")
+      list(APPEND flags ${MILLRACE_AVX2_FLAGS})
+    elseif(name MATCHES "_avx512\\.cc$")
+      list(APPEND flags ${MILLRACE_AVX512_FLAGS})
+    endif()
+    if(name MATCHES "gemm")
+      list(APPEND flags -ffp-contract=fast)
+    endif()
+    if(flags)
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+    endif()
+  endforeach()
+endfunction()
+
+# Turns test sources into executables and ctests named after `name`, linked with LIBS.
+function(millrace_tests name)
+  cmake_parse_arguments(arg "" "" "LIBS;SOURCES" ${ARGN})
+  if(NOT MILLRACE_TESTS OR NOT GTest_FOUND)
+    return()
+  endif()
+  set(groups "")
+  foreach(source ${arg_SOURCES})
+    file(RELATIVE_PATH group ${CMAKE_CURRENT_SOURCE_DIR} ${source})
+    get_filename_component(group "${group}" DIRECTORY)
+    string(REPLACE "/" "_" group "${name}_${group}")
+    string(REGEX REPLACE "_$" "" group "${group}")
+    file(STRINGS ${source} line REGEX "^// test-labels: [a-z_]+$" LIMIT_COUNT 1)
+    string(REGEX REPLACE "^// test-labels: " "" label "${line}")
+    if(label)
+      string(APPEND group "_${label}")
+      set(label_${group} ${label})
+    endif()
+    list(APPEND groups ${group})
+    list(APPEND sources_${group} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES groups)
+  foreach(group ${groups})
+    set(target ${group}_test)
+    add_executable(${target} EXCLUDE_FROM_ALL ${sources_${group}})
+    target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main Threads::Threads)
+    target_precompile_headers(${target} REUSE_FROM mr_gtest_pch)
+    set_target_properties(${target} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+    add_dependencies(tests ${target})
+    add_test(NAME ${group} COMMAND ${target} --gtest_brief=1
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${group} PROPERTIES TIMEOUT 900)
+    if(DEFINED label_${group})
+      set_tests_properties(${group} PROPERTIES LABELS ${label_${group}})
+      if(NOT TARGET tests_${label_${group}})
+        add_custom_target(tests_${label_${group}})
+      endif()
+      add_dependencies(tests_${label_${group}} ${target})
+    endif()
+  endforeach()
+endfunction()
+
+# One Google Benchmark program per source.
+function(millrace_benchmarks)
+  cmake_parse_arguments(arg "" "" "LIBS;SOURCES" ${ARGN})
+  if(NOT MILLRACE_BENCHMARKS OR NOT benchmark_FOUND)
+    return()
+  endif()
+  foreach(source ${arg_SOURCES})
+    get_filename_component(target ${source} NAME_WE)
+    add_executable(${target} EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(${target} PRIVATE ${arg_LIBS} benchmark::benchmark_main)
+    set_target_properties(${target} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+    add_dependencies(benchmarks ${target})
+  endforeach()
+endfunction()
+
+# One libFuzzer program per source.
+function(millrace_fuzzers)
+  cmake_parse_arguments(arg "" "" "LIBS;SOURCES" ${ARGN})
+  if(NOT MILLRACE_FUZZERS)
+    return()
+  endif()
+  foreach(source ${arg_SOURCES})
+    get_filename_component(target ${source} NAME_WE)
+    add_executable(${target} EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(${target} PRIVATE ${arg_LIBS})
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${target} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+    add_dependencies(fuzzers ${target})
+  endforeach()
+endfunction()
+
+function(millrace_library folder)
+  cmake_parse_arguments(arg "" "" "TEST_DEPS" ${ARGN})
+  list(TRANSFORM arg_UNPARSED_ARGUMENTS PREPEND mr_ OUTPUT_VARIABLE deps)
+  list(TRANSFORM arg_TEST_DEPS PREPEND mr_ OUTPUT_VARIABLE test_deps)
+  millrace_glob(found)
+
+  if(found_SOURCES)
+    millrace_source_flags(${found_SOURCES})
+    add_library(mr_${folder} STATIC ${found_SOURCES})
+    set(scope PUBLIC)
+    set_property(GLOBAL APPEND PROPERTY MILLRACE_LIBRARIES mr_${folder})
+  else()
+    add_library(mr_${folder} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(mr_${folder} ${scope} ${CMAKE_SOURCE_DIR})
+  target_include_directories(mr_${folder} SYSTEM ${scope} ${MILLRACE_GEN_DIR})
+  target_link_libraries(mr_${folder} ${scope} ${deps} Threads::Threads ${CMAKE_DL_LIBS})
+
+  set(libs mr_${folder} ${test_deps})
+  if(found_TESTING AND MILLRACE_TESTS AND GTest_FOUND)
+    add_library(mr_${folder}_testing STATIC EXCLUDE_FROM_ALL ${found_TESTING})
+    target_link_libraries(mr_${folder}_testing PUBLIC ${libs} GTest::gtest)
+    list(PREPEND libs mr_${folder}_testing)
+  endif()
+  millrace_tests(${folder} LIBS ${libs} SOURCES ${found_TEST})
+  millrace_benchmarks(LIBS ${libs} SOURCES ${found_BENCH})
+  millrace_fuzzers(LIBS ${libs} SOURCES ${found_FUZZ})
+endfunction()
+
+# GoogleTest's header is compiled once for all tests. An executable owns it, because the flags of
+# owner and user must agree, -fPIE included.
+if(MILLRACE_TESTS AND GTest_FOUND)
+  add_executable(mr_gtest_pch EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/gtest_pch.cc)
+  target_link_libraries(mr_gtest_pch PRIVATE GTest::gtest Threads::Threads)
+  target_precompile_headers(mr_gtest_pch PRIVATE <gtest/gtest.h>)
+endif()

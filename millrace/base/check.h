@@ -1,0 +1,27 @@
+#pragma once
+
+// Checks of our own invariants. A failed check is a defect in Millrace: it prints where and ends
+// the process. What a user, file or peer can get wrong is a Status instead.
+
+namespace millrace {
+
+[[noreturn, gnu::cold]] void check_failed(const char* file, int line, const char* condition);
+
+}  // namespace millrace
+
+#define MR_CHECK(condition)                                     \
+  do {                                                          \
+    if (!(condition)) [[unlikely]]                              \
+      ::millrace::check_failed(__FILE__, __LINE__, #condition); \
+  } while (false)
+
+// The Status must be ok.
+#define MR_CHECK_OK(status) MR_CHECK((status).ok())
+
+#ifdef NDEBUG
+#define MR_DCHECK(condition) \
+  do {                       \
+  } while (false && (condition))
+#else
+#define MR_DCHECK(condition) MR_CHECK(condition)
+#endif

@@ -1,0 +1,19 @@
+#include "millrace/base/check.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+TEST(Check, PassesWhenTrueAndEvaluatesOnce) {
+  int calls = 0;
+  MR_CHECK(++calls == 1);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(CheckDeathTest, NamesPlaceAndCondition) {
+  EXPECT_DEATH(MR_CHECK(1 + 1 == 3), "check_test.cc:[0-9]+: check failed: 1 \\+ 1 == 3");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <vector>
+
+#include "millrace/graph/expr.h"
+
+namespace millrace {
+
+// What a gradient rule sees of the op it differentiates. Rules are written with Expr, so that one rule
+// serves a graph (nodes are added) and a tape (operations run), and can itself be differentiated.
+class GradientContext {
+ public:
+  GradientContext(OpBuilder& builder, std::vector<Expr> inputs, std::vector<Expr> outputs,
+                  std::vector<Expr> output_gradients, const AttrMap& attrs,
+                  std::vector<DType> input_types);
+
+  OpBuilder& builder() const { return builder_; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  Expr input(int i) const { return inputs_[static_cast<size_t>(i)]; }
+  Expr output(int i) const { return outputs_[static_cast<size_t>(i)]; }
+  // The gradient that came back for output i: never none; zeros when nothing depends on that output.
+  Expr gradient(int i = 0) const;
+  // Whether anything came back for output i.
+  bool has_gradient(int i) const { return output_gradients_[static_cast<size_t>(i)].valid(); }
+  DType input_type(int i) const { return input_types_[static_cast<size_t>(i)]; }
+
+  template <class T>
+  Result<T> attr(std::string_view name) const {
+    return read_attr<T>(attrs_, name);
+  }
+  // An attribute of the op as it is, to hand on to an op of the rule.
+  const AttrValue& attr_value(std::string_view name) const;
+
+  // The gradient of input i. An input not set has none (it is an index, a shape, a seed).
+  void set(int i, Expr gradient) { input_gradients_[static_cast<size_t>(i)] = {gradient, {}, {}}; }
+  // The same as rows: `values` added at `indices` of dimension 0 of a tensor of shape `dense_shape`.
+  void set_slices(int i, Expr values, Expr indices, Expr dense_shape) {
+    input_gradients_[static_cast<size_t>(i)] = {values, indices, dense_shape};
+  }
+
+  struct InputGradient {
+    Expr values;       // invalid: none
+    Expr indices;      // valid: IndexedSlices
+    Expr dense_shape;
+  };
+  const std::vector<InputGradient>& input_gradients() const { return input_gradients_; }
+
+ private:
+  OpBuilder& builder_;
+  std::vector<Expr> inputs_;
+  std::vector<Expr> outputs_;
+  std::vector<Expr> output_gradients_;
+  const AttrMap& attrs_;
+  std::vector<DType> input_types_;
+  std::vector<InputGradient> input_gradients_;
+};
+
+}  // namespace millrace

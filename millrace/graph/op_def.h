@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/graph/attr_value.h"
+#include "millrace/tensor/dtype.h"
+
+namespace millrace {
+
+class GradientContext;
+class ShapeContext;
+class ValueContext;
+
+// Computes the output shapes of a node from what is known of its inputs. See shape_context.h.
+using ShapeRule = Status (*)(ShapeContext&);
+// Computes small integer outputs from partly known inputs, without a kernel. See shape_context.h.
+using ValueRule = void (*)(ValueContext&);
+// Adds the operations that compute the gradients of a node's inputs. See gradient.h.
+using GradientRule = Status (*)(GradientContext&);
+
+// What the executor does with a node instead of just running its kernel.
+enum class ControlFlow : uint8_t {
+  kNone,
+  kSwitch,
+  kMerge,
+  kEnter,
+  kExit,
+  kNextIteration,
+  kLoopCond,
+  kControlTrigger,
+};
+
+// Facts about an op that passes and the executor ask for. No pass keeps a list of op names.
+struct OpTraits {
+  bool stateful = false;      // has effects or memory: never folded, merged, or run twice
+  bool commutative = false;   // inputs may be swapped
+  bool aggregate = false;     // sums its inputs
+  bool elementwise = false;   // each output element depends on the matching input elements only
+  bool allows_uninitialized_input = false;  // takes a reference whose variable has no value yet
+  bool owns_state = false;    // makes a resource that lives as long as the session
+  bool blocks = false;        // may hold its thread for long: runs outside the pool
+  bool send = false;          // hands a tensor to a rendezvous; runs even when dead
+  bool recv = false;          // takes one from there
+  bool metadata_only = false; // needs its inputs' shapes, never their elements (Shape, Size, Rank)
+  bool placeholder = false;   // stands for a value that must be fed
+  bool argument = false;      // parameter of a function body
+  bool result = false;        // result of a function body
+  bool constant = false;      // its value is its attribute "value"
+  bool cannot_differentiate = false;  // knowingly has no gradient: integers, state, randomness
+  ControlFlow control_flow = ControlFlow::kNone;
+  // Bit i: the kernel may hand input i on as an output (same buffer).
+  uint32_t may_alias = 0;
+  // Bit i: the kernel keeps input i past the step, so a borrowed buffer is copied first.
+  uint32_t retains = 0;
+  // Rough cost of one output element in nanoseconds on a CPU; 0: not worth a thread of its own.
+  float cost = 0;
+};
+
+// One input or output of an op definition.
+struct ArgDef {
+  std::string name;
+  // Exactly one of these says the type: a fixed dtype, the attribute that holds it, or the attribute
+  // that holds the list of types.
+  DType dtype = DType::kInvalid;
+  std::string type_attr;
+  std::string type_list_attr;
+  // With dtype or type_attr: the int attribute that says how many tensors there are.
+  std::string number_attr;
+  bool is_ref = false;
+  std::string doc;
+
+  bool is_list() const { return !number_attr.empty() || !type_list_attr.empty(); }
+};
+
+// One attribute of an op definition.
+struct AttrDef {
+  std::string name;
+  std::string type;  // "int", "list(shape)", ...
+  AttrValue default_value;  // empty: must be given
+  bool has_minimum = false;
+  int64_t minimum = 0;      // of an int, or of a list's length
+  TypeSet allowed_types;    // empty: any
+  std::vector<std::string> allowed_strings;  // empty: any
+  std::string doc;
+};
+
+// The definition of an op: what passes, autodiff, clients and code generators know about it.
+struct OpDef {
+  std::string name;
+  std::string doc;
+  std::vector<ArgDef> inputs;
+  std::vector<ArgDef> outputs;
+  std::vector<AttrDef> attrs;
+  OpTraits traits;
+  ShapeRule shape = nullptr;
+  ValueRule value = nullptr;
+  GradientRule gradient = nullptr;
+  int deprecated_since = 0;  // graph version from which new graphs may not use it; 0: never
+  std::string deprecation;
+  // Stands for an op that nobody registered, in an imported graph.
+  bool unknown = false;
+
+  const AttrDef* find_attr(std::string_view name) const;
+};
+
+// How op definitions are written: designated fields, types in the notation of ops.tsv.
+//
+//   registry.add({.name = "Concat",
+//                 .doc = "Joins tensors along one dimension.",
+//                 .inputs = {{"concat_dim", "int32"}, {"values", "N*T"}},
+//                 .outputs = {{"output", "T"}},
+//                 .types = {{"T", {}}},
+//                 .attrs = {{"N", "int >= 2"}},
+//                 .shape = concat_shape,
+//                 .gradient = concat_grad});
+struct OpSpec {
+  // "T" (a type attribute), "float" (a dtype), "N*T", "N*int32", "list(Tin)", and "ref(...)" around
+  // any of them.
+  struct Arg {
+    std::string name;
+    std::string type;
+    std::string doc = {};
+  };
+  // A type attribute with its allowed types ({}: any) and default (kInvalid: none).
+  struct Type {
+    std::string name;
+    TypeSet allowed;
+    DType default_type = DType::kInvalid;
+  };
+  // "int", "int >= 1", "int = 0", "bool = false", "string = \"\"", "string = 'SAME' in {'SAME','VALID'}",
+  // "float = 1e-3", "list(int) = []", "list(type) >= 1", "shape", "tensor", "func", "type = float".
+  struct Attr {
+    std::string name;
+    std::string type;
+    std::string doc = {};
+  };
+
+  std::string name;
+  std::string doc;
+  std::vector<Arg> inputs = {};
+  std::vector<Arg> outputs = {};
+  std::vector<Type> types = {};
+  std::vector<Attr> attrs = {};
+  OpTraits traits = {};
+  ShapeRule shape = nullptr;
+  ValueRule value = nullptr;
+  GradientRule gradient = nullptr;
+  int deprecated_since = 0;
+  std::string deprecation = {};
+};
+
+// The definition that `spec` describes; INVALID_ARGUMENT says what is wrong with it.
+Result<OpDef> parse_op_spec(const OpSpec& spec);
+
+// The types of a node's inputs (or outputs), one per tensor, list arguments expanded, given its
+// attributes (defaults filled in). A reference argument gives a reference type.
+Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const AttrMap& attrs);
+
+// Checks `attrs` against the definition and adds the defaults: every attribute present, of the right kind,
+// in range; nothing unknown (names that begin with '_' are free). INVALID_ARGUMENT naming op and attribute.
+Status check_attrs(const OpDef& op, AttrMap& attrs);
+
+}  // namespace millrace

@@ -1,0 +1,193 @@
+#include "millrace/kernel/kernel.h"
+
+#include <algorithm>
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/graph/op_def.h"
+
+namespace millrace {
+namespace {
+
+// "input 1 (shape)": the number, and the argument's name where it is one tensor.
+std::string input_label(const KernelContext& ctx, int input) {
+  const OpDef* op = ctx.node().op;
+  std::string label = str_cat("input ", input);
+  if (op == nullptr) return label;
+  for (size_t i = 0; i < op->inputs.size() && !op->inputs[i].is_list(); ++i) {
+    if (static_cast<int>(i) == input) return str_cat(label, " (", op->inputs[i].name, ")");
+  }
+  return label;
+}
+
+[[gnu::cold]] Status allocation_error(const Status& error, DType dtype, const Shape& shape,
+                                      const Device& device, const Allocator& allocator) {
+  if (error.code() != Code::kResourceExhausted) return error;
+  return resource_exhausted("OOM when allocating tensor with shape ", shape, " and type ", dtype,
+                            " on ", device.name(), " by allocator ", allocator.name());
+}
+
+// Elements of an int32 or int64 tensor.
+int64_t int_element(const Tensor& tensor, int64_t i) {
+  return tensor.dtype() == DType::kInt32 ? tensor.data<int32_t>()[static_cast<size_t>(i)]
+                                         : tensor.data<int64_t>()[static_cast<size_t>(i)];
+}
+
+}  // namespace
+
+Status AsyncKernel::compute(KernelContext& ctx) const {
+  struct {
+    Mutex mu;
+    CondVar changed;
+    bool done = false;
+    Status status;
+  } wait;
+  compute_async(ctx, [&wait](Status status) {
+    // Notified with the lock held: the waiter may destroy `wait` as soon as it has the lock.
+    MutexLock lock(wait.mu);
+    wait.status = std::move(status);
+    wait.done = true;
+    wait.changed.notify_one();
+  });
+  MutexLock lock(wait.mu);
+  while (!wait.done) wait.changed.wait(wait.mu);
+  return std::move(wait.status);
+}
+
+Value KernelContext::take_input(int i) {
+  Value& input = *args_.inputs[i];
+  if (!movable(i)) return input;
+  Value taken = std::move(input);
+  input.clear();
+  return taken;
+}
+
+Status KernelContext::check_scalar(int i, DType dtype) const {
+  const Tensor& tensor = input(i);
+  if (tensor.dtype() != dtype || tensor.num_elements() != 1) [[unlikely]] {
+    return invalid_argument(input_label(*this, i), " must be a ", dtype, " scalar, got ",
+                            tensor.dtype(), " ", tensor.shape());
+  }
+  return ok_status();
+}
+
+Result<std::vector<int64_t>> KernelContext::int_vector_input(int i) const {
+  const Tensor& tensor = input(i);
+  if (!kIndexTypes.contains(tensor.dtype()) || tensor.rank() > 1) {
+    return invalid_argument(input_label(*this, i), " must be an int32 or int64 vector, got ",
+                            tensor.dtype(), " ", tensor.shape());
+  }
+  std::vector<int64_t> values(static_cast<size_t>(tensor.num_elements()));
+  for (size_t k = 0; k < values.size(); ++k) {
+    values[k] = int_element(tensor, static_cast<int64_t>(k));
+  }
+  return values;
+}
+
+Result<int64_t> KernelContext::int_scalar_input(int i) const {
+  const Tensor& tensor = input(i);
+  if (!kIndexTypes.contains(tensor.dtype()) || tensor.num_elements() != 1) {
+    return invalid_argument(input_label(*this, i), " must be an int32 or int64 scalar, got ",
+                            tensor.dtype(), " ", tensor.shape());
+  }
+  return int_element(tensor, 0);
+}
+
+Result<Shape> KernelContext::shape_input(int i) const {
+  const Tensor& tensor = input(i);
+  if (tensor.rank() != 1) {
+    return invalid_argument(input_label(*this, i), " must be a shape vector, got ", tensor.dtype(),
+                            " ", tensor.shape());
+  }
+  MR_TRY_ASSIGN(std::vector<int64_t> dims, int_vector_input(i));
+  Result<Shape> shape = Shape::make(dims);
+  if (!shape.ok()) return shape.status().with_prefix(input_label(*this, i));
+  return shape;
+}
+
+Result<Tensor*> KernelContext::allocate_output_in(Allocator& allocator, int i, const Shape& shape) {
+  DType dtype = output_type(i);
+  Result<Ref<Buffer>> buffer = Buffer::allocate(dtype, shape.num_elements(), allocator);
+  if (!buffer.ok()) [[unlikely]] {
+    return allocation_error(buffer.status(), dtype, shape, device(), allocator);
+  }
+  Value& output = args_.outputs[i];
+  if (!output.empty()) [[unlikely]] output.clear();
+  output.tensor = Tensor(dtype, shape, std::move(*buffer));
+  output.state = Value::State::kTensor;
+  allocated_bytes_ += static_cast<int64_t>(output.tensor.bytes());
+  return &output.tensor;
+}
+
+Result<Tensor*> KernelContext::allocate_output(int i, const Shape& shape) {
+  return allocate_output_in(output_allocator(i), i, shape);
+}
+
+Result<Tensor*> KernelContext::forward_or_allocate_output(std::initializer_list<int> candidates,
+                                                          int i, const Shape& shape) {
+  Allocator& allocator = output_allocator(i);
+  DType dtype = output_type(i);
+  for (int candidate : candidates) {
+    if (!movable(candidate)) continue;
+    const Value& input = *args_.inputs[candidate];
+    const Tensor& tensor = input.tensor;
+    if (input.state != Value::State::kTensor || tensor.num_elements() != shape.num_elements() ||
+        !tensor.writable()) {
+      continue;
+    }
+    if (tensor.dtype() != dtype && (!is_plain(dtype) || !is_plain(tensor.dtype()) ||
+                                    dtype_size(tensor.dtype()) != dtype_size(dtype))) {
+      continue;
+    }
+    // A kernel may count on the alignment and the memory that a fresh output would have.
+    if (reinterpret_cast<uintptr_t>(tensor.raw()) % Allocator::kAlignment != 0 ||
+        tensor.buffer()->space() != allocator.space()) {
+      continue;
+    }
+    Value& output = args_.outputs[i];
+    if (!output.empty()) [[unlikely]] output.clear();
+    // The input keeps its reference, for the kernel still has to read it.
+    output.tensor = Tensor(dtype, shape, tensor.buffer(), tensor.offset());
+    output.state = Value::State::kTensor;
+    return &output.tensor;
+  }
+  return allocate_output_in(allocator, i, shape);
+}
+
+Result<Tensor> KernelContext::allocate_temp(DType dtype, const Shape& shape) {
+  Allocator& allocator = device().allocator();
+  Result<Tensor> tensor = Tensor::allocate(dtype, shape, allocator);
+  if (!tensor.ok()) return allocation_error(tensor.status(), dtype, shape, device(), allocator);
+  allocated_bytes_ += static_cast<int64_t>(tensor->bytes());
+  return tensor;
+}
+
+void KernelContext::set_output_ref(int i, Ref<RefCell> cell) {
+  Value& output = args_.outputs[i];
+  output.clear();
+  output.cell = std::move(cell);
+  output.state = Value::State::kRef;
+}
+
+void KernelContext::parallel_for(int64_t n, double cost_ns_per_unit,
+                                 FunctionRef<void(int64_t, int64_t)> body) const {
+  StepContext& step = *args_.step;
+  ThreadPool& pool = step.pool != nullptr ? *step.pool : ThreadPool::global();
+  pool.parallel_for(n, cost_ns_per_unit, body, step.max_threads, step.cancel);
+}
+
+Status expect_rank(const KernelContext& ctx, int input, int rank) {
+  const Shape& shape = ctx.input(input).shape();
+  if (shape.rank() == rank) [[likely]] return ok_status();
+  return invalid_argument(input_label(ctx, input), " must have rank ", rank, ", got shape ", shape);
+}
+
+Status expect_same_shape(const KernelContext& ctx, int a, int b) {
+  const Shape& shape_a = ctx.input(a).shape();
+  const Shape& shape_b = ctx.input(b).shape();
+  if (shape_a == shape_b) [[likely]] return ok_status();
+  return invalid_argument(input_label(ctx, a), " and ", input_label(ctx, b),
+                          " must have the same shape, got ", shape_a, " and ", shape_b);
+}
+
+}  // namespace millrace

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/graph/op_registry.h"
+#include "millrace/kernel/kernel.h"
+
+namespace millrace {
+
+using KernelFunction = Status (*)(KernelContext&);
+using KernelFactory = Result<std::unique_ptr<Kernel>> (*)(const KernelNode&);
+
+// One way to run an op.
+struct KernelDef {
+  // A type attribute and the type (or types) this kernel handles.
+  struct Constraint {
+    std::string attr;
+    TypeSet types;
+  };
+
+  // The op's name, or "*": any op of this kind of device that has no kernel of its own.
+  std::string op;
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<Constraint> constraints = {};  // all must hold; none: any node
+  // Exactly one of the two.
+  KernelFunction function = nullptr;  // for kernels that need no attributes
+  KernelFactory factory = nullptr;
+  // Inputs and outputs (numbers over the expanded lists, -1: all) that live in host memory although the device
+  // has memory of its own.
+  std::vector<int> host_inputs = {};
+  std::vector<int> host_outputs = {};
+  // Kernels of one op, device and type are tried in this order; the plain reference is 0.
+  int priority = 0;
+  std::string label = {};  // for tests that want one kernel: "reference"
+};
+
+// Kernels by op and device. Append-only, safe to read while appended to.
+class KernelRegistry {
+ public:
+  KernelRegistry();
+  ~KernelRegistry();
+  KernelRegistry(const KernelRegistry&) = delete;
+  KernelRegistry& operator=(const KernelRegistry&) = delete;
+  static KernelRegistry& global();
+
+  // INVALID_ARGUMENT for a definition that says nothing sensible, ALREADY_EXISTS for one that differs
+  // from an earlier one in nothing that could choose between them.
+  Status add(KernelDef def);
+  // The kernels for a node with these attributes on this kind of device, best first.
+  std::vector<const KernelDef*> find(std::string_view op, DeviceKind device,
+                                     const AttrMap& attrs) const;
+  bool any(std::string_view op, DeviceKind device, const AttrMap& attrs) const;
+  // All of them, for tests and documentation.
+  std::vector<const KernelDef*> list(std::string_view op) const;
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
+// KernelDef::host_inputs or host_outputs as one flag per tensor, -1 expanded.
+std::vector<bool> host_flags(const std::vector<int>& numbers, int count);
+
+// Makes the first kernel that takes the node (a factory may refuse with UNIMPLEMENTED: then the next is
+// tried). `label`: only kernels with that label. NOT_FOUND "No registered 'X' OpKernel ..." with the
+// types there are.
+Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
+                                            DeviceKind device, std::string_view label = {});
+
+// Where op families register themselves: definitions and kernels together. Mistakes in a registration
+// are collected: status() has the first.
+class Registry {
+ public:
+  Registry(OpRegistry& ops, KernelRegistry& kernels) : ops_(ops), kernels_(kernels) {}
+
+  void add(OpSpec spec);
+  void kernel(KernelDef def);
+
+  // A kernel for nodes whose attribute "T" is dtype_of<T>, in each of the forms.
+  template <class T>
+  void kernel(std::string_view op, DeviceKind device, KernelFunction function) {
+    kernel({.op = std::string(op),
+            .device = device,
+            .constraints = {{"T", {dtype_of<T>}}},
+            .function = function});
+  }
+  // K is a Kernel with a constructor or `static Result<std::unique_ptr<Kernel>> make(const KernelNode&)`.
+  template <class T, class K>
+  void kernel(std::string_view op, DeviceKind device) {
+    kernel({.op = std::string(op),
+            .device = device,
+            .constraints = {{"T", {dtype_of<T>}}},
+            .factory = &K::make});
+  }
+  // For nodes of any type.
+  void kernel(std::string_view op, DeviceKind device, KernelFunction function) {
+    kernel({.op = std::string(op), .device = device, .function = function});
+  }
+  template <class K>
+  void kernel(std::string_view op, DeviceKind device) {
+    kernel({.op = std::string(op), .device = device, .factory = &K::make});
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  OpRegistry& ops_;
+  KernelRegistry& kernels_;
+  Status status_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/cancellation.h"
+#include "millrace/base/function.h"
+#include "millrace/base/ref.h"
+#include "millrace/base/status.h"
+#include "millrace/kernel/value.h"
+
+namespace millrace {
+
+// Where the two ends of an edge between devices meet, within one step. A key names one tensor:
+// "<send device>;<incarnation, 16 hex digits>;<receive device>;<tensor name>;<frame>:<iteration>".
+// Each key is sent once and received once, in either order; neither side holds a thread while it waits.
+// Thread-safe.
+class Rendezvous : public RefCounted {
+ public:
+  using Done = UniqueFunction<void(Status, Value)>;  // the value is a tensor or dead
+
+  // ABORTED for a second send on a key, or the status given to abort().
+  virtual Status send(std::string_view key, Value value) = 0;
+  // Calls `done` once, when the value has come, the rendezvous is aborted, or `cancel` (may be null) is
+  // cancelled; perhaps before it returns. ABORTED for a second receive on a key.
+  virtual void recv(std::string_view key, CancellationToken* cancel, Done done) = 0;
+  // Ends every wait, now and later, with `reason` (an error). The first reason stays.
+  virtual void abort(Status reason) = 0;
+  // The keys that somebody waits for: what a step that is late is told by.
+  virtual std::vector<std::string> waiting() const = 0;
+};
+
+// One in this process's memory.
+Ref<Rendezvous> make_local_rendezvous();
+
+// The number that stands for a frame in keys, from the name of its instance (which tells iterations of
+// enclosing frames apart); the same in every process. 0 is the root's alone.
+uint64_t frame_id(std::string_view instance_name);
+
+struct RendezvousKey {
+  std::string send_device;
+  uint64_t incarnation = 0;
+  std::string recv_device;
+  std::string tensor_name;
+  uint64_t frame = 0;
+  uint64_t iteration = 0;
+
+  std::string to_string() const;
+  // INVALID_ARGUMENT unless the text has exactly five parts of the right form.
+  static Result<RendezvousKey> parse(std::string_view text);
+
+  friend bool operator==(const RendezvousKey&, const RendezvousKey&) = default;
+};
+
+}  // namespace millrace

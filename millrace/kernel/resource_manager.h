@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/function.h"
+#include "millrace/base/ref.h"
+#include "millrace/base/status.h"
+#include "millrace/tensor/resource_handle.h"
+
+namespace millrace {
+
+// Lasting state that ops share by name: variables, queues, random counters. A class derived from it has
+// `static constexpr std::string_view kTypeName`.
+class Resource : public RefCounted {
+ public:
+  // One line for people: "Variable float [10,10]".
+  virtual std::string describe() const = 0;
+};
+
+// Resources by (container, type, name). Thread-safe; a resource lives while somebody holds it, also
+// after it was removed here.
+class ResourceManager : public RefCounted {
+ public:
+  static constexpr std::string_view kDefaultContainer = "localhost";
+
+  ResourceManager();
+
+  // NOT_FOUND naming container and name.
+  template <class T>
+  Result<Ref<T>> lookup(std::string_view container, std::string_view name) const {
+    MR_TRY_ASSIGN(Ref<Resource> found, lookup_any(container, T::kTypeName, name));
+    return Ref<T>(static_cast<T*>(found.get()));
+  }
+  // The resource of that name, made by `make` (called at most once, under no lock that resources take)
+  // when there is none.
+  template <class T>
+  Result<Ref<T>> lookup_or_create(std::string_view container, std::string_view name,
+                                  FunctionRef<Result<Ref<T>>()> make) {
+    MR_TRY_ASSIGN(Ref<Resource> found,
+                  lookup_or_create_any(container, T::kTypeName, name, [&]() -> Result<Ref<Resource>> {
+                    MR_TRY_ASSIGN(Ref<T> made, make());
+                    return Ref<Resource>(std::move(made));
+                  }));
+    return Ref<T>(static_cast<T*>(found.get()));
+  }
+  // ALREADY_EXISTS when the name is taken.
+  template <class T>
+  Status create(std::string_view container, std::string_view name, Ref<T> resource) {
+    return create_any(container, T::kTypeName, name, Ref<Resource>(std::move(resource)));
+  }
+  template <class T>
+  Status remove(std::string_view container, std::string_view name) {
+    return remove_any(container, T::kTypeName, name);
+  }
+
+  // Drops everything in a container. OK when there is none of that name.
+  void clear_container(std::string_view container);
+  void clear();
+
+  struct Entry {
+    std::string container, type, name, description;
+  };
+  // All resources, sorted.
+  std::vector<Entry> list() const;
+
+  Result<Ref<Resource>> lookup_any(std::string_view container, std::string_view type,
+                                   std::string_view name) const;
+
+ protected:
+  ~ResourceManager() override;
+
+ private:
+  Result<Ref<Resource>> lookup_or_create_any(std::string_view container, std::string_view type,
+                                             std::string_view name,
+                                             FunctionRef<Result<Ref<Resource>>()> make);
+  Status create_any(std::string_view container, std::string_view type, std::string_view name,
+                    Ref<Resource> resource);
+  Status remove_any(std::string_view container, std::string_view type, std::string_view name);
+
+  struct Impl;
+  Impl* impl_;
+};
+
+}  // namespace millrace

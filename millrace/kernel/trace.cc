@@ -1,0 +1,215 @@
+#include "millrace/kernel/trace.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/str_cat.h"
+
+namespace millrace {
+namespace {
+
+struct ThreadBuffer {
+  explicit ThreadBuffer(uint32_t id) : thread(id) {}
+  const uint32_t thread;
+  Mutex mu;  // taken by others only when the events are read
+  std::vector<TraceEvent> events MR_GUARDED_BY(mu);
+};
+
+uint64_t next_collector_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// The collector this thread wrote to last. Ids are never used again, so a stale entry is never hit.
+struct LastBuffer {
+  uint64_t collector = 0;
+  ThreadBuffer* buffer = nullptr;
+};
+thread_local LastBuffer last_buffer;
+
+void append_json(std::string& out, std::string_view text) {
+  out += '"';
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += "0123456789abcdef"[byte >> 4];
+      out += "0123456789abcdef"[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+// Microseconds with three decimals.
+void append_micros(std::string& out, int64_t ns) {
+  if (ns < 0) ns = 0;
+  append_to(out, ns / 1000);
+  out += '.';
+  int64_t rest = ns % 1000;
+  out += static_cast<char>('0' + rest / 100);
+  out += static_cast<char>('0' + rest / 10 % 10);
+  out += static_cast<char>('0' + rest % 10);
+}
+
+std::string_view category(TraceEvent::Kind kind) {
+  switch (kind) {
+    case TraceEvent::Kind::kKernel: return "kernel";
+    case TraceEvent::Kind::kQueueWait: return "queue wait";
+    case TraceEvent::Kind::kCopy: return "copy";
+    case TraceEvent::Kind::kRecvWait: return "receive wait";
+  }
+  return "?";
+}
+
+// Tracks that look alike to a reader; each has lanes, so that what overlaps is drawn side by side.
+struct TrackGroup {
+  std::vector<int> lanes;            // track numbers
+  std::vector<int64_t> busy_until;   // one per lane
+};
+
+class TraceWriter {
+ public:
+  std::string write(const std::vector<TraceEvent>& events) {
+    out_ = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+    int64_t origin = events.empty() ? 0 : events.front().start_ns;
+    for (const TraceEvent& event : events) origin = std::min(origin, event.start_ns);
+    for (const TraceEvent& event : events) write_event(event, origin);
+    out_ += "\n]}\n";
+    return std::move(out_);
+  }
+
+ private:
+  void begin(std::string_view phase, int process, int track) {
+    out_ += first_ ? "\n" : ",\n";
+    first_ = false;
+    out_ += str_cat("{\"ph\":\"", phase, "\",\"pid\":", process, ",\"tid\":", track);
+  }
+
+  void write_name(std::string_view what, int process, int track, std::string_view name) {
+    begin("M", process, track);
+    out_ += str_cat(",\"name\":\"", what, "\",\"args\":{\"name\":");
+    append_json(out_, name);
+    out_ += "}}";
+  }
+
+  int process_of(const std::string& device) {
+    auto [it, added] = processes_.emplace(device, static_cast<int>(processes_.size()) + 1);
+    if (added) write_name("process_name", it->second, 0, device);
+    return it->second;
+  }
+
+  int track_of(const TraceEvent& event, int process) {
+    uint32_t thread = event.kind == TraceEvent::Kind::kKernel ? event.thread : 0;
+    TrackGroup& group = groups_[{process, event.kind, thread}];
+    size_t lane = 0;
+    while (lane < group.lanes.size() && group.busy_until[lane] > event.start_ns) ++lane;
+    if (lane == group.lanes.size()) {
+      int track = ++last_track_;
+      group.lanes.push_back(track);
+      group.busy_until.push_back(0);
+      std::string name(category(event.kind));
+      name += 's';
+      if (thread != 0) name += str_cat(", thread ", thread);
+      if (lane > 0) name += str_cat(" (", lane + 1, ")");
+      write_name("thread_name", process, track, name);
+    }
+    group.busy_until[lane] = std::max(event.start_ns, event.end_ns);
+    return group.lanes[lane];
+  }
+
+  void write_event(const TraceEvent& event, int64_t origin) {
+    int process = process_of(event.device);
+    begin("X", process, track_of(event, process));
+    out_ += ",\"name\":";
+    append_json(out_, event.op.empty() ? event.node : event.op);
+    out_ += str_cat(",\"cat\":\"", category(event.kind), "\",\"ts\":");
+    append_micros(out_, event.start_ns - origin);
+    out_ += ",\"dur\":";
+    append_micros(out_, event.end_ns - event.start_ns);
+    out_ += ",\"args\":{\"name\":";
+    append_json(out_, event.node);
+    out_ += str_cat(",\"thread\":", event.thread);
+    if (event.allocated_bytes != 0) {
+      out_ += str_cat(",\"allocated_bytes\":", event.allocated_bytes);
+    }
+    out_ += "}}";
+  }
+
+  std::string out_;
+  bool first_ = true;
+  int last_track_ = 0;
+  std::map<std::string, int> processes_;
+  std::map<std::tuple<int, TraceEvent::Kind, uint32_t>, TrackGroup> groups_;
+};
+
+}  // namespace
+
+uint32_t trace_thread_id() {
+  static std::atomic<uint32_t> last{0};
+  thread_local uint32_t id = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return id;
+}
+
+struct TraceCollector::Impl {
+  const uint64_t id = next_collector_id();
+  const int64_t wall_offset_ns = wall_micros() * 1000 - monotonic_nanos();
+  Mutex mu;
+  std::vector<std::unique_ptr<ThreadBuffer>> buffers MR_GUARDED_BY(mu);
+
+  ThreadBuffer& buffer_of_this_thread() {
+    if (last_buffer.collector == id) return *last_buffer.buffer;
+    uint32_t thread = trace_thread_id();
+    MutexLock lock(mu);
+    auto it = std::find_if(buffers.begin(), buffers.end(),
+                           [&](const auto& buffer) { return buffer->thread == thread; });
+    if (it == buffers.end()) {
+      it = buffers.insert(buffers.end(), std::make_unique<ThreadBuffer>(thread));
+    }
+    last_buffer = {id, it->get()};
+    return **it;
+  }
+};
+
+TraceCollector::TraceCollector() : impl_(new Impl) {}
+TraceCollector::~TraceCollector() { delete impl_; }
+
+void TraceCollector::record(TraceEvent event) {
+  ThreadBuffer& buffer = impl_->buffer_of_this_thread();
+  event.thread = buffer.thread;
+  MutexLock lock(buffer.mu);
+  buffer.events.push_back(std::move(event));
+}
+
+std::vector<TraceEvent> TraceCollector::events() const {
+  std::vector<TraceEvent> all;
+  {
+    MutexLock lock(impl_->mu);
+    for (const auto& buffer : impl_->buffers) {
+      MutexLock buffer_lock(buffer->mu);
+      all.insert(all.end(), buffer->events.begin(), buffer->events.end());
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const TraceEvent& a, const TraceEvent& b) {
+    return a.start_ns < b.start_ns;
+  });
+  return all;
+}
+
+int64_t TraceCollector::wall_offset_ns() const { return impl_->wall_offset_ns; }
+
+std::string chrome_trace(const std::vector<TraceEvent>& events) {
+  return TraceWriter().write(events);
+}
+
+}  // namespace millrace

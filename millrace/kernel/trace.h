@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tensorflow {
+class StepStats;
+}
+
+namespace millrace {
+
+// Something a step did, or waited for, from start to end. Times are of monotonic_nanos().
+struct TraceEvent {
+  enum class Kind : uint8_t {
+    kKernel,
+    kQueueWait,  // ready to run, until a thread took it
+    kCopy,       // between memories
+    kRecvWait,   // for a tensor of another device
+  };
+
+  Kind kind = Kind::kKernel;
+  uint32_t thread = 0;  // see trace_thread_id(); set by record()
+  std::string node;
+  std::string op;
+  std::string device;  // full name
+  int64_t scheduled_ns = 0;  // when the node was ready; 0: not known
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  int64_t allocated_bytes = 0;
+};
+
+// A small number for the calling thread, the same for as long as it lives.
+uint32_t trace_thread_id();
+
+// Collects the events of one step. Each thread writes to a buffer of its own, so threads do not wait for
+// each other. Thread-safe.
+class TraceCollector {
+ public:
+  TraceCollector();
+  ~TraceCollector();
+  TraceCollector(const TraceCollector&) = delete;
+  TraceCollector& operator=(const TraceCollector&) = delete;
+
+  // Keeps the event, with the calling thread's number.
+  void record(TraceEvent event);
+  // What was recorded so far, by start time.
+  std::vector<TraceEvent> events() const;
+
+  // What to add to a time of an event to get nanoseconds since 1970.
+  int64_t wall_offset_ns() const;
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
+// The text of a trace file that Chrome and Perfetto open. A process per device; in it, tracks for the
+// kernels of each thread, and for queue waits, copies and receive waits, with as many tracks of a kind as
+// events overlap. Times count from the first event.
+std::string chrome_trace(const std::vector<TraceEvent>& events);
+
+// Adds the kernels, receives and copies to `stats`, by device; copies go to "<device>/memcpy". The queue
+// wait of a kernel is the time between scheduled and start.
+void to_step_stats(const std::vector<TraceEvent>& events, int64_t wall_offset_ns,
+                   tensorflow::StepStats& stats);
+
+}  // namespace millrace

@@ -1,0 +1,114 @@
+// test-labels: threads
+#include "millrace/kernel/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "millrace/base/str_cat.h"
+#include "proto/step_stats.pb.h"
+
+namespace millrace {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+TraceEvent event(std::string node, int64_t start, int64_t end, Kind kind = Kind::kKernel) {
+  TraceEvent e;
+  e.kind = kind;
+  e.node = std::move(node);
+  e.op = "MatMul";
+  e.device = "/device:CPU:0";
+  e.start_ns = start;
+  e.end_ns = end;
+  return e;
+}
+
+int count(const std::string& text, std::string_view part) {
+  int n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Trace, CollectsFromManyThreads) {
+  TraceCollector collector;
+  TraceCollector other;  // threads may write to two in turn
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) {
+        collector.record(event(str_cat("n", t, "_", i), 100 * i + t, 100 * i + t + 1));
+        if (i % 10 == 0) other.record(event("o", 1, 2));
+        if (i % 50 == 0) (void)collector.events();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  std::vector<TraceEvent> events = collector.events();
+  ASSERT_EQ(events.size(), 400u);
+  EXPECT_EQ(other.events().size(), 40u);
+  std::set<uint32_t> ids;
+  for (size_t i = 0; i < events.size(); ++i) {
+    ids.insert(events[i].thread);
+    if (i > 0) {
+      EXPECT_LE(events[i - 1].start_ns, events[i].start_ns);
+    }
+  }
+  EXPECT_EQ(ids.size(), 4u);
+}
+
+TEST(Trace, ChromeTracksHaveNames) {
+  TraceEvent a = event("a", 1000, 3500);
+  a.thread = 7;
+  a.allocated_bytes = 64;
+  TraceEvent wait1 = event("a", 0, 1000, Kind::kQueueWait);
+  TraceEvent wait2 = event("b", 500, 2000, Kind::kQueueWait);  // overlaps: a track of its own
+  TraceEvent wait3 = event("c", 1000, 2000, Kind::kQueueWait);
+  TraceEvent recv = event("r", 0, 10, Kind::kRecvWait);
+  recv.device = "/device:CPU:1";
+  std::string json = chrome_trace({wait1, wait2, a, wait3, recv});
+  EXPECT_EQ(count(json, "\"process_name\""), 2);
+  EXPECT_EQ(count(json, "\"kernels, thread 7\""), 1);
+  EXPECT_EQ(count(json, "\"queue waits\""), 1);
+  EXPECT_EQ(count(json, "\"queue waits (2)\""), 1);
+  EXPECT_EQ(count(json, "\"queue waits (3)\""), 0);
+  EXPECT_EQ(count(json, "\"receive waits\""), 1);
+  EXPECT_EQ(count(json, "\"ph\":\"X\""), 5);
+  EXPECT_EQ(count(json, "\"ts\":1.000,\"dur\":2.500"), 1);
+  EXPECT_EQ(count(json, "\"allocated_bytes\":64"), 1);
+}
+
+TEST(Trace, ChromeTextIsEscaped) {
+  std::string json = chrome_trace({event("a\"b\\c\n", 0, 1)});
+  EXPECT_NE(json.find("\"a\\\"b\\\\c\\u000a\""), std::string::npos) << json;
+  EXPECT_EQ(chrome_trace({}), "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n");
+}
+
+TEST(Trace, StepStats) {
+  TraceEvent a = event("a", 5'000, 9'500);
+  a.scheduled_ns = 2'000;
+  a.thread = 3;
+  a.allocated_bytes = 128;
+  tensorflow::StepStats stats;
+  to_step_stats({a, event("a", 2'000, 5'000, Kind::kQueueWait), event("x", 1, 2, Kind::kCopy)},
+                1'000'000, stats);
+  ASSERT_EQ(stats.dev_stats_size(), 2);
+  EXPECT_EQ(stats.dev_stats(1).device(), "/device:CPU:0/memcpy");
+  const tensorflow::DeviceStepStats& device = stats.dev_stats(0);
+  EXPECT_EQ(device.device(), "/device:CPU:0");
+  ASSERT_EQ(device.node_stats_size(), 1);
+  const tensorflow::NodeExecStats& node = device.node_stats(0);
+  EXPECT_EQ(node.node_name(), "a");
+  EXPECT_EQ(node.all_start_micros(), 1005);
+  EXPECT_EQ(node.all_end_rel_micros(), 4);
+  EXPECT_EQ(node.op_end_rel_nanos(), 4500);
+  EXPECT_EQ(node.scheduled_micros(), 1002);
+  EXPECT_EQ(node.timeline_label(), "a = MatMul()");
+  EXPECT_EQ(node.memory(0).total_bytes(), 128);
+  EXPECT_EQ(device.thread_names().at(3), "thread 3");
+}
+
+}  // namespace
+}  // namespace millrace

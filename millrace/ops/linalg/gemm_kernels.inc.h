@@ -1,0 +1,146 @@
+// The kernels of gemm_kernels.h for one instruction set. Included by one file per set, inside a namespace
+// of its own, after kVectorBytes and kRows are defined; so everything here is internal to that file.
+
+template <class T>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(kVectorBytes)));
+  typedef T Four __attribute__((vector_size(4 * sizeof(T))));
+};
+template <class T>
+using Vector = typename VectorOf<T>::Type;
+
+template <class T>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+template <class T>
+constexpr int kColumns = 2 * kLanes<T>;
+
+// The sums of a tile live in 2 * kRowsDone registers while k advances.
+template <class T, int kRowsDone>
+void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc, bool accumulate) {
+  constexpr int kL = kLanes<T>;
+  Vector<T> sums[kRowsDone][2] = {};
+  for (int64_t p = 0; p < k; ++p) {
+    Vector<T> b0, b1;
+    __builtin_memcpy(&b0, b, sizeof b0);
+    __builtin_memcpy(&b1, b + kL, sizeof b1);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowsDone; ++i) {
+      sums[i][0] += a[i] * b0;
+      sums[i][1] += a[i] * b1;
+    }
+    a += kRows;
+    b += b_step;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRowsDone; ++i) {
+    T* row = c + i * ldc;
+    if (accumulate) {
+      Vector<T> c0, c1;
+      __builtin_memcpy(&c0, row, sizeof c0);
+      __builtin_memcpy(&c1, row + kL, sizeof c1);
+      sums[i][0] += c0;
+      sums[i][1] += c1;
+    }
+    __builtin_memcpy(row, &sums[i][0], sizeof(Vector<T>));
+    __builtin_memcpy(row + kL, &sums[i][1], sizeof(Vector<T>));
+  }
+}
+
+template <class T, int kRowsLeft>
+void tile_rows(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
+               bool accumulate) {
+  if constexpr (kRowsLeft > 1) {
+    if (rows < kRowsLeft) {
+      tile_rows<T, kRowsLeft - 1>(rows, k, a, b, b_step, c, ldc, accumulate);
+      return;
+    }
+  }
+  tile_of<T, kRowsLeft>(k, a, b, b_step, c, ldc, accumulate);
+}
+
+template <class T>
+void tile(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
+          bool accumulate) {
+  tile_rows<T, kRows>(rows, k, a, b, b_step, c, ldc, accumulate);
+}
+
+// Four rows of b at a time, so that c is read and written a quarter as often.
+template <class T>
+void row(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c) {
+  for (int64_t j = 0; j < n; ++j) c[j] = T{};
+  int64_t p = 0;
+  for (; p + 4 <= k; p += 4) {
+    const T a0 = a[p], a1 = a[p + 1], a2 = a[p + 2], a3 = a[p + 3];
+    const T *b0 = b + p * b_step, *b1 = b0 + b_step, *b2 = b1 + b_step, *b3 = b2 + b_step;
+    int64_t j = 0;
+    for (; j + kLanes<T> <= n; j += kLanes<T>) {
+      Vector<T> x0, x1, x2, x3, sum;
+      __builtin_memcpy(&x0, b0 + j, sizeof x0);
+      __builtin_memcpy(&x1, b1 + j, sizeof x1);
+      __builtin_memcpy(&x2, b2 + j, sizeof x2);
+      __builtin_memcpy(&x3, b3 + j, sizeof x3);
+      __builtin_memcpy(&sum, c + j, sizeof sum);
+      sum += a0 * x0;
+      sum += a1 * x1;
+      sum += a2 * x2;
+      sum += a3 * x3;
+      __builtin_memcpy(c + j, &sum, sizeof sum);
+    }
+    for (; j < n; ++j) c[j] = c[j] + a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j];
+  }
+  for (; p < k; ++p) {
+    const T a0 = a[p];
+    const T* b0 = b + p * b_step;
+    for (int64_t j = 0; j < n; ++j) c[j] += a0 * b0[j];
+  }
+}
+
+template <class T>
+void interleave(const T* const* rows, int count, int width, int64_t length, T* out) {
+  using Four = typename VectorOf<T>::Four;
+  int i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const T *r0 = rows[i], *r1 = rows[i + 1], *r2 = rows[i + 2], *r3 = rows[i + 3];
+    T* o = out + i;
+    int64_t p = 0;
+    for (; p + 4 <= length; p += 4) {
+      Four x0, x1, x2, x3;
+      __builtin_memcpy(&x0, r0 + p, sizeof x0);
+      __builtin_memcpy(&x1, r1 + p, sizeof x1);
+      __builtin_memcpy(&x2, r2 + p, sizeof x2);
+      __builtin_memcpy(&x3, r3 + p, sizeof x3);
+      const Four low01 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
+      const Four low23 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+      const Four high01 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+      const Four high23 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+      x0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+      x1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+      x2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+      x3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+      __builtin_memcpy(o, &x0, sizeof x0);
+      __builtin_memcpy(o + width, &x1, sizeof x1);
+      __builtin_memcpy(o + 2 * width, &x2, sizeof x2);
+      __builtin_memcpy(o + 3 * width, &x3, sizeof x3);
+      o += 4 * width;
+    }
+    for (; p < length; ++p, o += width) {
+      o[0] = r0[p];
+      o[1] = r1[p];
+      o[2] = r2[p];
+      o[3] = r3[p];
+    }
+  }
+  for (; i < count; ++i) {
+    for (int64_t p = 0; p < length; ++p) out[p * width + i] = rows[i][p];
+  }
+  if (i < width) {
+    for (int64_t p = 0; p < length; ++p) {
+      for (int z = i; z < width; ++z) out[p * width + z] = T{};
+    }
+  }
+}
+
+template <class T>
+constexpr GemmKernels<T> kKernels = {kRows, kColumns<T>, &tile<T>, &row<T>, &interleave<T>};
+constexpr GemmKernelTable kTable = {kKernels<float>, kKernels<double>, kKernels<uint32_t>,
+                                    kKernels<uint64_t>};

@@ -1,0 +1,10 @@
+#include "millrace/ops/linalg/register.h"
+
+namespace millrace {
+
+void register_linalg_ops(Registry& registry) {
+  register_matmul(registry);
+  register_batch_matmul(registry);
+}
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+#include "millrace/ops/math/elementwise.h"
+
+#include "millrace/base/isa.h"
+#include "millrace/ops/math/float_blocks.h"
+#include "millrace/tensor/half.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kBlock = 1024;  // floats in a block, so that a few fit in the first-level cache
+
+inline void half_to_float_baseline(const void* from, float* to, int64_t n) {
+  const Half* half = static_cast<const Half*>(from);
+  for (int64_t i = 0; i < n; ++i) to[i] = half[i];
+}
+
+inline void float_to_half_baseline(const float* from, void* to, int64_t n) {
+  Half* half = static_cast<Half*>(to);
+  for (int64_t i = 0; i < n; ++i) half[i] = Half(from[i]);
+}
+
+FloatBlocks float_blocks_baseline(DType dtype) {
+  switch (dtype) {
+    case DType::kHalf: return {half_to_float_baseline, float_to_half_baseline};
+    case DType::kBFloat16: return {bfloat16_to_float, float_to_bfloat16};
+    default: return {};
+  }
+}
+
+// The type whose loop serves `dtype`: the one that computes with it, or has the same bits.
+DType loop_type(DType dtype) {
+  switch (dtype) {
+    case DType::kHalf:
+    case DType::kBFloat16: return DType::kFloat;
+    case DType::kQInt8: return DType::kInt8;
+    case DType::kQUInt8: return DType::kUInt8;
+    case DType::kQInt16: return DType::kInt16;
+    case DType::kQUInt16: return DType::kUInt16;
+    case DType::kQInt32: return DType::kInt32;
+    default: return dtype;
+  }
+}
+
+}  // namespace
+
+FloatBlocks float_blocks(DType dtype) {
+#if defined(__x86_64__)
+  switch (best_isa()) {
+    case Isa::kAvx512: return float_blocks_avx512(dtype);
+    case Isa::kAvx2: return float_blocks_avx2(dtype);
+    default: break;
+  }
+#endif
+  return float_blocks_baseline(dtype);
+}
+
+UnaryLoop find_unary_loop(std::string_view op, DType dtype) {
+  UnaryLoop loop = nullptr;
+#if defined(__x86_64__)
+  if (best_isa() >= Isa::kAvx512) loop = unary_loop_avx512(op, dtype);
+  if (loop == nullptr && best_isa() >= Isa::kAvx2) loop = unary_loop_avx2(op, dtype);
+#endif
+  return loop != nullptr ? loop : unary_loop_baseline(op, dtype);
+}
+
+BinaryLoop find_binary_loop(std::string_view op, DType dtype) {
+  BinaryLoop loop = nullptr;
+#if defined(__x86_64__)
+  if (best_isa() >= Isa::kAvx512) loop = binary_loop_avx512(op, dtype);
+  if (loop == nullptr && best_isa() >= Isa::kAvx2) loop = binary_loop_avx2(op, dtype);
+#endif
+  return loop != nullptr ? loop : binary_loop_baseline(op, dtype);
+}
+
+UnaryFunction::UnaryFunction(const OpInfo& info, DType dtype)
+    : loop_(find_unary_loop(info.name, loop_type(dtype))),
+      blocks_(float_blocks(dtype)),
+      predicate_(info.predicate) {}
+
+void UnaryFunction::operator()(const void* x, void* y, int64_t n) const {
+  if (blocks_.to_float == nullptr) return loop_(x, y, n);
+  alignas(64) float block[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = n - i < kBlock ? n - i : kBlock;
+    blocks_.to_float(static_cast<const uint16_t*>(x) + i, block, m);
+    if (predicate_) {
+      loop_(block, static_cast<bool*>(y) + i, m);
+    } else {
+      loop_(block, block, m);
+      blocks_.from_float(block, static_cast<uint16_t*>(y) + i, m);
+    }
+  }
+}
+
+BinaryFunction::BinaryFunction(const OpInfo& info, DType dtype)
+    : loop_(find_binary_loop(info.name, loop_type(dtype))),
+      blocks_(float_blocks(dtype)),
+      predicate_(info.predicate) {}
+
+void BinaryFunction::through_float(const void* a, const void* b, void* out, int64_t n) const {
+  alignas(64) float a_block[kBlock];
+  alignas(64) float b_block[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = n - i < kBlock ? n - i : kBlock;
+    blocks_.to_float(static_cast<const uint16_t*>(a) + i, a_block, m);
+    blocks_.to_float(static_cast<const uint16_t*>(b) + i, b_block, m);
+    if (predicate_) {
+      loop_(a_block, b_block, static_cast<bool*>(out) + i, m);
+    } else {
+      loop_(a_block, b_block, a_block, m);
+      blocks_.from_float(a_block, static_cast<uint16_t*>(out) + i, m);
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "millrace/ops/math/broadcast.h"
+#include "millrace/tensor/dtype.h"
+
+// What the tables of elementwise ops (unary_ops.h, binary_ops.h, gradient_ops.h) are made of, and the
+// loops that the sources for each instruction set provide for them.
+
+namespace millrace {
+
+// What a kernel checks about integer operands before it computes.
+enum class OperandCheck : uint8_t { kNone, kDivisor, kExponent };
+
+// What a table entry says about its op besides its arithmetic.
+struct OpInfo {
+  const char* name;
+  TypeSet types;    // that the definition allows; {bool} alone: there is no type attribute
+  const char* doc;
+  TypeSet kernels;  // that can be computed
+  const char* inputs[2] = {"x", "y"};
+  const char* output = nullptr;  // null: "y" of one input, "z" of two
+  float cost = 0.25F;            // nanoseconds per float
+  bool predicate = false;        // the result is bool
+  bool commutative = false;
+  bool broadcasts = true;        // of two inputs: else they have one shape
+  bool differentiable = true;
+  // The function is holomorphic: the gradient of complex operands uses their conjugates.
+  bool holomorphic = true;
+  OperandCheck check = OperandCheck::kNone;
+  int deprecated_since = 0;
+  const char* deprecation = "";
+
+  constexpr OpInfo(const char* op_name, TypeSet op_types, const char* op_doc)
+      : name(op_name), types(op_types), doc(op_doc), kernels(op_types) {}
+
+  constexpr OpInfo computed_for(TypeSet t) const { return change([t](OpInfo& i) { i.kernels = t; }); }
+  constexpr OpInfo arguments(const char* in, const char* out) const {
+    return change([=](OpInfo& i) { i.inputs[0] = in, i.output = out; });
+  }
+  constexpr OpInfo arguments(const char* a, const char* b, const char* out) const {
+    return change([=](OpInfo& i) { i.inputs[0] = a, i.inputs[1] = b, i.output = out; });
+  }
+  constexpr OpInfo costs(float ns) const { return change([=](OpInfo& i) { i.cost = ns; }); }
+  constexpr OpInfo is_predicate() const {
+    return change([](OpInfo& i) { i.predicate = true, i.differentiable = false; });
+  }
+  constexpr OpInfo is_commutative() const { return change([](OpInfo& i) { i.commutative = true; }); }
+  constexpr OpInfo same_shape() const { return change([](OpInfo& i) { i.broadcasts = false; }); }
+  constexpr OpInfo not_holomorphic() const {
+    return change([](OpInfo& i) { i.holomorphic = false; });
+  }
+  constexpr OpInfo checks(OperandCheck c) const { return change([c](OpInfo& i) { i.check = c; }); }
+  constexpr OpInfo deprecated(int since, const char* why) const {
+    return change([=](OpInfo& i) { i.deprecated_since = since, i.deprecation = why; });
+  }
+
+ private:
+  template <class F>
+  constexpr OpInfo change(F f) const {
+    OpInfo changed = *this;
+    f(changed);
+    return changed;
+  }
+};
+
+// The entries of a table.
+template <class... Ops>
+struct OpList {};
+
+// y[i] = f(x[i]) over n elements; y may be x. (BinaryLoop stands in broadcast.h.)
+using UnaryLoop = void (*)(const void* x, void* y, int64_t n);
+
+// The loop of the op called `op` for one element type (never half or bfloat16: see FloatBlocks), in
+// the source for each instruction set. Null when that source has none: a lower one has.
+UnaryLoop unary_loop_baseline(std::string_view op, DType dtype);
+UnaryLoop unary_loop_avx2(std::string_view op, DType dtype);
+UnaryLoop unary_loop_avx512(std::string_view op, DType dtype);
+BinaryLoop binary_loop_baseline(std::string_view op, DType dtype);
+BinaryLoop binary_loop_avx2(std::string_view op, DType dtype);
+BinaryLoop binary_loop_avx512(std::string_view op, DType dtype);
+
+// The best loop this machine can run.
+UnaryLoop find_unary_loop(std::string_view op, DType dtype);
+BinaryLoop find_binary_loop(std::string_view op, DType dtype);
+
+// Conversion of 16-bit floating types to float and back, n elements; null functions for other types.
+struct FloatBlocks {
+  void (*to_float)(const void* from, float* to, int64_t n) = nullptr;
+  void (*from_float)(const float* from, void* to, int64_t n) = nullptr;
+};
+FloatBlocks float_blocks(DType dtype);
+FloatBlocks float_blocks_avx2(DType dtype);
+FloatBlocks float_blocks_avx512(DType dtype);
+
+// A loop for tensors of any type it was found for: half and bfloat16 pass through blocks of floats.
+class UnaryFunction {
+ public:
+  // Empty when there is no such loop.
+  UnaryFunction() = default;
+  UnaryFunction(const OpInfo& info, DType dtype);
+  explicit operator bool() const { return loop_ != nullptr; }
+  void operator()(const void* x, void* y, int64_t n) const;
+
+ private:
+  UnaryLoop loop_ = nullptr;
+  FloatBlocks blocks_;
+  bool predicate_ = false;
+};
+
+class BinaryFunction {
+ public:
+  BinaryFunction() = default;
+  BinaryFunction(const OpInfo& info, DType dtype);
+  explicit operator bool() const { return loop_ != nullptr; }
+  void operator()(const void* a, const void* b, void* out, int64_t n) const {
+    if (blocks_.to_float == nullptr) {
+      loop_(a, b, out, n);
+    } else {
+      through_float(a, b, out, n);
+    }
+  }
+
+ private:
+  void through_float(const void* a, const void* b, void* out, int64_t n) const;
+
+  BinaryLoop loop_ = nullptr;
+  FloatBlocks blocks_;
+  bool predicate_ = false;
+};
+
+}  // namespace millrace

@@ -1,0 +1,258 @@
+#pragma once
+
+#include "millrace/graph/expr.h"
+#include "millrace/ops/math/complex_math.h"
+#include "millrace/ops/math/elementwise.h"
+#include "millrace/ops/vector.h"
+#include "millrace/tensor/complex.h"
+
+// The table of ops y = f(x). An entry has
+//
+//   info   name, types and what else passes ask;
+//   eval   the formula, for scalars and (but for predicates) vectors of float and double alike;
+//   grad   dx from x, y and dy; of complex numbers x and y are the conjugates. An empty Expr: there
+//          is none.
+//
+// unary.cc makes definition, rules and kernels of it.
+
+namespace millrace {
+inline namespace MR_ISA_NAMESPACE {
+
+inline constexpr TypeSet kFloatingOrComplex = kFloating | kComplex;
+inline constexpr TypeSet kSignedNumbers = kFloating | kSignedIntegers;
+
+struct Abs {
+  static constexpr OpInfo info{"Abs", kSignedNumbers, "The absolute value of x."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::abs(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * sign(x); }
+};
+struct Acos {
+  static constexpr OpInfo info = OpInfo{"Acos", kSignedNumbers | kComplex, "The inverse cosine of x."}
+                                     .computed_for(kFloating).costs(8);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::acos(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return -(dy * rsqrt(1.0 - square(x))); }
+};
+struct Asin {
+  static constexpr OpInfo info = OpInfo{"Asin", kSignedNumbers | kComplex, "The inverse sine of x."}
+                                     .computed_for(kFloating).costs(8);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::asin(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * rsqrt(1.0 - square(x)); }
+};
+struct Atan {
+  static constexpr OpInfo info = OpInfo{"Atan", kSignedNumbers | kComplex, "The inverse tangent of x."}
+                                     .computed_for(kFloating).costs(8);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::atan(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
+};
+struct Ceil {
+  static constexpr OpInfo info{"Ceil", kFloating, "The smallest integer not below x."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::ceil(x); }
+  static Expr grad(Expr, Expr, Expr) { return {}; }
+};
+struct Cos {
+  static constexpr OpInfo info = OpInfo{"Cos", kFloatingOrComplex, "The cosine of x."}.costs(6);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::cos(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return -(dy * sin(x)); }
+};
+struct Elu {
+  static constexpr OpInfo info = OpInfo{"Elu", kRealNumbers, "x, or exp(x) - 1 where x < 0."}
+                                     .arguments("features", "activations")
+                                     .computed_for(kFloating).costs(0.8F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return x < T{} ? vec::expm1(x) : x; }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("EluGrad", {dy, y}); }
+};
+struct Erf {
+  static constexpr OpInfo info = OpInfo{"Erf", kFloating, "The error function of x."}.costs(8);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::erf(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * 1.1283791670955126 * exp(-square(x)); }
+};
+struct Erfc {
+  static constexpr OpInfo info = OpInfo{"Erfc", kFloating, "1 - erf(x)."}.costs(10);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::erfc(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * -1.1283791670955126 * exp(-square(x)); }
+};
+struct Exp {
+  static constexpr OpInfo info = OpInfo{"Exp", kFloatingOrComplex, "e to the power of x."}.costs(0.5F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::exp(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return dy * y; }
+};
+struct Expm1 {
+  static constexpr OpInfo info =
+      OpInfo{"Expm1", kFloatingOrComplex, "exp(x) - 1, accurate near zero."}.costs(0.6F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::expm1(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return dy * (y + 1.0); }  // y + 1 is exp(x)
+};
+struct Floor {
+  static constexpr OpInfo info{"Floor", kFloating, "The largest integer not above x."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::floor(x); }
+  static Expr grad(Expr, Expr, Expr) { return {}; }
+};
+struct IsFinite {
+  static constexpr OpInfo info =
+      OpInfo{"IsFinite", kFloating, "Whether x is neither infinite nor NaN."}.is_predicate();
+  template <class T> MR_DEVICE_FN static bool eval(T x) { return x - x == 0; }
+};
+struct IsInf {
+  static constexpr OpInfo info =
+      OpInfo{"IsInf", kFloating, "Whether x is positive or negative infinity."}.is_predicate();
+  template <class T> MR_DEVICE_FN static bool eval(T x) { return x == x && x - x != 0; }
+};
+struct IsNan {
+  static constexpr OpInfo info = OpInfo{"IsNan", kFloating, "Whether x is NaN."}.is_predicate();
+  template <class T> MR_DEVICE_FN static bool eval(T x) { return x != x; }
+};
+struct Log {
+  static constexpr OpInfo info =
+      OpInfo{"Log", kFloatingOrComplex, "The natural logarithm of x."}.costs(0.6F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::log(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * reciprocal(x); }
+};
+struct Log1p {
+  static constexpr OpInfo info =
+      OpInfo{"Log1p", kFloatingOrComplex, "log(1 + x), accurate near zero."}.costs(0.8F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::log1p(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * reciprocal(1.0 + x); }
+};
+struct LogicalNot {
+  static constexpr OpInfo info =
+      OpInfo{"LogicalNot", {DType::kBool}, "Whether x is false."}.is_predicate();
+  template <class T> MR_DEVICE_FN static bool eval(T x) { return !x; }
+};
+struct Neg {
+  static constexpr OpInfo info{"Neg", kSignedNumbers | kComplex, "-x."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::neg(x); }
+  static Expr grad(Expr, Expr, Expr dy) { return -dy; }
+};
+struct Reciprocal {
+  static constexpr OpInfo info = OpInfo{"Reciprocal", kSignedNumbers | kComplex, "1 / x."}
+                                     .computed_for(kFloatingOrComplex).costs(0.4F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / x; }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("ReciprocalGrad", {y, dy}); }
+};
+struct Inv {
+  static constexpr OpInfo info = OpInfo{"Inv", kSignedNumbers | kComplex, "1 / x."}
+                                     .computed_for(kFloatingOrComplex).costs(0.4F)
+                                     .deprecated(17, "Use Reciprocal");
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / x; }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("ReciprocalGrad", {y, dy}); }
+};
+struct Relu {
+  static constexpr OpInfo info =
+      OpInfo{"Relu", kRealNumbers, "max(x, 0)."}.arguments("features", "activations");
+  template <class T> MR_DEVICE_FN static T eval(T x) { return x < T{} ? T{} : x; }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("ReluGrad", {dy, y}); }
+};
+struct Relu6 {
+  static constexpr OpInfo info =
+      OpInfo{"Relu6", kRealNumbers, "min(max(x, 0), 6)."}.arguments("features", "activations");
+  template <class T> MR_DEVICE_FN static T eval(T x) {
+    const T y = x < T{} ? T{} : x;
+    return y > vec::lit<T>(6) ? vec::lit<T>(6) : y;
+  }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("Relu6Grad", {dy, y}); }
+};
+struct Rint {
+  static constexpr OpInfo info{"Rint", kFloating, "The integer nearest x, ties to even."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::rint(x); }
+  static Expr grad(Expr, Expr, Expr) { return {}; }
+};
+struct Round {
+  static constexpr OpInfo info{"Round", kSignedNumbers | kComplex,
+                               "The integer nearest x, ties to even."};
+  template <class T> MR_DEVICE_FN static T eval(T x) {
+    if constexpr (std::is_integral_v<vec::Element<T>>) {
+      return x;
+    } else {
+      return vec::rint(x);
+    }
+  }
+  static Expr grad(Expr, Expr, Expr) { return {}; }
+};
+struct Rsqrt {
+  static constexpr OpInfo info = OpInfo{"Rsqrt", kFloatingOrComplex, "1 / sqrt(x)."}.costs(0.5F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / vec::sqrt(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("RsqrtGrad", {y, dy}); }
+};
+// The scale and the product of scale and alpha of self-normalising networks (Klambauer et al. 2017).
+inline constexpr double kSeluScale = 1.0507009873554804934;
+inline constexpr double kSeluScaleAlpha = 1.7580993408473768600;
+struct Selu {
+  static constexpr OpInfo info =
+      OpInfo{"Selu", kFloating, "scale * x, or scale * alpha * (exp(x) - 1) where x < 0."}
+          .arguments("features", "activations").costs(0.8F);
+  template <class T> MR_DEVICE_FN static T eval(T x) {
+    return x < T{} ? vec::lit<T>(kSeluScaleAlpha) * vec::expm1(x) : vec::lit<T>(kSeluScale) * x;
+  }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("SeluGrad", {dy, y}); }
+};
+struct Sigmoid {
+  static constexpr OpInfo info =
+      OpInfo{"Sigmoid", kFloatingOrComplex, "1 / (1 + exp(-x))."}.costs(0.7F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::sigmoid(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("SigmoidGrad", {y, dy}); }
+};
+struct Sign {
+  static constexpr OpInfo info =
+      OpInfo{"Sign", kSignedNumbers | kComplex, "-1, 0 or 1; x / |x| of a complex number."};
+  template <class T> MR_DEVICE_FN static T eval(T x) {
+    if constexpr (is_complex_v<T>) {
+      return x == T{} ? x : x / std::abs(x);
+    } else {
+      const T positive = x > T{} ? vec::lit<T>(1) : x;  // keeps zeros and NaN
+      return x < T{} ? vec::lit<T>(-1) : positive;
+    }
+  }
+  static Expr grad(Expr x, Expr, Expr) { return zeros_like(x); }
+};
+struct Sin {
+  static constexpr OpInfo info = OpInfo{"Sin", kFloatingOrComplex, "The sine of x."}.costs(6);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::sin(x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * cos(x); }
+};
+struct Softplus {
+  static constexpr OpInfo info = OpInfo{"Softplus", kRealNumbers, "log(exp(x) + 1)."}
+                                     .arguments("features", "activations")
+                                     .computed_for(kFloating).costs(1.2F);
+  template <class T> MR_DEVICE_FN static T eval(T x) {
+    return (x > T{} ? x : T{}) + vec::log1p(vec::exp(-vec::abs(x)));
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return call("SoftplusGrad", {dy, x}); }
+};
+struct Softsign {
+  static constexpr OpInfo info = OpInfo{"Softsign", kRealNumbers, "x / (|x| + 1)."}
+                                     .arguments("features", "activations")
+                                     .computed_for(kFloating).costs(0.4F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return x / (vec::abs(x) + vec::lit<T>(1)); }
+  static Expr grad(Expr x, Expr, Expr dy) { return call("SoftsignGrad", {dy, x}); }
+};
+struct Sqrt {
+  static constexpr OpInfo info =
+      OpInfo{"Sqrt", kFloatingOrComplex, "The square root of x."}.costs(0.4F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::sqrt(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("SqrtGrad", {y, dy}); }
+};
+struct Square {
+  static constexpr OpInfo info{"Square", kSignedNumbers | kComplex, "x * x."};
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::mul(x, x); }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (2.0 * x); }
+};
+struct Tan {
+  static constexpr OpInfo info = OpInfo{"Tan", kSignedNumbers | kComplex, "The tangent of x."}
+                                     .computed_for(kFloatingOrComplex).costs(8);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::tan(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return dy * (1.0 + square(y)); }
+};
+struct Tanh {
+  static constexpr OpInfo info =
+      OpInfo{"Tanh", kFloatingOrComplex, "The hyperbolic tangent of x."}.costs(0.8F);
+  template <class T> MR_DEVICE_FN static T eval(T x) { return vec::tanh(x); }
+  static Expr grad(Expr, Expr y, Expr dy) { return call("TanhGrad", {y, dy}); }
+};
+
+using UnaryOps =
+    OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Elu, Erf, Erfc, Exp, Expm1, Floor, Inv, IsFinite, IsInf,
+           IsNan, Log, Log1p, LogicalNot, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt, Selu,
+           Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
+
+}  // namespace MR_ISA_NAMESPACE
+}  // namespace millrace

@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "millrace/runtime/executor.h"
+#include "millrace/runtime/pending.h"
+#include "millrace/runtime/plan.h"
+#include "millrace/runtime/scratch.h"
+
+namespace millrace {
+namespace {
+
+StepKind kind_of(const OpDef& op) {
+  if (op.traits.argument) return StepKind::kFeed;
+  if (op.traits.result) return StepKind::kFetch;
+  switch (op.traits.control_flow) {
+    case ControlFlow::kNone:
+      return StepKind::kKernel;
+    case ControlFlow::kSwitch:
+      return StepKind::kSwitch;
+    case ControlFlow::kMerge:
+      return StepKind::kMerge;
+    case ControlFlow::kControlTrigger:
+      return StepKind::kNothing;
+    case ControlFlow::kEnter:
+    case ControlFlow::kExit:
+    case ControlFlow::kNextIteration:
+    case ControlFlow::kLoopCond:
+      return StepKind::kForward;
+  }
+  return StepKind::kKernel;
+}
+
+class Compiler {
+ public:
+  Compiler(const Subgraph& graph, Ref<Device> device, const CompileOptions& options)
+      : graph_(graph),
+        options_(options),
+        kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()),
+        plan_(make_ref<Plan>()) {
+    plan_->device = std::move(device);
+  }
+
+  Result<Ref<Plan>> run() {
+    MR_TRY_ASSIGN(order_, graph_.topological_order());
+    MR_TRY_ASSIGN(frames_, analyze_frames(graph_));
+    step_of_.assign(static_cast<size_t>(graph_.size()), -1);
+    for (size_t i = 0; i < order_.size(); ++i) step_of_[index(order_[i])] = static_cast<int>(i);
+    add_frames();
+    for (NodeId id : order_) MR_TRY(add_step(id));
+    for (NodeId id : order_) add_inputs(id);
+    add_edges();
+    if (plan_->straight_allowed()) add_straight();
+    plan_->step_ns = std::make_unique<std::atomic<uint32_t>[]>(plan_->steps.size());
+    plan_->scratch = std::make_unique<PlanScratch>(*plan_);
+    return plan_;
+  }
+
+ private:
+  static size_t index(NodeId id) { return static_cast<size_t>(id); }
+  PlanStep& step(NodeId id) { return plan_->steps[static_cast<size_t>(step_of_[index(id)])]; }
+  PlanFrame& frame(int f) { return plan_->frames[static_cast<size_t>(f)]; }
+
+  void add_frames() {
+    for (const FrameInfo::Frame& f : frames_.frames) {
+      PlanFrame& out = plan_->frames.emplace_back();
+      out.name = f.name;
+      out.parent = f.parent;
+      out.parallel_iterations = std::max(1, f.parallel_iterations);
+      out.num_enters = static_cast<int32_t>(f.enters.size());
+      if (f.parent >= 0) out.child_index = frame(f.parent).num_children++;
+    }
+    plan_->has_frames = plan_->frames.size() > 1;
+  }
+
+  Status add_step(NodeId id) {
+    const SubNode& node = graph_.node(id);
+    const OpTraits& traits = node.op->traits;
+    PlanStep& step = plan_->steps.emplace_back();
+    step.kind = kind_of(*node.op);
+    step.control_flow = traits.control_flow;
+    step.blocks = traits.blocks;
+    step.runs_when_dead = traits.send || traits.recv;
+    step.uninitialized_ok = traits.allows_uninitialized_input;
+    step.num_inputs = static_cast<int32_t>(node.inputs.size());
+    step.num_outputs = static_cast<int32_t>(node.output_types.size());
+    step.frame = frames_.node_frame[index(id)];
+    step.output_frame = frames_.output_frame[index(id)];
+    step.index_in_frame = frame(step.frame).num_steps++;
+    step.first_output = frame(step.output_frame).num_slots;
+    frame(step.output_frame).num_slots += step.num_outputs;
+    plan_->has_blocking |= step.blocks;
+    plan_->has_dead |= step.kind == StepKind::kSwitch || step.kind == StepKind::kMerge;
+
+    auto kernel_node = std::make_unique<KernelNode>();
+    kernel_node->name = node.name;
+    kernel_node->op = node.op;
+    kernel_node->attrs = *node.attrs;
+    kernel_node->input_types = node.input_types;
+    kernel_node->output_types = node.output_types;
+    kernel_node->device = plan_->device.get();
+    kernel_node->session_prefix = options_.session_prefix;
+    step.node = kernel_node.get();
+    plan_->nodes.push_back(std::move(kernel_node));
+    plan_->origins.push_back(node.origin);
+    std::unique_ptr<Kernel> kernel;
+    if (Status s = prepare(step, kernel); !s.ok()) return annotate_error(s, *step.node, node.origin);
+    plan_->kernels.push_back(std::move(kernel));
+    return ok_status();
+  }
+
+  // What differs by kind: attributes that the executor needs, or the kernel.
+  Status prepare(PlanStep& step, std::unique_ptr<Kernel>& kernel) {
+    if (step.kind == StepKind::kFeed || step.kind == StepKind::kFetch) {
+      MR_TRY_ASSIGN(int64_t position, step.node->attr<int64_t>("index"));
+      if (position < 0 || position > INT32_MAX) {
+        return invalid_argument("index must be a position in the signature, got ", position);
+      }
+      step.position = static_cast<int32_t>(position);
+    } else if (step.kind == StepKind::kMerge && step.num_inputs > pending::kMaxMergeInputs) {
+      return invalid_argument("expected at most ", pending::kMaxMergeInputs, " inputs, got ",
+                              step.num_inputs);
+    } else if (step.control_flow == ControlFlow::kEnter) {
+      MR_TRY_ASSIGN(step.constant_enter, step.node->attr<bool>("is_constant"));
+    } else if (step.kind == StepKind::kKernel) {
+      MR_TRY_ASSIGN(kernel, make(*step.node));
+      step.kernel = kernel.get();
+      step.async = dynamic_cast<const AsyncKernel*>(step.kernel) != nullptr;
+      plan_->has_async |= step.async;
+    }
+    return ok_status();
+  }
+
+  Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    DeviceKind kind = plan_->device->kind();
+    if (!options_.kernel_label.empty()) {
+      auto labelled = make_kernel(kernels_, node, kind, options_.kernel_label);
+      if (labelled.ok()) return labelled;
+    }
+    return make_kernel(kernels_, node, kind);
+  }
+
+  void add_inputs(NodeId id) {
+    const SubNode& node = graph_.node(id);
+    PlanStep& s = step(id);
+    s.first_input = static_cast<int32_t>(plan_->inputs.size());
+    for (Output input : node.inputs) {
+      plan_->inputs.push_back(step(input.node).first_output + input.index);
+      s.reads_refs |= is_ref(graph_.output_type(input));
+    }
+  }
+
+  void add_edges() {
+    std::vector<std::vector<PlanEdge>> edges(plan_->steps.size());
+    std::vector<uint64_t> data(plan_->steps.size()), control(plan_->steps.size());
+    for (PlanFrame& f : plan_->frames) {
+      f.initial_pending.assign(static_cast<size_t>(f.num_steps), 0);
+      f.initial_uses.assign(static_cast<size_t>(f.num_slots), 0);
+    }
+    for (NodeId id : order_) {
+      const SubNode& node = graph_.node(id);
+      int32_t to = step_of_[index(id)];
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        int32_t from = step_of_[index(node.inputs[i].node)];
+        edges[static_cast<size_t>(from)].push_back({to, static_cast<int32_t>(i)});
+        ++data[static_cast<size_t>(to)];
+        int32_t slot = plan_->inputs[static_cast<size_t>(step(id).first_input) + i];
+        ++frame(step(id).frame).initial_uses[static_cast<size_t>(slot)];
+      }
+      for (NodeId c : node.control_inputs) {
+        edges[index(step_of_[index(c)])].push_back({to, -1});
+        ++control[static_cast<size_t>(to)];
+      }
+    }
+    for (size_t i = 0; i < plan_->steps.size(); ++i) {
+      PlanStep& s = plan_->steps[i];
+      s.first_edge = static_cast<int32_t>(plan_->edges.size());
+      s.num_edges = static_cast<int32_t>(edges[i].size());
+      plan_->edges.insert(plan_->edges.end(), edges[i].begin(), edges[i].end());
+      frame(s.frame).initial_pending[static_cast<size_t>(s.index_in_frame)] =
+          s.kind == StepKind::kMerge ? pending::merge_start(control[i])
+                                     : pending::step_start(data[i] + control[i]);
+      if (s.kind == StepKind::kFetch) plan_->fetches.push_back(static_cast<int32_t>(i));
+      if (s.kind == StepKind::kFeed) plan_->feeds.push_back(static_cast<int32_t>(i));
+      bool waits = data[i] + control[i] > 0;
+      if (!waits && s.kind != StepKind::kFeed) plan_->roots.push_back(static_cast<int32_t>(i));
+    }
+  }
+
+  // Gives slots in topological order, each free again after its last reader.
+  void add_straight() {
+    size_t n = plan_->steps.size();
+    std::vector<int32_t> last_reader(static_cast<size_t>(plan_->frames[0].num_slots), -1);
+    for (size_t i = 0; i < n; ++i) {
+      const PlanStep& s = plan_->steps[i];
+      for (int k = 0; k < s.num_inputs; ++k) {
+        last_reader[static_cast<size_t>(plan_->inputs[static_cast<size_t>(s.first_input + k)])] =
+            static_cast<int32_t>(i);
+      }
+    }
+    std::vector<int32_t> slot_of(last_reader.size(), -1);
+    std::vector<int32_t> free;
+    for (size_t i = 0; i < n; ++i) {
+      const PlanStep& s = plan_->steps[i];
+      StraightStep& out = plan_->straight.emplace_back();
+      out.first_input = static_cast<int32_t>(plan_->straight_inputs.size());
+      out.first_release = static_cast<int32_t>(plan_->releases.size());
+      // Outputs first: a step never writes a slot that it still reads.
+      if (s.num_outputs == 1 && !free.empty()) {
+        out.first_output = free.back();
+        free.pop_back();
+      } else {
+        out.first_output = plan_->straight_slots;
+        plan_->straight_slots += s.num_outputs;
+      }
+      for (int k = 0; k < s.num_outputs; ++k) {
+        size_t slot = static_cast<size_t>(s.first_output + k);
+        slot_of[slot] = out.first_output + k;
+        if (last_reader[slot] < 0) plan_->releases.push_back(slot_of[slot]);
+      }
+      for (int k = 0; k < s.num_inputs; ++k) {
+        size_t slot = static_cast<size_t>(plan_->inputs[static_cast<size_t>(s.first_input + k)]);
+        plan_->straight_inputs.push_back(slot_of[slot]);
+        if (last_reader[slot] != static_cast<int32_t>(i)) continue;
+        int readers = 0;
+        for (int j = 0; j < s.num_inputs; ++j) {
+          readers += plan_->inputs[static_cast<size_t>(s.first_input + j)] == static_cast<int>(slot);
+        }
+        if (readers == 1 && k < 64) out.movable |= uint64_t{1} << k;
+        last_reader[slot] = INT32_MAX;  // released once, also when read twice
+        plan_->releases.push_back(slot_of[slot]);
+      }
+      out.num_releases = static_cast<int32_t>(plan_->releases.size()) - out.first_release;
+      for (int k = 0; k < out.num_releases; ++k) {
+        free.push_back(plan_->releases[static_cast<size_t>(out.first_release + k)]);
+      }
+    }
+  }
+
+  const Subgraph& graph_;
+  const CompileOptions& options_;
+  const KernelRegistry& kernels_;
+  Ref<Plan> plan_;
+  std::vector<NodeId> order_;
+  FrameInfo frames_;
+  std::vector<int32_t> step_of_;
+};
+
+}  // namespace
+
+Plan::Plan() = default;
+Plan::~Plan() = default;
+
+Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device, const CompileOptions& options) {
+  return Compiler(graph, std::move(device), options).run();
+}
+
+void Plan::review_gear() {
+  // Sharing costs some microseconds; it pays when the longest path is well below the sum.
+  constexpr uint64_t kWorthSharing = 50'000;
+  if (straight.empty()) return;
+  uint64_t total = 0, longest = 0;
+  std::vector<uint64_t> finish(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    uint64_t ns = step_ns[i].load(std::memory_order_relaxed);
+    total += ns;
+    finish[i] += ns;
+    longest = std::max(longest, finish[i]);
+    for (int k = 0; k < steps[i].num_edges; ++k) {
+      size_t to = static_cast<size_t>(edges[static_cast<size_t>(steps[i].first_edge + k)].step);
+      finish[to] = std::max(finish[to], finish[i]);
+    }
+  }
+  worth_sharing.store(total > kWorthSharing && longest * 4 < total * 3, std::memory_order_relaxed);
+}
+
+std::string Plan::to_string() const {
+  std::string out = str_cat("plan on ", device->name(), ": ", steps.size(), " steps, ",
+                            frames.size() - 1, " loops\n");
+  for (const PlanStep& s : steps) {
+    append_to(out, str_cat("  ", s.node->op->name, " ", s.node->name, " (frame ", s.frame, ") ->"));
+    for (int k = 0; k < s.num_edges; ++k) {
+      const PlanEdge& e = edges[static_cast<size_t>(s.first_edge + k)];
+      const std::string& to = steps[static_cast<size_t>(e.step)].node->name;
+      append_to(out, e.input < 0 ? str_cat(" ^", to) : str_cat(" ", to, ":", e.input));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "millrace/kernel/registry.h"
+#include "millrace/runtime/subgraph.h"
+
+namespace millrace {
+
+class Device;
+
+struct OptimizeOptions {
+  // 0: no passes; 1: the exact ones.
+  int level = 1;
+  bool constant_folding = true;
+  bool common_subexpressions = true;
+  // Folded constants larger than this stay unfolded.
+  int64_t max_constant_bytes = 10 << 20;
+  const KernelRegistry* kernels = nullptr;  // null: the global one
+  // Runs the kernels that fold constants: a host device.
+  Device* cpu = nullptr;
+};
+
+// A rewrite of a graph. Exact passes give bit-equal results; the others state a tolerance and have a
+// switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes and stateful nodes need is
+// kept; the names of nodes with state are kept.
+struct OptimizePass {
+  std::string_view name;
+  bool exact = true;
+  // True when it changed something.
+  Result<bool> (*run)(Subgraph& graph, const OptimizeOptions& options);
+};
+
+// All passes, in the order they run.
+std::span<const OptimizePass> optimize_passes();
+
+// Runs the passes until nothing changes, at most ten rounds. A pass that fails leaves the graph as it
+// was before it and is skipped.
+Status optimize(Subgraph& graph, const OptimizeOptions& options);
+
+// The passes one by one, for tests.
+Result<bool> fold_constants(Subgraph& graph, const OptimizeOptions& options);
+Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions& options);
+Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);
+
+}  // namespace millrace

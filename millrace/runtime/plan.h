@@ -1,0 +1,143 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/ref.h"
+#include "millrace/graph/origin.h"
+#include "millrace/kernel/kernel.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/runtime/subgraph.h"
+
+namespace millrace {
+
+// What the executor does with a step.
+enum class StepKind : uint8_t {
+  kKernel,
+  kFeed,     // _Arg: the value comes from the caller
+  kFetch,    // _Retval: the value goes to the caller
+  kForward,  // hands its input on: Enter, Exit, NextIteration, LoopCond
+  kSwitch,
+  kMerge,
+  kNothing,  // only orders: ControlTrigger
+};
+
+// One consumer of a step's outputs.
+struct PlanEdge {
+  int32_t step;
+  int32_t input;  // which of its inputs; -1: a control edge
+};
+
+// One node of a plan, flattened. Ranges are indices into the plan's arrays.
+struct PlanStep {
+  StepKind kind = StepKind::kKernel;
+  ControlFlow control_flow = ControlFlow::kNone;
+  bool async = false;
+  bool blocks = false;
+  bool runs_when_dead = false;    // Send, Recv
+  bool constant_enter = false;    // an Enter whose value is the same in every iteration
+  bool uninitialized_ok = false;  // takes references to variables without a value
+  bool reads_refs = false;        // some input comes as a reference
+  int32_t num_inputs = 0;
+  int32_t num_outputs = 0;
+  int32_t first_input = 0;   // in Plan::inputs: the slots it reads, in the iteration it runs in
+  int32_t first_output = 0;  // its slots, in the iteration that its outputs go to
+  int32_t first_edge = 0;    // in Plan::edges
+  int32_t num_edges = 0;
+  int32_t frame = 0;         // the frame it runs in
+  int32_t output_frame = 0;  // the frame its outputs live in
+  int32_t index_in_frame = 0;
+  int32_t position = 0;      // kFeed, kFetch: in the signature
+  const Kernel* kernel = nullptr;
+  const KernelNode* node = nullptr;
+};
+
+// The same step for the straight gear, where a slot is used again once its last reader is done.
+struct StraightStep {
+  int32_t first_input = 0;   // in Plan::straight_inputs
+  int32_t first_output = 0;
+  int32_t first_release = 0;  // in Plan::releases: slots that nobody reads after this step
+  int32_t num_releases = 0;
+  uint64_t movable = 0;       // inputs that this step is the last to read
+};
+
+// A static loop frame: how large an iteration is and how it starts.
+struct PlanFrame {
+  std::string name;
+  int32_t parent = -1;
+  int32_t parallel_iterations = 1;
+  int32_t num_enters = 0;
+  int32_t num_slots = 0;
+  int32_t num_steps = 0;
+  int32_t child_index = 0;  // among the frames that its parent starts
+  int32_t num_children = 0;
+  std::vector<uint64_t> initial_pending;  // per step of the frame; pending.h says how to read it
+  std::vector<int32_t> initial_uses;      // per slot: how many inputs read it
+};
+
+struct PlanScratch;
+
+// A graph compiled for one device, shared by all runs: dense steps in topological order, edges as slots.
+// Immutable but for its measurements and its pool of scratch memory.
+class Plan : public RefCounted {
+ public:
+  Plan();
+
+  std::vector<PlanStep> steps;
+  std::vector<int32_t> inputs;
+  std::vector<PlanEdge> edges;
+  std::vector<PlanFrame> frames;     // [0] is the root
+  std::vector<int32_t> roots;        // steps that wait for nothing, feeds left out
+  std::vector<int32_t> feeds;        // the kFeed steps
+  std::vector<int32_t> fetches;      // the kFetch steps
+
+  // The straight gear's form; empty unless straight_allowed().
+  std::vector<StraightStep> straight;
+  std::vector<int32_t> straight_inputs;
+  std::vector<int32_t> releases;
+  int32_t straight_slots = 0;
+
+  Ref<Device> device;
+  bool has_frames = false;
+  bool has_async = false;
+  bool has_blocking = false;
+  bool has_dead = false;  // a Switch or Merge: values may be dead
+  bool straight_allowed() const { return !has_frames && !has_async && !has_dead; }
+
+  std::vector<std::unique_ptr<KernelNode>> nodes;  // by step
+  std::vector<std::unique_ptr<Kernel>> kernels;    // by step; null where the executor does the work
+  std::vector<OriginId> origins;                   // by step
+
+  // Measured by the executor: moving means of a step's time in nanoseconds; 0 until measured.
+  std::unique_ptr<std::atomic<uint32_t>[]> step_ns;
+  std::atomic<uint64_t> runs{0};
+  // True once measurements say that running steps side by side would pay.
+  std::atomic<bool> worth_sharing{false};
+  // Works out worth_sharing from step_ns.
+  void review_gear();
+
+  std::unique_ptr<PlanScratch> scratch;
+
+  // For people: one line per step.
+  std::string to_string() const;
+
+ protected:
+  ~Plan() override;
+};
+
+struct CompileOptions {
+  const KernelRegistry* kernels = nullptr;  // null: the global one
+  // Tells apart the sessions that share a device.
+  std::string session_prefix;
+  // Only kernels with this label where an op has one: tests compare with the plain reference.
+  std::string kernel_label;
+};
+
+// Compiles a partition for the device that owns it: every node is on that device. INVALID_ARGUMENT or
+// NOT_FOUND name the node and its origin.
+Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device, const CompileOptions& options);
+
+}  // namespace millrace

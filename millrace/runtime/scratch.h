@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/kernel/value.h"
+#include "millrace/runtime/plan.h"
+
+namespace millrace {
+
+struct Frame;
+
+// The values of one straight run: one slot per live value, and for every input of every step a pointer
+// to its slot, made once.
+struct StraightArena {
+  explicit StraightArena(const Plan& plan);
+  std::unique_ptr<Value[]> slots;  // all empty between runs
+  std::unique_ptr<Value*[]> inputs;
+};
+
+// One iteration of one frame in a parallel run: values, and what steps wait for.
+struct Iteration {
+  explicit Iteration(const PlanFrame& desc);
+  // Ready for another use: all counters as at the start, all slots empty.
+  void reset(const PlanFrame& desc);
+
+  Frame* frame = nullptr;
+  int64_t number = 0;
+  // Steps of this iteration that are ready or running, plus one for each of: an Enter that has not come
+  // (iteration 0), the iteration before, a frame started from here. At 0 the iteration is over. Not kept
+  // for the root.
+  std::atomic<int64_t> outstanding{0};
+  std::unique_ptr<Value[]> slots;
+  std::unique_ptr<std::atomic<int32_t>[]> uses;      // per slot: inputs that still read it
+  std::unique_ptr<std::atomic<uint64_t>[]> pending;  // per step; see pending.h
+  std::unique_ptr<std::atomic<int32_t>[]> chosen;    // per step: a Merge's live input
+  std::vector<Frame*> children;                      // guarded by the mutex of `frame`
+};
+
+// Memory that runs of a plan take and give back. Thread-safe.
+struct PlanScratch {
+  explicit PlanScratch(const Plan& plan);
+
+  std::unique_ptr<StraightArena> take_arena();
+  void give_back(std::unique_ptr<StraightArena> arena);
+  // A reset iteration of static frame `frame`.
+  Iteration* take_iteration(int frame);
+  void give_back(int frame, Iteration* iteration);
+  ~PlanScratch();
+
+ private:
+  static constexpr size_t kKept = 64;
+  const Plan& plan_;
+  Mutex mu_;
+  std::vector<std::unique_ptr<StraightArena>> arenas_ MR_GUARDED_BY(mu_);
+  std::vector<std::vector<Iteration*>> iterations_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

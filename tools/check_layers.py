@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Checks that the folders of millrace/ form a ladder: code includes downwards only.
+
+For every source and header below millrace/:
+  * an #include of "millrace/X/..." is allowed only if X is the file's own folder or one below it;
+  * a quoted include is written from the repository's root, "millrace/..." or "proto/...";
+  * generated protobuf headers are included from .cc files only;
+  * code that is shipped does not include code that serves tests;
+  * the headers everybody includes do not reach a costly one, directly or through another header.
+
+Tests, benchmarks and fuzzers may include anything from millrace/.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# What a folder may include, together with everything those may include.
+LADDER = {
+    "base": [],
+    "tensor": ["base"],
+    "graph": ["tensor"],
+    "io": ["tensor"],
+    "kernel": ["graph"],
+    "device": ["kernel"],
+    "ops": ["device", "io"],
+    "data": ["device", "io"],
+    "autodiff": ["graph"],
+    "runtime": ["kernel"],
+    "eager": ["kernel", "autodiff"],
+    "session": ["runtime", "ops", "data"],
+    "distributed": ["session"],
+    "api": ["session", "autodiff", "eager"],
+    "capi": ["api"],
+}
+
+LIGHT_HEADERS = [
+    "millrace/base/status.h",
+    "millrace/tensor/shape.h",
+    "millrace/tensor/tensor.h",
+    "millrace/kernel/kernel.h",
+]
+COSTLY_HEADERS = {"functional", "memory", "iostream", "mutex", "complex"}
+
+SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+TESTING = re.compile(r"_(test|testing|bench|fuzz)\.(h|cc|cu|cuh)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def reachable(folder):
+    """The folders that `folder` may include, itself among them."""
+    seen = {folder}
+    todo = [folder]
+    while todo:
+        for below in LADDER[todo.pop()]:
+            if below not in seen:
+                seen.add(below)
+                todo.append(below)
+    return seen
+
+
+def read_includes(path):
+    """(line number, is quoted, name) for each #include of a file."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1] == '"', match[2]
+
+
+def check_include(name, folder, quoted, included):
+    """What is wrong with file `name` of `folder` including `included`; None if nothing is."""
+    if included.endswith(".pb.h") and not name.endswith(".cc"):
+        return f"{included}: generated protobuf headers are included from .cc files only"
+    if not quoted or TESTING.search(name):
+        return None
+    if TESTING.search(included):
+        return f"{included} serves tests; code that is shipped does not include it"
+    if included.startswith("proto/"):
+        return None
+    parts = included.split("/")
+    if parts[0] != "millrace" or len(parts) < 3 or ".." in parts:
+        return f'"{included}": write it from the root, "millrace/{folder}/..."'
+    allowed = reachable(folder)
+    if parts[1] not in allowed:
+        below = ", ".join(sorted(allowed - {folder})) or "nothing"
+        return f"{included}: {folder} may include {below}, not {parts[1]}"
+    return None
+
+
+def check_light(root, header):
+    """The ways from a light header to costly ones."""
+    problems = []
+    chain_to = {header: [header]}
+    todo = [header]
+    while todo:
+        at = todo.pop()
+        for number, quoted, included in read_includes(root / at):
+            if not quoted and included in COSTLY_HEADERS:
+                way = " -> ".join([*chain_to[at], f"<{included}>"])
+                problems.append(f"{at}:{number}: {header} is to stay light: {way}")
+            elif quoted and included not in chain_to and (root / included).is_file():
+                chain_to[included] = [*chain_to[at], included]
+                todo.append(included)
+    return problems
+
+
+def check_tree(root):
+    """The problems of the tree below `root`, as "file:line: what is wrong"."""
+    problems = []
+    for path in sorted((root / "millrace").rglob("*")):
+        if path.suffix not in SUFFIXES:
+            continue
+        name = path.relative_to(root).as_posix()
+        folder = name.split("/")[1]
+        if folder not in LADDER:
+            problems.append(f"{name}:1: folder {folder} is not in the ladder of check_layers.py")
+            continue
+        for number, quoted, included in read_includes(path):
+            if problem := check_include(name, folder, quoted, included):
+                problems.append(f"{name}:{number}: {problem}")
+    for header in LIGHT_HEADERS:
+        if (root / header).is_file():
+            problems += check_light(root, header)
+    return problems
+
+
+def main():
+    problems = check_tree(Path(__file__).resolve().parent.parent)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

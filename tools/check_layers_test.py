@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Tests of check_layers.py on small trees made for them."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_layers
+
+
+class CheckLayersTest(unittest.TestCase):
+    def problems(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name, text in files.items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return check_layers.check_tree(root)
+
+    def assert_one(self, files, *words):
+        problems = self.problems(files)
+        self.assertEqual(len(problems), 1, problems)
+        for word in words:
+            self.assertIn(word, problems[0])
+
+    def test_downwards_and_own_folder_are_allowed(self):
+        text = '#include "millrace/base/a.h"\n#include "millrace/ops/math/b.h"\n#include <mutex>\n'
+        self.assertEqual(self.problems({"millrace/ops/math/x.cc": text}), [])
+
+    def test_upwards_names_file_line_and_folders(self):
+        files = {"millrace/graph/x.cc": '\n#include "millrace/kernel/kernel.h"\n'}
+        self.assert_one(files, "millrace/graph/x.cc:2:", "graph may include base, tensor")
+
+    def test_runtime_never_includes_ops(self):
+        files = {"millrace/runtime/x.h": '#include "millrace/ops/register_ops.h"\n'}
+        self.assert_one(files, "runtime may include", "not ops")
+
+    def test_api_includes_through_several_folders(self):
+        text = "".join(
+            f'#include "millrace/{folder}/x.h"\n' for folder in ("session", "eager", "io", "base")
+        )
+        self.assertEqual(self.problems({"millrace/api/x.cc": text}), [])
+
+    def test_tests_may_include_upwards(self):
+        text = '#include "millrace/session/session.h"\n'
+        self.assertEqual(self.problems({"millrace/runtime/x_test.cc": text}), [])
+
+    def test_shipped_code_does_not_include_test_code(self):
+        files = {"millrace/graph/x.cc": '#include "millrace/graph/graph_testing.h"\n'}
+        self.assert_one(files, "serves tests")
+
+    def test_protobuf_headers_only_in_sources(self):
+        text = '#include "proto/graph.pb.h"\n'
+        self.assertEqual(self.problems({"millrace/graph/x.cc": text}), [])
+        self.assert_one({"millrace/graph/x.h": text}, "proto/graph.pb.h", ".cc files only")
+
+    def test_includes_are_written_from_the_root(self):
+        self.assert_one({"millrace/graph/x.cc": '#include "node.h"\n'}, "from the root")
+        files = {"millrace/graph/x.cc": '#include "millrace/graph/../ops/x.h"\n'}
+        self.assert_one(files, "from the root")
+
+    def test_unknown_folder(self):
+        self.assert_one({"millrace/util/x.h": ""}, "folder util is not in the ladder")
+
+    def test_light_header_reaches_costly_one_through_another(self):
+        files = {
+            "millrace/tensor/tensor.h": '#include "millrace/base/a.h"\n',
+            "millrace/base/a.h": "#include <memory>\n",
+        }
+        self.assert_one(files, "millrace/base/a.h:1:", "millrace/base/a.h -> <memory>")
+
+    def test_ladder_is_one(self):
+        for folder, below in check_layers.LADDER.items():
+            for other in below:
+                self.assertIn(other, check_layers.LADDER)
+                self.assertNotIn(folder, check_layers.reachable(other))
+
+
+if __name__ == "__main__":
+    unittest.main()
