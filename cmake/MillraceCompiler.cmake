@@ -60,7 +60,14 @@ foreach(linker mold lld)
     add_link_options(-fuse-ld=${linker})
     break()
   endif()
+  # It may be installed later.
+  unset(MILLRACE_LINKER_${linker} CACHE)
 endforeach()
+if(NOT MILLRACE_LINKER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The distribution's static libraries also hold the bytecode of its default compiler, which another
+  # one cannot read; without the plugin the linker takes their machine code.
+  add_link_options(-fno-use-linker-plugin)
+endif()
 
 # Paths are hashed relative to the source tree, so build folders share what was compiled. The
 # sloppiness is what ccache needs to cache users of a precompiled header.

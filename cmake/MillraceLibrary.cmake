@@ -142,7 +142,9 @@ endfunction()
 function(millrace_library folder)
   cmake_parse_arguments(arg "" "" "TEST_DEPS" ${ARGN})
   list(TRANSFORM arg_UNPARSED_ARGUMENTS PREPEND mr_ OUTPUT_VARIABLE deps)
-  list(TRANSFORM arg_TEST_DEPS PREPEND mr_ OUTPUT_VARIABLE test_deps)
+  # x_testing libraries exist only where tests do.
+  list(TRANSFORM arg_TEST_DEPS REPLACE "(.+)" "$<TARGET_NAME_IF_EXISTS:mr_\\1>"
+       OUTPUT_VARIABLE test_deps)
   millrace_glob(found)
 
   if(found_SOURCES)

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts.
 
 has() { command -v "$1" > /dev/null; }

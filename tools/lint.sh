@@ -8,7 +8,7 @@
 #            that is the same commit, since the commit before; at most TIDY_MAX (40) of them, newest
 #            first. --all checks every source.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . tools/common.sh
 
 all=false
@@ -70,8 +70,10 @@ check_tidy() {
     files=("${files[@]:0:limit}")
   fi
   # The compile commands are clang's; the headers the build writes come from the release build.
-  tools/build.sh release generated > build/lint.log 2>&1 &&
-    cmake --preset lint > build/lint.log 2>&1 || { cat build/lint.log; return 1; }
+  if ! { tools/build.sh release generated && cmake --preset lint; } > build/lint.log 2>&1; then
+    cat build/lint.log
+    return 1
+  fi
   printf '%s\n' "${files[@]}" | xargs -P "${JOBS:-$(nproc)}" -n 4 \
     clang-tidy --quiet -p build/lint \
     --extra-arg=-isystem"$PWD/build/release/gen" 2> build/lint.log

@@ -10,7 +10,8 @@
 # were installed. What is missing it installs with apt-get, through sudo where you are not root;
 # where it cannot, it prints the commands and stops with status 1.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+cd "$(dirname "$0")/.."
+. tools/common.sh
 
 missing=()
 need() {  # need PACKAGE PROBE...: PACKAGE is missing when PROBE fails
@@ -101,9 +102,10 @@ has apt-get || stop "Missing, by their Debian names: ${missing[*]}" \
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
-  has sudo && { [ -t 0 ] || sudo -n true 2> /dev/null; } || stop \
-    "Missing: ${missing[*]}" "Please run, as root:" "  apt-get update" \
-    "  apt-get install -y --no-install-recommends $(packages)"
+  if ! has sudo || { [ ! -t 0 ] && ! sudo -n true 2> /dev/null; }; then
+    stop "Missing: ${missing[*]}" "Please run, as root:" "  apt-get update" \
+      "  apt-get install -y --no-install-recommends $(packages)"
+  fi
 fi
 
 apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@"; }

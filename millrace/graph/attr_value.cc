@@ -206,9 +206,7 @@ bool operator==(const AttrValue& a, const AttrValue& b) {
            (b.get<EmptyList>() != nullptr && is_empty_list(a.storage_));
   }
   return std::visit(
-      [&b](const auto& v) {
-        return same(v, std::get<std::decay_t<decltype(v)>>(b.storage_));
-      },
+      [&b](const auto& v) { return same(v, std::get<std::decay_t<decltype(v)>>(b.storage_)); },
       a.storage_);
 }
 
@@ -234,8 +232,8 @@ Result<T> read_attr(const AttrMap& attrs, std::string_view name) {
   return invalid_argument("attr '", name, "' is a ", value->kind(), ", expected ", kind_of<T>());
 }
 
-#define MR_INSTANTIATE(T)                                              \
-  template Result<T> read_attr<T>(const AttrMap&, std::string_view);   \
+#define MR_INSTANTIATE(T)                                            \
+  template Result<T> read_attr<T>(const AttrMap&, std::string_view); \
   template Result<std::vector<T>> read_attr<std::vector<T>>(const AttrMap&, std::string_view);
 MR_INSTANTIATE(int64_t)
 MR_INSTANTIATE(float)

@@ -73,29 +73,30 @@ struct TensorAttr {
 class AttrValue {
  public:
   using Storage =
-      std::variant<std::monostate, int64_t, float, bool, std::string, DType, PartialShape, TensorAttr,
-                   FunctionAttr, AttrPlaceholder, EmptyList, std::vector<int64_t>, std::vector<float>,
-                   std::vector<bool>, std::vector<std::string>, std::vector<DType>,
-                   std::vector<PartialShape>, std::vector<TensorAttr>, std::vector<FunctionAttr>>;
+      std::variant<std::monostate, int64_t, float, bool, std::string, DType, PartialShape,
+                   TensorAttr, FunctionAttr, AttrPlaceholder, EmptyList, std::vector<int64_t>,
+                   std::vector<float>, std::vector<bool>, std::vector<std::string>,
+                   std::vector<DType>, std::vector<PartialShape>, std::vector<TensorAttr>,
+                   std::vector<FunctionAttr>>;
 
   AttrValue() = default;
-  AttrValue(int64_t v) : storage_(v) {}                           // NOLINT
-  AttrValue(int v) : storage_(int64_t{v}) {}                      // NOLINT
-  AttrValue(float v) : storage_(v) {}                             // NOLINT
-  AttrValue(bool v) : storage_(v) {}                              // NOLINT
-  AttrValue(const char* v) : storage_(std::string(v)) {}          // NOLINT
-  AttrValue(std::string_view v) : storage_(std::string(v)) {}     // NOLINT
-  AttrValue(std::string v) : storage_(std::move(v)) {}            // NOLINT
-  AttrValue(DType v) : storage_(v) {}                             // NOLINT
-  AttrValue(PartialShape v) : storage_(std::move(v)) {}           // NOLINT
-  AttrValue(const Shape& v) : storage_(PartialShape(v)) {}        // NOLINT
-  AttrValue(Tensor v) : storage_(TensorAttr{std::move(v)}) {}     // NOLINT
-  AttrValue(FunctionAttr v) : storage_(std::move(v)) {}           // NOLINT
-  AttrValue(AttrPlaceholder v) : storage_(std::move(v)) {}        // NOLINT
-  AttrValue(EmptyList v) : storage_(v) {}                         // NOLINT
-  AttrValue(std::vector<int64_t> v) : storage_(std::move(v)) {}   // NOLINT
-  AttrValue(std::vector<float> v) : storage_(std::move(v)) {}     // NOLINT
-  AttrValue(std::vector<bool> v) : storage_(std::move(v)) {}      // NOLINT
+  AttrValue(int64_t v) : storage_(v) {}                               // NOLINT
+  AttrValue(int v) : storage_(int64_t{v}) {}                          // NOLINT
+  AttrValue(float v) : storage_(v) {}                                 // NOLINT
+  AttrValue(bool v) : storage_(v) {}                                  // NOLINT
+  AttrValue(const char* v) : storage_(std::string(v)) {}              // NOLINT
+  AttrValue(std::string_view v) : storage_(std::string(v)) {}         // NOLINT
+  AttrValue(std::string v) : storage_(std::move(v)) {}                // NOLINT
+  AttrValue(DType v) : storage_(v) {}                                 // NOLINT
+  AttrValue(PartialShape v) : storage_(std::move(v)) {}               // NOLINT
+  AttrValue(const Shape& v) : storage_(PartialShape(v)) {}            // NOLINT
+  AttrValue(Tensor v) : storage_(TensorAttr{std::move(v)}) {}         // NOLINT
+  AttrValue(FunctionAttr v) : storage_(std::move(v)) {}               // NOLINT
+  AttrValue(AttrPlaceholder v) : storage_(std::move(v)) {}            // NOLINT
+  AttrValue(EmptyList v) : storage_(v) {}                             // NOLINT
+  AttrValue(std::vector<int64_t> v) : storage_(std::move(v)) {}       // NOLINT
+  AttrValue(std::vector<float> v) : storage_(std::move(v)) {}         // NOLINT
+  AttrValue(std::vector<bool> v) : storage_(std::move(v)) {}          // NOLINT
   AttrValue(std::vector<std::string> v) : storage_(std::move(v)) {}   // NOLINT
   AttrValue(std::vector<DType> v) : storage_(std::move(v)) {}         // NOLINT
   AttrValue(std::vector<PartialShape> v) : storage_(std::move(v)) {}  // NOLINT
@@ -126,7 +127,8 @@ class AttrValue {
 inline void append_to(std::string& out, const AttrValue& value) { out += value.to_string(); }
 
 // Reads attribute `name` as a T: int64_t, float, bool, std::string, DType, PartialShape, Tensor,
-// FunctionAttr, or a std::vector of one of them. INVALID_ARGUMENT when it is absent or of another kind.
+// FunctionAttr, or a std::vector of one of them. INVALID_ARGUMENT when it is absent or of another
+// kind.
 template <class T>
 Result<T> read_attr(const AttrMap& attrs, std::string_view name);
 

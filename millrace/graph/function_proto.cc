@@ -82,11 +82,11 @@ Status read_returns(const tensorflow::FunctionDef& proto, const Names& args, con
     function.returns.emplace_back(output.name, it->second);
   }
   if (proto.ret().size() > function.returns.size()) {
-    for (const auto& [name, source] : proto.ret()) {
+    for (const auto& entry : proto.ret()) {
       bool known = std::any_of(function.returns.begin(), function.returns.end(),
-                               [&](const auto& r) { return r.first == name; });
+                               [&](const auto& r) { return r.first == entry.first; });
       if (!known) {
-        return invalid_argument("ret \"", name,
+        return invalid_argument("ret \"", entry.first,
                                 "\": expected an output of the signature, found none");
       }
     }

@@ -6,8 +6,9 @@
 
 namespace millrace {
 
-// What a gradient rule sees of the op it differentiates. Rules are written with Expr, so that one rule
-// serves a graph (nodes are added) and a tape (operations run), and can itself be differentiated.
+// What a gradient rule sees of the op it differentiates. Rules are written with Expr, so that one
+// rule serves a graph (nodes are added) and a tape (operations run), and can itself be
+// differentiated.
 class GradientContext {
  public:
   GradientContext(OpBuilder& builder, std::vector<Expr> inputs, std::vector<Expr> outputs,
@@ -19,7 +20,8 @@ class GradientContext {
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   Expr input(int i) const { return inputs_[static_cast<size_t>(i)]; }
   Expr output(int i) const { return outputs_[static_cast<size_t>(i)]; }
-  // The gradient that came back for output i: never none; zeros when nothing depends on that output.
+  // The gradient that came back for output i: never none; zeros when nothing depends on that
+  // output.
   Expr gradient(int i = 0) const;
   // Whether anything came back for output i.
   bool has_gradient(int i) const { return output_gradients_[static_cast<size_t>(i)].valid(); }
@@ -34,14 +36,15 @@ class GradientContext {
 
   // The gradient of input i. An input not set has none (it is an index, a shape, a seed).
   void set(int i, Expr gradient) { input_gradients_[static_cast<size_t>(i)] = {gradient, {}, {}}; }
-  // The same as rows: `values` added at `indices` of dimension 0 of a tensor of shape `dense_shape`.
+  // The same as rows: `values` added at `indices` of dimension 0 of a tensor of shape
+  // `dense_shape`.
   void set_slices(int i, Expr values, Expr indices, Expr dense_shape) {
     input_gradients_[static_cast<size_t>(i)] = {values, indices, dense_shape};
   }
 
   struct InputGradient {
-    Expr values;       // invalid: none
-    Expr indices;      // valid: IndexedSlices
+    Expr values;   // invalid: none
+    Expr indices;  // valid: IndexedSlices
     Expr dense_shape;
   };
   const std::vector<InputGradient>& input_gradients() const { return input_gradients_; }

@@ -40,7 +40,8 @@ bool is_any_node_name(std::string_view name) {
   return is_valid_node_name(name) || (name.starts_with('_') && all_name_chars(name));
 }
 
-Status with_node(const Status& status, std::string_view op, std::string_view name, OriginId origin) {
+Status with_node(const Status& status, std::string_view op, std::string_view name,
+                 OriginId origin) {
   Status out = status.with_prefix(str_cat(op, " \"", name, "\""));
   const std::string where = describe_origin(origin);
   return where.empty() ? out : out.with_line(where);
@@ -58,8 +59,8 @@ void deduplicate(std::vector<NodeId>& ids) {
   size_t kept = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto end = ids.begin() + static_cast<ptrdiff_t>(kept);
-    const bool fresh =
-        ids.size() <= kFew ? std::find(ids.begin(), end, ids[i]) == end : seen.insert(ids[i]).second;
+    const bool fresh = ids.size() <= kFew ? std::find(ids.begin(), end, ids[i]) == end
+                                          : seen.insert(ids[i]).second;
     if (fresh) ids[kept++] = ids[i];
   }
   ids.resize(kept);
@@ -129,9 +130,9 @@ Status Graph::find_op(const std::string& name, Node& node) const {
   }
   const OpDef& op = *node.op_;
   if (op.deprecated_since > 0 && producer_version_ >= op.deprecated_since) {
-    return unimplemented("Op ", op.name, " is not available in GraphDef version ", producer_version_,
-                         ". It has been removed in version ", op.deprecated_since, ". ",
-                         op.deprecation);
+    return unimplemented("Op ", op.name, " is not available in GraphDef version ",
+                         producer_version_, ". It has been removed in version ",
+                         op.deprecated_since, ". ", op.deprecation);
   }
   return ok_status();
 }
@@ -152,14 +153,14 @@ Status Graph::connect(NodeSpec& spec, Node& node) const {
     if (node.op_->unknown) continue;
     const DType type = source.output_type(input.index);
     if (!fits(type, node.input_types_[i])) {
-      return invalid_argument("input ", i, " (\"", output_name(input), "\") is ", type, ", expected ",
-                              node.input_types_[i]);
+      return invalid_argument("input ", i, " (\"", output_name(input), "\") is ", type,
+                              ", expected ", node.input_types_[i]);
     }
   }
   for (NodeId id : spec.control_inputs) {
     if (id < 0 || id >= count) {
-      return invalid_argument("a control input comes from node number ", id, "; the graph has ", count,
-                              " nodes");
+      return invalid_argument("a control input comes from node number ", id, "; the graph has ",
+                              count, " nodes");
     }
   }
   deduplicate(spec.control_inputs);
@@ -231,7 +232,8 @@ Result<NodeId> Graph::add_locked(NodeSpec& spec) {
 
 Result<NodeId> Graph::add(NodeSpec spec) {
   MutexLock lock(impl_->mu);
-  // The name and op move into the node only when nothing can fail any more, so that an error can name them.
+  // The name and op move into the node only when nothing can fail any more, so that an error can
+  // name them.
   Result<NodeId> id = impl_->names.contains(spec.name)
                           ? invalid_argument("the graph has a node of that name already")
                           : add_locked(spec);
@@ -303,8 +305,8 @@ Result<NodeId> Graph::lookup(std::string_view name) const {
 Result<Output> Graph::parse_output(std::string_view text) const {
   MR_TRY_ASSIGN(const TensorName name, parse_tensor_name(text));
   if (name.index < 0) {
-    return invalid_argument("expected a tensor (\"node\" or \"node:0\"), got the control edge \"", text,
-                            "\"");
+    return invalid_argument("expected a tensor (\"node\" or \"node:0\"), got the control edge \"",
+                            text, "\"");
   }
   MR_TRY_ASSIGN(const NodeId id, lookup(name.node));
   if (name.index >= node(id).num_outputs()) {
@@ -353,8 +355,8 @@ Status Graph::set_back_edge(NodeId merge, int index, Output source) {
   }
   if (from.op().traits.control_flow != ControlFlow::kNextIteration || source.index < 0 ||
       source.index >= from.num_outputs()) {
-    return refuse("a back edge must come from an output of a NextIteration, got output ", source.index,
-                  " of ", from.op_name(), " \"", from.name(), "\"");
+    return refuse("a back edge must come from an output of a NextIteration, got output ",
+                  source.index, " of ", from.op_name(), " \"", from.name(), "\"");
   }
   const DType type = from.output_type(source.index);
   if (!fits(type, target.input_type(index))) {

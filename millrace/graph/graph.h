@@ -36,8 +36,8 @@ struct NodeSpec {
   AttrMap attrs = {};  // without defaults; type and number attributes must be there
   std::string device = {};
   OriginId origin = 0;
-  // Of a Merge: the numbers of inputs that only stand in for back edges to come (set_back_edge). Any
-  // tensor of the right type will do; nothing of its shape is used.
+  // Of a Merge: the numbers of inputs that only stand in for back edges to come (set_back_edge).
+  // Any tensor of the right type will do; nothing of its shape is used.
   std::vector<int32_t> back_edges = {};
 };
 
@@ -79,7 +79,8 @@ class Node {
   NodeId id_ = -1;
   std::string name_;
   const OpDef* op_ = nullptr;
-  // Keeps a definition that is not of the registry: a function's signature, or that of an unknown op.
+  // Keeps a definition that is not of the registry: a function's signature, or that of an unknown
+  // op.
   Ref<RefCounted> op_owner_;
   std::vector<Output> inputs_;
   std::vector<NodeId> control_inputs_;
@@ -93,20 +94,21 @@ class Node {
 
 // A dataflow graph: nodes joined by edges that carry tensors, and control edges that only order.
 //
-// Nodes are only added. They live in chunks that never move, and num_nodes() is published after a node
-// is complete: any thread may read the nodes below that count while one thread adds. Adding and changing
-// take an internal lock. A node may be changed (device, attribute, control input, back edge) until a
-// session has taken it: freeze(), after which changing it is FAILED_PRECONDITION.
+// Nodes are only added. They live in chunks that never move, and num_nodes() is published after a
+// node is complete: any thread may read the nodes below that count while one thread adds. Adding
+// and changing take an internal lock. A node may be changed (device, attribute, control input, back
+// edge) until a session has taken it: freeze(), after which changing it is FAILED_PRECONDITION.
 //
 // Shapes are inferred as nodes are added, so a shape error appears where it was made.
 class Graph : public RefCounted {
  public:
   explicit Graph(const OpRegistry& registry = OpRegistry::global());
 
-  // Adds a node. INVALID_ARGUMENT for a bad or taken name, inputs that do not exist or have another type,
-  // attributes that are missing, unknown or out of range, or shapes that the op refuses; NOT_FOUND for an
-  // unknown op; UNIMPLEMENTED for one deprecated before producer_version(). An op that the registry does
-  // not have may be a function of functions(). The message names op and node, then the origin.
+  // Adds a node. INVALID_ARGUMENT for a bad or taken name, inputs that do not exist or have another
+  // type, attributes that are missing, unknown or out of range, or shapes that the op refuses;
+  // NOT_FOUND for an unknown op; UNIMPLEMENTED for one deprecated before producer_version(). An op
+  // that the registry does not have may be a function of functions(). The message names op and
+  // node, then the origin.
   Result<NodeId> add(NodeSpec spec);
 
   // Adds a node whose op nobody registered (from an imported graph). It can be neither run nor
@@ -121,23 +123,24 @@ class Graph : public RefCounted {
   NodeId find(std::string_view name) const;
   // NOT_FOUND naming what was asked.
   Result<NodeId> lookup(std::string_view name) const;
-  // "node", "node:1": NOT_FOUND for an unknown node, INVALID_ARGUMENT for a bad string or output number.
+  // "node", "node:1": NOT_FOUND for an unknown node, INVALID_ARGUMENT for a bad string or output
+  // number.
   Result<Output> parse_output(std::string_view text) const;
   std::string output_name(Output output) const;  // "node:0"
   DType output_type(Output output) const { return node(output.node).output_type(output.index); }
   const TensorFacts& facts(Output output) const { return node(output.node).facts(output.index); }
 
-  // Closes a loop: input `index` of the Merge `merge` becomes `source`, an output of a NextIteration.
-  // INVALID_ARGUMENT when their shapes contradict each other, naming both.
+  // Closes a loop: input `index` of the Merge `merge` becomes `source`, an output of a
+  // NextIteration. INVALID_ARGUMENT when their shapes contradict each other, naming both.
   Status set_back_edge(NodeId merge, int index, Output source);
   Status set_device(NodeId id, std::string device);
-  // INVALID_ARGUMENT when the value does not fit the op, or would change a type, shape or known value that
-  // later nodes may rest on.
+  // INVALID_ARGUMENT when the value does not fit the op, or would change a type, shape or known
+  // value that later nodes may rest on.
   Status set_attr(NodeId id, std::string_view name, AttrValue value);
   // INVALID_ARGUMENT when it would close a cycle.
   Status add_control_input(NodeId id, NodeId source);
-  // Narrows what is known of an output's shape; INVALID_ARGUMENT when it contradicts. Frozen nodes too:
-  // sessions infer shapes anew. Nobody may be reading that output's facts meanwhile.
+  // Narrows what is known of an output's shape; INVALID_ARGUMENT when it contradicts. Frozen nodes
+  // too: sessions infer shapes anew. Nobody may be reading that output's facts meanwhile.
   Status merge_shape(Output output, const PartialShape& shape);
   // The nodes below `count` belong to a session: they do not change any more.
   void freeze(int count);
@@ -181,8 +184,8 @@ class Graph : public RefCounted {
   Node** chunks_;  // kMaxChunks pointers, so that it never moves
 };
 
-// Splits "node:3" or "node" or "^node" by the rules of the graph format; index -1 is a control edge.
-// INVALID_ARGUMENT for an empty or malformed text.
+// Splits "node:3" or "node" or "^node" by the rules of the graph format; index -1 is a control
+// edge. INVALID_ARGUMENT for an empty or malformed text.
 struct TensorName {
   std::string node;
   int index = 0;

@@ -32,7 +32,9 @@ Result<std::vector<int64_t>> count_tensors(const OpDef& op, int64_t total, const
   for (const ArgDef& arg : op.inputs) {
     MR_TRY_ASSIGN(const int64_t count, known_count(arg, attrs));
     counts.push_back(count);
-    if (count > total) return invalid_argument("expected ", count, " tensors for input '", arg.name, "', got ", total);
+    if (count > total)
+      return invalid_argument("expected ", count, " tensors for input '", arg.name, "', got ",
+                              total);
     if (count >= 0) {
       rest -= count;
       continue;
@@ -155,7 +157,8 @@ std::vector<Expr> GraphBuilder::emit(std::string_view op, std::vector<Expr> inpu
   outputs.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].builder() != this) {
-      fail(invalid_argument(op, ": input ", i, inputs[i].valid() ? " belongs to another builder" : " is no tensor"));
+      fail(invalid_argument(op, ": input ", i,
+                            inputs[i].valid() ? " belongs to another builder" : " is no tensor"));
       return {};
     }
     outputs.push_back(output(inputs[i]));

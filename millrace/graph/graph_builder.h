@@ -11,8 +11,8 @@
 namespace millrace {
 
 // Adds nodes to a graph as a client does: under name scopes, with default device, control inputs,
-// colocation and origin, and with type and number attributes worked out from the inputs. The OpBuilder
-// of graphs: gradient rules and the C++ client both write through it. Not thread-safe.
+// colocation and origin, and with type and number attributes worked out from the inputs. The
+// OpBuilder of graphs: gradient rules and the C++ client both write through it. Not thread-safe.
 class GraphBuilder : public OpBuilder {
  public:
   // The graph must outlive the builder.
@@ -22,7 +22,7 @@ class GraphBuilder : public OpBuilder {
 
   // Settings for the nodes that follow. The caller restores what it changes.
   struct Context {
-    std::string scope;   // "a/b/", or empty
+    std::string scope;  // "a/b/", or empty
     std::string device;
     std::vector<NodeId> control_inputs;
     std::vector<std::string> colocate_with;  // node names
@@ -55,8 +55,9 @@ class GraphBuilder : public OpBuilder {
 };
 
 // The values of the type, type-list and number attributes of `op` that follow from the types of its
-// inputs (given flat), added to `attrs` where absent. A list argument takes what the others leave; with several
-// list arguments, `attrs` must hold the lengths. INVALID_ARGUMENT when the types do not fit.
+// inputs (given flat), added to `attrs` where absent. A list argument takes what the others leave;
+// with several list arguments, `attrs` must hold the lengths. INVALID_ARGUMENT when the types do
+// not fit.
 Status infer_type_attrs(const OpDef& op, std::span<const DType> input_types, AttrMap& attrs);
 
 }  // namespace millrace

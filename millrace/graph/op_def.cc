@@ -21,7 +21,8 @@ bool is_identifier(std::string_view text) {
 }
 
 bool is_attr_kind(std::string_view kind) {
-  for (std::string_view known : {"int", "float", "bool", "string", "type", "shape", "tensor", "func"}) {
+  for (std::string_view known :
+       {"int", "float", "bool", "string", "type", "shape", "tensor", "func"}) {
     if (kind == known) return true;
   }
   return false;
@@ -56,8 +57,8 @@ class Scanner {
     skip();
     const std::string_view rest = text_.substr(pos_);
     return invalid_argument("expected ", expected, ", found ",
-                            rest.empty() ? std::string("the end") : str_cat("'", rest, "'"), " in '",
-                            text_, "'");
+                            rest.empty() ? std::string("the end") : str_cat("'", rest, "'"),
+                            " in '", text_, "'");
   }
 
   Result<int64_t> integer() { return number<int64_t>("an integer"); }
@@ -76,7 +77,8 @@ class Scanner {
   // In single or double quotes; a backslash takes the next character as it is, \n and \t as in C.
   Result<std::string> string() {
     skip();
-    if (pos_ == text_.size() || (text_[pos_] != '\'' && text_[pos_] != '"')) return error("a string");
+    if (pos_ == text_.size() || (text_[pos_] != '\'' && text_[pos_] != '"'))
+      return error("a string");
     const char quote = text_[pos_++];
     std::string out;
     for (; pos_ < text_.size() && text_[pos_] != quote; ++pos_) {
@@ -229,7 +231,8 @@ AttrDef* find_mutable(OpDef& op, std::string_view name) {
 // Fills in a dtype or the name of a type attribute.
 Status parse_element_type(Scanner& in, OpDef& op, ArgDef& arg, std::string_view name) {
   if (const AttrDef* attr = op.find_attr(name)) {
-    if (attr->type != "type") return invalid_argument("'", name, "' is a ", attr->type, ", not a type");
+    if (attr->type != "type")
+      return invalid_argument("'", name, "' is a ", attr->type, ", not a type");
     arg.type_attr = name;
     return ok_status();
   }
@@ -316,9 +319,9 @@ Status check_string(const AttrDef& def, const std::string& s) {
   for (const std::string& allowed : def.allowed_strings) {
     if (s == allowed) return ok_status();
   }
-  return invalid_argument("Value for attr '", def.name, "' of ", AttrValue(s),
-                          " is not in the list of allowed values: ",
-                          join_strings(def.allowed_strings));
+  return invalid_argument(
+      "Value for attr '", def.name, "' of ", AttrValue(s),
+      " is not in the list of allowed values: ", join_strings(def.allowed_strings));
 }
 
 // The length of a list value.

@@ -35,20 +35,21 @@ enum class ControlFlow : uint8_t {
 
 // Facts about an op that passes and the executor ask for. No pass keeps a list of op names.
 struct OpTraits {
-  bool stateful = false;      // has effects or memory: never folded, merged, or run twice
-  bool commutative = false;   // inputs may be swapped
-  bool aggregate = false;     // sums its inputs
-  bool elementwise = false;   // each output element depends on the matching input elements only
+  bool stateful = false;     // has effects or memory: never folded, merged, or run twice
+  bool commutative = false;  // inputs may be swapped
+  bool aggregate = false;    // sums its inputs
+  bool elementwise = false;  // each output element depends on the matching input elements only
   bool allows_uninitialized_input = false;  // takes a reference whose variable has no value yet
-  bool owns_state = false;    // makes a resource that lives as long as the session
-  bool blocks = false;        // may hold its thread for long: runs outside the pool
-  bool send = false;          // hands a tensor to a rendezvous; runs even when dead
-  bool recv = false;          // takes one from there
-  bool metadata_only = false; // needs its inputs' shapes, never their elements (Shape, Size, Rank)
-  bool placeholder = false;   // stands for a value that must be fed
-  bool argument = false;      // parameter of a function body
-  bool result = false;        // result of a function body
-  bool constant = false;      // its value is its attribute "value"
+  bool step_state = false;     // makes a resource that ends with the step (TensorArray, Stack)
+  bool owns_state = false;     // makes a resource that lives as long as the session
+  bool blocks = false;         // may hold its thread for long: runs outside the pool
+  bool send = false;           // hands a tensor to a rendezvous; runs even when dead
+  bool recv = false;           // takes one from there
+  bool metadata_only = false;  // needs its inputs' shapes, never their elements (Shape, Size, Rank)
+  bool placeholder = false;    // stands for a value that must be fed
+  bool argument = false;       // parameter of a function body
+  bool result = false;         // result of a function body
+  bool constant = false;       // its value is its attribute "value"
   bool cannot_differentiate = false;  // knowingly has no gradient: integers, state, randomness
   ControlFlow control_flow = ControlFlow::kNone;
   // Bit i: the kernel may hand input i on as an output (same buffer).
@@ -62,8 +63,8 @@ struct OpTraits {
 // One input or output of an op definition.
 struct ArgDef {
   std::string name;
-  // Exactly one of these says the type: a fixed dtype, the attribute that holds it, or the attribute
-  // that holds the list of types.
+  // Exactly one of these says the type: a fixed dtype, the attribute that holds it, or the
+  // attribute that holds the list of types.
   DType dtype = DType::kInvalid;
   std::string type_attr;
   std::string type_list_attr;
@@ -78,11 +79,11 @@ struct ArgDef {
 // One attribute of an op definition.
 struct AttrDef {
   std::string name;
-  std::string type;  // "int", "list(shape)", ...
+  std::string type;         // "int", "list(shape)", ...
   AttrValue default_value;  // empty: must be given
   bool has_minimum = false;
-  int64_t minimum = 0;      // of an int, or of a list's length
-  TypeSet allowed_types;    // empty: any
+  int64_t minimum = 0;                       // of an int, or of a list's length
+  TypeSet allowed_types;                     // empty: any
   std::vector<std::string> allowed_strings;  // empty: any
   std::string doc;
 };
@@ -130,8 +131,9 @@ struct OpSpec {
     TypeSet allowed;
     DType default_type = DType::kInvalid;
   };
-  // "int", "int >= 1", "int = 0", "bool = false", "string = \"\"", "string = 'SAME' in {'SAME','VALID'}",
-  // "float = 1e-3", "list(int) = []", "list(type) >= 1", "shape", "tensor", "func", "type = float".
+  // "int", "int >= 1", "int = 0", "bool = false", "string = \"\"", "string = 'SAME' in
+  // {'SAME','VALID'}", "float = 1e-3", "list(int) = []", "list(type) >= 1", "shape", "tensor",
+  // "func", "type = float".
   struct Attr {
     std::string name;
     std::string type;
@@ -159,8 +161,9 @@ Result<OpDef> parse_op_spec(const OpSpec& spec);
 // attributes (defaults filled in). A reference argument gives a reference type.
 Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const AttrMap& attrs);
 
-// Checks `attrs` against the definition and adds the defaults: every attribute present, of the right kind,
-// in range; nothing unknown (names that begin with '_' are free). INVALID_ARGUMENT naming op and attribute.
+// Checks `attrs` against the definition and adds the defaults: every attribute present, of the
+// right kind, in range; nothing unknown (names that begin with '_' are free). INVALID_ARGUMENT
+// naming op and attribute.
 Status check_attrs(const OpDef& op, AttrMap& attrs);
 
 }  // namespace millrace

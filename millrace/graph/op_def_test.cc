@@ -37,9 +37,10 @@ TEST(OpSpecTest, ReadsAttributes) {
 }
 
 TEST(OpSpecTest, RefusesWhatItCannotRead) {
-  for (const char* bad : {"", "integer", "int = x", "int = ", "list(int", "list(number)", "string = 'a",
-                          "string in {'a'", "int in {1}", "bool >= 1", "int = 0 >= 1", "int 3",
-                          "type = float_ref", "string = 'c' in {'a','b'}", "list(int) = [1,,2]"}) {
+  for (const char* bad :
+       {"", "integer", "int = x", "int = ", "list(int", "list(number)", "string = 'a",
+        "string in {'a'", "int in {1}", "bool >= 1", "int = 0 >= 1", "int 3", "type = float_ref",
+        "string = 'c' in {'a','b'}", "list(int) = [1,,2]"}) {
     EXPECT_EQ(parse(bad).status().code(), Code::kInvalidArgument) << bad;
   }
 }
@@ -76,11 +77,8 @@ TEST(OpSpecTest, ReadsArguments) {
 
 TEST(OpSpecTest, RefusesBadArguments) {
   for (const char* bad : {"U", "M*float", "list(T)", "ref(T", "T extra", ""}) {
-    EXPECT_FALSE(parse_op_spec({.name = "Op",
-                                .doc = "",
-                                .inputs = {{"a", bad}},
-                                .types = {{"T", {}}}})
-                     .ok())
+    EXPECT_FALSE(
+        parse_op_spec({.name = "Op", .doc = "", .inputs = {{"a", bad}}, .types = {{"T", {}}}}).ok())
         << bad;
   }
   EXPECT_FALSE(
@@ -90,9 +88,7 @@ TEST(OpSpecTest, RefusesBadArguments) {
 
 class CheckAttrsTest : public testing::Test {
  protected:
-  std::string check(AttrMap attrs) {
-    return std::string(check_attrs(op_, attrs).message());
-  }
+  std::string check(AttrMap attrs) { return std::string(check_attrs(op_, attrs).message()); }
   const OpDef op_ = parse_op_spec({.name = "Op",
                                    .doc = "",
                                    .types = {{"T", kFloating}},
@@ -111,7 +107,8 @@ TEST_F(CheckAttrsTest, FillsDefaults) {
 
 TEST_F(CheckAttrsTest, SaysWhatIsWrong) {
   EXPECT_EQ(check({}), "NodeDef missing attr 'T' from Op<name=Op>");
-  EXPECT_EQ(check({{"T", DType::kFloat}, {"x", 1}}), "NodeDef mentions attr 'x' not in Op<name=Op>");
+  EXPECT_EQ(check({{"T", DType::kFloat}, {"x", 1}}),
+            "NodeDef mentions attr 'x' not in Op<name=Op>");
   EXPECT_EQ(check({{"T", 1}}),
             "AttrValue had value with type 'int' when 'type' expected, for attr 'T'");
   EXPECT_NE(check({{"T", DType::kString}}).find("not in the list of allowed values"),

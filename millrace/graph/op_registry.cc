@@ -12,10 +12,11 @@ namespace millrace {
 
 namespace {
 
-// Open addressing with linear probing; never more than half full, so a probe ends. Slots go from null
-// to a definition once.
+// Open addressing with linear probing; never more than half full, so a probe ends. Slots go from
+// null to a definition once.
 struct Table {
-  explicit Table(size_t capacity) : mask(capacity - 1), slots(new std::atomic<const OpDef*>[capacity]()) {}
+  explicit Table(size_t capacity)
+      : mask(capacity - 1), slots(new std::atomic<const OpDef*>[capacity]()) {}
 
   void insert(const OpDef* op) {
     size_t i = hash_bytes(op->name) & mask;

@@ -31,10 +31,12 @@ Status infer_constant(ShapeContext& c) {
   if (value == nullptr || !value->tensor.valid()) {
     return invalid_argument("attr 'value' must be a tensor");
   }
-  if (c.num_outputs() != 1) return invalid_argument("a constant has one output, not ", c.num_outputs());
+  if (c.num_outputs() != 1)
+    return invalid_argument("a constant has one output, not ", c.num_outputs());
   const Tensor& tensor = value->tensor;
   if (tensor.dtype() != c.output_type(0)) {
-    return invalid_argument("attr 'value' is of type ", tensor.dtype(), ", expected ", c.output_type(0));
+    return invalid_argument("attr 'value' is of type ", tensor.dtype(), ", expected ",
+                            c.output_type(0));
   }
   TensorFacts& facts = c.outputs()[0];
   facts.shape = PartialShape(tensor.shape());
@@ -170,7 +172,8 @@ Result<PartialShape> broadcast_shapes(const PartialShape& a, const PartialShape&
       // An unknown size is 1 or that of the other, which is known and not 1.
       d = std::max(da, db);
     } else {
-      return invalid_argument("Incompatible shapes: ", a, " and ", b, " cannot be broadcast together");
+      return invalid_argument("Incompatible shapes: ", a, " and ", b,
+                              " cannot be broadcast together");
     }
   }
   return PartialShape::make(dims);

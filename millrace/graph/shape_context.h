@@ -14,8 +14,8 @@ namespace millrace {
 
 struct OpDef;
 
-// The elements of a small integer tensor of rank 0 or 1, as far as they are known: -1 in a shape vector
-// is a value like any other, so an unknown element is a missing one.
+// The elements of a small integer tensor of rank 0 or 1, as far as they are known: -1 in a shape
+// vector is a value like any other, so an unknown element is a missing one.
 struct PartialValue {
   bool is_scalar = false;
   std::vector<std::optional<int64_t>> elements;
@@ -34,8 +34,8 @@ struct TensorFacts {
   std::vector<ResourceHandle::DTypeAndShape> resource;
 };
 
-// What a shape rule sees of its node, and where it puts its answer. Errors are the user's mistake and
-// say what was expected and what came; the caller adds the node's name and origin.
+// What a shape rule sees of its node, and where it puts its answer. Errors are the user's mistake
+// and say what was expected and what came; the caller adds the node's name and origin.
 class ShapeContext {
  public:
   ShapeContext(const OpDef& op, const AttrMap& attrs, std::vector<const TensorFacts*> inputs,
@@ -55,7 +55,8 @@ class ShapeContext {
   }
   const AttrMap& attrs() const { return attrs_; }
 
-  // Input i, which must have this rank (or unknown rank, then a shape of unknown sizes is returned).
+  // Input i, which must have this rank (or unknown rank, then a shape of unknown sizes is
+  // returned).
   Result<PartialShape> with_rank(int i, int rank) const;
   Result<PartialShape> with_rank_at_least(int i, int rank) const;
   // Input i read as a shape vector: what is known of the shape it describes. An element of -1 is an
@@ -66,7 +67,9 @@ class ShapeContext {
   // All elements of the integer vector in input i, when all are known.
   std::optional<std::vector<int64_t>> input_vector(int i) const;
 
-  void set_output(int i, PartialShape shape) { outputs_[static_cast<size_t>(i)].shape = std::move(shape); }
+  void set_output(int i, PartialShape shape) {
+    outputs_[static_cast<size_t>(i)].shape = std::move(shape);
+  }
   void set_output_resource(int i, std::vector<ResourceHandle::DTypeAndShape> contents) {
     outputs_[static_cast<size_t>(i)].resource = std::move(contents);
   }
@@ -118,9 +121,9 @@ class ValueContext {
 // The largest number of elements a PartialValue holds; larger tensors have no known value.
 inline constexpr int64_t kMaxValueElements = 1024;
 
-// Runs the shape rule and then the value rule of a node: the facts of its outputs. An output of a constant
-// gets its shape and value from the attribute. INVALID_ARGUMENT from the rule as it is. An op without a
-// shape rule has outputs of unknown shape.
+// Runs the shape rule and then the value rule of a node: the facts of its outputs. An output of a
+// constant gets its shape and value from the attribute. INVALID_ARGUMENT from the rule as it is. An
+// op without a shape rule has outputs of unknown shape.
 Result<std::vector<TensorFacts>> infer(ShapeContext& context);
 
 }  // namespace millrace

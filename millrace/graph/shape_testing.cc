@@ -39,7 +39,8 @@ Result<PartialValue> parse_value(std::string_view text) {
     MR_TRY_ASSIGN(std::optional<int64_t> element, parse_element(part));
     value.elements.push_back(element);
   }
-  if (value.is_scalar && value.elements.size() != 1) return invalid_argument("no value: '", text, "'");
+  if (value.is_scalar && value.elements.size() != 1)
+    return invalid_argument("no value: '", text, "'");
   return value;
 }
 
@@ -69,8 +70,9 @@ DType any_allowed(const AttrDef& attr) {
   return DType::kInvalid;
 }
 
-Result<std::vector<TensorFacts>> run(const OpRegistry& registry, std::string_view name, AttrMap& attrs,
-                                     std::string_view text, const TestConstants& constants) {
+Result<std::vector<TensorFacts>> run(const OpRegistry& registry, std::string_view name,
+                                     AttrMap& attrs, std::string_view text,
+                                     const TestConstants& constants) {
   MR_TRY_ASSIGN(const OpDef* op, registry.lookup(name));
   std::vector<TensorFacts> inputs;
   for (std::string_view part : split(text, ';')) {
@@ -98,7 +100,8 @@ Result<std::vector<TensorFacts>> run(const OpRegistry& registry, std::string_vie
     }
   }
   for (const AttrDef& attr : op->attrs) {
-    if (attr.type == "type" && attrs.find(attr.name) == nullptr) attrs.set(attr.name, any_allowed(attr));
+    if (attr.type == "type" && attrs.find(attr.name) == nullptr)
+      attrs.set(attr.name, any_allowed(attr));
   }
   const std::vector<DType> types(inputs.size(), DType::kFloat);
   MR_TRY(infer_type_attrs(*op, types, attrs));
@@ -119,7 +122,8 @@ Result<std::vector<TensorFacts>> run(const OpRegistry& registry, std::string_vie
 
 Result<std::string> infer_shapes(const OpRegistry& registry, std::string_view op, AttrMap attrs,
                                  std::string_view inputs, const TestConstants& constants) {
-  MR_TRY_ASSIGN(const std::vector<TensorFacts> outputs, run(registry, op, attrs, inputs, constants));
+  MR_TRY_ASSIGN(const std::vector<TensorFacts> outputs,
+                run(registry, op, attrs, inputs, constants));
   std::vector<std::string> shapes;
   for (const TensorFacts& facts : outputs) shapes.push_back(facts.shape.to_string());
   return str_join(shapes, ";");
@@ -127,7 +131,8 @@ Result<std::string> infer_shapes(const OpRegistry& registry, std::string_view op
 
 Result<std::string> infer_values(const OpRegistry& registry, std::string_view op, AttrMap attrs,
                                  std::string_view inputs, const TestConstants& constants) {
-  MR_TRY_ASSIGN(const std::vector<TensorFacts> outputs, run(registry, op, attrs, inputs, constants));
+  MR_TRY_ASSIGN(const std::vector<TensorFacts> outputs,
+                run(registry, op, attrs, inputs, constants));
   std::vector<std::string> values;
   for (const TensorFacts& facts : outputs) {
     if (!facts.value) {

@@ -6,9 +6,12 @@ namespace millrace {
 
 std::string_view device_type(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::kCpu: return "CPU";
-    case DeviceKind::kCuda: return "GPU";
-    case DeviceKind::kNull: return "NULL";
+    case DeviceKind::kCpu:
+      return "CPU";
+    case DeviceKind::kCuda:
+      return "GPU";
+    case DeviceKind::kNull:
+      return "NULL";
   }
   return "?";
 }

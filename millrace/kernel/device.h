@@ -41,13 +41,13 @@ class Device : public RefCounted {
   // For tensors in host memory that this device's copy engine reads or writes.
   virtual Allocator& host_allocator() = 0;
 
-  // The order in which kernels run, for devices whose kernels only enqueue; null when a kernel is done
-  // when compute() returns.
+  // The order in which kernels run, for devices whose kernels only enqueue; null when a kernel is
+  // done when compute() returns.
   virtual Stream* stream() { return nullptr; }
 
-  // Copies between this device's memory and the host's, after all work enqueued before, and calls `done`
-  // when the elements may be read. On a device that shares the host's memory: done at once, sharing the
-  // buffer.
+  // Copies between this device's memory and the host's, after all work enqueued before, and calls
+  // `done` when the elements may be read. On a device that shares the host's memory: done at once,
+  // sharing the buffer.
   virtual void copy_to_host(const Tensor& from, UniqueFunction<void(Result<Tensor>)> done) = 0;
   virtual void copy_from_host(const Tensor& from, UniqueFunction<void(Result<Tensor>)> done) = 0;
   // Returns when all work enqueued so far is done, with its first error.

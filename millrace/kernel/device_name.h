@@ -18,7 +18,8 @@ struct DeviceName {
   std::optional<std::string> type;  // "CPU", "GPU"; case matters
   std::optional<int> id;
 
-  // Reads "/job:ps/replica:0/task:1/device:CPU:0", the older "/cpu:0", parts in any order, "*" for unset.
+  // Reads "/job:ps/replica:0/task:1/device:CPU:0", the older "/cpu:0", parts in any order, "*" for
+  // unset.
   // "" and "/" are the empty name. INVALID_ARGUMENT for anything else.
   static Result<DeviceName> parse(std::string_view text);
   // "/job:localhost/replica:0/task:0/device:CPU:0": set fields only.
@@ -32,8 +33,8 @@ struct DeviceName {
   bool matches(const DeviceName& pattern) const;
   // One of the two matches the other.
   bool compatible(const DeviceName& other) const;
-  // Adds the fields of `other`. A field set differently in both is INVALID_ARGUMENT naming both; with
-  // `soft`, a different type drops type and id, a different id drops the id.
+  // Adds the fields of `other`. A field set differently in both is INVALID_ARGUMENT naming both;
+  // with `soft`, a different type drops type and id, a different id drops the id.
   Status merge(const DeviceName& other, bool soft = false);
 
   friend bool operator==(const DeviceName&, const DeviceName&) = default;

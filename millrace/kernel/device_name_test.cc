@@ -46,10 +46,14 @@ TEST(DeviceName, Stars) {
 }
 
 TEST(DeviceName, Malformed) {
-  for (const char* text :
-       {"job:a", "/job:", "/job:1a", "/job:_a", "/job:a-b", "/task:", "/task:-1", "/task:x",
-        "/task:99999999999", "/task:1x", "/device:", "/device:CPU:", "/device:CPU:0x", "/cpu", "/cpu:",
-        "/tpu:0", "//", "/job:a/", "/job:a//task:0", " /job:a", "/Job:a", "/device:CPU:0:1"}) {
+  for (const char* text : {"job:a",          "/job:",    "/job:1a",
+                           "/job:_a",        "/job:a-b", "/task:",
+                           "/task:-1",       "/task:x",  "/task:99999999999",
+                           "/task:1x",       "/device:", "/device:CPU:",
+                           "/device:CPU:0x", "/cpu",     "/cpu:",
+                           "/tpu:0",         "//",       "/job:a/",
+                           "/job:a//task:0", " /job:a",  "/Job:a",
+                           "/device:CPU:0:1"}) {
     Result<DeviceName> n = DeviceName::parse(text);
     ASSERT_FALSE(n.ok()) << text;
     EXPECT_EQ(n.status().code(), Code::kInvalidArgument) << text;

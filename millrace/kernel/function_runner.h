@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// Runs functions of the graph's library for kernels that take a function: datasets, calls, eager code.
-// Implemented by runtime/. Thread-safe.
+// Runs functions of the graph's library for kernels that take a function: datasets, calls, eager
+// code. Implemented by runtime/. Thread-safe.
 class FunctionRunner {
  public:
   using Handle = uint64_t;
@@ -23,7 +23,8 @@ class FunctionRunner {
   // Compiles the function for these attribute values, once. NOT_FOUND for an unknown name.
   virtual Result<Handle> instantiate(std::string_view function, const AttrMap& attrs) = 0;
   // Runs it; `done` is called once, perhaps before run returns. `cancel` (may be null) stops it.
-  virtual void run(Handle handle, std::vector<Tensor> args, CancellationToken* cancel, Done done) = 0;
+  virtual void run(Handle handle, std::vector<Tensor> args, CancellationToken* cancel,
+                   Done done) = 0;
 };
 
 }  // namespace millrace

@@ -1,7 +1,5 @@
 #include "millrace/kernel/kernel.h"
 
-#include <algorithm>
-
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/graph/op_def.h"
@@ -112,7 +110,8 @@ Result<Tensor*> KernelContext::allocate_output_in(Allocator& allocator, int i, c
     return allocation_error(buffer.status(), dtype, shape, device(), allocator);
   }
   Value& output = args_.outputs[i];
-  if (!output.empty()) [[unlikely]] output.clear();
+  if (!output.empty()) [[unlikely]]
+    output.clear();
   output.tensor = Tensor(dtype, shape, std::move(*buffer));
   output.state = Value::State::kTensor;
   allocated_bytes_ += static_cast<int64_t>(output.tensor.bytes());
@@ -145,7 +144,8 @@ Result<Tensor*> KernelContext::forward_or_allocate_output(std::initializer_list<
       continue;
     }
     Value& output = args_.outputs[i];
-    if (!output.empty()) [[unlikely]] output.clear();
+    if (!output.empty()) [[unlikely]]
+      output.clear();
     // The input keeps its reference, for the kernel still has to read it.
     output.tensor = Tensor(dtype, shape, tensor.buffer(), tensor.offset());
     output.state = Value::State::kTensor;
@@ -178,14 +178,16 @@ void KernelContext::parallel_for(int64_t n, double cost_ns_per_unit,
 
 Status expect_rank(const KernelContext& ctx, int input, int rank) {
   const Shape& shape = ctx.input(input).shape();
-  if (shape.rank() == rank) [[likely]] return ok_status();
+  if (shape.rank() == rank) [[likely]]
+    return ok_status();
   return invalid_argument(input_label(ctx, input), " must have rank ", rank, ", got shape ", shape);
 }
 
 Status expect_same_shape(const KernelContext& ctx, int a, int b) {
   const Shape& shape_a = ctx.input(a).shape();
   const Shape& shape_b = ctx.input(b).shape();
-  if (shape_a == shape_b) [[likely]] return ok_status();
+  if (shape_a == shape_b) [[likely]]
+    return ok_status();
   return invalid_argument(input_label(ctx, a), " and ", input_label(ctx, b),
                           " must have the same shape, got ", shape_a, " and ", shape_b);
 }

@@ -43,8 +43,8 @@ struct KernelNode {
   int num_outputs() const { return static_cast<int>(output_types.size()); }
 };
 
-// What runs a node. Immutable once made: any number of threads may call compute() at once. State that
-// lasts lives in the device's ResourceManager.
+// What runs a node. Immutable once made: any number of threads may call compute() at once. State
+// that lasts lives in the device's ResourceManager.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -74,7 +74,8 @@ class KernelContext {
     Value* outputs = nullptr;        // in a row, empty
     int num_inputs = 0;
     int num_outputs = 0;
-    // Bit i: nobody else will look at input i, so its tensor may be taken. Inputs past 63 never are.
+    // Bit i: nobody else will look at input i, so its tensor may be taken. Inputs past 63 never
+    // are.
     uint64_t movable = 0;
     uint64_t frame = 0;
     uint64_t iteration = 0;
@@ -114,9 +115,9 @@ class KernelContext {
   // Sets output i to a fresh tensor of its type, uninitialised, and returns it to be written.
   // RESOURCE_EXHAUSTED "OOM when allocating tensor with shape ..." when memory is short.
   Result<Tensor*> allocate_output(int i, const Shape& shape);
-  // As allocate_output, but over the memory of one of `candidates` (input numbers) when that input may be
-  // taken, is not seen by anybody else, and has the same bytes: element k of the output may then be
-  // written once element k of the inputs has been read.
+  // As allocate_output, but over the memory of one of `candidates` (input numbers) when that input
+  // may be taken, is not seen by anybody else, and has the same bytes: element k of the output may
+  // then be written once element k of the inputs has been read.
   Result<Tensor*> forward_or_allocate_output(std::initializer_list<int> candidates, int i,
                                              const Shape& shape);
   // Memory for the kernel's own use.
@@ -138,16 +139,18 @@ class KernelContext {
   // What this kernel has allocated so far, for traces.
   int64_t allocated_bytes() const { return allocated_bytes_; }
 
-  // Calls body(begin, end) over [0, n) on the pool's threads; see ThreadPool::parallel_for. The ranges
-  // depend on n and the cost alone, so results do not depend on the number of threads.
-  void parallel_for(int64_t n, double cost_ns_per_unit, FunctionRef<void(int64_t, int64_t)> body) const;
+  // Calls body(begin, end) over [0, n) on the pool's threads; see ThreadPool::parallel_for. The
+  // ranges depend on n and the cost alone, so results do not depend on the number of threads.
+  void parallel_for(int64_t n, double cost_ns_per_unit,
+                    FunctionRef<void(int64_t, int64_t)> body) const;
 
  private:
   bool movable(int i) const { return i < 64 && ((args_.movable >> i) & 1) != 0; }
   // Where output i is allocated.
   Allocator& output_allocator(int i) const {
     const std::vector<bool>& host = args_.node->host_outputs;
-    if (!host.empty() && host[static_cast<size_t>(i)]) [[unlikely]] return device().host_allocator();
+    if (!host.empty() && host[static_cast<size_t>(i)]) [[unlikely]]
+      return device().host_allocator();
     return device().allocator();
   }
   Status check_scalar(int i, DType dtype) const;

@@ -68,7 +68,8 @@ Status sum_squares(KernelContext& ctx) {
   double sum = 0;
   ctx.parallel_for(static_cast<int64_t>(x.size()), 5, [&](int64_t begin, int64_t end) {
     double part = 0;
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) part += x[i] * x[i];
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      part += x[i] * x[i];
     MutexLock lock(mu);
     sum += part;
   });
@@ -241,8 +242,8 @@ TEST(KernelContext, ParallelForCoversAll) {
 }
 
 TEST(OpTester, ChoosesByLabel) {
-  EXPECT_TRUE(bit_equal(
-      OpTester("TestNegate").label("reference").input(kThree).run_one().value(), kMinusThree));
+  EXPECT_TRUE(bit_equal(OpTester("TestNegate").label("reference").input(kThree).run_one().value(),
+                        kMinusThree));
   EXPECT_EQ(OpTester("TestNegate").label("other").input(kThree).run().status().code(),
             Code::kNotFound);
 }
@@ -257,8 +258,10 @@ TEST(OpTester, ReferencesAndLists) {
   EXPECT_EQ(OpTester("TestAssign").input(kThree).input(kThree).run().status().code(),
             Code::kInvalidArgument);
 
-  Result<Tensor> n =
-      OpTester("TestLists").input_list({kThree, kThree}).input_list({Tensor::scalar(true)}).run_one();
+  Result<Tensor> n = OpTester("TestLists")
+                         .input_list({kThree, kThree})
+                         .input_list({Tensor::scalar(true)})
+                         .run_one();
   ASSERT_TRUE(n.ok()) << n.status().to_string();
   EXPECT_EQ(n->item<int32_t>(), 3);
 }

@@ -79,9 +79,8 @@ void check_inference(const KernelNode& node, const std::vector<TensorFacts>& inp
       agree = !rule.value->elements[k] || rule.value->elements[k] == real.value->elements[k];
     }
     if (!agree) {
-      ADD_FAILURE() << node.op->name << ": output " << i << " is "
-                    << outputs[i].tensor.to_string() << ", but the value rule, given " << known
-                    << ", says otherwise";
+      ADD_FAILURE() << node.op->name << ": output " << i << " is " << outputs[i].tensor.to_string()
+                    << ", but the value rule, given " << known << ", says otherwise";
     }
   }
 }
@@ -277,7 +276,7 @@ Result<KernelNode> OpTester::make_node(std::vector<Value>& inputs) const {
       const AttrValue* type = attrs_.find("T");
       DType dtype = type != nullptr && type->get<DType>() != nullptr ? *type->get<DType>()
                     : inputs.back().is_ref()                         ? DType::kInvalid
-                                                     : inputs.back().tensor.dtype();
+                                                                     : inputs.back().tensor.dtype();
       if (dtype == DType::kInvalid) {
         return invalid_argument(op_, ": the type of an uninitialised reference must be given as T");
       }

@@ -29,9 +29,9 @@
 //   Tensor handle = OpTester(env, "VarHandleOp").attr(...).run_one().value();
 //   OpTester(env, "AssignVariableOp").input(handle).input(value).run();
 //
-// Every run that succeeds also checks, failing the test where they do not hold: all outputs are set and
-// of the declared type, and the op's shape and value rules agree with the real outputs, given the input
-// values, only the input shapes, and nothing.
+// Every run that succeeds also checks, failing the test where they do not hold: all outputs are set
+// and of the declared type, and the op's shape and value rules agree with the real outputs, given
+// the input values, only the input shapes, and nothing.
 
 namespace millrace {
 
@@ -39,14 +39,16 @@ class FunctionRunner;
 class OpRun;
 class ThreadPool;
 
-// Calls the functions with the process's registries, each once however many tests ask for it. A failed
-// registration ends the process. Returns true, so that it can initialise a static.
+// Calls the functions with the process's registries, each once however many tests ask for it. A
+// failed registration ends the process. Returns true, so that it can initialise a static.
 bool register_for_tests(std::initializer_list<void (*)(Registry&)> families);
 
 // A host device named `name` with resources of its own.
-Ref<Device> make_test_device(std::string_view name = "/job:localhost/replica:0/task:0/device:CPU:0");
+Ref<Device> make_test_device(
+    std::string_view name = "/job:localhost/replica:0/task:0/device:CPU:0");
 
-// What ops of one test share: device and resources, step, rendezvous. Kernels live as long as it does.
+// What ops of one test share: device and resources, step, rendezvous. Kernels live as long as it
+// does.
 class OpEnv {
  public:
   explicit OpEnv(const OpRegistry& ops = OpRegistry::global(),
@@ -132,8 +134,8 @@ class OpTester {
   OpTester& name(std::string_view name);
   // Only kernels registered with this label.
   OpTester& label(std::string_view label);
-  // Lets the kernel take its inputs. The tester then gives its own references up, so the inputs are good
-  // for one run; a caller who wants memory reused moves tensors in.
+  // Lets the kernel take its inputs. The tester then gives its own references up, so the inputs are
+  // good for one run; a caller who wants memory reused moves tensors in.
   OpTester& movable(bool movable);
   // Another device than the environment's; it outlives the runs.
   OpTester& device(Device& device);

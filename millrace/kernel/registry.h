@@ -28,8 +28,8 @@ struct KernelDef {
   // Exactly one of the two.
   KernelFunction function = nullptr;  // for kernels that need no attributes
   KernelFactory factory = nullptr;
-  // Inputs and outputs (numbers over the expanded lists, -1: all) that live in host memory although the device
-  // has memory of its own.
+  // Inputs and outputs (numbers over the expanded lists, -1: all) that live in host memory although
+  // the device has memory of its own.
   std::vector<int> host_inputs = {};
   std::vector<int> host_outputs = {};
   // Kernels of one op, device and type are tried in this order; the plain reference is 0.
@@ -46,8 +46,8 @@ class KernelRegistry {
   KernelRegistry& operator=(const KernelRegistry&) = delete;
   static KernelRegistry& global();
 
-  // INVALID_ARGUMENT for a definition that says nothing sensible, ALREADY_EXISTS for one that differs
-  // from an earlier one in nothing that could choose between them.
+  // INVALID_ARGUMENT for a definition that says nothing sensible, ALREADY_EXISTS for one that
+  // differs from an earlier one in nothing that could choose between them.
   Status add(KernelDef def);
   // The kernels for a node with these attributes on this kind of device, best first.
   std::vector<const KernelDef*> find(std::string_view op, DeviceKind device,
@@ -64,14 +64,14 @@ class KernelRegistry {
 // KernelDef::host_inputs or host_outputs as one flag per tensor, -1 expanded.
 std::vector<bool> host_flags(const std::vector<int>& numbers, int count);
 
-// Makes the first kernel that takes the node (a factory may refuse with UNIMPLEMENTED: then the next is
-// tried). `label`: only kernels with that label. NOT_FOUND "No registered 'X' OpKernel ..." with the
-// types there are.
+// Makes the first kernel that takes the node (a factory may refuse with UNIMPLEMENTED: then the
+// next is tried). `label`: only kernels with that label. NOT_FOUND "No registered 'X' OpKernel ..."
+// with the types there are.
 Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
                                             DeviceKind device, std::string_view label = {});
 
-// Where op families register themselves: definitions and kernels together. Mistakes in a registration
-// are collected: status() has the first.
+// Where op families register themselves: definitions and kernels together. Mistakes in a
+// registration are collected: status() has the first.
 class Registry {
  public:
   Registry(OpRegistry& ops, KernelRegistry& kernels) : ops_(ops), kernels_(kernels) {}
@@ -87,7 +87,8 @@ class Registry {
             .constraints = {{"T", {dtype_of<T>}}},
             .function = function});
   }
-  // K is a Kernel with a constructor or `static Result<std::unique_ptr<Kernel>> make(const KernelNode&)`.
+  // K is a Kernel with a constructor or `static Result<std::unique_ptr<Kernel>> make(const
+  // KernelNode&)`.
   template <class T, class K>
   void kernel(std::string_view op, DeviceKind device) {
     kernel({.op = std::string(op),

@@ -37,14 +37,17 @@ struct KernelRegistryTest : testing::Test {
 };
 
 TEST_F(KernelRegistryTest, ChoosesByTypeAndPriority) {
-  ASSERT_TRUE(kernels.add({.op = "Foo",
-                           .constraints = {{"T", {DType::kFloat}}},
-                           .function = nothing,
-                           .label = "reference"}).ok());
-  ASSERT_TRUE(kernels.add({.op = "Foo",
-                           .constraints = {{"T", kFloating}},
-                           .function = nothing,
-                           .priority = 10}).ok());
+  ASSERT_TRUE(kernels
+                  .add({.op = "Foo",
+                        .constraints = {{"T", {DType::kFloat}}},
+                        .function = nothing,
+                        .label = "reference"})
+                  .ok());
+  ASSERT_TRUE(
+      kernels
+          .add(
+              {.op = "Foo", .constraints = {{"T", kFloating}}, .function = nothing, .priority = 10})
+          .ok());
   ASSERT_TRUE(kernels.add({.op = "Foo", .device = DeviceKind::kCuda, .function = nothing}).ok());
   auto found = kernels.find("Foo", DeviceKind::kCpu, {{"T", DType::kFloat}});
   ASSERT_EQ(found.size(), 2u);
@@ -58,7 +61,8 @@ TEST_F(KernelRegistryTest, ChoosesByTypeAndPriority) {
 }
 
 TEST_F(KernelRegistryTest, TypeListsMustFitAltogether) {
-  ASSERT_TRUE(kernels.add({.op = "Foo", .constraints = {{"Ts", kIntegers}}, .function = nothing}).ok());
+  ASSERT_TRUE(
+      kernels.add({.op = "Foo", .constraints = {{"Ts", kIntegers}}, .function = nothing}).ok());
   auto any = [&](std::vector<DType> types) {
     return kernels.any("Foo", DeviceKind::kCpu, {{"Ts", std::move(types)}});
   };
@@ -94,7 +98,8 @@ TEST_F(KernelRegistryTest, FactoriesMayRefuse) {
 }
 
 TEST_F(KernelRegistryTest, MissingKernelNamesWhatThereIs) {
-  ASSERT_TRUE(kernels.add({.op = "Foo", .constraints = {{"T", kFloating}}, .function = nothing}).ok());
+  ASSERT_TRUE(
+      kernels.add({.op = "Foo", .constraints = {{"T", kFloating}}, .function = nothing}).ok());
   Status status = make_kernel(kernels, node(DType::kInt8), DeviceKind::kCpu).status();
   EXPECT_EQ(status.code(), Code::kNotFound);
   std::string text(status.message());
@@ -105,10 +110,9 @@ TEST_F(KernelRegistryTest, MissingKernelNamesWhatThereIs) {
 
 TEST_F(KernelRegistryTest, AnyOpWhereItHasNoKernelOfItsOwn) {
   ASSERT_TRUE(kernels.add({.op = "*", .device = DeviceKind::kNull, .function = nothing}).ok());
-  ASSERT_TRUE(kernels.add({.op = "Foo",
-                           .device = DeviceKind::kNull,
-                           .function = nothing,
-                           .label = "own"}).ok());
+  ASSERT_TRUE(
+      kernels.add({.op = "Foo", .device = DeviceKind::kNull, .function = nothing, .label = "own"})
+          .ok());
   EXPECT_EQ(kernels.find("Foo", DeviceKind::kNull, {})[0]->label, "own");
   EXPECT_EQ(kernels.find("Bar", DeviceKind::kNull, {}).size(), 1u);
   EXPECT_FALSE(kernels.any("Bar", DeviceKind::kCpu, {}));

@@ -126,8 +126,8 @@ class LocalRendezvous final : public Rendezvous {
     Status aborted MR_GUARDED_BY(mu);
     KeyMap<Value> sent MR_GUARDED_BY(mu);
     KeyMap<Waiter> waiting MR_GUARDED_BY(mu);
-    // Hashes of keys that were sent and received, to refuse a second use: a loop leaves one for each
-    // iteration, so the keys themselves are not kept.
+    // Hashes of keys that were sent and received, to refuse a second use: a loop leaves one for
+    // each iteration, so the keys themselves are not kept.
     std::unordered_set<uint64_t> met MR_GUARDED_BY(mu);
   };
   static constexpr size_t kShards = 8;

@@ -15,16 +15,16 @@ namespace millrace {
 
 // Where the two ends of an edge between devices meet, within one step. A key names one tensor:
 // "<send device>;<incarnation, 16 hex digits>;<receive device>;<tensor name>;<frame>:<iteration>".
-// Each key is sent once and received once, in either order; neither side holds a thread while it waits.
-// Thread-safe.
+// Each key is sent once and received once, in either order; neither side holds a thread while it
+// waits. Thread-safe.
 class Rendezvous : public RefCounted {
  public:
   using Done = UniqueFunction<void(Status, Value)>;  // the value is a tensor or dead
 
   // ABORTED for a second send on a key, or the status given to abort().
   virtual Status send(std::string_view key, Value value) = 0;
-  // Calls `done` once, when the value has come, the rendezvous is aborted, or `cancel` (may be null) is
-  // cancelled; perhaps before it returns. ABORTED for a second receive on a key.
+  // Calls `done` once, when the value has come, the rendezvous is aborted, or `cancel` (may be
+  // null) is cancelled; perhaps before it returns. ABORTED for a second receive on a key.
   virtual void recv(std::string_view key, CancellationToken* cancel, Done done) = 0;
   // Ends every wait, now and later, with `reason` (an error). The first reason stays.
   virtual void abort(Status reason) = 0;
@@ -35,8 +35,8 @@ class Rendezvous : public RefCounted {
 // One in this process's memory.
 Ref<Rendezvous> make_local_rendezvous();
 
-// The number that stands for a frame in keys, from the name of its instance (which tells iterations of
-// enclosing frames apart); the same in every process. 0 is the root's alone.
+// The number that stands for a frame in keys, from the name of its instance (which tells iterations
+// of enclosing frames apart); the same in every process. 0 is the root's alone.
 uint64_t frame_id(std::string_view instance_name);
 
 struct RendezvousKey {

@@ -53,7 +53,8 @@ Status missing(const KeyView& key) {
 
 }  // namespace
 
-// Locks are held for a look at a table only, never while a resource is made, described or destroyed.
+// Locks are held for a look at a table only, never while a resource is made, described or
+// destroyed.
 struct ResourceManager::Impl {
   struct alignas(64) Shard {
     Mutex mu;

@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// Lasting state that ops share by name: variables, queues, random counters. A class derived from it has
-// `static constexpr std::string_view kTypeName`.
+// Lasting state that ops share by name: variables, queues, random counters. A class derived from it
+// has `static constexpr std::string_view kTypeName`.
 class Resource : public RefCounted {
  public:
   // One line for people: "Variable float [10,10]".
@@ -34,16 +34,16 @@ class ResourceManager : public RefCounted {
     MR_TRY_ASSIGN(Ref<Resource> found, lookup_any(container, T::kTypeName, name));
     return Ref<T>(static_cast<T*>(found.get()));
   }
-  // The resource of that name, made by `make` (called at most once, under no lock that resources take)
-  // when there is none.
+  // The resource of that name, made by `make` (called at most once, under no lock that resources
+  // take) when there is none.
   template <class T>
   Result<Ref<T>> lookup_or_create(std::string_view container, std::string_view name,
                                   FunctionRef<Result<Ref<T>>()> make) {
-    MR_TRY_ASSIGN(Ref<Resource> found,
-                  lookup_or_create_any(container, T::kTypeName, name, [&]() -> Result<Ref<Resource>> {
-                    MR_TRY_ASSIGN(Ref<T> made, make());
-                    return Ref<Resource>(std::move(made));
-                  }));
+    MR_TRY_ASSIGN(Ref<Resource> found, lookup_or_create_any(container, T::kTypeName, name,
+                                                            [&]() -> Result<Ref<Resource>> {
+                                                              MR_TRY_ASSIGN(Ref<T> made, make());
+                                                              return Ref<Resource>(std::move(made));
+                                                            }));
     return Ref<T>(static_cast<T*>(found.get()));
   }
   // ALREADY_EXISTS when the name is taken.

@@ -70,7 +70,8 @@ TEST(ResourceManager, ClearContainerAndList) {
   std::atomic<int> ended{0};
   Ref<ResourceManager> m = make_ref<ResourceManager>();
   for (int i = 0; i < 40; ++i) {
-    ASSERT_TRUE(m->create(i % 2 == 0 ? "even" : "odd", str_cat(i), make_ref<Counter>(i, &ended)).ok());
+    ASSERT_TRUE(
+        m->create(i % 2 == 0 ? "even" : "odd", str_cat(i), make_ref<Counter>(i, &ended)).ok());
   }
   m->clear_container("even");
   m->clear_container("no such");
@@ -121,8 +122,8 @@ TEST(ResourceManagerThreads, MadeOnce) {
     for (size_t i = 0; i < got.size(); ++i) {
       threads.emplace_back([&, i] {
         got[i] = m->lookup_or_create<Counter>("c", "x", [&] {
-                      return Result(make_ref<Counter>(++made));
-                    }).value();
+                    return Result(make_ref<Counter>(++made));
+                  }).value();
       });
     }
     for (std::thread& t : threads) t.join();

@@ -23,7 +23,8 @@ struct StepContext {
   int max_threads = 1 << 20;  // the session's cap on threads inside a kernel
   Rendezvous* rendezvous = nullptr;
   CancellationToken* cancel = nullptr;
-  // Resources that end with the step: TensorArrays, stacks. In this container of the device's manager.
+  // Resources that end with the step: TensorArrays, stacks. In this container of the device's
+  // manager.
   const std::string* step_container = nullptr;
   // The container for nodes whose attribute is empty.
   const std::string* default_container = nullptr;

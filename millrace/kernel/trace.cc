@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -64,18 +63,22 @@ void append_micros(std::string& out, int64_t ns) {
 
 std::string_view category(TraceEvent::Kind kind) {
   switch (kind) {
-    case TraceEvent::Kind::kKernel: return "kernel";
-    case TraceEvent::Kind::kQueueWait: return "queue wait";
-    case TraceEvent::Kind::kCopy: return "copy";
-    case TraceEvent::Kind::kRecvWait: return "receive wait";
+    case TraceEvent::Kind::kKernel:
+      return "kernel";
+    case TraceEvent::Kind::kQueueWait:
+      return "queue wait";
+    case TraceEvent::Kind::kCopy:
+      return "copy";
+    case TraceEvent::Kind::kRecvWait:
+      return "receive wait";
   }
   return "?";
 }
 
 // Tracks that look alike to a reader; each has lanes, so that what overlaps is drawn side by side.
 struct TrackGroup {
-  std::vector<int> lanes;            // track numbers
-  std::vector<int64_t> busy_until;   // one per lane
+  std::vector<int> lanes;           // track numbers
+  std::vector<int64_t> busy_until;  // one per lane
 };
 
 class TraceWriter {

@@ -24,7 +24,7 @@ struct TraceEvent {
   uint32_t thread = 0;  // see trace_thread_id(); set by record()
   std::string node;
   std::string op;
-  std::string device;  // full name
+  std::string device;        // full name
   int64_t scheduled_ns = 0;  // when the node was ready; 0: not known
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -34,8 +34,8 @@ struct TraceEvent {
 // A small number for the calling thread, the same for as long as it lives.
 uint32_t trace_thread_id();
 
-// Collects the events of one step. Each thread writes to a buffer of its own, so threads do not wait for
-// each other. Thread-safe.
+// Collects the events of one step. Each thread writes to a buffer of its own, so threads do not
+// wait for each other. Thread-safe.
 class TraceCollector {
  public:
   TraceCollector();
@@ -56,13 +56,13 @@ class TraceCollector {
   Impl* impl_;
 };
 
-// The text of a trace file that Chrome and Perfetto open. A process per device; in it, tracks for the
-// kernels of each thread, and for queue waits, copies and receive waits, with as many tracks of a kind as
-// events overlap. Times count from the first event.
+// The text of a trace file that Chrome and Perfetto open. A process per device; in it, tracks for
+// the kernels of each thread, and for queue waits, copies and receive waits, with as many tracks of
+// a kind as events overlap. Times count from the first event.
 std::string chrome_trace(const std::vector<TraceEvent>& events);
 
-// Adds the kernels, receives and copies to `stats`, by device; copies go to "<device>/memcpy". The queue
-// wait of a kernel is the time between scheduled and start.
+// Adds the kernels, receives and copies to `stats`, by device; copies go to "<device>/memcpy". The
+// queue wait of a kernel is the time between scheduled and start.
 void to_step_stats(const std::vector<TraceEvent>& events, int64_t wall_offset_ns,
                    tensorflow::StepStats& stats);
 

@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-// The storage of a reference variable: what a reference edge points to. The tensor is invalid until the
-// variable is initialised.
+// The storage of a reference variable: what a reference edge points to. The tensor is invalid until
+// the variable is initialised.
 class RefCell : public RefCounted {
  public:
   // The variable's name, for messages.
   std::string name;
 
-  // Guards `tensor` itself, not the elements: an op that updates elements in place holds it only when
-  // asked for use_locking, as reference variables promise no more.
+  // Guards `tensor` itself, not the elements: an op that updates elements in place holds it only
+  // when asked for use_locking, as reference variables promise no more.
   Mutex mu;
   Tensor tensor MR_GUARDED_BY(mu);
 
@@ -28,14 +28,14 @@ class RefCell : public RefCounted {
   }
 };
 
-// What travels along an edge: a tensor, a reference to a variable, or the news that the branch was not
-// taken.
+// What travels along an edge: a tensor, a reference to a variable, or the news that the branch was
+// not taken.
 struct Value {
   enum class State : uint8_t { kEmpty, kTensor, kRef, kDead };
 
   State state = State::kEmpty;
-  Tensor tensor;       // kTensor
-  Ref<RefCell> cell;   // kRef
+  Tensor tensor;      // kTensor
+  Ref<RefCell> cell;  // kRef
 
   static Value of(Tensor t) {
     Value v;

@@ -80,6 +80,7 @@ class Compiler {
     step.control_flow = traits.control_flow;
     step.blocks = traits.blocks;
     step.runs_when_dead = traits.send || traits.recv;
+    step.retains = traits.retains;
     step.uninitialized_ok = traits.allows_uninitialized_input;
     step.num_inputs = static_cast<int32_t>(node.inputs.size());
     step.num_outputs = static_cast<int32_t>(node.output_types.size());
@@ -89,6 +90,7 @@ class Compiler {
     step.first_output = frame(step.output_frame).num_slots;
     frame(step.output_frame).num_slots += step.num_outputs;
     plan_->has_blocking |= step.blocks;
+    plan_->has_step_state |= traits.step_state;
     plan_->has_dead |= step.kind == StepKind::kSwitch || step.kind == StepKind::kMerge;
 
     auto kernel_node = std::make_unique<KernelNode>();

@@ -41,6 +41,7 @@ struct PlanStep {
   bool constant_enter = false;    // an Enter whose value is the same in every iteration
   bool uninitialized_ok = false;  // takes references to variables without a value
   bool reads_refs = false;        // some input comes as a reference
+  uint32_t retains = 0;           // bit i: input i is kept past the run, so it must be our own memory
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
   int32_t first_input = 0;   // in Plan::inputs: the slots it reads, in the iteration it runs in
@@ -104,6 +105,7 @@ class Plan : public RefCounted {
   bool has_frames = false;
   bool has_async = false;
   bool has_blocking = false;
+  bool has_step_state = false;  // some step makes resources that end with the run
   bool has_dead = false;  // a Switch or Merge: values may be dead
   bool straight_allowed() const { return !has_frames && !has_async && !has_dead; }
 

@@ -306,9 +306,9 @@ class ParallelRun : public RefCounted {
     }
     KernelContext::Args a;
     fill_args(ready, inputs, a);
-    if (step.reads_refs) {
+    if (needs_preparation(step)) {
       copies.resize(static_cast<size_t>(step.num_inputs));
-      MR_TRY(prepare_references(step, inputs, copies.data()));
+      MR_TRY(prepare_inputs(step, inputs, copies.data()));
     }
     KernelContext ctx(a);
     StepTimer timer(*plan_, ready.step, measured_, step_.trace, ready.scheduled_ns);
@@ -413,9 +413,9 @@ class ParallelRun : public RefCounted {
     state->inputs.resize(static_cast<size_t>(step.num_inputs));
     KernelContext::Args a;
     fill_args(ready, state->inputs.data(), a);
-    if (step.reads_refs) {
+    if (needs_preparation(step)) {
       state->copies.resize(static_cast<size_t>(step.num_inputs));
-      Status status = prepare_references(step, state->inputs.data(), state->copies.data());
+      Status status = prepare_inputs(step, state->inputs.data(), state->copies.data());
       if (!status.ok()) {
         delete state;
         complete(ready, std::move(status), next);

@@ -62,16 +62,16 @@ class StraightRun {
     a.num_inputs = step.num_inputs;
     a.num_outputs = step.num_outputs;
     a.movable = place.movable;
-    if (step.reads_refs) [[unlikely]] return run_with_references(step, a);
+    if (needs_preparation(step)) [[unlikely]] return run_prepared(step, a);
     KernelContext ctx(a);
     MR_TRY(step.kernel->compute(ctx));
     return check_outputs(step, outputs);
   }
 
-  Status run_with_references(const PlanStep& step, KernelContext::Args& a) {
+  Status run_prepared(const PlanStep& step, KernelContext::Args& a) {
     std::vector<Value*> inputs(a.inputs, a.inputs + a.num_inputs);
     std::vector<Value> copies(inputs.size());
-    MR_TRY(prepare_references(step, inputs.data(), copies.data()));
+    MR_TRY(prepare_inputs(step, inputs.data(), copies.data()));
     a.inputs = inputs.data();
     KernelContext ctx(a);
     MR_TRY(step.kernel->compute(ctx));
@@ -87,7 +87,6 @@ class StraightRun {
 
   Status fail(Status status) {
     for (int32_t s = 0; s < plan_.straight_slots; ++s) arena_->slots[static_cast<size_t>(s)].clear();
-    if (step_.cancel != nullptr) step_.cancel->cancel(status);
     return status;
   }
 

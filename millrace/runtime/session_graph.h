@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "millrace/graph/graph.h"
@@ -12,42 +10,46 @@
 
 namespace millrace {
 
-// A session's view of its graph: the client's nodes with calls of functions replaced by the function's
+// A session's view of its graph: the client's nodes with calls of functions replaced by the functions'
 // nodes, and with stateful nodes pinned to devices for the session's life. Grows with the graph.
 // Not thread-safe: the session serialises it.
 class SessionGraph {
  public:
-  SessionGraph(Ref<Graph> graph, PlaceOptions place_options, const DeviceSet& devices);
+  // `devices` outlives it.
+  SessionGraph(Ref<Graph> graph, const DeviceSet& devices, PlaceOptions place_options);
 
-  // Takes the nodes added to the graph since the last time: freezes them, lowers calls, pins state. On
-  // error nothing was taken. Inlining past ten million nodes is RESOURCE_EXHAUSTED.
+  // Takes the nodes added to the graph since the last time: freezes them, replaces calls, pins state. On
+  // error nothing was taken. More than ten million nodes after inlining are RESOURCE_EXHAUSTED.
   Status extend();
+  // True when the graph has nodes that extend() has not taken.
+  bool behind() const { return graph_->num_nodes() > taken_; }
 
-  // The part of the graph that `signature` needs. A feed becomes an _Arg node (attribute "index" = its
-  // position in signature.feeds) that replaces every data edge out of the fed tensor; a fetch becomes a
-  // _Retval likewise; both sit on the client device. Fed, fetched and target names are checked
-  // (spec: NOT_FOUND, INVALID_ARGUMENT). A reached node of an unknown op is NOT_FOUND listing all of them.
+  // The part of the graph that `signature` needs, each pinned node asking for its device. A feed becomes an
+  // _Arg node (attribute "index" = its position in signature.feeds) that replaces every data edge out of
+  // the fed tensor; a fetch becomes a _Retval likewise; both sit on the client device.
+  //
+  // NOT_FOUND for an unknown node and for a reached node of an unknown op (listing all); INVALID_ARGUMENT for
+  // a bad output number, a tensor fed twice or both fed and fetched, a fetch of a node without outputs,
+  // and a signature that asks for nothing.
   Result<Subgraph> prune(const Signature& signature) const;
 
-  // For each fetch, the positions of the feeds it depends on: partial runs ask.
-  std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned, const Signature& s) const;
-
-  // Where a stateful node was pinned; empty when the node is not pinned.
-  std::string_view pinned_device(NodeId lowered) const;
   const Subgraph& lowered() const { return lowered_; }
   const Graph& graph() const { return *graph_; }
 
  private:
+  Status take(int count);
+  Status inline_calls(NodeId first);
+  Status inline_call(NodeId call, std::vector<NodeId>& calls);
+
   Ref<Graph> graph_;
-  PlaceOptions place_options_;
   const DeviceSet& devices_;
-  int taken_ = 0;  // nodes of graph_ seen so far
+  PlaceOptions place_options_;
+  int taken_ = 0;                   // nodes of graph_ seen so far
   Subgraph lowered_;
-  // For each client node: the lowered outputs that carry its outputs, and the node that stands for it in
-  // control edges.
-  std::vector<std::vector<Output>> outputs_;
-  std::vector<NodeId> control_;
-  std::vector<std::string> pinned_;
+  std::vector<NodeId> lowered_of_;  // by client node
 };
+
+// For each fetch, the positions of the feeds that it depends on. `pruned` is what prune() gave.
+std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned, const Signature& signature);
 
 }  // namespace millrace

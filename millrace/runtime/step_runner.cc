@@ -7,14 +7,20 @@
 
 namespace millrace {
 
-Status prepare_references(const PlanStep& step, Value** inputs, Value* copies) {
+Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies) {
   for (int i = 0; i < step.num_inputs; ++i) {
-    if (!inputs[i]->is_ref()) continue;
-    if (!is_ref(step.node->input_types[static_cast<size_t>(i)])) {
-      MR_TRY(read_reference(*inputs[i], copies[i]));
+    if (inputs[i]->is_ref()) {
+      if (!is_ref(step.node->input_types[static_cast<size_t>(i)])) {
+        MR_TRY(read_reference(*inputs[i], copies[i]));
+        inputs[i] = &copies[i];
+      } else if (!step.uninitialized_ok && !inputs[i]->cell->read().valid()) {
+        return uninitialized(*inputs[i]->cell);
+      }
+    } else if (i < 32 && (step.retains >> i & 1) != 0 && inputs[i]->tensor.buffer() &&
+               inputs[i]->tensor.buffer()->borrowed()) {
+      MR_TRY_ASSIGN(Tensor copy, inputs[i]->tensor.clone());
+      copies[i] = Value::of(std::move(copy));
       inputs[i] = &copies[i];
-    } else if (!step.uninitialized_ok && !inputs[i]->cell->read().valid()) {
-      return uninitialized(*inputs[i]->cell);
     }
   }
   return ok_status();

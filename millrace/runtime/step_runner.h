@@ -21,9 +21,12 @@ inline Status read_reference(const Value& reference, Value& value) {
   return uninitialized(*reference.cell);
 }
 
-// Prepares the references among a step's inputs: those wanted by value are read into `copies` and their pointers
-// replaced; those wanted as references must point to an initialised variable unless the op allows less.
-Status prepare_references(const PlanStep& step, Value** inputs, Value* copies);
+// Whether inputs must go through prepare_inputs().
+inline bool needs_preparation(const PlanStep& step) { return step.reads_refs || step.retains != 0; }
+// Replaces the pointers of inputs that the step cannot take as they are by pointers to `copies` (as many as
+// inputs): references wanted by value are read; borrowed memory that the step would keep is copied.
+// A reference wanted as such must point to an initialised variable unless the op allows less.
+Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies);
 
 // INTERNAL unless the kernel set every output, each to the declared type.
 inline Status check_outputs(const PlanStep& step, const Value* outputs) {

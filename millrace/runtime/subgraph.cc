@@ -20,17 +20,9 @@ bool is_back_edge(const SubNode& from, const SubNode& to) {
 }
 
 SubNode copy_of(const Node& node) {
-  SubNode out;
-  out.name = node.name();
-  out.op = &node.op();
-  out.op_owner = node.op_owner();
-  out.attrs = std::make_shared<const AttrMap>(node.attrs());
+  SubNode out = Subgraph::detached_copy(node);
   out.inputs.assign(node.inputs().begin(), node.inputs().end());
   out.control_inputs.assign(node.control_inputs().begin(), node.control_inputs().end());
-  out.input_types.assign(node.input_types().begin(), node.input_types().end());
-  out.output_types.assign(node.output_types().begin(), node.output_types().end());
-  out.device = node.device();
-  out.origin = node.origin();
   return out;
 }
 
@@ -40,6 +32,19 @@ void SubNode::set_attr(std::string_view attr_name, AttrValue value) {
   auto copy = std::make_shared<AttrMap>(*attrs);
   copy->set(attr_name, std::move(value));
   attrs = std::move(copy);
+}
+
+SubNode Subgraph::detached_copy(const Node& node) {
+  SubNode out;
+  out.name = node.name();
+  out.op = &node.op();
+  out.op_owner = node.op_owner();
+  out.attrs = std::make_shared<const AttrMap>(node.attrs());
+  out.input_types.assign(node.input_types().begin(), node.input_types().end());
+  out.output_types.assign(node.output_types().begin(), node.output_types().end());
+  out.device = node.device();
+  out.origin = node.origin();
+  return out;
 }
 
 NodeId Subgraph::add(SubNode node) {

@@ -51,7 +51,10 @@ class Subgraph {
   // Makes a node of a registered op: attributes are checked and completed, types worked out.
   Result<NodeId> add(std::string name, std::string_view op, std::vector<Output> inputs,
                      std::vector<NodeId> control_inputs, AttrMap attrs, std::string device);
+  // Appends a copy of a graph's node; `node_map` gives the ids of its inputs here.
   NodeId add_copy(const Node& node, std::span<const NodeId> node_map);
+  // A graph's node without its edges.
+  static SubNode detached_copy(const Node& node);
 
   DType output_type(Output o) const {
     return node(o.node).output_types[static_cast<size_t>(o.index)];

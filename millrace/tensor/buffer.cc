@@ -23,19 +23,27 @@ void destroy_as(void* data, size_t count) {
 
 void construct_elements(DType dtype, void* data, size_t count) {
   switch (dtype) {
-    case DType::kString: return construct_as<std::string>(data, count);
-    case DType::kResource: return construct_as<ResourceHandle>(data, count);
-    case DType::kVariant: return construct_as<Variant>(data, count);
-    default: return;
+    case DType::kString:
+      return construct_as<std::string>(data, count);
+    case DType::kResource:
+      return construct_as<ResourceHandle>(data, count);
+    case DType::kVariant:
+      return construct_as<Variant>(data, count);
+    default:
+      return;
   }
 }
 
 void destroy_elements(DType dtype, void* data, size_t count) {
   switch (dtype) {
-    case DType::kString: return destroy_as<std::string>(data, count);
-    case DType::kResource: return destroy_as<ResourceHandle>(data, count);
-    case DType::kVariant: return destroy_as<Variant>(data, count);
-    default: return;
+    case DType::kString:
+      return destroy_as<std::string>(data, count);
+    case DType::kResource:
+      return destroy_as<ResourceHandle>(data, count);
+    case DType::kVariant:
+      return destroy_as<Variant>(data, count);
+    default:
+      return;
   }
 }
 
@@ -105,7 +113,8 @@ Result<Ref<Buffer>> Buffer::allocate(DType dtype, int64_t count, Allocator& allo
   // The limit leaves room for the header and for pointer differences.
   if (__builtin_mul_overflow(static_cast<size_t>(count), element, &bytes) ||
       bytes > static_cast<size_t>(std::numeric_limits<int64_t>::max()) - Allocator::kAlignment) {
-    return invalid_argument(count, " elements of ", dtype, " are more bytes than 63 bits can count");
+    return invalid_argument(count, " elements of ", dtype,
+                            " are more bytes than 63 bits can count");
   }
   const MemorySpace space = allocator.space();
   if (space == MemorySpace::kHost) [[likely]] {

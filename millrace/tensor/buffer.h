@@ -13,15 +13,17 @@ namespace millrace {
 // The memory behind one or more tensors, counted by reference. Elements of kString, kResource and
 // kVariant buffers are constructed and destroyed by the buffer.
 //
-// Who holds the only reference to a buffer that is not borrowed may write to it; writable() says so.
+// Who holds the only reference to a buffer that is not borrowed may write to it; writable() says
+// so.
 class Buffer : public RefCounted {
  public:
-  // A buffer of `count` elements, uninitialised for plain types and default-constructed for the rest.
-  // RESOURCE_EXHAUSTED when the allocator has no room, INVALID_ARGUMENT when the size overflows.
+  // A buffer of `count` elements, uninitialised for plain types and default-constructed for the
+  // rest. RESOURCE_EXHAUSTED when the allocator has no room, INVALID_ARGUMENT when the size
+  // overflows.
   static Result<Ref<Buffer>> allocate(DType dtype, int64_t count, Allocator& allocator);
 
-  // A buffer over memory that somebody else owns, in `space`; `release` (may be empty) is called when
-  // the last reference goes. The memory is never written through it.
+  // A buffer over memory that somebody else owns, in `space`; `release` (may be empty) is called
+  // when the last reference goes. The memory is never written through it.
   static Ref<Buffer> borrow(const void* data, size_t bytes, UniqueFunction<void()> release,
                             MemorySpace space = MemorySpace::kHost);
 

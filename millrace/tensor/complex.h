@@ -17,8 +17,8 @@ inline constexpr DType dtype_of<Complex128> = DType::kComplex128;
 
 // True for Complex64 and Complex128.
 template <class T>
-inline constexpr bool is_complex_v = dtype_of<T> == DType::kComplex64 ||
-                                     dtype_of<T> == DType::kComplex128;
+inline constexpr bool is_complex_v =
+    dtype_of<T> == DType::kComplex64 || dtype_of<T> == DType::kComplex128;
 
 // The type of a complex number's parts; T itself for the rest.
 template <class T>

@@ -14,11 +14,12 @@
 #include "millrace/tensor/allocator.h"
 #include "millrace/tensor/size_class.h"
 
-// Three levels. Small blocks (up to 32 KiB of payload) are kept in lists of the thread, without locks;
-// a list that runs full or empty exchanges half its length with the shared list of its size class.
-// Larger blocks go to one shared cache that drops its oldest block when it is over its budget: fresh
-// memory costs a page fault per page, several times what writing the page costs. Sizes below
-// kMappedBytes come from malloc, the others straight from the kernel, on huge pages where it has them.
+// Three levels. Small blocks (up to 32 KiB of payload) are kept in lists of the thread, without
+// locks; a list that runs full or empty exchanges half its length with the shared list of its size
+// class. Larger blocks go to one shared cache that drops its oldest block when it is over its
+// budget: fresh memory costs a page fault per page, several times what writing the page costs.
+// Sizes below kMappedBytes come from malloc, the others straight from the kernel, on huge pages
+// where it has them.
 //
 // Every block is an allocation of its own, so it can be given back by any thread at any level.
 
@@ -74,13 +75,13 @@ void* map_block(size_t bytes) {
   bytes = round_up(bytes, page);
   const bool huge = bytes >= 2 * kHugePage;
   const size_t mapped = huge ? bytes + kHugePage : bytes;
-  void* const start = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const start =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return nullptr;
   if (!huge) return start;
   char* const begin = static_cast<char*>(start);
-  const size_t skip = round_up(reinterpret_cast<size_t>(begin), kHugePage) -
-                      reinterpret_cast<size_t>(begin);
+  const size_t skip =
+      round_up(reinterpret_cast<size_t>(begin), kHugePage) - reinterpret_cast<size_t>(begin);
   if (skip > 0) munmap(begin, skip);
   if (skip < kHugePage) munmap(begin + skip + bytes, kHugePage - skip);
   madvise(begin + skip, bytes, MADV_HUGEPAGE);
@@ -105,8 +106,8 @@ void free_block(void* block, int index) {
 
 // Bytes of memory that this process may hope for: the machine's, or its control group's if less.
 size_t machine_memory() {
-  size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
-                 static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t bytes =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if (FILE* file = fopen("/sys/fs/cgroup/memory.max", "re"); file != nullptr) {
     unsigned long long limit;
     if (fscanf(file, "%llu", &limit) == 1) bytes = std::min<size_t>(bytes, limit);
@@ -220,7 +221,8 @@ class LargeCache {
     bytes_ -= class_bytes(block->index);
   }
 
-  // Unlinks the oldest blocks until at most `budget` bytes are left; returns them chained by `next`.
+  // Unlinks the oldest blocks until at most `budget` bytes are left; returns them chained by
+  // `next`.
   FreeBlock* drop_to(size_t budget) MR_REQUIRES(mu_) {
     FreeBlock* dropped = nullptr;
     while (bytes_ > budget) {
@@ -336,8 +338,8 @@ CpuAllocator& the_allocator() {
 thread_local ThreadCache* t_cache = nullptr;
 thread_local bool t_ended = false;
 
-// Gives the thread's blocks back when it ends. Apart from the pointer, so that the fast path reads a
-// thread-local that needs no initialisation check.
+// Gives the thread's blocks back when it ends. Apart from the pointer, so that the fast path reads
+// a thread-local that needs no initialisation check.
 struct ThreadEnd {
   ~ThreadEnd() {
     t_ended = true;
@@ -346,7 +348,8 @@ struct ThreadEnd {
 };
 
 ThreadCache* CpuAllocator::thread_cache() {
-  if (t_cache != nullptr) [[likely]] return t_cache;
+  if (t_cache != nullptr) [[likely]]
+    return t_cache;
   return t_ended ? nullptr : add_thread();
 }
 
@@ -395,7 +398,8 @@ bool CpuAllocator::count_allocation(ThreadCache* cache, size_t bytes) {
   } else {
     cache->in_use.add(n);
     cache->peak_in_use.raise_to(cache->in_use.get());
-    if (cache->in_use.get() > kCountSlack) [[unlikely]] move_count(*cache);
+    if (cache->in_use.get() > kCountSlack) [[unlikely]]
+      move_count(*cache);
   }
   if (cache != nullptr) {
     cache->num_allocations.add(1);
@@ -414,14 +418,17 @@ void CpuAllocator::count_deallocation(ThreadCache* cache, size_t bytes) {
     return;
   }
   cache->in_use.add(-n);
-  if (cache->in_use.get() < -kCountSlack) [[unlikely]] move_count(*cache);
+  if (cache->in_use.get() < -kCountSlack) [[unlikely]]
+    move_count(*cache);
 }
 
 void* CpuAllocator::allocate(size_t bytes) {
-  if (bytes > machine_bytes_ || bytes > kMaxBytes) [[unlikely]] return nullptr;
+  if (bytes > machine_bytes_ || bytes > kMaxBytes) [[unlikely]]
+    return nullptr;
   bytes = std::max<size_t>(bytes, 1);
   ThreadCache* const cache = thread_cache();
-  if (!count_allocation(cache, bytes)) [[unlikely]] return nullptr;
+  if (!count_allocation(cache, bytes)) [[unlikely]]
+    return nullptr;
   const int index = size_class(bytes);
   void* block;
   if (index < kNumSmallClasses && cache != nullptr && !kBypassCaches) [[likely]] {
@@ -455,7 +462,8 @@ void CpuAllocator::deallocate(void* data, size_t bytes) {
     block->next = list.head;
     list.head = block;
     cache->bytes_cached.add(static_cast<int64_t>(class_bytes(index)));
-    if (++list.count > thread_list_limit(index)) [[unlikely]] spill(*cache, index);
+    if (++list.count > thread_list_limit(index)) [[unlikely]]
+      spill(*cache, index);
   } else {
     deallocate_shared(data, index);
   }

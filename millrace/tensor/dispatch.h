@@ -70,9 +70,9 @@ Status dispatch_over(DType dtype, F& f, TypeList<Ts...>) {
   return found ? status : dispatch_failed(dtype, type_set_of<TypeList<Ts...>>);
 }
 
-// Calls f.operator()<T>() for the T of `List` whose dtype is `dtype` and returns its Status (OK when it
-// returns nothing). A valid dtype that is not in the list is UNIMPLEMENTED, a number that is no dtype
-// INVALID_ARGUMENT; both name it and what was expected.
+// Calls f.operator()<T>() for the T of `List` whose dtype is `dtype` and returns its Status (OK
+// when it returns nothing). A valid dtype that is not in the list is UNIMPLEMENTED, a number that
+// is no dtype INVALID_ARGUMENT; both name it and what was expected.
 template <class List, class F>
 Status dispatch(DType dtype, F&& f) {
   return dispatch_over(dtype, f, List());

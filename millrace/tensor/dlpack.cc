@@ -19,13 +19,13 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {DType::kFloat, kDLFloat, 32},        {DType::kDouble, kDLFloat, 64},
-    {DType::kHalf, kDLFloat, 16},         {DType::kBFloat16, kDLBfloat, 16},
-    {DType::kInt8, kDLInt, 8},            {DType::kInt16, kDLInt, 16},
-    {DType::kInt32, kDLInt, 32},          {DType::kInt64, kDLInt, 64},
-    {DType::kUInt8, kDLUInt, 8},          {DType::kUInt16, kDLUInt, 16},
-    {DType::kUInt32, kDLUInt, 32},        {DType::kUInt64, kDLUInt, 64},
-    {DType::kComplex64, kDLComplex, 64},  {DType::kComplex128, kDLComplex, 128},
+    {DType::kFloat, kDLFloat, 32},       {DType::kDouble, kDLFloat, 64},
+    {DType::kHalf, kDLFloat, 16},        {DType::kBFloat16, kDLBfloat, 16},
+    {DType::kInt8, kDLInt, 8},           {DType::kInt16, kDLInt, 16},
+    {DType::kInt32, kDLInt, 32},         {DType::kInt64, kDLInt, 64},
+    {DType::kUInt8, kDLUInt, 8},         {DType::kUInt16, kDLUInt, 16},
+    {DType::kUInt32, kDLUInt, 32},       {DType::kUInt64, kDLUInt, 64},
+    {DType::kComplex64, kDLComplex, 64}, {DType::kComplex128, kDLComplex, 128},
     {DType::kBool, kDLBool, 8},
 };
 
@@ -33,15 +33,14 @@ Result<DType> dtype_from_dlpack(DLDataType type) {
   for (const TypeRow& row : kTypes) {
     if (row.code == type.code && row.bits == type.bits && type.lanes == 1) return row.dtype;
   }
-  return unimplemented("DLPack type (code ", type.code, ", bits ", type.bits, ", lanes ", type.lanes,
-                       ") has no dtype here");
+  return unimplemented("DLPack type (code ", type.code, ", bits ", type.bits, ", lanes ",
+                       type.lanes, ") has no dtype here");
 }
 
 std::string device_name(DLDevice device) {
-  constexpr std::string_view kNames[] = {"",      "CPU",       "CUDA",   "CUDAHost", "OpenCL",
-                                         "",      "",          "Vulkan", "Metal",    "VPI",
-                                         "ROCM",  "ROCMHost",  "ExtDev", "CUDAManaged",
-                                         "OneAPI", "WebGPU",   "Hexagon"};
+  constexpr std::string_view kNames[] = {
+      "",    "CPU",  "CUDA",     "CUDAHost", "OpenCL",      "",       "",       "Vulkan", "Metal",
+      "VPI", "ROCM", "ROCMHost", "ExtDev",   "CUDAManaged", "OneAPI", "WebGPU", "Hexagon"};
   const auto type = static_cast<size_t>(static_cast<uint32_t>(device.device_type));
   const std::string_view name = type < std::size(kNames) ? kNames[type] : "";
   return name.empty() ? str_cat("device type ", device.device_type, ':', device.device_id)

@@ -5,8 +5,9 @@
 #include "millrace/base/status.h"
 #include "millrace/tensor/tensor.h"
 
-// Tensors in and out of other libraries of the same process without a copy. The structures are those
-// of DLPack's unversioned ABI (0.8 and before), which NumPy, PyTorch, JAX and CuPy exchange under
+// Tensors in and out of other libraries of the same process without a copy. The structures are
+// those of DLPack's unversioned ABI (0.8 and before), which NumPy, PyTorch, JAX and CuPy exchange
+// under
 // __dlpack__; their layout must not change.
 
 namespace millrace {
@@ -67,8 +68,9 @@ struct DLManagedTensor {
 
 // A tensor over the memory of `managed`, borrowed: it is never written. Compact, aligned input is
 // shared and its deleter called when the last reference goes; other input is copied and its deleter
-// called at once. On an error the caller still owns `managed`. INVALID_ARGUMENT for null pointers and
-// negative or overflowing sizes, UNIMPLEMENTED for devices other than the CPU and types we lack.
+// called at once. On an error the caller still owns `managed`. INVALID_ARGUMENT for null pointers
+// and negative or overflowing sizes, UNIMPLEMENTED for devices other than the CPU and types we
+// lack.
 Result<Tensor> from_dlpack(DLManagedTensor* managed);
 
 // A view of the tensor that keeps its buffer alive until the deleter is called, by its consumer.

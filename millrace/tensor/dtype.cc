@@ -58,9 +58,7 @@ static_assert(sizes_agree(PlainTypes()));
 
 }  // namespace
 
-size_t dtype_size(DType t) {
-  return is_valid(t) ? kInfo[static_cast<int>(base_type(t))].size : 0;
-}
+size_t dtype_size(DType t) { return is_valid(t) ? kInfo[static_cast<int>(base_type(t))].size : 0; }
 
 std::string dtype_name(DType t) {
   if (!is_valid(t)) {

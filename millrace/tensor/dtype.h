@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// The type of a tensor's elements. The numbers are TensorFlow's DataType, so a dtype is read from and
-// written to messages by value.
+// The type of a tensor's elements. The numbers are TensorFlow's DataType, so a dtype is read from
+// and written to messages by value.
 enum class DType : int32_t {
   kInvalid = 0,
   kFloat = 1,
@@ -77,8 +77,8 @@ constexpr bool is_plain(DType t) {
   return t != DType::kString && t != DType::kResource && t != DType::kVariant;
 }
 
-// "float", "int32", "bfloat16", "float_ref": the names that op definitions use. "dtype(77)" for a number that is no
-// type.
+// "float", "int32", "bfloat16", "float_ref": the names that op definitions use. "dtype(77)" for a
+// number that is no type.
 std::string dtype_name(DType t);
 // The dtype of such a name, also "float32", "float64", "float16"; kInvalid when there is none.
 DType dtype_from_name(std::string_view name);
@@ -119,16 +119,18 @@ class TypeSet {
 // "{float, double}".
 void append_to(std::string& out, TypeSet set);
 
-inline constexpr TypeSet kFloating = {DType::kHalf, DType::kBFloat16, DType::kFloat, DType::kDouble};
+inline constexpr TypeSet kFloating = {DType::kHalf, DType::kBFloat16, DType::kFloat,
+                                      DType::kDouble};
 inline constexpr TypeSet kComplex = {DType::kComplex64, DType::kComplex128};
-inline constexpr TypeSet kSignedIntegers = {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64};
+inline constexpr TypeSet kSignedIntegers = {DType::kInt8, DType::kInt16, DType::kInt32,
+                                            DType::kInt64};
 inline constexpr TypeSet kUnsignedIntegers = {DType::kUInt8, DType::kUInt16, DType::kUInt32,
                                               DType::kUInt64};
 inline constexpr TypeSet kIntegers = kSignedIntegers | kUnsignedIntegers;
 inline constexpr TypeSet kIndexTypes = {DType::kInt32, DType::kInt64};
 inline constexpr TypeSet kRealNumbers = kFloating | kIntegers;
-inline constexpr TypeSet kQuantized = {DType::kQInt8, DType::kQUInt8, DType::kQInt16, DType::kQUInt16,
-                                       DType::kQInt32};
+inline constexpr TypeSet kQuantized = {DType::kQInt8, DType::kQUInt8, DType::kQInt16,
+                                       DType::kQUInt16, DType::kQInt32};
 // Everything that can be added and multiplied.
 inline constexpr TypeSet kNumbers = kRealNumbers | kComplex;
 // TensorFlow's "numbertype": numbers and the quantised types.

@@ -71,7 +71,8 @@ TEST(DispatchTest, RefusesOtherTypes) {
   EXPECT_EQ(status.code(), Code::kUnimplemented);
   EXPECT_EQ(status.message(),
             "dtype string is not supported here, expected one of {float, double}");
-  EXPECT_EQ(dispatch<FloatingTypes>(static_cast<DType>(77), nothing).code(), Code::kInvalidArgument);
+  EXPECT_EQ(dispatch<FloatingTypes>(static_cast<DType>(77), nothing).code(),
+            Code::kInvalidArgument);
   EXPECT_EQ(dispatch<FloatingTypes>(ref_type(DType::kFloat), nothing).code(), Code::kUnimplemented);
 }
 

@@ -48,9 +48,12 @@ struct SmallFloat {
 
   static constexpr uint8_t nan(uint8_t sign) {
     switch (Specials) {
-      case SmallFloatSpecials::kIeee: return sign | kInfinity | (1 << (MantissaBits - 1));
-      case SmallFloatSpecials::kNanAllOnes: return sign | kMagnitude;
-      default: return kSign;
+      case SmallFloatSpecials::kIeee:
+        return sign | kInfinity | (1 << (MantissaBits - 1));
+      case SmallFloatSpecials::kNanAllOnes:
+        return sign | kMagnitude;
+      default:
+        return kSign;
     }
   }
 
@@ -93,9 +96,12 @@ struct SmallFloat {
 
   static constexpr uint8_t overflow(uint8_t sign) {
     switch (Specials) {
-      case SmallFloatSpecials::kIeee: return sign | kInfinity;
-      case SmallFloatSpecials::kNone: return sign | kMax;
-      default: return nan(sign);
+      case SmallFloatSpecials::kIeee:
+        return sign | kInfinity;
+      case SmallFloatSpecials::kNone:
+        return sign | kMax;
+      default:
+        return nan(sign);
     }
   }
 };

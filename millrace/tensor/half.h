@@ -9,9 +9,9 @@
 #include "millrace/base/str_cat.h"
 #include "millrace/tensor/dtype.h"
 
-// The two 16-bit floating types. Both convert to float exactly; from float they round to nearest, ties
-// to even, overflow to infinity, and keep NaNs NaN (with the payload bits that fit). Other numbers
-// convert by way of float. Arithmetic is done in float and rounded once per operation.
+// The two 16-bit floating types. Both convert to float exactly; from float they round to nearest,
+// ties to even, overflow to infinity, and keep NaNs NaN (with the payload bits that fit). Other
+// numbers convert by way of float. Arithmetic is done in float and rounded once per operation.
 
 namespace millrace {
 
@@ -90,8 +90,7 @@ struct Float16Base {
 struct Half : Float16Base<Half> {
   constexpr Half() = default;
   template <class T>
-    requires(std::is_arithmetic_v<T>)
-  explicit constexpr Half(T value) {
+  requires(std::is_arithmetic_v<T>) explicit constexpr Half(T value) {
     bits = float_to_half_bits(static_cast<float>(value));
   }
   constexpr operator float() const {  // NOLINT(google-explicit-constructor): exact
@@ -103,8 +102,7 @@ struct Half : Float16Base<Half> {
 struct BFloat16 : Float16Base<BFloat16> {
   constexpr BFloat16() = default;
   template <class T>
-    requires(std::is_arithmetic_v<T>)
-  explicit constexpr BFloat16(T value) {
+  requires(std::is_arithmetic_v<T>) explicit constexpr BFloat16(T value) {
     bits = float_to_bfloat16_bits(static_cast<float>(value));
   }
   explicit constexpr BFloat16(Half value) : BFloat16(static_cast<float>(value)) {}

@@ -23,7 +23,8 @@ TYPED_TEST(Float16Test, EveryPatternSurvivesFloat) {
   }
 }
 
-// Rounding checked against the definition: the nearest of the two neighbours, the even one on a tie.
+// Rounding checked against the definition: the nearest of the two neighbours, the even one on a
+// tie.
 TYPED_TEST(Float16Test, RoundsToNearestEven) {
   const auto max_bits = std::numeric_limits<TypeParam>::max().bits;
   for (uint16_t bits = 0; bits < max_bits; ++bits) {

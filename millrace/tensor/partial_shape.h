@@ -18,11 +18,13 @@ class PartialShape {
 
   // Of unknown rank.
   PartialShape() = default;
-  PartialShape(const Shape& shape);  // NOLINT(google-explicit-constructor): every shape is a partial one
+  PartialShape(
+      const Shape& shape);  // NOLINT(google-explicit-constructor): every shape is a partial one
   // For shapes written out in code: sizes of -1 or more.
   PartialShape(std::initializer_list<int64_t> dims);
 
-  // INVALID_ARGUMENT for a size below -1, an overflowing product of the known sizes, or too many dimensions.
+  // INVALID_ARGUMENT for a size below -1, an overflowing product of the known sizes, or too many
+  // dimensions.
   static Result<PartialShape> make(std::span<const int64_t> dims);
   static PartialShape unknown() { return PartialShape(); }
   static PartialShape scalar() { return PartialShape({}); }

@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-// The sizes of a tensor's dimensions, all known. Sizes are not negative and the product of those that
-// are not zero fits in 63 bits: the factory makes sure, so code that holds a Shape, or drops some of its
-// dimensions, need not check again. Up to six dimensions live inside the object.
+// The sizes of a tensor's dimensions, all known. Sizes are not negative and the product of those
+// that are not zero fits in 63 bits: the factory makes sure, so code that holds a Shape, or drops
+// some of its dimensions, need not check again. Up to six dimensions live inside the object.
 class Shape {
  public:
   static constexpr int kMaxRank = 254;
@@ -25,11 +25,13 @@ class Shape {
   Shape(std::initializer_list<int64_t> dims);
   Shape(const Shape& other) : num_elements_(other.num_elements_), rank_(other.rank_) {
     copy_storage(other);
-    if (rank_ > kInlineRank) [[unlikely]] copy_heap();
+    if (rank_ > kInlineRank) [[unlikely]]
+      copy_heap();
   }
   Shape(Shape&& other) noexcept : num_elements_(other.num_elements_), rank_(other.rank_) {
     copy_storage(other);
-    if (rank_ > kInlineRank) [[unlikely]] other.make_scalar();
+    if (rank_ > kInlineRank) [[unlikely]]
+      other.make_scalar();
   }
   Shape& operator=(const Shape& other) {
     if (this != &other) *this = Shape(other);
@@ -37,19 +39,21 @@ class Shape {
   }
   Shape& operator=(Shape&& other) noexcept {
     if (this == &other) return *this;
-    if (rank_ > kInlineRank) [[unlikely]] free_heap();
+    if (rank_ > kInlineRank) [[unlikely]]
+      free_heap();
     num_elements_ = other.num_elements_;
     rank_ = other.rank_;
     copy_storage(other);
-    if (rank_ > kInlineRank) [[unlikely]] other.make_scalar();
+    if (rank_ > kInlineRank) [[unlikely]]
+      other.make_scalar();
     return *this;
   }
   ~Shape() {
     if (rank_ > kInlineRank) free_heap();
   }
 
-  // INVALID_ARGUMENT for a negative size, a product of the sizes other than zero past 2^63-1, or more
-  // than kMaxRank dimensions.
+  // INVALID_ARGUMENT for a negative size, a product of the sizes other than zero past 2^63-1, or
+  // more than kMaxRank dimensions.
   static Result<Shape> make(std::span<const int64_t> dims);
 
   int rank() const { return rank_; }

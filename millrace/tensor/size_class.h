@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstddef>
 
-// How the CPU allocator rounds sizes: four steps per power of two, counted without the 64 bytes that a
-// tensor's buffer object takes in front of its elements, so that a tensor of 2^k bytes fits a block
-// without waste. All sizes are multiples of 64.
+// How the CPU allocator rounds sizes: four steps per power of two, counted without the 64 bytes
+// that a tensor's buffer object takes in front of its elements, so that a tensor of 2^k bytes fits
+// a block without waste. All sizes are multiples of 64.
 
 namespace millrace {
 

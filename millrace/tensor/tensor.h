@@ -16,8 +16,8 @@
 namespace millrace {
 
 // A typed array: dtype, shape, and a reference to the buffer that holds its elements in row-major
-// order. A small value: copying it copies a reference, never elements. Sharing is visible: a tensor may
-// be written only while writable() says that nobody else sees its buffer.
+// order. A small value: copying it copies a reference, never elements. Sharing is visible: a tensor
+// may be written only while writable() says that nobody else sees its buffer.
 class Tensor {
  public:
   // No tensor: dtype kInvalid, no buffer.
@@ -30,7 +30,8 @@ class Tensor {
   // All elements zero (or false, or empty), in host memory.
   static Result<Tensor> zeros(DType dtype, Shape shape);
 
-  // Makers for host tensors of known type; sizes must agree and memory must suffice (tests, constants).
+  // Makers for host tensors of known type; sizes must agree and memory must suffice (tests,
+  // constants).
   template <class T>
   static Tensor scalar(T value);
   template <class T>
@@ -75,13 +76,12 @@ class Tensor {
   size_t offset() const { return offset_; }
   // True when this tensor holds the only reference to a buffer of our own.
   bool writable() const { return buffer_ && buffer_->writable(); }
-  bool shares_buffer_with(const Tensor& other) const {
-    return buffer_ && buffer_ == other.buffer_;
-  }
+  bool shares_buffer_with(const Tensor& other) const { return buffer_ && buffer_ == other.buffer_; }
 
   // The same elements under another shape of as many elements; INVALID_ARGUMENT otherwise.
   Result<Tensor> reshaped(Shape shape) const;
-  // Rows [begin, end) of the first dimension, sharing the buffer; 0 <= begin <= end <= dim(0), rank >= 1 (checked).
+  // Rows [begin, end) of the first dimension, sharing the buffer; 0 <= begin <= end <= dim(0), rank
+  // >= 1 (checked).
   Tensor rows(int64_t begin, int64_t end) const;
   // Element i of the first dimension, with that dimension dropped, sharing the buffer (checked).
   Tensor row(int64_t i) const;

@@ -109,7 +109,8 @@ void fill_plain(Tensor& tensor, const TensorProto& proto) {
   }
 }
 
-// Bytes from outside as elements. Those of which not every pattern is a value are brought into range.
+// Bytes from outside as elements. Those of which not every pattern is a value are brought into
+// range.
 template <class T>
 void copy_content(Tensor& tensor, std::string_view content) {
   const std::span<T> out = tensor.mutable_data<T>();
@@ -186,7 +187,9 @@ Result<std::vector<std::string_view>> split_content(std::string_view content, in
 }
 
 // How often the last value of a typed field of `given` values is repeated.
-int64_t repeats(int64_t count, int given) { return given > 0 ? std::max<int64_t>(count - given, 0) : 0; }
+int64_t repeats(int64_t count, int given) {
+  return given > 0 ? std::max<int64_t>(count - given, 0) : 0;
+}
 
 Result<Tensor> read_strings(const TensorProto& proto, Shape shape, Budget& budget) {
   const int64_t count = shape.num_elements();
@@ -283,7 +286,8 @@ Result<Tensor> read_tensor(const TensorProto& proto, Budget& budget, int depth) 
   MR_TRY_ASSIGN(Shape shape, partial.to_shape());
   if (shape.num_elements() == 0) return Tensor::allocate(dtype, std::move(shape));
   switch (dtype) {
-    case DType::kString: return read_strings(proto, std::move(shape), budget);
+    case DType::kString:
+      return read_strings(proto, std::move(shape), budget);
     case DType::kResource:
       return read_messages<ResourceHandle, ResourceHandleProto>(
           proto.tensor_content(), proto.resource_handle_val(), std::move(shape), budget,
@@ -292,7 +296,8 @@ Result<Tensor> read_tensor(const TensorProto& proto, Budget& budget, int depth) 
       return read_messages<Variant, VariantTensorDataProto>(
           proto.tensor_content(), proto.variant_val(), std::move(shape), budget,
           [&](const VariantTensorDataProto& item) { return read_variant(item, budget, depth); });
-    default: return read_plain(proto, dtype, std::move(shape), budget);
+    default:
+      return read_plain(proto, dtype, std::move(shape), budget);
   }
 }
 
@@ -420,9 +425,12 @@ Status write_tensor(const Tensor& tensor, TensorProto& proto, TensorEncoding enc
   shape_to_proto(tensor.shape(), *proto.mutable_tensor_shape());
   if (tensor.num_elements() == 0) return ok_status();
   switch (tensor.dtype()) {
-    case DType::kString: return write_strings(tensor, proto, encoding);
-    case DType::kResource: return write_handles(tensor, proto, encoding);
-    case DType::kVariant: return write_variants(tensor, proto, depth);
+    case DType::kString:
+      return write_strings(tensor, proto, encoding);
+    case DType::kResource:
+      return write_handles(tensor, proto, encoding);
+    case DType::kVariant:
+      return write_variants(tensor, proto, depth);
     default:
       if (tensor.bytes() >= static_cast<size_t>(kTwoGiB)) return too_large(tensor);
       return write_plain(tensor, proto, encoding);

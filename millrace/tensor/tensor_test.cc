@@ -24,8 +24,8 @@ TEST(TensorTest, EveryDTypeOfManyShapes) {
   for (int i = 1; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
     SCOPED_TRACE(dtype_name(dtype));
-    for (const Shape& shape : {Shape(), Shape{0}, Shape{3, 0, 2}, Shape{2, 3},
-                               Shape{1, 2, 1, 2, 1, 2, 1, 2}}) {
+    for (const Shape& shape :
+         {Shape(), Shape{0}, Shape{3, 0, 2}, Shape{2, 3}, Shape{1, 2, 1, 2, 1, 2, 1, 2}}) {
       const Tensor tensor = random_tensor(dtype, shape, 7);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.raw()) % Allocator::kAlignment, 0u);
       const Tensor copy = tensor.clone().value();

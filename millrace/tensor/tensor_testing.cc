@@ -67,8 +67,10 @@ T random_element(Random& random) {
     for (char& c : text) c = static_cast<char>(random.between(0, 255));
     return text;
   } else if constexpr (kDType == DType::kResource) {
-    return ResourceHandle{"/job:localhost/replica:0/task:0/device:CPU:0", "container",
-                          str_cat("v", random.between(0, 999)), "Variable",
+    return ResourceHandle{"/job:localhost/replica:0/task:0/device:CPU:0",
+                          "container",
+                          str_cat("v", random.between(0, 999)),
+                          "Variable",
                           {{DType::kFloat, PartialShape({2, -1})}}};
   } else if constexpr (kDType == DType::kVariant) {
     return Variant{make_ref<TestVariant>(str_cat(random.next()), Tensor::scalar(random.unit()))};
@@ -140,7 +142,8 @@ void report(const std::string& failure, SourceLocation where) {
 
 bool close(double a, double b, double rtol, double atol) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return a == b || std::abs(a - b) <= atol + rtol * std::abs(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= atol + rtol * std::abs(b);
 }
 
 }  // namespace

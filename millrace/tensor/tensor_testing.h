@@ -18,9 +18,9 @@ void expect_tensor_equal(const Tensor& actual, const Tensor& expected,
 void expect_tensor_close(const Tensor& actual, const Tensor& expected, double rtol = 1e-5,
                          double atol = 1e-6, SourceLocation where = SourceLocation::current());
 
-// A tensor of any dtype whose elements depend on `seed` alone: floating numbers in [-1, 1), integers
-// within [-100, 100] (or what the type can hold of it), short strings of arbitrary bytes, named resources,
-// and variants of a type that can be written and read.
+// A tensor of any dtype whose elements depend on `seed` alone: floating numbers in [-1, 1),
+// integers within [-100, 100] (or what the type can hold of it), short strings of arbitrary bytes,
+// named resources, and variants of a type that can be written and read.
 Tensor random_tensor(DType dtype, const Shape& shape, uint64_t seed);
 
 }  // namespace millrace

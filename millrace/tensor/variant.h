@@ -16,7 +16,8 @@ class VariantObject : public RefCounted {
  public:
   // The name under which decode() finds the type again.
   virtual std::string_view type_name() const = 0;
-  // Writes the object as plain bytes and tensors; UNIMPLEMENTED when the type cannot leave the process.
+  // Writes the object as plain bytes and tensors; UNIMPLEMENTED when the type cannot leave the
+  // process.
   virtual Status encode(std::string& metadata, std::vector<Tensor>& tensors) const = 0;
 };
 

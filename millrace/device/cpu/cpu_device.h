@@ -6,15 +6,17 @@
 
 namespace millrace {
 
-// A device whose kernels run on the host's threads and are done when compute() returns. Its memory is
-// the host's, so copies to and from the host share the buffer.
+// A device whose kernels run on the host's threads and are done when compute() returns. Its memory
+// is the host's, so copies to and from the host share the buffer.
 //
-// `name` gives job, replica and task; type CPU and id 0 are filled in where absent. INVALID_ARGUMENT when
-// the name is not that of a CPU device of a task. `resources` null: a manager of its own.
-Result<Ref<Device>> make_cpu_device(const DeviceName& name, Ref<ResourceManager> resources = nullptr);
+// `name` gives job, replica and task; type CPU and id 0 are filled in where absent.
+// INVALID_ARGUMENT when the name is not that of a CPU device of a task. `resources` null: a manager
+// of its own.
+Result<Ref<Device>> make_cpu_device(const DeviceName& name,
+                                    Ref<ResourceManager> resources = nullptr);
 
-// `count` devices /device:CPU:0, 1, ... of one task: the same processor under several names, each with
-// resources and an incarnation of its own, as if they were apart. At least one, at most 1024.
+// `count` devices /device:CPU:0, 1, ... of one task: the same processor under several names, each
+// with resources and an incarnation of its own, as if they were apart. At least one, at most 1024.
 Result<std::vector<Ref<Device>>> make_cpu_devices(const DeviceName& task, int count);
 
 // Random and not zero: tells a restarted device from the one before.

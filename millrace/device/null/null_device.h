@@ -12,11 +12,11 @@ namespace millrace {
 
 class KernelRegistry;
 
-// A device that computes nothing, for tests of what surrounds kernels: placement, order, asynchronous
-// completion. It takes any op (see register_null_kernels). A kernel writes the node's name to the log and
-// sets each output to an empty tensor of the declared type and shape [0], or, for a reference output, to a
-// reference to such a tensor. Held back with hold(), kernels finish when the test says so, on the thread
-// that says it. Thread-safe.
+// A device that computes nothing, for tests of what surrounds kernels: placement, order,
+// asynchronous completion. It takes any op (see register_null_kernels). A kernel writes the node's
+// name to the log and sets each output to an empty tensor of the declared type and shape [0], or,
+// for a reference output, to a reference to such a tensor. Held back with hold(), kernels finish
+// when the test says so, on the thread that says it. Thread-safe.
 class NullDevice final : public Device {
  public:
   NullDevice(Info info, Ref<ResourceManager> resources);

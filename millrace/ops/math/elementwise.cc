@@ -54,7 +54,7 @@ FloatBlocks float_blocks(DType dtype) {
   return float_blocks_baseline(dtype);
 }
 
-UnaryLoop find_unary_loop(std::string_view op, DType dtype) {
+UnaryLoop find_unary_loop(const char* op, DType dtype) {
   UnaryLoop loop = nullptr;
 #if defined(__x86_64__)
   if (best_isa() >= Isa::kAvx512) loop = unary_loop_avx512(op, dtype);
@@ -63,7 +63,7 @@ UnaryLoop find_unary_loop(std::string_view op, DType dtype) {
   return loop != nullptr ? loop : unary_loop_baseline(op, dtype);
 }
 
-BinaryLoop find_binary_loop(std::string_view op, DType dtype) {
+BinaryLoop find_binary_loop(const char* op, DType dtype) {
   BinaryLoop loop = nullptr;
 #if defined(__x86_64__)
   if (best_isa() >= Isa::kAvx512) loop = binary_loop_avx512(op, dtype);

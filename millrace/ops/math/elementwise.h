@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/tensor/dtype.h"
@@ -75,16 +74,16 @@ using UnaryLoop = void (*)(const void* x, void* y, int64_t n);
 
 // The loop of the op called `op` for one element type (never half or bfloat16: see FloatBlocks), in
 // the source for each instruction set. Null when that source has none: a lower one has.
-UnaryLoop unary_loop_baseline(std::string_view op, DType dtype);
-UnaryLoop unary_loop_avx2(std::string_view op, DType dtype);
-UnaryLoop unary_loop_avx512(std::string_view op, DType dtype);
-BinaryLoop binary_loop_baseline(std::string_view op, DType dtype);
-BinaryLoop binary_loop_avx2(std::string_view op, DType dtype);
-BinaryLoop binary_loop_avx512(std::string_view op, DType dtype);
+UnaryLoop unary_loop_baseline(const char* op, DType dtype);
+UnaryLoop unary_loop_avx2(const char* op, DType dtype);
+UnaryLoop unary_loop_avx512(const char* op, DType dtype);
+BinaryLoop binary_loop_baseline(const char* op, DType dtype);
+BinaryLoop binary_loop_avx2(const char* op, DType dtype);
+BinaryLoop binary_loop_avx512(const char* op, DType dtype);
 
 // The best loop this machine can run.
-UnaryLoop find_unary_loop(std::string_view op, DType dtype);
-BinaryLoop find_binary_loop(std::string_view op, DType dtype);
+UnaryLoop find_unary_loop(const char* op, DType dtype);
+BinaryLoop find_binary_loop(const char* op, DType dtype);
 
 // Conversion of 16-bit floating types to float and back, n elements; null functions for other types.
 struct FloatBlocks {

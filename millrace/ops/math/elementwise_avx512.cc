@@ -5,11 +5,11 @@
 
 namespace millrace {
 
-UnaryLoop unary_loop_avx512(std::string_view op, DType dtype) {
+UnaryLoop unary_loop_avx512(const char* op, DType dtype) {
   return pick_unary_loop(op, dtype, UnaryOps(), TypeList<float, double>());
 }
 
-BinaryLoop binary_loop_avx512(std::string_view op, DType dtype) {
+BinaryLoop binary_loop_avx512(const char* op, DType dtype) {
   using Types = TypeList<float, double, int32_t, int64_t>;
   const BinaryLoop loop = pick_binary_loop(op, dtype, BinaryOps(), Types());
   return loop != nullptr ? loop : pick_binary_loop(op, dtype, GradientOps(), Types());

@@ -44,9 +44,9 @@ UnaryLoop unary_loop_of(DType dtype, TypeList<Ts...>) {
 }
 
 template <class... Ops, class Types>
-UnaryLoop pick_unary_loop(std::string_view op, DType dtype, OpList<Ops...>, Types types) {
+UnaryLoop pick_unary_loop(const char* op, DType dtype, OpList<Ops...>, Types types) {
   UnaryLoop loop = nullptr;
-  ((op == Ops::info.name ? (loop = unary_loop_of<Ops>(dtype, types), true) : false) || ...);
+  ((__builtin_strcmp(op, Ops::info.name) == 0 ? (loop = unary_loop_of<Ops>(dtype, types), true) : false) || ...);
   return loop;
 }
 

@@ -1,4 +1,4 @@
-#include "millrace/graph/toy_ops_testing.h"
+#include "millrace/graph/sample_ops_testing.h"
 
 #include "millrace/graph/shape_context.h"
 
@@ -67,7 +67,8 @@ void add(OpRegistry& registry, const OpSpec& spec) {
   MR_CHECK_OK(registry.add(parse_op_spec(spec).value()));
 }
 
-void add_unary(OpRegistry& registry, const char* name, ControlFlow control_flow = ControlFlow::kNone) {
+void add_unary(OpRegistry& registry, const char* name,
+               ControlFlow control_flow = ControlFlow::kNone) {
   add(registry, {.name = name,
                  .doc = "",
                  .inputs = {{"x", "T"}},
@@ -173,7 +174,7 @@ void add_state_and_loops(OpRegistry& r) {
 
 }  // namespace
 
-void register_toy_ops(OpRegistry& r) {
+void register_sample_ops(OpRegistry& r) {
   add(r, {.name = "Const",
           .doc = "",
           .outputs = {{"output", "dtype"}},

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/source_location.h"
+#include "millrace/graph/graph_builder.h"
+
+namespace millrace {
+
+// An operation without outputs, or seen as something to run.
+struct Operation {
+  NodeId node = -1;
+  std::string name;
+  bool valid() const { return node >= 0; }
+};
+
+// Where a C++ program adds operations: a graph together with a name prefix, a device and other settings
+// for what is added. Copies share the graph. The first error sticks (status()), and everything built
+// afterwards is invalid, so a program checks once, at the end.
+//
+//   Scope root = Scope::make_root();
+//   Expr x = ops::placeholder(root, DType::kFloat);
+//   Expr y = ops::mat_mul(root.sub_scope("layer1"), x, w) + b;
+//   MR_TRY(root.status());
+//
+// Not thread-safe.
+class Scope {
+ public:
+  // Over a new graph. Registers the library's ops on first use.
+  static Scope make_root();
+  // Over a graph that exists.
+  explicit Scope(Ref<Graph> graph);
+
+  const Ref<Graph>& graph() const { return shared_->graph; }
+  GraphBuilder& builder() const { return shared_->builder; }
+  const Status& status() const { return shared_->builder.status(); }
+  bool ok() const { return status().ok(); }
+
+  // Names below "<this scope>/<name>/"; unique, so "layer", then "layer_1".
+  Scope sub_scope(std::string_view name) const;
+  // The next operation made directly in the scope returned is called `name`.
+  Scope with_name(std::string_view name) const;
+  Scope with_device(std::string_view device) const;
+  // Operations wait for these as well.
+  Scope with_control(std::span<const Operation> operations) const;
+  Scope with_control(std::initializer_list<Operation> operations) const {
+    return with_control(std::span<const Operation>(operations.begin(), operations.size()));
+  }
+  Scope colocated_with(Expr tensor) const;
+
+  // Adds an operation; what the generated functions call. Inputs flat, list arguments expanded.
+  Operation add(std::string_view op, std::vector<Expr> inputs, AttrMap attrs,
+                SourceLocation where = SourceLocation::current()) const;
+  // Output `index` of an operation; invalid when the operation is.
+  Expr output(const Operation& operation, int index) const;
+  // All outputs.
+  std::vector<Expr> outputs(const Operation& operation) const;
+
+  // A constant from values: scalars, vectors, tensors.
+  Expr constant(Tensor value, SourceLocation where = SourceLocation::current()) const;
+  template <class T>
+    requires(dtype_of<T> != DType::kInvalid)
+  Expr constant(T value, SourceLocation where = SourceLocation::current()) const {
+    return constant(Tensor::scalar<T>(std::move(value)), where);
+  }
+
+  // "node:0", for Session::run.
+  std::string name_of(Expr tensor) const;
+  Operation operation_of(Expr tensor) const;
+
+ private:
+  struct Shared {
+    explicit Shared(Ref<Graph> g) : graph(std::move(g)), builder(*graph) {}
+    Ref<Graph> graph;
+    GraphBuilder builder;
+  };
+
+  std::shared_ptr<Shared> shared_;
+  GraphBuilder::Context context_;
+  std::string next_name_;
+};
+
+}  // namespace millrace

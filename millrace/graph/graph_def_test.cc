@@ -1,0 +1,368 @@
+#include "millrace/graph/graph_def.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "millrace/graph/function.h"
+#include "millrace/graph/graph_builder.h"
+#include "millrace/graph/toy_ops.h"
+#include "proto/attr_value.pb.h"
+#include "proto/graph.pb.h"
+#include "proto/meta_graph.pb.h"
+#include "proto/op_def.pb.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kConst = R"(
+node { name: "a" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+  attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1 } } } })";
+
+// A loop over a [2]: m is what enters or comes back, b the body's result.
+constexpr std::string_view kLoop = R"(
+node { name: "n" op: "NextIteration" input: "b" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "m" op: "Merge" input: "e" input: "n" attr { key: "T" value { type: DT_FLOAT } }
+  attr { key: "N" value { i: 2 } } }
+node { name: "p" op: "Placeholder" attr { key: "dtype" value { type: DT_BOOL } }
+  attr { key: "shape" value { shape {} } } }
+node { name: "c" op: "LoopCond" input: "p" }
+node { name: "s" op: "Switch" input: "m" input: "c" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "b" op: "Add" input: "s:1" input: "s:1" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "x" op: "Exit" input: "s" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "e" op: "Enter" input: "a" attr { key: "T" value { type: DT_FLOAT } }
+  attr { key: "frame_name" value { s: "f" } } })";
+
+std::string identity(std::string_view name, std::string_view input, std::string_view more = "") {
+  return str_cat("node { name: \"", name, "\" op: \"Identity\" input: \"", input,
+                 "\" attr { key: \"T\" value { type: DT_FLOAT } } ", more, " }\n");
+}
+
+class GraphDefTest : public ::testing::Test {
+ protected:
+  Result<ImportResult> import(std::string_view text, const ImportOptions& options = {}) {
+    return import_graph_def_text(text, options, *graph_);
+  }
+  const Node& node(std::string_view name) { return graph_->node(graph_->lookup(name).value()); }
+
+  // What another graph becomes by way of bytes.
+  Ref<Graph> round_trip() {
+    Ref<Graph> copy = make_ref<Graph>(toy_registry());
+    std::string bytes = export_graph_def_bytes(*graph_).value();
+    Status status = import_graph_def_bytes(bytes, {}, *copy).status();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(export_graph_def_bytes(*copy).value(), bytes);
+    return copy;
+  }
+
+  Ref<Graph> graph_ = make_ref<Graph>(toy_registry());
+};
+
+TEST_F(GraphDefTest, NodesStandInAnyOrder) {
+  MR_CHECK_OK(import(identity("y", "x:0") + identity("x", "a") + std::string(kConst)).status());
+  EXPECT_EQ(graph_->num_nodes(), 3);
+  EXPECT_EQ(node("y").input(0), (Output{node("x").id(), 0}));
+  EXPECT_EQ(node("y").output_shape(0), (PartialShape{2}));
+}
+
+TEST_F(GraphDefTest, AnOrderThatServesIsKept) {
+  MR_CHECK_OK(import(std::string(kConst) + identity("y", "a") + identity("x", "a")).status());
+  EXPECT_EQ(node("a").id(), 0);
+  EXPECT_EQ(node("y").id(), 1);
+  EXPECT_EQ(node("x").id(), 2);
+}
+
+TEST_F(GraphDefTest, ExportWritesTheFormatsNames) {
+  MR_CHECK_OK(
+      import(std::string(kConst) + std::string(kLoop) + identity("z", "s:0", "input: \"^a\""))
+          .status());
+  tensorflow::GraphDef def;
+  MR_CHECK_OK(export_graph_def(*graph_, def));
+  const auto& z = def.node(node("z").id());
+  ASSERT_EQ(z.input_size(), 2);
+  EXPECT_EQ(z.input(0), "s");
+  EXPECT_EQ(z.input(1), "^a");
+  EXPECT_EQ(def.node(node("b").id()).input(0), "s:1");
+  EXPECT_EQ(def.versions().min_consumer(), 0);
+  // Defaults are written out.
+  EXPECT_EQ(def.node(node("e").id()).attr().at("parallel_iterations").i(), 10);
+}
+
+TEST_F(GraphDefTest, LoopsComeBack) {
+  MR_CHECK_OK(import(std::string(kConst) + std::string(kLoop)).status());
+  EXPECT_EQ(node("m").input(1), (Output{node("n").id(), 0}));
+  EXPECT_GT(node("n").id(), node("m").id());
+  Ref<Graph> copy = round_trip();
+  EXPECT_EQ(copy->node(copy->find("m")).input(1), (Output{copy->find("n"), 0}));
+}
+
+TEST_F(GraphDefTest, AShapeThatEntersALoopIsNotTakenForAllIterations) {
+  MR_CHECK_OK(import(std::string(kConst) + std::string(kLoop)).status());
+  EXPECT_EQ(node("e").output_shape(0), (PartialShape{2}));
+  EXPECT_FALSE(node("m").output_shape(0).rank_known());
+  EXPECT_FALSE(node("b").output_shape(0).rank_known());
+}
+
+TEST_F(GraphDefTest, UnknownOpsAreKeptAndListedOnce) {
+  Result<ImportResult> result =
+      import(std::string(kConst) +
+             "node { name: \"u\" op: \"Mystery\" input: \"a\" attr { key: \"k\" value { i: 3 } } }"
+             "node { name: \"w\" op: \"Mystery\" input: \"u:1\" input: \"^a\" }"
+             "node { name: \"r\" op: \"Riddle\" }" +
+             identity("x", "u:2"));
+  MR_CHECK_OK(result.status());
+  EXPECT_EQ(result->unknown_ops, (std::vector<std::string>{"Mystery", "Riddle"}));
+  ASSERT_EQ(node("u").num_outputs(), 3);
+  EXPECT_EQ(node("u").output_type(1), DType::kInvalid);
+  EXPECT_EQ(node("u").output_type(2), DType::kFloat);
+  EXPECT_EQ(node("u").op_name(), "Mystery");
+  EXPECT_EQ(node("u").attr<int64_t>("k").value(), 3);
+  EXPECT_EQ(round_trip()->num_nodes(), 5);
+}
+
+TEST_F(GraphDefTest, AnUnknownOpGivesAReferenceWhereOneIsNeeded) {
+  MR_CHECK_OK(
+      import(
+          std::string(kConst) + "node { name: \"u\" op: \"Mystery\" }" + identity("x", "u") +
+          "node { name: \"w\" op: \"Assign\" input: \"u\" input: \"a\" attr { key: \"T\" value { "
+          "type: DT_FLOAT } } }")
+          .status());
+  EXPECT_EQ(node("u").output_type(0), ref_type(DType::kFloat));
+}
+
+TEST_F(GraphDefTest, AttributesOfEveryKindComeBack) {
+  MR_CHECK_OK(import(R"(node { name: "o" op: "Options"
+    attr { key: "i" value { i: 4 } } attr { key: "f" value { f: nan } } attr { key: "b" value { b: true } }
+    attr { key: "s" value { s: "VALID" } } attr { key: "shape" value { shape { dim { size: -1 } } } }
+    attr { key: "ints" value { list { i: [1, -2] } } } attr { key: "floats" value { list { f: 0.5 } } }
+    attr { key: "bools" value { list { b: [true, false] } } }
+    attr { key: "strings" value { list { s: ["", "\377\000"] } } }
+    attr { key: "types" value { list { type: [DT_HALF, DT_FLOAT_REF] } } }
+    attr { key: "shapes" value { list { shape { unknown_rank: true } shape {} } } }
+    attr { key: "_tensors" value { list { tensor { dtype: DT_STRING tensor_shape {} string_val: "q" } } } }
+    attr { key: "_newer_type" value { type: 90 } }
+    attr { key: "_f" value { func { name: "g" attr { key: "n" value { list {} } } } } }
+    attr { key: "_fs" value { list { func { name: "g" } func { name: "h" } } } } })")
+                  .status());
+  EXPECT_EQ(node("o").attr<std::vector<bool>>("bools").value(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(node("o").attr<std::vector<int64_t>>("two").value(), (std::vector<int64_t>{1, 2}));
+  Ref<Graph> copy = round_trip();
+  EXPECT_EQ(copy->node(0).attrs(), node("o").attrs());
+}
+
+TEST_F(GraphDefTest, OriginsTravel) {
+  NodeSpec spec = {.name = "x", .op = "NoOp"};
+  spec.origin = intern_origin({"train.py", 14, "main", "h = f(x)"});
+  MR_CHECK_OK(graph_->add(std::move(spec)).status());
+  Ref<Graph> copy = round_trip();
+  EXPECT_EQ(origin_of(copy->node(0).origin()), (Origin{"train.py", 14, "main", "h = f(x)"}));
+  EXPECT_EQ(copy->node(0).attrs().find("_mr_origin"), nullptr);
+}
+
+TEST_F(GraphDefTest, VersionsAreKept) {
+  MR_CHECK_OK(import("versions { producer: 21 } node { name: \"x\" op: \"NoOp\" }").status());
+  EXPECT_EQ(graph_->producer_version(), 21);
+  // The older of two: what the first graph may use stays usable.
+  MR_CHECK_OK(import("versions { producer: 100 } node { name: \"y\" op: \"NoOp\" }").status());
+  EXPECT_EQ(graph_->producer_version(), 21);
+  MR_CHECK_OK(import("versions { producer: 5 } node { name: \"z\" op: \"Old\" }").status());
+  EXPECT_EQ(graph_->producer_version(), 5);
+}
+
+TEST_F(GraphDefTest, ProducersNewerThanWeAreRead) {
+  MR_CHECK_OK(import("versions { producer: 999999 min_consumer: 12 }").status());
+}
+
+TEST_F(GraphDefTest, PrefixRenamesNodesAndColocation) {
+  ImportOptions options;
+  options.prefix = "p";
+  options.default_device = "/cpu:1";
+  MR_CHECK_OK(
+      import(
+          std::string(kConst) +
+              identity("x", "a",
+                       "attr { key: \"_class\" value { list { s: [\"loc:@a\", \"loc:@zz\"] } } }"),
+          options)
+          .status());
+  EXPECT_EQ(node("p/x").input(0).node, node("p/a").id());
+  EXPECT_EQ(node("p/x").device(), "/cpu:1");
+  EXPECT_EQ(node("p/x").attr<std::vector<std::string>>("_class").value(),
+            (std::vector<std::string>{"loc:@p/a", "loc:@zz"}));
+}
+
+TEST_F(GraphDefTest, TakenNamesAreRefusedOrMadeUnique) {
+  MR_CHECK_OK(import(kConst).status());
+  Status status = import(kConst).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("Const \"a\""), std::string_view::npos);
+  ImportOptions options;
+  options.uniquify_names = true;
+  options.return_outputs = {"x"};
+  Result<ImportResult> result =
+      import(std::string(kConst) + identity("x", "a") + identity("a_1", "x"), options);
+  MR_CHECK_OK(result.status());
+  EXPECT_EQ(result->outputs[0], (Output{node("x").id(), 0}));
+  EXPECT_EQ(node("x").input(0).node, node("a_2").id());
+}
+
+TEST_F(GraphDefTest, InputsAreReplacedByTensorsOfTheGraph) {
+  MR_CHECK_OK(import(kConst).status());
+  ImportOptions options;
+  options.prefix = "p";
+  options.input_map = {{"in", {node("a").id(), 0}}};
+  options.return_outputs = {"x", "in:0"};
+  Result<ImportResult> result = import(identity("x", "in:0"), options);
+  MR_CHECK_OK(result.status());
+  EXPECT_EQ(node("p/x").input(0).node, node("a").id());
+  EXPECT_EQ(node("p/x").output_shape(0), (PartialShape{2}));
+  EXPECT_EQ(result->outputs, (std::vector<Output>{{node("p/x").id(), 0}, {node("a").id(), 0}}));
+
+  options.prefix = "q";
+  options.input_map.push_back({"misspelt", {node("a").id(), 0}});
+  Status status = import(identity("x", "in:0"), options).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("misspelt"), std::string_view::npos);
+}
+
+TEST_F(GraphDefTest, OptionsAreChecked) {
+  const int count = graph_->num_nodes();
+  for (int which = 0; which < 6; ++which) {
+    ImportOptions options;
+    if (which == 0) options.prefix = "a b";
+    if (which == 1) options.input_map = {{"a", {7, 0}}};
+    if (which == 2) options.input_map = {{"^a", {0, 0}}};
+    if (which == 3) options.control_dependencies = {12};
+    if (which == 4) options.return_outputs = {"a:3"};
+    if (which == 5) options.return_outputs = {"nope"};
+    EXPECT_EQ(import(kConst, options).status().code(), Code::kInvalidArgument) << which;
+  }
+  EXPECT_EQ(graph_->num_nodes(), count);
+}
+
+TEST_F(GraphDefTest, ControlDependenciesReachTheFirstNodes) {
+  MR_CHECK_OK(import("node { name: \"first\" op: \"NoOp\" }").status());
+  ImportOptions options;
+  options.control_dependencies = {node("first").id()};
+  MR_CHECK_OK(import(std::string(kConst) + identity("x", "a"), options).status());
+  ASSERT_EQ(node("a").control_inputs().size(), 1u);
+  EXPECT_EQ(node("a").control_inputs()[0], node("first").id());
+  EXPECT_TRUE(node("x").control_inputs().empty());
+}
+
+TEST_F(GraphDefTest, InternalNamesNeedLeave) {
+  ImportOptions options;
+  options.allow_internal_names = true;
+  MR_CHECK_OK(import("node { name: \"_x\" op: \"NoOp\" }", options).status());
+  EXPECT_EQ(import("node { name: \"_y\" op: \"NoOp\" }").status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(GraphDefTest, PartsOfAGraphAreExportedAndExtendAnother) {
+  MR_CHECK_OK(import(std::string(kConst) + identity("x", "a") + identity("y", "x")).status());
+  Ref<Graph> copy = make_ref<Graph>(toy_registry());
+  MR_CHECK_OK(
+      import_graph_def_bytes(export_graph_def_bytes(*graph_, 0, 2).value(), {}, *copy).status());
+  MR_CHECK_OK(
+      import_graph_def_bytes(export_graph_def_bytes(*graph_, 2).value(), {}, *copy).status());
+  EXPECT_EQ(export_graph_def_bytes(*copy).value(), export_graph_def_bytes(*graph_).value());
+  EXPECT_EQ(export_graph_def_bytes(*graph_, 2, 1).status().code(), Code::kOutOfRange);
+}
+
+TEST_F(GraphDefTest, AFailedImportLeavesAFullGraph) {
+  MR_CHECK_OK(import(kConst).status());
+  std::string before = export_graph_def_bytes(*graph_).value();
+  // The last node is wrong; the function and the nodes before it are not.
+  Status status =
+      import(
+          "versions { producer: 3 } library { function { signature { name: \"f\" } } }" +
+          identity("x", "a") +
+          "node { name: \"y\" op: \"MatMul\" input: \"x\" input: \"x\" attr { key: \"T\" value { "
+          "type: DT_FLOAT } } }")
+          .status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(export_graph_def_bytes(*graph_).value(), before);
+}
+
+TEST_F(GraphDefTest, BytesThatAreNoGraph) {
+  std::string bytes = "\x0a\xff\xff\xff\xff\x0f garbage";
+  EXPECT_EQ(import_graph_def_bytes(bytes, {}, *graph_).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(import_graph_def_bytes("\x0a\x03\x0a\x01\xff", {}, *graph_).status().code(),
+            Code::kInvalidArgument);  // a name that is no UTF-8
+  MR_CHECK_OK(import_graph_def_bytes("", {}, *graph_).status());
+}
+
+TEST_F(GraphDefTest, LongChainsUseNoStack) {
+  std::string text(kConst);
+  for (int i = 20000; i > 0; --i) {
+    text += identity(str_cat("n", i), i == 1 ? "a" : str_cat("n", i - 1));
+  }
+  MR_CHECK_OK(import(text).status());
+  EXPECT_EQ(node("n20000").output_shape(0), (PartialShape{2}));
+}
+
+TEST_F(GraphDefTest, NestedAttributesUpToTheLimit) {
+  AttrValue value = 1;
+  for (int i = 0; i < 64; ++i) value = FunctionAttr{"f", {{"n", value}}};
+  tensorflow::AttrValue proto;
+  MR_CHECK_OK(attr_to_proto(value, proto));
+  EXPECT_EQ(attr_from_proto(proto).value(), value);
+  EXPECT_EQ(attr_to_proto(FunctionAttr{"f", {{"n", value}}}, proto).code(), Code::kInvalidArgument);
+}
+
+TEST_F(GraphDefTest, OpDefinitionsComeBack) {
+  for (const OpDef* op : toy_registry().list()) {
+    tensorflow::OpDef proto, again;
+    op_def_to_proto(*op, proto);
+    Result<OpDef> read = op_def_from_proto(proto);
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    op_def_to_proto(*read, again);
+    EXPECT_EQ(proto.SerializeAsString(), again.SerializeAsString()) << op->name;
+    EXPECT_EQ(read->doc, op->doc);
+  }
+}
+
+TEST_F(GraphDefTest, MetaGraphListsItsOps) {
+  MR_CHECK_OK(
+      import(std::string(kConst) + identity("x", "a") + "node { name: \"u\" op: \"Mystery\" }")
+          .status());
+  tensorflow::MetaGraphDef meta;
+  MR_CHECK_OK(export_meta_graph(*graph_, meta));
+  const auto& ops = meta.meta_info_def().stripped_op_list();
+  ASSERT_EQ(ops.op_size(), 2);
+  EXPECT_EQ(ops.op(0).name(), "Const");
+  EXPECT_EQ(ops.op(1).name(), "Identity");
+  Ref<Graph> copy = make_ref<Graph>(toy_registry());
+  MR_CHECK_OK(import_meta_graph(meta, {}, *copy).status());
+  EXPECT_EQ(export_graph_def_bytes(*copy).value(), export_graph_def_bytes(*graph_).value());
+}
+
+TEST_F(GraphDefTest, MetaGraphDefaultsAreTheProducers) {
+  auto add_attr = [](tensorflow::OpDef& op, std::string_view name, int64_t value) {
+    auto& attr = *op.add_attr();
+    attr.set_name(std::string(name));
+    attr.set_type("int");
+    attr.mutable_default_value()->set_i(value);
+  };
+  tensorflow::MetaGraphDef meta;
+  auto& op = *meta.mutable_meta_info_def()->mutable_stripped_op_list()->add_op();
+  op.set_name("Options");
+  add_attr(op, "i", 7);
+  add_attr(op, "newer", 1);
+  auto& node_def = *meta.mutable_graph_def()->add_node();
+  node_def.set_name("o");
+  node_def.set_op("Options");
+  (*node_def.mutable_attr())["newer"].set_i(1);
+  MR_CHECK_OK(import_meta_graph(meta, {}, *graph_).status());
+  EXPECT_EQ(node("o").attr<int64_t>("i").value(), 7);
+  EXPECT_EQ(node("o").attrs().find("newer"), nullptr);
+
+  // Another value than the default means something that we cannot do.
+  node_def.set_name("q");
+  (*node_def.mutable_attr())["newer"].set_i(2);
+  Status status = import_meta_graph(meta, {}, *graph_).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("newer"), std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace millrace

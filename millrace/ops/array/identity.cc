@@ -1,0 +1,96 @@
+// Ops that hand their input on as it is, and differ in what they mean to gradients.
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/array/register.h"
+
+namespace millrace {
+namespace {
+
+Status same_facts(ShapeContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    c.set_output(i, c.input(i));
+    c.set_output_resource(i, c.input_facts(i).resource);
+  }
+  return ok_status();
+}
+
+void same_value(ValueContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (c.input(i) != nullptr) c.set_output(i, *c.input(i));
+  }
+}
+
+Status pass_gradients(GradientContext& g) {
+  for (int i = 0; i < g.num_inputs(); ++i) {
+    if (g.has_gradient(i)) g.set(i, g.gradient(i));
+  }
+  return ok_status();
+}
+
+Status refuse_gradient(GradientContext& g) {
+  MR_TRY_ASSIGN(std::string message, g.attr<std::string>("message"));
+  return failed_precondition("the gradient must not go through this PreventGradient",
+                             message.empty() ? "" : ": ", message);
+}
+
+Status forward_all(KernelContext& ctx) {
+  for (int i = 0; i < ctx.num_inputs(); ++i) ctx.set_output_value(i, ctx.take_input(i));
+  return ok_status();
+}
+
+constexpr OpTraits kForwards = {.may_alias = 1};
+
+}  // namespace
+
+void register_identity(Registry& registry) {
+  registry.add({.name = "Identity",
+                .doc = "The input itself.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}},
+                .traits = kForwards,
+                .shape = same_facts,
+                .value = same_value,
+                .gradient = pass_gradients});
+  registry.add({.name = "IdentityN",
+                .doc = "All inputs, once all of them are there.",
+                .inputs = {{"input", "list(T)"}},
+                .outputs = {{"output", "list(T)"}},
+                .attrs = {{"T", "list(type) >= 1"}},
+                .traits = {.may_alias = ~0u},
+                .shape = same_facts,
+                .value = same_value,
+                .gradient = pass_gradients});
+  registry.add({.name = "RefIdentity",
+                .doc = "The variable itself.",
+                .inputs = {{"input", "ref(T)"}},
+                .outputs = {{"output", "ref(T)"}},
+                .types = {{"T", {}}},
+                .traits = {.allows_uninitialized_input = true, .may_alias = 1},
+                .shape = same_facts});
+  registry.add({.name = "StopGradient",
+                .doc = "The input itself, which gradients treat as a constant.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}},
+                .traits = {.cannot_differentiate = true, .may_alias = 1},
+                .shape = same_facts,
+                .value = same_value});
+  registry.add({.name = "PreventGradient",
+                .doc = "The input itself; asking for a gradient through it is an error.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}},
+                .attrs = {{"message", "string = ''", "Part of the error."}},
+                .traits = kForwards,
+                .shape = same_facts,
+                .value = same_value,
+                .gradient = refuse_gradient});
+  for (const char* op : {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient"}) {
+    registry.kernel(op, DeviceKind::kCpu, forward_all);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <memory>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/math/elementwise.h"
+#include "millrace/ops/math/register.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpInfo kAdd{"Add", kNumbers, ""};
+constexpr int64_t kBlock = 4096;  // elements summed over all inputs before going on
+
+Status add_n_grad(GradientContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) c.set(i, c.gradient());
+  return ok_status();
+}
+
+class AddN final : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    const BinaryFunction add(kAdd, base_type(node.output_types[0]));
+    if (!add) return unimplemented("AddN is not computed for ", node.output_types[0]);
+    return std::unique_ptr<Kernel>(new AddN(add));
+  }
+  explicit AddN(BinaryFunction add) : add_(add) {}
+
+  Status compute(KernelContext& ctx) const override {
+    const int n = ctx.num_inputs();
+    if (n == 1) {
+      ctx.set_output_value(0, ctx.take_input(0));
+      return ok_status();
+    }
+    const Shape shape = ctx.input(0).shape();
+    std::vector<const char*> inputs;
+    for (int i = 0; i < n; ++i) {
+      MR_TRY(expect_same_shape(ctx, 0, i));
+      inputs.push_back(static_cast<const char*>(ctx.input(i).raw()));
+    }
+    MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
+    char* sum = static_cast<char*>(out->mutable_raw());
+    const int64_t size = static_cast<int64_t>(dtype_size(out->dtype()));
+    const int64_t elements = shape.num_elements();
+    const int64_t blocks = (elements + kBlock - 1) / kBlock;
+    ctx.parallel_for(blocks, 0.25 * kBlock * (n - 1), [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t at = block * kBlock * size;
+        const int64_t count = std::min(kBlock, elements - block * kBlock);
+        add_(inputs[0] + at, inputs[1] + at, sum + at, count);
+        for (size_t i = 2; i < inputs.size(); ++i) add_(sum + at, inputs[i] + at, sum + at, count);
+      }
+    });
+    return ok_status();
+  }
+
+ private:
+  BinaryFunction add_;
+};
+
+}  // namespace
+
+void register_add_n(Registry& registry) {
+  registry.add({.name = "AddN",
+                .doc = "The sum of tensors of one shape, from the first to the last.",
+                .inputs = {{"inputs", "N*T"}},
+                .outputs = {{"sum", "T"}},
+                .types = {{"T", kNumberTypes}},
+                .attrs = {{"N", "int >= 1"}},
+                .traits = {.commutative = true,
+                           .aggregate = true,
+                           .elementwise = true,
+                           .may_alias = 1,
+                           .cost = 0.5F},
+                .shape = shape_rules::merged,
+                .gradient = add_n_grad});
+  registry.kernel(
+      {.op = "AddN", .constraints = {{"T", kNumbers}}, .factory = AddN::make});
+}
+
+}  // namespace millrace

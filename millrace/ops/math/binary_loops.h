@@ -1,0 +1,64 @@
+#pragma once
+
+#include "millrace/ops/math/binary_ops.h"
+#include "millrace/ops/math/gradient_ops.h"
+#include "millrace/tensor/dispatch.h"
+
+// The loops of binary_ops.h and gradient_ops.h for the instruction set that the including source is
+// compiled for.
+
+namespace millrace {
+inline namespace MR_ISA_NAMESPACE {
+
+template <class T>
+inline constexpr bool kHasVectors = std::is_floating_point_v<T> || std::is_same_v<T, int32_t> ||
+                                    std::is_same_v<T, int64_t>;
+
+template <class Op, class T>
+void binary_loop(const void* x_data, const void* y_data, void* z_data, int64_t n) {
+  const T* x = static_cast<const T*>(x_data);
+  const T* y = static_cast<const T*>(y_data);
+  if constexpr (Op::info.predicate) {
+    bool* z = static_cast<bool*>(z_data);
+    for (int64_t i = 0; i < n; ++i) z[i] = Op::eval(x[i], y[i]);
+  } else if constexpr (kHasVectors<T>) {
+    T* z = static_cast<T*>(z_data);
+    constexpr int64_t kStep = vec::kLanes<T>;
+    if (n < kStep) {
+      for (int64_t i = 0; i < n; ++i) z[i] = Op::eval(x[i], y[i]);
+      return;
+    }
+    // The last vectors overlap those before them; they are read first because z may be x or y.
+    const vec::Vec<T> last_x = vec::load(x + n - kStep);
+    const vec::Vec<T> last_y = vec::load(y + n - kStep);
+    for (int64_t i = 0; i < n - kStep; i += kStep) {
+      vec::store(z + i, Op::eval(vec::load(x + i), vec::load(y + i)));
+    }
+    vec::store(z + n - kStep, Op::eval(last_x, last_y));
+  } else {
+    T* z = static_cast<T*>(z_data);
+    for (int64_t i = 0; i < n; ++i) z[i] = Op::eval(x[i], y[i]);
+  }
+}
+
+template <class Op, class... Ts>
+BinaryLoop binary_loop_of(DType dtype, TypeList<Ts...>) {
+  BinaryLoop loop = nullptr;
+  const auto consider = [&]<class T>() {
+    if constexpr (Op::info.kernels.contains(dtype_of<T>)) {
+      if (dtype == dtype_of<T>) loop = &binary_loop<Op, T>;
+    }
+  };
+  (consider.template operator()<Ts>(), ...);
+  return loop;
+}
+
+template <class... Ops, class Types>
+BinaryLoop pick_binary_loop(const char* op, DType dtype, OpList<Ops...>, Types types) {
+  BinaryLoop loop = nullptr;
+  ((__builtin_strcmp(op, Ops::info.name) == 0 ? (loop = binary_loop_of<Ops>(dtype, types), true) : false) || ...);
+  return loop;
+}
+
+}  // namespace MR_ISA_NAMESPACE
+}  // namespace millrace

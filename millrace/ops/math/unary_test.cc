@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "millrace/base/isa.h"
+#include "millrace/graph/shape_testing.h"
+#include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/math/elementwise.h"
+#include "millrace/ops/math/math_testing.h"
+#include "millrace/ops/math/register.h"
+
+namespace millrace {
+namespace {
+
+const bool registered = register_for_tests({register_math_ops});
+
+using C = Complex128;
+
+// One line per op: its twin for real numbers, the range of inputs, its twin for complex numbers.
+struct Row {
+  const char* op;
+  double (*real)(double);
+  double low, high;
+  C (*complex)(C) = nullptr;
+};
+
+C csign(C x) { return x == 0.0 ? x : x / std::abs(x); }
+double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+
+const Row kRows[] = {
+    {"Abs", std::fabs, -9, 9},
+    {"Acos", std::acos, -1, 1},
+    {"Asin", std::asin, -1, 1},
+    {"Atan", std::atan, -9, 9},
+    {"Ceil", std::ceil, -9, 9},
+    {"Cos", std::cos, -9, 9, [](C x) { return std::cos(x); }},
+    {"Elu", [](double x) { return x < 0 ? std::expm1(x) : x; }, -9, 9},
+    {"Erf", std::erf, -3, 3},
+    {"Erfc", std::erfc, -3, 3},
+    {"Exp", std::exp, -9, 9, [](C x) { return std::exp(x); }},
+    {"Expm1", std::expm1, -9, 9, [](C x) { return std::exp(x) - 1.0; }},
+    {"Floor", std::floor, -9, 9},
+    {"Inv", [](double x) { return 1 / x; }, 0.5, 9, [](C x) { return 1.0 / x; }},
+    {"IsFinite", [](double x) -> double { return std::isfinite(x); }, -9, 9},
+    {"IsInf", [](double x) -> double { return std::isinf(x); }, -9, 9},
+    {"IsNan", [](double x) -> double { return std::isnan(x); }, -9, 9},
+    {"Log", std::log, 0.1, 9, [](C x) { return std::log(x); }},
+    {"Log1p", std::log1p, -0.9, 9, [](C x) { return std::log(1.0 + x); }},
+    {"LogicalNot", [](double x) -> double { return x == 0; }, 0, 1},
+    {"Neg", [](double x) { return -x; }, -9, 9, [](C x) { return -x; }},
+    {"Reciprocal", [](double x) { return 1 / x; }, 0.5, 9, [](C x) { return 1.0 / x; }},
+    {"Relu", [](double x) { return x < 0 ? 0 : x; }, -9, 9},
+    {"Relu6", [](double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }, -9, 9},
+    {"Rint", std::nearbyint, -9, 9},
+    {"Round", std::nearbyint, -9, 9,
+     [](C x) { return C(std::nearbyint(x.real()), std::nearbyint(x.imag())); }},
+    {"Rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.1, 9, [](C x) { return 1.0 / std::sqrt(x); }},
+    {"Selu",
+     [](double x) {
+       return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * std::expm1(x) : x);
+     }, -9, 9},
+    {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9,
+     [](C x) { return 1.0 / (1.0 + std::exp(-x)); }},
+    {"Sign", sign, -9, 9, csign},
+    {"Sin", std::sin, -9, 9, [](C x) { return std::sin(x); }},
+    {"Softplus", [](double x) { return std::log1p(std::exp(x)); }, -9, 9},
+    {"Softsign", [](double x) { return x / (1 + std::fabs(x)); }, -9, 9},
+    {"Sqrt", std::sqrt, 0, 9, [](C x) { return std::sqrt(x); }},
+    {"Square", [](double x) { return x * x; }, -9, 9, [](C x) { return x * x; }},
+    {"Tan", std::tan, -1, 1, [](C x) { return std::tan(x); }},
+    {"Tanh", std::tanh, -9, 9, [](C x) { return std::tanh(x); }},
+};
+
+void check(const Row& row, DType dtype, const Shape& shape, std::mt19937& random) {
+  SCOPED_TRACE(str_cat(row.op, " ", dtype, " ", shape));
+  std::uniform_real_distribution<double> uniform(row.low, row.high);
+  std::vector<C> wanted;
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
+    C x(uniform(random), kComplex.contains(dtype) ? uniform(random) : 0);
+    if (kUnsignedIntegers.contains(dtype)) x = std::abs(x.real());
+    if (dtype == DType::kBool) x = i % 3 == 0;
+    wanted.push_back(x);
+  }
+  const Tensor x = make_tensor(dtype, shape, wanted);
+  wanted = values_of(x);  // as rounded to the type
+  for (C& v : wanted) v = kComplex.contains(dtype) ? row.complex(v) : row.real(v.real());
+  const Result<Tensor> y = OpTester(row.op).input(x).run_one();
+  ASSERT_TRUE(y.ok()) << y.status().to_string();
+  EXPECT_EQ(y->shape(), shape);
+  const std::vector<C> got = values_of(*y);
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - wanted[i]), tolerance_of(dtype) * (std::abs(wanted[i]) + 0.2))
+        << "element " << i << ": " << got[i] << ", expected " << wanted[i];
+  }
+}
+
+TEST(Unary, EveryOpInEveryTypeAgreesWithItsTwin) {
+  std::mt19937 random(1);
+  for (const Row& row : kRows) {
+    std::vector<DType> types = kernel_types(row.op);
+    if (types.empty()) types = {DType::kBool};
+    for (DType dtype : types) {
+      for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{3}, Shape{5, 7}, Shape{1030}}) {
+        check(row, dtype, shape, random);
+      }
+    }
+    check(row, types[0], {100, 1001}, random);
+  }
+}
+
+TEST(Unary, EveryOpHasARow) {
+  for (const OpDef* op : OpRegistry::global().list()) {
+    if (op->inputs.size() != 1 || !op->traits.elementwise || op->name == "Cast" || op->name == "AddN") continue;
+    if (op->outputs[0].type_attr == "Tout" || op->name == "Conj") continue;  // complex_test.cc
+    bool found = false;
+    for (const Row& row : kRows) found |= op->name == row.op;
+    EXPECT_TRUE(found) << op->name;
+  }
+}
+
+TEST(Unary, SpecialValues) {
+  const float inf = INFINITY, nan = NAN;
+  const auto run = [](const char* op, float x) {
+    return OpTester(op).input(Tensor::scalar(x)).run_one().value();
+  };
+  EXPECT_TRUE(std::isnan(run("Relu", nan).item<float>()));
+  EXPECT_TRUE(std::isnan(run("Sign", nan).item<float>()));
+  EXPECT_TRUE(std::isnan(run("Softplus", nan).item<float>()));
+  EXPECT_EQ(run("Softplus", 200).item<float>(), 200);
+  EXPECT_EQ(run("Sigmoid", -inf).item<float>(), 0);
+  EXPECT_EQ(run("Round", 2.5F).item<float>(), 2);
+  EXPECT_EQ(run("Round", -1.5F).item<float>(), -2);
+  EXPECT_TRUE(run("IsNan", nan).item<bool>());
+  EXPECT_TRUE(run("IsInf", -inf).item<bool>());
+  EXPECT_FALSE(run("IsInf", nan).item<bool>());
+  EXPECT_FALSE(run("IsFinite", nan).item<bool>());
+  EXPECT_EQ(OpTester("Neg").input(Tensor::scalar<int32_t>(INT32_MIN)).run_one()->item<int32_t>(), INT32_MIN);
+  EXPECT_EQ(OpTester("Abs").input(Tensor::scalar<int64_t>(INT64_MIN)).run_one()->item<int64_t>(), INT64_MIN);
+}
+
+TEST(Unary, TakesTheMemoryOfAnInputNobodyNeeds) {
+  Tensor x = make_tensor(DType::kFloat, {1000}, std::vector<C>(1000, 2.0));
+  const void* memory = x.raw();
+  const Tensor y = OpTester("Square").input(std::move(x)).movable(true).run_one().value();
+  EXPECT_EQ(y.raw(), memory);
+  EXPECT_EQ(values_of(y), std::vector<C>(1000, 4.0));
+}
+
+TEST(Unary, ResultsDoNotDependOnThreads) {
+  std::mt19937 random(2);
+  std::vector<C> values(300001);
+  for (C& v : values) v = std::uniform_real_distribution<double>(-9, 9)(random);
+  const Tensor x = make_tensor(DType::kFloat, {300001}, values);
+  EXPECT_TRUE(bit_equal(OpTester("Tanh").input(x).threads(1).run_one().value(),
+                        OpTester("Tanh").input(x).threads(4).run_one().value()));
+}
+
+// Every instruction set gives the same bits, for every float there is a loop for.
+TEST(Unary, InstructionSetsAgree) {
+#if defined(__x86_64__)
+  std::mt19937 random(3);
+  constexpr int kN = 10007;
+  std::vector<float> x(kN), wanted(kN), got(kN);
+  for (float& v : x) v = std::bit_cast<float>(static_cast<uint32_t>(random()));
+  for (const Row& row : kRows) {
+    const UnaryLoop baseline = unary_loop_baseline(row.op, DType::kFloat);
+    if (baseline == nullptr) continue;
+    baseline(x.data(), wanted.data(), kN);
+    for (const auto& [isa, find] : {std::pair(Isa::kAvx2, unary_loop_avx2),
+                                    std::pair(Isa::kAvx512, unary_loop_avx512)}) {
+      if (machine_isa() < isa) continue;
+      const UnaryLoop loop = find(row.op, DType::kFloat);
+      ASSERT_NE(loop, nullptr);
+      got = x;
+      loop(got.data(), got.data(), kN);
+      const OpDef* op = OpRegistry::global().find(row.op);
+      if (op->outputs[0].dtype == DType::kBool) continue;
+      for (size_t i = 0; i < kN; ++i) {
+        if (std::isnan(wanted[i])) {
+          ASSERT_TRUE(std::isnan(got[i])) << row.op << " of " << x[i];
+        } else {
+          ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(wanted[i]))
+              << row.op << " of " << x[i];
+        }
+      }
+    }
+  }
+#endif
+}
+
+TEST(Unary, TypesWithoutAMeaningHaveNoKernel) {
+  const Result<Tensor> y = OpTester("Reciprocal").input(Tensor::scalar<int32_t>(2)).run_one();
+  EXPECT_EQ(y.status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <memory>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/register.h"
+#include "millrace/tensor/dispatch.h"
+
+// BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels: the last
+// dimension, or dimension 1 for NCHW.
+
+namespace millrace {
+namespace {
+
+using BiasTypes = NumberTypes;
+
+Result<bool> channels_first(const AttrMap& attrs) {
+  const AttrValue* format = attrs.find("data_format");
+  if (format == nullptr || *format == AttrValue("NHWC")) return false;
+  if (*format == AttrValue("NCHW")) return true;
+  return invalid_argument("data_format must be NHWC or NCHW, got ", *format);
+}
+
+// Channels in second place need a rank of 3, else the last dimension is meant.
+int channel_dim(int rank, bool nchw) { return nchw && rank >= 3 ? 1 : rank - 1; }
+
+Status bias_add_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const bool nchw, channels_first(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape bias, c.with_rank(1, 1));
+  MR_TRY_ASSIGN(PartialShape value, c.with_rank_at_least(0, 2));
+  if (value.rank_known()) {
+    const int channel = channel_dim(value.rank(), nchw);
+    if (value.dim_known(channel) && bias.dim_known(0) && value.dim(channel) != bias.dim(0)) {
+      return invalid_argument("bias must have ", value.dim(channel), " elements for a value of ",
+                              value, ", got ", bias);
+    }
+    if (!value.dim_known(channel)) value.set_dim(channel, bias.dim(0));
+  }
+  c.set_output(0, std::move(value));
+  return ok_status();
+}
+
+Status bias_add_grad_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const bool nchw, channels_first(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape value, c.with_rank_at_least(0, 2));
+  c.set_output(0, {value.rank_known() ? value.dim(channel_dim(value.rank(), nchw)) : -1});
+  return ok_status();
+}
+
+Status bias_add_grad(GradientContext& c) {
+  c.set(0, c.gradient());
+  c.set(1, call("BiasAddGrad", {c.gradient()}, {{"data_format", c.attr_value("data_format")}}));
+  return ok_status();
+}
+
+Status bias_add_v1_grad(GradientContext& c) {
+  c.set(0, c.gradient());
+  c.set(1, call("BiasAddGrad", {c.gradient()}));
+  return ok_status();
+}
+
+// The sum over all but the channels: its gradient is the same for every element of a channel.
+Status bias_add_grad_grad(GradientContext& c) {
+  const Expr value = zeros_like(c.input(0));
+  c.set(0, call("BiasAdd", {value, c.gradient()}, {{"data_format", c.attr_value("data_format")}}));
+  return ok_status();
+}
+
+// A tensor seen as [outer, channels, inner].
+struct BiasGeometry {
+  int64_t outer = 1, channels = 1, inner = 1;
+};
+
+Result<BiasGeometry> bias_geometry(const Shape& value, bool nchw) {
+  if (value.rank() < 2) return invalid_argument("value must have rank 2 or more, got ", value);
+  const int channel = channel_dim(value.rank(), nchw);
+  BiasGeometry g;
+  g.channels = value[channel];
+  if (value.num_elements() == 0) {
+    g.outer = 0;
+    return g;
+  }
+  for (int i = 0; i < value.rank(); ++i) (i < channel ? g.outer : g.inner) *= i == channel ? 1 : value[i];
+  return g;
+}
+
+// Integers wrap; half precision is added in float.
+template <class T>
+struct AddType {
+  using Type = T;
+};
+template <class T>
+  requires std::is_integral_v<T>
+struct AddType<T> {
+  using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+};
+template <>
+struct AddType<Half> {
+  using Type = float;
+};
+template <>
+struct AddType<BFloat16> {
+  using Type = float;
+};
+
+template <class T>
+T add(T a, T b) {
+  using Sum = typename AddType<T>::Type;
+  return static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b));
+}
+
+template <class T>
+class BiasAddKernel final : public Kernel {
+ public:
+  explicit BiasAddKernel(bool nchw) : nchw_(nchw) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool nchw, channels_first(node.attrs));
+    return std::unique_ptr<Kernel>(std::make_unique<BiasAddKernel>(nchw));
+  }
+
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_rank(ctx, 1, 1));
+    const Shape& shape = ctx.input(0).shape();
+    MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(shape, nchw_));
+    if (ctx.input(1).dim(0) != g.channels) {
+      return invalid_argument("bias must have ", g.channels, " elements for a value of ", shape,
+                              ", got ", ctx.input(1).shape());
+    }
+    MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
+    const T* const value = ctx.input(0).data<T>().data();
+    const T* const bias = ctx.input(1).data<T>().data();
+    T* const to = out->mutable_data<T>().data();
+    const int64_t row = g.channels * g.inner;
+    ctx.parallel_for(g.outer, static_cast<double>(row) * 0.3, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* x = value + i * row;
+        T* y = to + i * row;
+        if (g.inner == 1) {
+          for (int64_t c = 0; c < g.channels; ++c) y[c] = add(x[c], bias[c]);
+          continue;
+        }
+        for (int64_t c = 0; c < g.channels; ++c, x += g.inner, y += g.inner) {
+          const T b = bias[c];
+          for (int64_t j = 0; j < g.inner; ++j) y[j] = add(x[j], b);
+        }
+      }
+    });
+    return ok_status();
+  }
+
+ private:
+  bool nchw_;
+};
+
+template <class T>
+class BiasAddGradKernel final : public Kernel {
+ public:
+  explicit BiasAddGradKernel(bool nchw) : nchw_(nchw) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool nchw, channels_first(node.attrs));
+    return std::unique_ptr<Kernel>(std::make_unique<BiasAddGradKernel>(nchw));
+  }
+
+  // Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend on
+  // threads.
+  Status compute(KernelContext& ctx) const override {
+    using Sum = typename AddType<T>::Type;
+    MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(ctx.input(0).shape(), nchw_));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{g.channels}));
+    T* const to = out->mutable_data<T>().data();
+    const int64_t row = g.channels * g.inner;
+    const int64_t rows_per_block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
+    const int64_t blocks = (g.outer + rows_per_block - 1) / rows_per_block;
+    const int64_t dims[] = {std::max<int64_t>(blocks, 1), g.channels};
+    MR_TRY_ASSIGN(const Shape sums_shape, Shape::make(dims));
+    MR_TRY_ASSIGN(Tensor sums, ctx.allocate_temp(dtype_of<Sum>, sums_shape));
+    Sum* const all_sums = sums.mutable_data<Sum>().data();
+    const T* const value = ctx.input(0).data<T>().data();
+    const double cost = static_cast<double>(rows_per_block * row) * 0.5;
+    ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        Sum* const sum = all_sums + b * g.channels;
+        std::fill_n(sum, g.channels, Sum{});
+        for (int64_t i = b * rows_per_block; i < std::min(g.outer, (b + 1) * rows_per_block); ++i) {
+          const T* x = value + i * row;
+          if (g.inner == 1) {
+            for (int64_t c = 0; c < g.channels; ++c) sum[c] += static_cast<Sum>(x[c]);
+            continue;
+          }
+          for (int64_t c = 0; c < g.channels; ++c, x += g.inner) {
+            Sum total{};
+            for (int64_t j = 0; j < g.inner; ++j) total += static_cast<Sum>(x[j]);
+            sum[c] += total;
+          }
+        }
+      }
+    });
+    for (int64_t c = 0; c < g.channels; ++c) {
+      Sum total{};
+      for (int64_t b = 0; b < blocks; ++b) total += all_sums[b * g.channels + c];
+      to[c] = static_cast<T>(total);
+    }
+    return ok_status();
+  }
+
+ private:
+  bool nchw_;
+};
+
+template <class... Ts>
+void register_kernels(Registry& registry, TypeList<Ts...>) {
+  (registry.kernel<Ts, BiasAddKernel<Ts>>("BiasAdd", DeviceKind::kCpu), ...);
+  (registry.kernel<Ts, BiasAddKernel<Ts>>("BiasAddV1", DeviceKind::kCpu), ...);
+  (registry.kernel<Ts, BiasAddGradKernel<Ts>>("BiasAddGrad", DeviceKind::kCpu), ...);
+}
+
+}  // namespace
+
+void register_bias_add(Registry& registry) {
+  registry.add({.name = "BiasAdd",
+                .doc = "Adds a vector along the channels of value.",
+                .inputs = {{"value", "T"}, {"bias", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", kNumberTypes}},
+                .attrs = {{"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}},
+                .traits = {.may_alias = 1, .cost = 0.5},
+                .shape = bias_add_shape,
+                .gradient = bias_add_grad});
+  registry.add({.name = "BiasAddV1",
+                .doc = "Adds a vector along the last dimension of value.",
+                .inputs = {{"value", "T"}, {"bias", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", kNumberTypes}},
+                .traits = {.may_alias = 1, .cost = 0.5},
+                .shape = bias_add_shape,
+                .gradient = bias_add_v1_grad});
+  registry.add({.name = "BiasAddGrad",
+                .doc = "The sum over all dimensions but the channels.",
+                .inputs = {{"out_backprop", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", kNumberTypes}},
+                .attrs = {{"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}},
+                .traits = {.cost = 50},
+                .shape = bias_add_grad_shape,
+                .gradient = bias_add_grad_grad});
+  register_kernels(registry, BiasTypes());
+}
+
+}  // namespace millrace

@@ -1,0 +1,308 @@
+#include "millrace/ops/nn/conv_gemm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+constexpr int kMaxPanel = 64;
+constexpr int64_t kMaxRun = 512;
+template <class T>
+constexpr T kZeros[kMaxRun] = {};
+
+// A window element of one dimension: which one, and its place relative to the line's origin.
+struct Tap {
+  int64_t index;
+  int64_t offset;
+};
+
+// Patches of NHWC images, one per cell (i, j) of a grid over each image: the patch holds, for every pair
+// of taps, the channels of pixel (i * step + row tap, j * step + column tap), zeros outside the image.
+template <class T>
+struct Patches {
+  const T* image;
+  int64_t rows, columns, channels;    // of an image
+  int64_t grid_rows, grid_columns;    // cells per image
+  int64_t row_step, column_step;
+  std::vector<Tap> row_taps, column_taps;
+
+  struct Cell {
+    int64_t image, i, j;
+  };
+  Cell cell(int64_t line) const {
+    const int64_t row = line / grid_columns;
+    return {row / grid_rows, row % grid_rows, line % grid_columns};
+  }
+  void advance(Cell& c) const {
+    if (++c.j < grid_columns) return;
+    c.j = 0;
+    if (++c.i < grid_rows) return;
+    c.i = 0;
+    ++c.image;
+  }
+  int64_t depth() const {
+    return static_cast<int64_t>(row_taps.size() * column_taps.size()) * channels;
+  }
+  // The channels that a pair of taps sees from a cell; null outside the image.
+  const T* pixel(const Cell& c, int64_t row_offset, int64_t column_offset) const {
+    const int64_t row = c.i * row_step + row_offset, column = c.j * column_step + column_offset;
+    if (row < 0 || row >= rows || column < 0 || column >= columns) return nullptr;
+    return image + ((c.image * rows + row) * columns + column) * channels;
+  }
+};
+
+// Lines are cells, k runs over a patch.
+template <class T>
+class PatchSource final : public GemmSource<T> {
+ public:
+  explicit PatchSource(const Patches<T>& patches) : p_(patches) {
+    const auto& taps = p_.column_taps;
+    for (size_t t = 1; t < taps.size(); ++t) adjacent_ &= taps[t].offset == taps[0].offset + static_cast<int64_t>(t);
+  }
+
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+    typename Patches<T>::Cell cells[kMaxPanel];
+    typename Patches<T>::Cell next = p_.cell(line);
+    for (; count > 0; count -= width, out += width * depth) {
+      const int here = static_cast<int>(std::min<int64_t>(count, width));
+      for (int i = 0; i < here; ++i, p_.advance(next)) cells[i] = next;
+      if (inside(cells, here)) {
+        pack_panel<true>(cells, here, k, depth, width, out);
+      } else {
+        pack_panel<false>(cells, here, k, depth, width, out);
+      }
+    }
+  }
+
+ private:
+  using Cell = typename Patches<T>::Cell;
+
+  // Whether each row of every patch is one run of memory.
+  bool inside(const Cell* cells, int count) const {
+    if (!adjacent_ || p_.column_taps.empty()) return false;
+    const int64_t first = p_.column_taps.front().offset, last = p_.column_taps.back().offset;
+    for (int i = 0; i < count; ++i) {
+      const int64_t column = cells[i].j * p_.column_step;
+      if (column + first < 0 || column + last >= p_.columns) return false;
+    }
+    return true;
+  }
+
+  // A patch is a sequence of runs of adjacent elements: a row of it where kWholeRows, else a pixel.
+  template <bool kWholeRows>
+  void pack_panel(const Cell* cells, int here, int64_t k, int64_t depth, int width, T* out) const {
+    const int64_t columns = kWholeRows ? 1 : static_cast<int64_t>(p_.column_taps.size());
+    const int64_t run =
+        p_.channels * (kWholeRows ? static_cast<int64_t>(p_.column_taps.size()) : 1);
+    const auto interleave = gemm_kernels<T>().interleave;
+    const T* rows[kMaxPanel];
+    for (int64_t done = 0; done < depth;) {
+      const int64_t tap = (k + done) / run, at = (k + done) % run;
+      const int64_t length = std::min({run - at, depth - done, kMaxRun});
+      const int64_t row_offset = p_.row_taps[static_cast<size_t>(tap / columns)].offset;
+      const int64_t column_offset = p_.column_taps[static_cast<size_t>(tap % columns)].offset;
+      for (int i = 0; i < here; ++i) {
+        const T* pixel = p_.pixel(cells[i], row_offset, column_offset);
+        rows[i] = pixel != nullptr ? pixel + at : kZeros<T>;
+      }
+      interleave(rows, here, width, length, out + done * width);
+      done += length;
+    }
+  }
+
+  const Patches<T>& p_;
+  bool adjacent_ = true;
+};
+
+// Lines run over a patch, k over cells: the patches transposed.
+template <class T>
+class TransposedPatchSource final : public GemmSource<T> {
+ public:
+  explicit TransposedPatchSource(const Patches<T>& patches) : p_(patches) {}
+
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+    const auto columns = static_cast<int64_t>(p_.column_taps.size());
+    for (; count > 0; count -= width, line += width, out += width * depth) {
+      const int64_t here = std::min<int64_t>(count, width);
+      if (here < width) std::fill_n(out, width * depth, T{});
+      for (int64_t done = 0; done < here;) {
+        const int64_t tap = (line + done) / p_.channels, at = (line + done) % p_.channels;
+        const int64_t length = std::min(p_.channels - at, here - done);
+        copy_run(p_.row_taps[static_cast<size_t>(tap / columns)].offset,
+                 p_.column_taps[static_cast<size_t>(tap % columns)].offset, at, length, k, depth,
+                 width, out + done);
+        done += length;
+      }
+    }
+  }
+
+ private:
+  // Channels [at, at + length) that one pair of taps sees from each of the cells [k, k + depth).
+  void copy_run(int64_t row_offset, int64_t column_offset, int64_t at, int64_t length, int64_t k,
+                int64_t depth, int width, T* out) const {
+    typename Patches<T>::Cell cell = p_.cell(k);
+    for (int64_t p = 0; p < depth; ++p, p_.advance(cell), out += width) {
+      const T* pixel = p_.pixel(cell, row_offset, column_offset);
+      const T* from = pixel != nullptr ? pixel + at : kZeros<T>;
+      int64_t e = 0;
+      for (; e + 4 <= length; e += 4) std::memcpy(out + e, from + e, 4 * sizeof(T));
+      for (; e < length; ++e) out[e] = from[e];
+    }
+  }
+
+  const Patches<T>& p_;
+};
+
+// Lines are the input channels of a filter, k runs over the chosen taps and the output channels.
+template <class T>
+class FilterSource final : public GemmSource<T> {
+ public:
+  FilterSource(const ConvGeometry& g, const T* filter, const Patches<T>& patches)
+      : g_(g), filter_(filter), p_(patches) {}
+
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+    const auto columns = static_cast<int64_t>(p_.column_taps.size());
+    const T* rows[kMaxPanel];
+    for (; count > 0; count -= width, line += width, out += width * depth) {
+      const int here = static_cast<int>(std::min<int64_t>(count, width));
+      for (int64_t done = 0; done < depth;) {
+        const int64_t tap = (k + done) / g_.out_channels, at = (k + done) % g_.out_channels;
+        const int64_t length = std::min(g_.out_channels - at, depth - done);
+        const int64_t pixel = p_.row_taps[static_cast<size_t>(tap / columns)].index * g_.width.window +
+                              p_.column_taps[static_cast<size_t>(tap % columns)].index;
+        for (int i = 0; i < here; ++i) {
+          rows[i] = filter_ + (pixel * g_.in_channels + line + i) * g_.out_channels + at;
+        }
+        gemm_kernels<T>().interleave(rows, here, width, length, out + done * width);
+        done += length;
+      }
+    }
+  }
+
+ private:
+  const ConvGeometry& g_;
+  const T* filter_;
+  const Patches<T>& p_;
+};
+
+std::vector<Tap> forward_taps(const AxisGeometry& axis) {
+  std::vector<Tap> taps;
+  for (int64_t t = 0; t < axis.window; ++t) taps.push_back({t, t * axis.dilation - axis.before});
+  return taps;
+}
+
+template <class T>
+Patches<T> forward_patches(const ConvGeometry& g, const T* image) {
+  return {image,          g.height.input, g.width.input,  g.in_channels,          g.height.output,
+          g.width.output, g.height.stride, g.width.stride, forward_taps(g.height), forward_taps(g.width)};
+}
+
+// Input elements phase, phase + stride, ... see the same window elements: those for which
+// phase + before - t * dilation is a multiple of the stride, at that multiple.
+std::vector<Tap> backward_taps(const AxisGeometry& axis, int64_t phase) {
+  std::vector<Tap> taps;
+  for (int64_t t = 0; t < axis.window; ++t) {
+    const int64_t distance = phase + axis.before - t * axis.dilation;
+    if (distance % axis.stride == 0) taps.push_back({t, distance / axis.stride});
+  }
+  return taps;
+}
+
+// The rows of the image's gradient that one phase writes.
+template <class T>
+struct PhaseRows {
+  const ConvGeometry& g;
+  const Patches<T>& patches;
+  int64_t row_phase, column_phase;
+
+  static void offsets(const void* context, int64_t row, int64_t count, int64_t* offsets) {
+    const auto& self = *static_cast<const PhaseRows*>(context);
+    const ConvGeometry& g = self.g;
+    auto cell = self.patches.cell(row);
+    for (int64_t i = 0; i < count; ++i, self.patches.advance(cell)) {
+      const int64_t y = self.row_phase + cell.i * g.height.stride;
+      const int64_t x = self.column_phase + cell.j * g.width.stride;
+      offsets[i] = ((cell.image * g.height.input + y) * g.width.input + x) * g.in_channels;
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* out,
+                    ParallelFor parallel_for) {
+  const int64_t pixels = g.batch * g.height.output * g.width.output;
+  const StridedSource<T> right(filter, 1, g.out_channels);
+  if (pixels == 0 || g.out_channels == 0) return ok_status();
+  const Patches<T> patches = forward_patches(g, image);
+  const PatchSource<T> left(patches);
+  return gemm<T>({pixels, g.out_channels, patches.depth(), left, right, out, g.out_channels},
+                 parallel_for);
+}
+
+template <class T>
+Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_gradient,
+                           T* image_gradient, ParallelFor parallel_for) {
+  if (g.batch * g.height.input * g.width.input * g.in_channels == 0) return ok_status();
+  const int64_t row_phases = std::min(g.height.stride, g.height.input);
+  const int64_t column_phases = std::min(g.width.stride, g.width.input);
+  for (int64_t a = 0; a < row_phases; ++a) {
+    for (int64_t b = 0; b < column_phases; ++b) {
+      const int64_t grid_rows = (g.height.input - a + g.height.stride - 1) / g.height.stride;
+      const int64_t grid_columns = (g.width.input - b + g.width.stride - 1) / g.width.stride;
+      const Patches<T> patches{out_gradient,
+                               g.height.output,
+                               g.width.output,
+                               g.out_channels,
+                               grid_rows,
+                               grid_columns,
+                               1,
+                               1,
+                               backward_taps(g.height, a),
+                               backward_taps(g.width, b)};
+      const PatchSource<T> left(patches);
+      const FilterSource<T> right(g, filter, patches);
+      GemmProblem<T> problem{g.batch * grid_rows * grid_columns,
+                             g.in_channels,
+                             patches.depth(),
+                             left,
+                             right,
+                             image_gradient,
+                             g.in_channels};
+      const PhaseRows<T> rows{g, patches, a, b};
+      if (g.height.stride != 1 || g.width.stride != 1) {
+        problem.row_offsets = &PhaseRows<T>::offsets;
+        problem.row_context = &rows;
+      }
+      MR_TRY(gemm<T>(problem, parallel_for));
+    }
+  }
+  return ok_status();
+}
+
+template <class T>
+Status conv_backward_filter(const ConvGeometry& g, const T* image, const T* out_gradient,
+                            T* filter_gradient, ParallelFor parallel_for) {
+  const int64_t pixels = g.batch * g.height.output * g.width.output;
+  const Patches<T> patches = forward_patches(g, image);
+  const TransposedPatchSource<T> left(patches);
+  const StridedSource<T> right(out_gradient, 1, g.out_channels);
+  return gemm<T>(
+      {patches.depth(), g.out_channels, pixels, left, right, filter_gradient, g.out_channels},
+      parallel_for);
+}
+
+#define MR_INSTANTIATE_CONV(T)                                                                    \
+  template Status conv_forward<T>(const ConvGeometry&, const T*, const T*, T*, ParallelFor);      \
+  template Status conv_backward_input<T>(const ConvGeometry&, const T*, const T*, T*,             \
+                                         ParallelFor);                                            \
+  template Status conv_backward_filter<T>(const ConvGeometry&, const T*, const T*, T*,            \
+                                          ParallelFor);
+MR_INSTANTIATE_CONV(float)
+MR_INSTANTIATE_CONV(double)
+#undef MR_INSTANTIATE_CONV
+
+}  // namespace millrace

@@ -1,0 +1,198 @@
+#include <cmath>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/register.h"
+#include "millrace/ops/nn/softmax_rows.h"
+#include "millrace/ops/nn/staged_rows.h"
+#include "millrace/tensor/dispatch.h"
+
+// Cross entropy of softmax(features) and labels: one loss per row, and the loss's gradient with respect to
+// the features, softmax(features) - labels, as a second output.
+
+namespace millrace {
+namespace {
+
+Status cross_entropy_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape features, c.with_rank(0, 2));
+  MR_TRY_ASSIGN(const PartialShape labels, c.with_rank(1, 2));
+  Result<PartialShape> both = features.merge(labels);
+  if (!both.ok()) {
+    return invalid_argument("features and labels must have the same shape, got ", features, " and ",
+                            labels);
+  }
+  c.set_output(0, {both->dim(0)});
+  c.set_output(1, *both);
+  return ok_status();
+}
+
+Status sparse_cross_entropy_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape features, c.with_rank(0, 2));
+  MR_TRY_ASSIGN(const PartialShape labels, c.with_rank(1, 1));
+  if (features.dim_known(0) && labels.dim_known(0) && features.dim(0) != labels.dim(0)) {
+    return invalid_argument("there must be one label per row of features, got ", labels, " for ",
+                            features);
+  }
+  if (!features.dim_known(0)) features.set_dim(0, labels.dim(0));
+  c.set_output(0, {features.dim(0)});
+  c.set_output(1, std::move(features));
+  return ok_status();
+}
+
+// What comes back to the features through both outputs: the loss's gradient times the second output, and
+// through the second output (when differentiated twice) the Jacobian of softmax.
+Expr features_gradient(GradientContext& c) {
+  Expr result;
+  if (c.has_gradient(0) || !c.has_gradient(1)) {
+    const Expr column = expand_dims(c.gradient(0), int32_scalar(c.builder(), -1));
+    result = column * c.output(1);
+  }
+  if (c.has_gradient(1)) {
+    const Expr y = call("Softmax", {c.input(0)}), g = c.gradient(1);
+    const Expr through = (g - sum(g * y, int32_vector(c.builder(), {1}), true)) * y;
+    result = result.valid() ? result + through : through;
+  }
+  return result;
+}
+
+Status cross_entropy_grad(GradientContext& c) {
+  c.set(0, features_gradient(c));
+  const Expr column = expand_dims(c.gradient(0), int32_scalar(c.builder(), -1));
+  Expr labels = -(column * call("LogSoftmax", {c.input(0)}));
+  if (c.has_gradient(1)) labels = labels - c.gradient(1);
+  c.set(1, labels);
+  return ok_status();
+}
+
+Status sparse_cross_entropy_grad(GradientContext& c) {
+  c.set(0, features_gradient(c));
+  return ok_status();
+}
+
+// A row of softmax, and what a loss is made of.
+template <class C>
+struct RowSums {
+  C largest;
+  C log_sum;  // of exp(x - largest)
+};
+template <class C>
+RowSums<C> softmax_into(const SoftmaxRows<C>& rows, const C* x, int64_t n, C* y) {
+  const C largest = rows.max(x, n);
+  const C sum = rows.exp_sum(x, largest, n, y);
+  const C scale = 1 / sum;
+  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+  return {largest, std::log(sum)};
+}
+
+// Allocates the outputs and calls row(x, i, y), which returns the loss of row i and writes its gradient to
+// y, for every row x of the features.
+template <class T, class Row>
+Status for_each_row(KernelContext& ctx, const Row& row) {
+  using C = ComputeType<T>;
+  const Shape& shape = ctx.input(0).shape();
+  MR_TRY_ASSIGN(const Tensor features, as_compute_type<T>(ctx, ctx.input(0)));
+  MR_TRY_ASSIGN(Tensor * loss, ctx.allocate_output(0, Shape{shape[0]}));
+  MR_TRY_ASSIGN(Tensor * backprop, ctx.allocate_output(1, shape));
+  MR_TRY_ASSIGN(Tensor gradient, compute_buffer<T>(ctx, *backprop));
+  const int64_t n = shape[1];
+  const C* const x = features.data<C>().data();
+  C* const y = gradient.mutable_data<C>().data();
+  T* const losses = loss->mutable_data<T>().data();
+  ctx.parallel_for(shape[0], 20 + 2 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      losses[i] = static_cast<T>(row(x + i * n, i, y + i * n));
+    }
+  });
+  finish_output<T>(ctx, gradient, *backprop);
+  return ok_status();
+}
+
+template <class T>
+Status cross_entropy(KernelContext& ctx) {
+  using C = ComputeType<T>;
+  MR_TRY(expect_rank(ctx, 0, 2));
+  MR_TRY(expect_same_shape(ctx, 0, 1));
+  MR_TRY_ASSIGN(const Tensor labels, as_compute_type<T>(ctx, ctx.input(1)));
+  const C* const all_labels = labels.data<C>().data();
+  const int64_t n = labels.dim(1);
+  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
+    const C* label = all_labels + i * n;
+    const RowSums<C> sums = softmax_into(rows, x, n, y);
+    C loss = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      // A class without weight adds nothing, even where its probability is zero.
+      if (label[j] != 0) loss += label[j] * (sums.log_sum - (x[j] - sums.largest));
+      y[j] -= label[j];
+    }
+    return loss;
+  });
+}
+
+template <class T, class Label>
+Status sparse_cross_entropy_of(KernelContext& ctx) {
+  using C = ComputeType<T>;
+  const Shape& shape = ctx.input(0).shape();
+  const int64_t n = shape[1];
+  const auto labels = ctx.input(1).data<Label>();
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= n) {
+      return invalid_argument("label ", labels[i], " of row ", i, " is not in [0, ", n, ")");
+    }
+  }
+  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
+    const auto label = static_cast<int64_t>(labels[static_cast<size_t>(i)]);
+    const RowSums<C> sums = softmax_into(rows, x, n, y);
+    y[label] -= 1;
+    return sums.log_sum - (x[label] - sums.largest);
+  });
+}
+
+template <class T>
+Status sparse_cross_entropy(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 2));
+  MR_TRY(expect_rank(ctx, 1, 1));
+  const Shape &features = ctx.input(0).shape(), &labels = ctx.input(1).shape();
+  if (features[0] != labels[0]) {
+    return invalid_argument("there must be one label per row of features, got ", labels, " for ",
+                            features);
+  }
+  return dispatch<IndexTypes>(ctx.input(1).dtype(), [&]<class Label>() {
+    return sparse_cross_entropy_of<T, Label>(ctx);
+  });
+}
+
+template <class... Ts>
+void register_kernels(Registry& registry, TypeList<Ts...>) {
+  (registry.kernel<Ts>("SoftmaxCrossEntropyWithLogits", DeviceKind::kCpu, &cross_entropy<Ts>), ...);
+  (registry.kernel<Ts>("SparseSoftmaxCrossEntropyWithLogits", DeviceKind::kCpu,
+                       &sparse_cross_entropy<Ts>),
+   ...);
+}
+
+}  // namespace
+
+void register_cross_entropy(Registry& registry) {
+  registry.add({.name = "SoftmaxCrossEntropyWithLogits",
+                .doc = "Cross entropy of softmax(features) and labels per row, and its gradient with "
+                       "respect to the features.",
+                .inputs = {{"features", "T"}, {"labels", "T"}},
+                .outputs = {{"loss", "T"}, {"backprop", "T"}},
+                .types = {{"T", kFloating}},
+                .traits = {.cost = 3},
+                .shape = cross_entropy_shape,
+                .gradient = cross_entropy_grad});
+  registry.add({.name = "SparseSoftmaxCrossEntropyWithLogits",
+                .doc = "As SoftmaxCrossEntropyWithLogits, with one class number per row for labels.",
+                .inputs = {{"features", "T"}, {"labels", "Tlabels"}},
+                .outputs = {{"loss", "T"}, {"backprop", "T"}},
+                .types = {{"T", kFloating}, {"Tlabels", kIndexTypes, DType::kInt64}},
+                .traits = {.cost = 3},
+                .shape = sparse_cross_entropy_shape,
+                .gradient = sparse_cross_entropy_grad});
+  register_kernels(registry, FloatingTypes());
+}
+
+}  // namespace millrace

@@ -1,0 +1,17 @@
+#include "millrace/ops/nn/register.h"
+
+namespace millrace {
+
+void register_nn_ops(Registry& registry) {
+  register_avg_pool(registry);
+  register_bias_add(registry);
+  register_conv2d(registry);
+  register_cross_entropy(registry);
+  register_l2_loss(registry);
+  register_lrn(registry);
+  register_max_pool(registry);
+  register_softmax(registry);
+  register_top_k(registry);
+}
+
+}  // namespace millrace

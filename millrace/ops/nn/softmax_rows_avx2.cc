@@ -1,0 +1,1 @@
+#include "millrace/ops/nn/softmax_rows_loops.h"

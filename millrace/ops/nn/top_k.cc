@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/register.h"
+#include "millrace/tensor/dispatch.h"
+
+// TopK, TopKV2: the k largest elements of each row, largest first whether or not `sorted` asks for it. Of
+// equal elements the one with the lower index comes first; NaN is larger than every number.
+// InTopK, InTopKV2: whether a given class is among the k largest.
+
+namespace millrace {
+namespace {
+
+Status set_top_k_shapes(ShapeContext& c, std::optional<int64_t> k) {
+  MR_TRY_ASSIGN(const PartialShape input, c.with_rank_at_least(0, 1));
+  if (k && *k < 0) return invalid_argument("k must not be negative, got ", *k);
+  if (!input.rank_known()) return ok_status();
+  const int last = input.rank() - 1;
+  if (k && input.dim_known(last) && *k > input.dim(last)) {
+    return invalid_argument("input must have at least k = ", *k, " columns, got ", input);
+  }
+  PartialShape out = input;
+  out.set_dim(last, k.value_or(PartialShape::kUnknownDim));
+  c.set_output(0, out);
+  c.set_output(1, std::move(out));
+  return ok_status();
+}
+
+Status top_k_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const int64_t k, c.attr<int64_t>("k"));
+  return set_top_k_shapes(c, k);
+}
+
+Status top_k_v2_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(1, 0).status());
+  return set_top_k_shapes(c, c.input_scalar(1));
+}
+
+// The gradient of each value goes to the element it was taken from: rows of the input laid end to end, the
+// places of the values in that line are index + row number * row length.
+Status top_k_grad(GradientContext& c) {
+  OpBuilder& builder = c.builder();
+  const Expr x = c.input(0), indices = c.output(1), shape = shape_of(x);
+  const Expr last = rank(x) - 1.0, zero = int32_scalar(builder, 0);
+  const Expr columns = call("Gather", {shape, last});
+  const Expr k = call("Gather", {shape_of(indices), last});
+  const Expr outer =
+      call("Slice", {shape, int32_vector(builder, {0}), expand_dims(last, zero)});
+  const Expr rows = call("Prod", {outer, int32_vector(builder, {0})});
+  const Expr starts = range(zero, rows, int32_scalar(builder, 1)) * columns;
+  const Expr row_shape = concat({expand_dims(rows, zero), expand_dims(k, zero)}, 0);
+  const Expr places = reshape(indices, row_shape) + expand_dims(starts, int32_scalar(builder, 1));
+  const Expr flat = int32_vector(builder, {-1});
+  const Expr dense = call("UnsortedSegmentSum", {reshape(c.gradient(0), flat),
+                                                 reshape(places, flat), size_of(x)});
+  c.set(0, reshape(dense, shape));
+  return ok_status();
+}
+
+// An integer that orders as the values do; zeros of both signs are equal.
+template <class T>
+uint64_t order_key(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    constexpr uint64_t kSign = uint64_t{1} << 63;
+    if constexpr (std::is_signed_v<T>) return static_cast<uint64_t>(int64_t{value}) ^ kSign;
+    return value;
+  } else {
+    const double v = static_cast<double>(value);
+    if (v != v) return ~uint64_t{0};
+    const auto bits = std::bit_cast<uint64_t>(v + 0.0);
+    return bits >> 63 != 0 ? ~bits : bits | uint64_t{1} << 63;
+  }
+}
+
+struct Entry {
+  uint64_t key;
+  int64_t index;
+};
+
+// Moves the k first of the n entries to the front, in order.
+void select_largest(Entry* entries, int64_t n, int64_t k) {
+  const auto before = [](const Entry& a, const Entry& b) {
+    return a.key != b.key ? a.key > b.key : a.index < b.index;
+  };
+  if (k <= 16) {
+    std::partial_sort(entries, entries + k, entries + n, before);
+    return;
+  }
+  if (k < n) std::nth_element(entries, entries + k, entries + n, before);
+  std::sort(entries, entries + k, before);
+}
+
+template <class T>
+Status top_k(KernelContext& ctx, int64_t k) {
+  const Tensor& input = ctx.input(0);
+  if (input.rank() < 1) return invalid_argument("input must have rank 1 or more, got []");
+  const int64_t n = input.dim(input.rank() - 1);
+  if (k < 0) return invalid_argument("k must not be negative, got ", k);
+  if (k > n) return invalid_argument("input must have at least k = ", k, " columns, got ", input.shape());
+  if (n > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument("rows of ", n, " elements are too long for int32 indices");
+  }
+  MR_TRY_ASSIGN(const Shape shape, input.shape().with_dim(input.rank() - 1, k));
+  MR_TRY_ASSIGN(Tensor * values, ctx.allocate_output(0, shape));
+  MR_TRY_ASSIGN(Tensor * indices, ctx.allocate_output(1, shape));
+  if (shape.num_elements() == 0) return ok_status();
+  const T* const from = input.data<T>().data();
+  T* const to = values->mutable_data<T>().data();
+  int32_t* const places = indices->mutable_data<int32_t>().data();
+  ctx.parallel_for(
+      shape.num_elements() / k, 50 + 3 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+        std::vector<Entry> entries(k > 1 ? static_cast<size_t>(n) : 0);
+        for (int64_t row = begin; row < end; ++row) {
+          const T* x = from + row * n;
+          if (k == 1) {
+            int64_t best = 0;
+            for (int64_t i = 1; i < n; ++i) {
+              if (order_key(x[i]) > order_key(x[best])) best = i;
+            }
+            to[row] = x[best];
+            places[row] = static_cast<int32_t>(best);
+            continue;
+          }
+          for (int64_t i = 0; i < n; ++i) entries[static_cast<size_t>(i)] = {order_key(x[i]), i};
+          select_largest(entries.data(), n, k);
+          for (int64_t i = 0; i < k; ++i) {
+            const int64_t index = entries[static_cast<size_t>(i)].index;
+            to[row * k + i] = x[index];
+            places[row * k + i] = static_cast<int32_t>(index);
+          }
+        }
+      });
+  return ok_status();
+}
+
+template <class T>
+Status top_k_v2(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(1));
+  return top_k<T>(ctx, k);
+}
+
+template <class T>
+class TopKKernel final : public Kernel {
+ public:
+  explicit TopKKernel(int64_t k) : k_(k) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const int64_t k, node.attr<int64_t>("k"));
+    return std::unique_ptr<Kernel>(std::make_unique<TopKKernel>(k));
+  }
+  Status compute(KernelContext& ctx) const override { return top_k<T>(ctx, k_); }
+
+ private:
+  int64_t k_;
+};
+
+Status in_top_k_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape predictions, c.with_rank(0, 2));
+  MR_TRY_ASSIGN(const PartialShape targets, c.with_rank(1, 1));
+  if (c.num_inputs() > 2) MR_TRY(c.with_rank(2, 0).status());
+  const int64_t rows = predictions.dim(0), count = targets.dim(0);
+  if (rows >= 0 && count >= 0 && rows != count) {
+    return invalid_argument("there must be one target per row of predictions, got ", targets,
+                            " for ", predictions);
+  }
+  c.set_output(0, {std::max(rows, count)});
+  return ok_status();
+}
+
+template <class Target>
+bool in_top(const float* row, int64_t classes, Target target, int64_t k) {
+  // A class that does not exist, or a row with infinities or NaN, cannot be ranked.
+  if (target < 0 || target >= classes || !std::isfinite(row[target])) return false;
+  int64_t larger = 0;
+  for (int64_t i = 0; i < classes; ++i) {
+    if (!std::isfinite(row[i])) return false;
+    larger += row[i] > row[target];
+  }
+  return larger < k;
+}
+
+Status in_top_k(KernelContext& ctx, int64_t k) {
+  MR_TRY(expect_rank(ctx, 0, 2));
+  MR_TRY(expect_rank(ctx, 1, 1));
+  const Tensor &predictions = ctx.input(0), &targets = ctx.input(1);
+  if (predictions.dim(0) != targets.dim(0)) {
+    return invalid_argument("there must be one target per row of predictions, got ",
+                            targets.shape(), " for ", predictions.shape());
+  }
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, targets.shape()));
+  const int64_t classes = predictions.dim(1);
+  const float* const rows = predictions.data<float>().data();
+  bool* const found = out->mutable_data<bool>().data();
+  return dispatch<IndexTypes>(targets.dtype(), [&]<class Target>() {
+    const Target* target = targets.data<Target>().data();
+    ctx.parallel_for(targets.dim(0), 10 + static_cast<double>(classes),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i) {
+                         found[i] = in_top(rows + i * classes, classes, target[i], k);
+                       }
+                     });
+  });
+}
+
+class InTopKKernel final : public Kernel {
+ public:
+  explicit InTopKKernel(int64_t k) : k_(k) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const int64_t k, node.attr<int64_t>("k"));
+    return std::unique_ptr<Kernel>(std::make_unique<InTopKKernel>(k));
+  }
+  Status compute(KernelContext& ctx) const override { return in_top_k(ctx, k_); }
+
+ private:
+  int64_t k_;
+};
+
+Status in_top_k_v2(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(2));
+  return in_top_k(ctx, k);
+}
+
+template <class... Ts>
+void register_kernels(Registry& registry, TypeList<Ts...>) {
+  (registry.kernel<Ts, TopKKernel<Ts>>("TopK", DeviceKind::kCpu), ...);
+  (registry.kernel({.op = "TopKV2",
+                    .constraints = {{"T", {dtype_of<Ts>}}},
+                    .function = &top_k_v2<Ts>,
+                    .host_inputs = {1}}),
+   ...);
+}
+
+}  // namespace
+
+void register_top_k(Registry& registry) {
+  registry.add({.name = "TopK",
+                .doc = "The k largest elements of each row of the last dimension, and their places.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"values", "T"}, {"indices", "int32"}},
+                .types = {{"T", kRealNumbers}},
+                .attrs = {{"k", "int >= 0"}, {"sorted", "bool = true"}},
+                .traits = {.cost = 100},
+                .shape = top_k_shape,
+                .gradient = top_k_grad,
+                .deprecated_since = 7,
+                .deprecation = "Use TopKV2 instead"});
+  registry.add({.name = "TopKV2",
+                .doc = "The k largest elements of each row of the last dimension, and their places.",
+                .inputs = {{"input", "T"}, {"k", "int32"}},
+                .outputs = {{"values", "T"}, {"indices", "int32"}},
+                .types = {{"T", kRealNumbers}},
+                .attrs = {{"sorted", "bool = true"}},
+                .traits = {.cost = 100},
+                .shape = top_k_v2_shape,
+                .gradient = top_k_grad});
+  registry.add({.name = "InTopK",
+                .doc = "For each row, whether the target class is among the k largest predictions.",
+                .inputs = {{"predictions", "float"}, {"targets", "T"}},
+                .outputs = {{"precision", "bool"}},
+                .types = {{"T", kIndexTypes, DType::kInt32}},
+                .attrs = {{"k", "int"}},
+                .traits = {.cannot_differentiate = true, .cost = 10},
+                .shape = in_top_k_shape});
+  registry.add({.name = "InTopKV2",
+                .doc = "For each row, whether the target class is among the k largest predictions.",
+                .inputs = {{"predictions", "float"}, {"targets", "T"}, {"k", "T"}},
+                .outputs = {{"precision", "bool"}},
+                .types = {{"T", kIndexTypes, DType::kInt32}},
+                .traits = {.cannot_differentiate = true, .cost = 10},
+                .shape = in_top_k_shape});
+  register_kernels(registry, RealTypes());
+  registry.kernel<InTopKKernel>("InTopK", DeviceKind::kCpu);
+  registry.kernel({.op = "InTopKV2", .function = &in_top_k_v2, .host_inputs = {2}});
+}
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+#include "millrace/ops/vector.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace millrace {
+namespace {
+
+// The error of `got` in units of the last place of a float near `wanted`.
+double ulps(float got, double wanted) {
+  if (std::isnan(wanted)) return std::isnan(got) ? 0 : 1e9;
+  const float rounded = static_cast<float>(wanted);
+  if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : 1e9;
+  if (rounded == 0 && got == 0) return std::signbit(got) == std::signbit(rounded) ? 0 : 1e9;
+  int exponent;
+  std::frexp(wanted, &exponent);
+  return std::abs(got - wanted) / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+// Walks through all floats in steps of a prime, and checks that lanes and scalars agree.
+template <class F, class Reference>
+void expect_accurate(F f, Reference reference, double limit) {
+  constexpr uint64_t kStep = 9973;
+  constexpr int kLanes = vec::kLanes<float>;
+  double worst = 0;
+  float worst_at = 0;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += kStep * kLanes) {
+    float x[kLanes], y[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      x[i] = std::bit_cast<float>(static_cast<uint32_t>(bits + static_cast<uint64_t>(i) * kStep));
+    }
+    vec::store(y, f(vec::load(x)));
+    for (int i = 0; i < kLanes; ++i) {
+      const float scalar = f(x[i]);
+      if (!std::isnan(scalar)) {
+        ASSERT_EQ(std::bit_cast<uint32_t>(scalar), std::bit_cast<uint32_t>(y[i])) << "at " << x[i];
+      }
+      const double error = ulps(y[i], reference(static_cast<double>(x[i])));
+      if (error > worst) worst = error, worst_at = x[i];
+    }
+  }
+  EXPECT_LE(worst, limit) << "at " << worst_at;
+}
+
+#define EXPECT_ACCURATE(name, reference, limit) \
+  expect_accurate([](auto x) { return vec::name(x); }, [](double x) { return reference(x); }, limit)
+
+double sigmoid(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+
+TEST(Vector, ErrorsAreAsDocumented) {
+  EXPECT_ACCURATE(exp, std::exp, 1);
+  EXPECT_ACCURATE(expm1, std::expm1, 2);
+  EXPECT_ACCURATE(log, std::log, 1);
+  EXPECT_ACCURATE(log1p, std::log1p, 2);
+  EXPECT_ACCURATE(sigmoid, sigmoid, 3);
+  EXPECT_ACCURATE(tanh, std::tanh, 3);
+}
+
+TEST(Vector, RoundingIsExact) {
+  EXPECT_ACCURATE(ceil, std::ceil, 0);
+  EXPECT_ACCURATE(floor, std::floor, 0);
+  EXPECT_ACCURATE(rint, std::rint, 0);
+  EXPECT_ACCURATE(trunc, std::trunc, 0);
+  EXPECT_ACCURATE(sqrt, std::sqrt, 0.5);
+}
+
+TEST(Vector, EndsOfTheRange) {
+  const float inf = INFINITY;
+  EXPECT_EQ(vec::exp(inf), inf);
+  EXPECT_EQ(vec::exp(-inf), 0);
+  EXPECT_EQ(vec::exp(-103.5F), std::exp(-103.5F));  // subnormal
+  EXPECT_EQ(vec::exp(88.8F), inf);
+  EXPECT_TRUE(std::isnan(vec::exp(NAN)));
+  EXPECT_EQ(vec::log(0.0F), -inf);
+  EXPECT_EQ(vec::log(inf), inf);
+  EXPECT_TRUE(std::isnan(vec::log(-1.0F)));
+  EXPECT_EQ(vec::log1p(-1.0F), -inf);
+  EXPECT_EQ(vec::log1p(inf), inf);
+  EXPECT_TRUE(std::signbit(vec::log1p(-0.0F)));
+  EXPECT_TRUE(std::signbit(vec::tanh(-0.0F)));
+  EXPECT_EQ(vec::tanh(-inf), -1);
+  EXPECT_EQ(vec::sigmoid(-inf), 0);
+  EXPECT_GT(vec::sigmoid(-95.0F), 0);  // subnormal
+}
+
+TEST(Vector, MaxAndMinKeepNan) {
+  EXPECT_TRUE(std::isnan(vec::max(NAN, 1.0F)));
+  EXPECT_TRUE(std::isnan(vec::max(1.0F, NAN)));
+  EXPECT_TRUE(std::isnan(vec::min(NAN, 1.0F)));
+  EXPECT_EQ(vec::max(1.0F, 2.0F), 2);
+  EXPECT_EQ(vec::min(1.0F, 2.0F), 1);
+}
+
+TEST(Vector, IntegersWrap) {
+  EXPECT_EQ(vec::add(INT32_MAX, 1), INT32_MIN);
+  EXPECT_EQ(vec::mul(int16_t{-32768}, int16_t{-1}), -32768);
+  EXPECT_EQ(vec::mul(uint16_t{65535}, uint16_t{65535}), 1);
+  EXPECT_EQ(vec::neg(INT64_MIN), INT64_MIN);
+  EXPECT_EQ(vec::abs(INT32_MIN), INT32_MIN);
+  const vec::Vec<int32_t> v = vec::add(vec::broadcast(INT32_MAX), vec::broadcast(1));
+  EXPECT_EQ(v[vec::kLanes<int32_t> - 1], INT32_MIN);
+}
+
+TEST(Vector, FoldVisitsEveryLane) {
+  vec::Vec<int32_t> v;
+  int32_t sum = 0;
+  for (int i = 0; i < vec::kLanes<int32_t>; ++i) sum += v[i] = i * i + 1;
+  EXPECT_EQ(vec::fold<int32_t>(v, [](int32_t a, int32_t b) { return a + b; }), sum);
+}
+
+}  // namespace
+}  // namespace millrace

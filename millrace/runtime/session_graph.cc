@@ -1,0 +1,367 @@
+#include "millrace/runtime/session_graph.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "millrace/graph/function.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMaxNodes = 10'000'000;
+
+size_t index(NodeId id) { return static_cast<size_t>(id); }
+
+bool is_call(const SubNode& node) { return node.op_owner && !node.op->unknown; }
+
+// Collects the nodes that a request needs and writes them, feeds and fetches replaced, to a new graph.
+class Pruner {
+ public:
+  Pruner(const Graph& client, const Subgraph& lowered, const std::vector<NodeId>& lowered_of,
+         const DeviceSet& devices, const Signature& signature)
+      : client_(client),
+        lowered_(lowered),
+        lowered_of_(lowered_of),
+        devices_(devices),
+        signature_(signature),
+        needed_(static_cast<size_t>(lowered.size()), false),
+        out_(lowered.registry()) {}
+
+  Result<Subgraph> run() {
+    if (signature_.fetches.empty() && signature_.targets.empty()) {
+      return invalid_argument("nothing to run: neither a fetch nor a target was given");
+    }
+    MR_TRY(read_feeds());
+    MR_TRY(read_fetches());
+    MR_TRY(read_targets());
+    MR_TRY(spread());
+    MR_TRY(add_feeds());
+    add_nodes();
+    MR_TRY(add_fetches());
+    return std::move(out_);
+  }
+
+ private:
+  static uint64_t key(Output o) {
+    return static_cast<uint64_t>(o.node) << 32 | static_cast<uint32_t>(o.index);
+  }
+
+  Result<Output> resolve(const std::string& name, std::string_view what) const {
+    Result<Output> found = client_.parse_output(name);
+    if (!found.ok()) return found.status().with_prefix(str_cat(what, " '", name, "'"));
+    if (found->node >= static_cast<NodeId>(lowered_of_.size())) {
+      return internal(what, " '", name, "' was added after the session last looked");
+    }
+    return Output{lowered_of_[index(found->node)], found->index};
+  }
+
+  Status read_feeds() {
+    for (size_t i = 0; i < signature_.feeds.size(); ++i) {
+      MR_TRY_ASSIGN(Output output, resolve(signature_.feeds[i], "feed"));
+      if (!feed_of_.try_emplace(key(output), static_cast<int>(i)).second) {
+        return invalid_argument("tensor '", signature_.feeds[i], "' is fed twice");
+      }
+      feeds_.push_back(output);
+    }
+    return ok_status();
+  }
+
+  Status read_fetches() {
+    for (const std::string& name : signature_.fetches) {
+      if (std::find(signature_.feeds.begin(), signature_.feeds.end(), name) !=
+          signature_.feeds.end()) {
+        return invalid_argument("tensor '", name, "' is both fed and fetched");
+      }
+      NodeId id = client_.find(name);
+      if (id >= 0 && client_.node(id).num_outputs() == 0) {
+        return invalid_argument("fetch '", name, "' has no outputs: run it as a target");
+      }
+      MR_TRY_ASSIGN(Output output, resolve(name, "fetch"));
+      fetches_.push_back(output);
+      need(output);
+    }
+    return ok_status();
+  }
+
+  Status read_targets() {
+    for (const std::string& name : signature_.targets) {
+      NodeId id = client_.find(name);
+      if (id < 0 || id >= static_cast<NodeId>(lowered_of_.size())) {
+        return not_found("target '", name, "' is not a node of the graph");
+      }
+      need(lowered_of_[index(id)]);
+    }
+    return ok_status();
+  }
+
+  void need(NodeId id) {
+    if (needed_[index(id)]) return;
+    needed_[index(id)] = true;
+    todo_.push_back(id);
+  }
+  void need(Output output) {
+    if (!feed_of_.contains(key(output))) need(output.node);
+  }
+
+  // The feed that stands for a node in control edges; -1: the node itself.
+  int feed_for_control(NodeId id) const {
+    if (!lowered_.node(id).op->traits.placeholder) return -1;
+    auto it = feed_of_.find(key({id, 0}));
+    return it == feed_of_.end() ? -1 : it->second;
+  }
+
+  Status spread() {
+    std::set<std::string> unknown;
+    while (!todo_.empty()) {
+      NodeId id = todo_.back();
+      todo_.pop_back();
+      const SubNode& node = lowered_.node(id);
+      if (node.op->unknown) unknown.insert(node.op->name);
+      for (Output input : node.inputs) need(input);
+      for (NodeId c : node.control_inputs) {
+        if (feed_for_control(c) < 0) need(c);
+      }
+    }
+    if (unknown.empty()) return ok_status();
+    return not_found("Op type not registered: ", str_join(unknown, ", "),
+                     "; what was asked for needs nodes of ", unknown.size() == 1 ? "it" : "them");
+  }
+
+  Status add_feeds() {
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      DType type = base_type(lowered_.output_type(feeds_[i]));
+      MR_TRY_ASSIGN(NodeId id, out_.add(str_cat("_recv_", signature_.feeds[i], "_", i), "_Arg", {}, {},
+                                        {{"T", type}, {"index", static_cast<int64_t>(i)}},
+                                        devices_.client_name()));
+      feed_nodes_.push_back(id);
+    }
+    return ok_status();
+  }
+
+  Output mapped(Output o) const {
+    auto it = feed_of_.find(key(o));
+    if (it != feed_of_.end()) return {feed_nodes_[static_cast<size_t>(it->second)], 0};
+    return {map_[index(o.node)], o.index};
+  }
+
+  void add_nodes() {
+    map_.assign(needed_.size(), -1);
+    NodeId next = out_.size();
+    for (size_t i = 0; i < needed_.size(); ++i) {
+      if (needed_[i]) map_[i] = next++;
+    }
+    for (NodeId id = 0; id < lowered_.size(); ++id) {
+      if (!needed_[index(id)]) continue;
+      SubNode node = lowered_.node(id);
+      for (Output& input : node.inputs) input = mapped(input);
+      for (NodeId& c : node.control_inputs) {
+        int feed = feed_for_control(c);
+        c = feed >= 0 ? feed_nodes_[static_cast<size_t>(feed)] : map_[index(c)];
+      }
+      out_.add(std::move(node));
+    }
+    for (const SubNode& node : out_.nodes()) {
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (is_ref(node.input_types[i]) && !is_ref(out_.output_type(node.inputs[i]))) {
+          fed_reference_ = str_cat(node.op->name, " \"", node.name, "\" input ", i);
+        }
+      }
+    }
+  }
+
+  Status add_fetches() {
+    if (!fed_reference_.empty()) {
+      return invalid_argument(fed_reference_,
+                              " needs the variable itself, but a value was fed in its place");
+    }
+    for (size_t i = 0; i < fetches_.size(); ++i) {
+      Output from = mapped(fetches_[i]);
+      MR_TRY(out_.add(str_cat("_send_", signature_.fetches[i], "_", i), "_Retval", {from}, {},
+                      {{"T", base_type(out_.output_type(from))}, {"index", static_cast<int64_t>(i)}},
+                      devices_.client_name())
+                 .status());
+    }
+    return ok_status();
+  }
+
+  const Graph& client_;
+  const Subgraph& lowered_;
+  const std::vector<NodeId>& lowered_of_;
+  const DeviceSet& devices_;
+  const Signature& signature_;
+  std::vector<bool> needed_;
+  std::vector<NodeId> todo_;
+  std::vector<Output> feeds_, fetches_;
+  std::unordered_map<uint64_t, int> feed_of_;
+  std::vector<NodeId> feed_nodes_;
+  std::vector<NodeId> map_;
+  std::string fed_reference_;
+  Subgraph out_;
+};
+
+}  // namespace
+
+std::string Signature::key() const {
+  std::string out;
+  for (const std::vector<std::string>* list : {&feeds, &fetches, &targets}) {
+    for (const std::string& name : *list) {
+      out += name;
+      out += ',';
+    }
+    out += ';';
+  }
+  return out;
+}
+
+SessionGraph::SessionGraph(Ref<Graph> graph, const DeviceSet& devices, PlaceOptions place_options)
+    : graph_(std::move(graph)),
+      devices_(devices),
+      place_options_(place_options),
+      lowered_(graph_->registry()) {}
+
+Status SessionGraph::extend() {
+  int count = graph_->num_nodes();
+  if (count == taken_) return ok_status();
+  int before = lowered_.size();
+  if (Status status = take(count); !status.ok()) {
+    lowered_.nodes().resize(static_cast<size_t>(before));
+    lowered_of_.resize(static_cast<size_t>(taken_));
+    return status;
+  }
+  taken_ = count;
+  return ok_status();
+}
+
+Status SessionGraph::take(int count) {
+  graph_->freeze(count);
+  NodeId first = lowered_.size();
+  for (NodeId id = taken_; id < count; ++id) lowered_of_.push_back(first + (id - taken_));
+  for (NodeId id = taken_; id < count; ++id) lowered_.add_copy(graph_->node(id), lowered_of_);
+  MR_TRY(inline_calls(first));
+  return pin_stateful(lowered_, first, devices_, place_options_);
+}
+
+Status SessionGraph::inline_calls(NodeId first) {
+  std::vector<NodeId> calls;
+  for (NodeId id = first; id < lowered_.size(); ++id) {
+    if (is_call(lowered_.node(id))) calls.push_back(id);
+  }
+  while (!calls.empty()) {
+    NodeId call = calls.back();
+    calls.pop_back();
+    if (Status status = inline_call(call, calls); !status.ok()) {
+      const SubNode& node = lowered_.node(call);
+      return status.with_prefix(str_cat(node.op->name, " \"", node.name, "\""));
+    }
+  }
+  return ok_status();
+}
+
+// The call node becomes an IdentityN of the body's results, so its outputs keep their names; the body's
+// nodes are called "<call>/<node>". New calls among them are added to `calls`.
+Status SessionGraph::inline_call(NodeId call, std::vector<NodeId>& calls) {
+  SubNode node = lowered_.node(call);
+  MR_TRY_ASSIGN(Ref<FunctionBody> body, graph_->functions().instantiate(node.op->name, *node.attrs,
+                                                                       graph_->registry()));
+  const Graph& g = *body->graph;
+  if (lowered_.size() + g.num_nodes() > kMaxNodes) {
+    return resource_exhausted("inlining functions makes more than ", kMaxNodes, " nodes");
+  }
+  // What the call waits for, the body waits for.
+  NodeId start = -1;
+  if (!node.control_inputs.empty()) {
+    MR_TRY_ASSIGN(start, lowered_.add(str_cat(node.name, "/_inputs"), "NoOp", {}, node.control_inputs,
+                                      {}, node.device));
+  }
+  std::vector<Output> arg_source(static_cast<size_t>(g.num_nodes()));
+  for (size_t i = 0; i < body->args.size(); ++i) arg_source[index(body->args[i])] = node.inputs[i];
+  std::vector<NodeId> map(static_cast<size_t>(g.num_nodes()), -1);
+  NodeId next = lowered_.size();
+  for (NodeId id = 0; id < g.num_nodes(); ++id) {
+    const OpTraits& traits = g.node(id).op().traits;
+    if (!traits.argument && !traits.result) map[index(id)] = next++;
+  }
+  auto source = [&](Output o) {
+    return arg_source[index(o.node)].valid() ? arg_source[index(o.node)]
+                                             : Output{map[index(o.node)], o.index};
+  };
+  for (NodeId id = 0; id < g.num_nodes(); ++id) {
+    if (map[index(id)] < 0) continue;
+    const Node& inner = g.node(id);
+    // Copied without its edges, which are set below: an argument has no node to point to.
+    SubNode copy = Subgraph::detached_copy(inner);
+    copy.name = str_cat(node.name, "/", inner.name());
+    if (copy.device.empty()) copy.device = node.device;
+    if (copy.origin == 0) copy.origin = node.origin;
+    if (auto classes = copy.attr<std::vector<std::string>>("_class"); classes.ok()) {
+      for (std::string& c : *classes) {
+        if (c.starts_with("loc:@") && g.find(c.substr(5)) >= 0) {
+          c = str_cat("loc:@", node.name, "/", c.substr(5));
+        }
+      }
+      copy.set_attr("_class", *classes);
+    }
+    for (Output input : inner.inputs()) copy.inputs.push_back(source(input));
+    for (NodeId c : inner.control_inputs()) {
+      if (map[index(c)] >= 0) {
+        copy.control_inputs.push_back(map[index(c)]);
+      } else if (arg_source[index(c)].valid()) {
+        copy.control_inputs.push_back(arg_source[index(c)].node);
+      }
+    }
+    if (start >= 0 && copy.inputs.empty() && copy.control_inputs.empty()) {
+      copy.control_inputs.push_back(start);
+    }
+    NodeId added = lowered_.add(std::move(copy));
+    if (is_call(lowered_.node(added))) calls.push_back(added);
+  }
+  SubNode result;
+  result.name = node.name;
+  result.device = node.device;
+  result.origin = node.origin;
+  for (NodeId r : body->results) result.inputs.push_back(source(g.node(r).input(0)));
+  for (NodeId c : body->control_results) {
+    if (map[index(c)] >= 0) result.control_inputs.push_back(map[index(c)]);
+  }
+  if (start >= 0) result.control_inputs.push_back(start);
+  AttrMap attrs;
+  if (!body->result_types.empty()) attrs.set("T", body->result_types);
+  MR_TRY_ASSIGN(result.op, graph_->registry().lookup(attrs.empty() ? "NoOp" : "IdentityN"));
+  result.attrs = std::make_shared<const AttrMap>(std::move(attrs));
+  result.input_types = body->result_types;
+  result.output_types = body->result_types;
+  lowered_.node(call) = std::move(result);
+  return ok_status();
+}
+
+Result<Subgraph> SessionGraph::prune(const Signature& signature) const {
+  return Pruner(*graph_, lowered_, lowered_of_, devices_, signature).run();
+}
+
+std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned, const Signature& signature) {
+  std::vector<std::vector<int>> out(signature.fetches.size());
+  for (NodeId id = 0; id < pruned.size(); ++id) {
+    const SubNode& fetch = pruned.node(id);
+    if (!fetch.op->traits.result) continue;
+    std::vector<int>& feeds = out[static_cast<size_t>(fetch.attr<int64_t>("index").value())];
+    std::vector<bool> seen(static_cast<size_t>(pruned.size()), false);
+    std::vector<NodeId> todo = {id};
+    while (!todo.empty()) {
+      NodeId at = todo.back();
+      todo.pop_back();
+      if (seen[index(at)]) continue;
+      seen[index(at)] = true;
+      const SubNode& node = pruned.node(at);
+      if (node.op->traits.argument) {
+        feeds.push_back(static_cast<int>(node.attr<int64_t>("index").value()));
+      }
+      for (Output input : node.inputs) todo.push_back(input.node);
+      for (NodeId c : node.control_inputs) todo.push_back(c);
+    }
+  }
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,74 @@
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/kernel/resource_manager.h"
+#include "millrace/runtime/plan_set.h"
+#include "millrace/session/session_backend.h"
+
+namespace millrace {
+namespace {
+
+class LocalBackend : public SessionBackend {
+ public:
+  LocalBackend(std::vector<Ref<Device>> devices, const SessionOptions& options)
+      : devices_(std::move(devices)), kernel_label_(options.kernel_label) {
+    std::vector<Device::Info> infos;
+    for (const Ref<Device>& d : devices_) infos.push_back(d->info());
+    set_ = DeviceSet(std::move(infos), 0);
+  }
+
+  const DeviceSet& devices() const override { return set_; }
+  Device& host_device() override { return *devices_[0]; }
+
+  Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature&,
+                                  const std::string& session) override {
+    CompileOptions options;
+    options.session_prefix = session;
+    options.kernel_label = kernel_label_;
+    MR_TRY_ASSIGN(Ref<PlanSet> plans, PlanSet::build(graph, devices_, set_, options));
+    return Ref<Executable>(std::move(plans));
+  }
+
+  Status reset(std::span<const std::string> containers) override {
+    for (const Ref<Device>& device : devices_) {
+      if (containers.empty()) device->resources().clear_container(ResourceManager::kDefaultContainer);
+      for (const std::string& c : containers) device->resources().clear_container(c);
+    }
+    return ok_status();
+  }
+
+ private:
+  std::vector<Ref<Device>> devices_;
+  std::string kernel_label_;
+  DeviceSet set_;
+};
+
+// True when some filter agrees with the device: "/job:worker" keeps all of that job's.
+Result<bool> passes(const DeviceName& device, const std::vector<std::string>& filters) {
+  bool any = filters.empty();
+  for (const std::string& filter : filters) {
+    MR_TRY_ASSIGN(DeviceName pattern, DeviceName::parse(filter));
+    any |= device.matches(pattern);
+  }
+  return any;
+}
+
+}  // namespace
+
+Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
+  if (options.cpu_devices < 1 || options.cpu_devices > 1024) {
+    return invalid_argument("expected 1 to 1024 CPU devices, got ", options.cpu_devices);
+  }
+  MR_TRY_ASSIGN(DeviceName task, DeviceName::parse("/job:localhost/replica:0/task:0"));
+  MR_TRY_ASSIGN(std::vector<Ref<Device>> all, make_cpu_devices(task, options.cpu_devices));
+  std::vector<Ref<Device>> devices;
+  for (const Ref<Device>& device : all) {
+    MR_TRY_ASSIGN(bool kept, passes(device->info().name, options.device_filters));
+    if (kept) devices.push_back(device);
+  }
+  if (devices.empty()) {
+    return invalid_argument("no device of this process matches the device filters ",
+                            str_join(options.device_filters, ", "));
+  }
+  return Ref<SessionBackend>(make_ref<LocalBackend>(std::move(devices), options));
+}
+
+}  // namespace millrace

@@ -1,0 +1,475 @@
+#include "millrace/session/session.h"
+
+#include <atomic>
+#include <unordered_map>
+
+#include "millrace/base/file.h"
+#include "millrace/base/log.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/ops/register_ops.h"
+#include "millrace/runtime/optimize.h"
+#include "millrace/runtime/session_graph.h"
+#include "millrace/session/session_backend.h"
+
+namespace millrace {
+namespace {
+
+std::atomic<int64_t> next_step_id{1};
+std::atomic<int64_t> next_session{1};
+
+// A signature made ready.
+struct Prepared : RefCounted {
+  Signature signature;
+  Ref<Executable> executable;
+  std::vector<DType> feed_types;
+  std::vector<std::vector<int>> fetch_dependencies;  // by fetch: positions of feeds
+};
+
+// The tensors of one run, owned together: a caller that leaves at its deadline leaves them behind.
+struct RunState : RefCounted {
+  std::vector<Tensor> feeds;
+  std::vector<Tensor> fetches;
+  Ref<Rendezvous> rendezvous;
+  Ref<CancellationToken> cancel;
+  std::unique_ptr<TraceCollector> trace;
+  Mutex mu;
+  CondVar changed;
+  bool over MR_GUARDED_BY(mu) = false;
+  Status status MR_GUARDED_BY(mu);
+};
+
+struct Partial {
+  Ref<Prepared> prepared;
+  Ref<PartialRun> run;
+  Ref<CancellationToken> cancel;
+  std::unordered_map<std::string, int> feeds, fetches;  // declared and not done, by name
+  std::vector<bool> fed;
+};
+
+// Memory that the caller may keep and write: what somebody else still holds is copied.
+Status own_fetches(std::vector<Tensor>& fetches) {
+  for (Tensor& t : fetches) {
+    if (!t.valid() || t.writable()) continue;
+    MR_TRY_ASSIGN(t, t.clone());
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+struct Session::Impl {
+  SessionOptions options;
+  std::string name;
+  Ref<SessionBackend> backend;
+  Ref<CancellationToken> closing = make_ref<CancellationToken>();
+
+  Mutex graph_mu;
+  std::unique_ptr<SessionGraph> graph MR_GUARDED_BY(graph_mu);
+  Ref<Graph> client_graph;
+  std::atomic<int> taken{0};  // nodes of the graph that `graph` knows
+
+  Mutex mu;
+  CondVar idle;
+  bool closed MR_GUARDED_BY(mu) = false;
+  int running MR_GUARDED_BY(mu) = 0;
+  std::unordered_map<std::string, Ref<Prepared>> plans MR_GUARDED_BY(mu);
+  std::unordered_map<std::string, std::shared_ptr<Partial>> partials MR_GUARDED_BY(mu);
+  int64_t next_partial MR_GUARDED_BY(mu) = 1;
+
+  Status check_open() {
+    MR_TRY(ThreadPool::global().check_usable());
+    if (!closing->cancelled()) [[likely]] return ok_status();
+    return failed_precondition("Session is closed.");
+  }
+
+  Status extend() {
+    if (client_graph->num_nodes() <= taken.load(std::memory_order_acquire)) return ok_status();
+    MutexLock lock(graph_mu);
+    int count = client_graph->num_nodes();
+    MR_TRY(graph->extend());
+    taken.store(count, std::memory_order_release);
+    return ok_status();
+  }
+
+  Result<Ref<Prepared>> prepare(const Signature& signature);
+  Result<Ref<Prepared>> build(const Signature& signature);
+
+  // Counts a run that close() must wait for.
+  Status begin_run() {
+    MutexLock lock(mu);
+    if (closed) return failed_precondition("Session is closed.");
+    ++running;
+    return ok_status();
+  }
+  void end_run() {
+    MutexLock lock(mu);
+    if (--running == 0) idle.notify_all();
+  }
+
+  Status check_feeds(const Prepared& prepared, std::span<const Tensor> feeds);
+  Status run(std::shared_ptr<Impl> self, const Prepared& prepared, std::span<const Tensor> feeds,
+             std::vector<Tensor>& fetches, const RunOptions& run_options, RunMetadata* metadata);
+  Status run_shared(std::shared_ptr<Impl> self, const Prepared& prepared,
+                    std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
+                    const RunOptions& run_options, RunMetadata* metadata, int64_t timeout_ms);
+  StepArgs step_args(std::span<const Tensor> feeds, std::span<Tensor> fetches) {
+    StepArgs args;
+    args.step_id = next_step_id.fetch_add(1, std::memory_order_relaxed);
+    args.feeds = feeds;
+    args.fetches = fetches;
+    args.gear = options.gear;
+    if (options.threads > 0) args.max_threads = options.threads;
+    return args;
+  }
+};
+
+Result<Ref<Prepared>> Session::Impl::prepare(const Signature& signature) {
+  std::string key = signature.key();
+  {
+    MutexLock lock(mu);
+    auto it = plans.find(key);
+    if (it != plans.end()) return it->second;
+  }
+  // Two threads may build the same plan at once; the first to finish keeps it.
+  MR_TRY_ASSIGN(Ref<Prepared> prepared, build(signature));
+  MutexLock lock(mu);
+  return plans.try_emplace(std::move(key), std::move(prepared)).first->second;
+}
+
+Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
+  PlaceOptions place_options;
+  place_options.soft = options.soft_placement;
+  place_options.log = options.log_placement;
+  Subgraph pruned(client_graph->registry());
+  {
+    MutexLock lock(graph_mu);
+    MR_TRY_ASSIGN(pruned, graph->prune(signature));
+  }
+  Ref<Prepared> prepared = make_ref<Prepared>();
+  prepared->signature = signature;
+  prepared->feed_types.resize(signature.feeds.size());
+  for (const SubNode& node : pruned.nodes()) {
+    if (!node.op->traits.argument) continue;
+    MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
+    prepared->feed_types[static_cast<size_t>(position)] = node.output_types[0];
+  }
+  prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
+  MR_TRY(place(pruned, backend->devices(), place_options));
+  OptimizeOptions optimize_options;
+  optimize_options.level = options.optimizer_level;
+  optimize_options.cpu = &backend->host_device();
+  MR_TRY(optimize(pruned, optimize_options));
+  place_control_flow(pruned);
+  MR_TRY_ASSIGN(prepared->executable, backend->prepare(pruned, signature, name));
+  return prepared;
+}
+
+Status Session::Impl::check_feeds(const Prepared& prepared, std::span<const Tensor> feeds) {
+  const Signature& signature = prepared.signature;
+  if (feeds.size() != signature.feeds.size()) {
+    return invalid_argument("expected ", signature.feeds.size(), " feeds, got ", feeds.size());
+  }
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    if (feeds[i].dtype() == prepared.feed_types[i]) continue;
+    return internal("feed '", signature.feeds[i], "' has type ", feeds[i].dtype(), ", but the tensor's type is ",
+                    prepared.feed_types[i]);
+  }
+  return ok_status();
+}
+
+Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
+                          std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
+                          const RunOptions& run_options, RunMetadata* metadata) {
+  MR_TRY(check_open());
+  MR_TRY(check_feeds(prepared, feeds));
+  int64_t timeout_ms = run_options.timeout_ms != 0 ? run_options.timeout_ms : options.timeout_ms;
+  bool plain = timeout_ms <= 0 && !run_options.cancel && !run_options.trace &&
+               run_options.trace_path.empty() && metadata == nullptr;
+  if (!plain || !prepared.executable->straight(options.gear)) {
+    return run_shared(std::move(self), prepared, feeds, fetches, run_options, metadata, timeout_ms);
+  }
+  MR_TRY(begin_run());
+  fetches.assign(prepared.signature.fetches.size(), Tensor());
+  StepArgs args = step_args(feeds, fetches);
+  args.cancel = closing;
+  Status status = prepared.executable->run(args);
+  end_run();
+  MR_TRY(status);
+  return own_fetches(fetches);
+}
+
+Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& prepared,
+                                 std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
+                                 const RunOptions& run_options, RunMetadata* metadata,
+                                 int64_t timeout_ms) {
+  MR_TRY(begin_run());
+  Ref<RunState> state = make_ref<RunState>();
+  state->feeds.assign(feeds.begin(), feeds.end());
+  state->fetches.resize(prepared.signature.fetches.size());
+  state->rendezvous = make_local_rendezvous();
+  state->cancel = CancellationToken::make_child(closing);
+  bool traced = run_options.trace || !run_options.trace_path.empty();
+  if (traced) state->trace = std::make_unique<TraceCollector>();
+
+  // A user's token outlives the run, so it is asked to forget it.
+  uint64_t ticket = 0;
+  if (run_options.cancel) {
+    Ref<CancellationToken> user = run_options.cancel;
+    Ref<CancellationToken> mine = state->cancel;
+    ticket = user->on_cancel([user, mine] { mine->cancel(user->status()); });
+    if (ticket == 0) mine->cancel(user->status());
+  }
+
+  StepArgs args = step_args(state->feeds, state->fetches);
+  args.rendezvous = state->rendezvous;
+  args.cancel = state->cancel;
+  args.trace = state->trace.get();
+  Ref<Executable> executable = prepared.executable;
+  auto start = [executable, args, state, self] {
+    executable->run_async(args, [state, self](Status status) {
+      {
+        MutexLock lock(state->mu);
+        state->status = std::move(status);
+        state->over = true;
+        state->changed.notify_all();
+      }
+      self->end_run();
+    });
+  };
+  // A caller who may leave early does not run steps itself.
+  bool may_leave = timeout_ms > 0 || run_options.cancel;
+  if (may_leave) {
+    ThreadPool::global().schedule(start);
+  } else {
+    start();
+  }
+
+  Deadline deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
+  Status status;
+  bool over = false;
+  {
+    MutexLock lock(state->mu);
+    while (!state->over) {
+      if (!state->changed.wait_until(state->mu, deadline) && !state->over) break;
+    }
+    over = state->over;
+    status = state->status;
+  }
+  if (!over) {
+    std::vector<std::string> waiting = state->rendezvous->waiting();
+    status = deadline_exceeded("the run did not finish in ", timeout_ms, " ms",
+                               waiting.empty() ? "" : "; it waits for ", str_join(waiting, ", "));
+    state->cancel->cancel(status);
+  }
+  if (ticket != 0) run_options.cancel->remove(ticket);
+  if (traced && over) {
+    std::vector<TraceEvent> events = state->trace->events();
+    if (!run_options.trace_path.empty()) {
+      MR_TRY(write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
+    }
+    if (metadata != nullptr) {
+      metadata->events = std::move(events);
+      metadata->wall_offset_ns = state->trace->wall_offset_ns();
+      metadata->plans = executable->to_string();
+    }
+  }
+  MR_TRY(status);
+  fetches = std::move(state->fetches);
+  state->feeds.clear();
+  return own_fetches(fetches);
+}
+
+Session::Session(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() { (void)close(); }
+
+Result<std::unique_ptr<Session>> Session::create(Ref<Graph> graph, SessionOptions options) {
+  if (!graph) return invalid_argument("a session needs a graph, got none");
+  MR_TRY(ThreadPool::global().check_usable());
+  MR_TRY(register_ops());
+  auto impl = std::make_shared<Impl>();
+  MR_TRY_ASSIGN(impl->backend, make_session_backend(options));
+  impl->options = std::move(options);
+  impl->name = str_cat("session_", next_session.fetch_add(1));
+  impl->client_graph = graph;
+  PlaceOptions place_options;
+  place_options.soft = impl->options.soft_placement;
+  {
+    MutexLock lock(impl->graph_mu);
+    impl->graph =
+        std::make_unique<SessionGraph>(std::move(graph), impl->backend->devices(), place_options);
+  }
+  MR_TRY(impl->extend());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Status Session::extend() {
+  MR_TRY(impl_->check_open());
+  return impl_->extend();
+}
+
+Result<std::vector<Tensor>> Session::run(const Feeds& feeds, const std::vector<std::string>& fetches,
+                                         const std::vector<std::string>& targets,
+                                         const RunOptions& options, RunMetadata* metadata) {
+  MR_TRY(impl_->check_open());
+  MR_TRY(impl_->extend());
+  Signature signature;
+  std::vector<Tensor> values;
+  for (const auto& [name, value] : feeds) {
+    signature.feeds.push_back(name);
+    values.push_back(value);
+  }
+  signature.fetches = fetches;
+  signature.targets = targets;
+  MR_TRY_ASSIGN(Ref<Prepared> prepared, impl_->prepare(signature));
+  std::vector<Tensor> out;
+  MR_TRY(impl_->run(impl_, *prepared, values, out, options, metadata));
+  return out;
+}
+
+struct Callable::Impl {
+  std::shared_ptr<Session::Impl> session;
+  Ref<Prepared> prepared;
+  RunOptions options;
+};
+
+Callable::Callable() = default;
+Callable::~Callable() = default;
+
+Status Callable::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
+                     RunMetadata* metadata) {
+  return impl_->session->run(impl_->session, *impl_->prepared, feeds, fetches, impl_->options,
+                             metadata);
+}
+
+Result<std::shared_ptr<Callable>> Session::make_callable(const Signature& signature,
+                                                         const RunOptions& options) {
+  MR_TRY(impl_->check_open());
+  MR_TRY(impl_->extend());
+  auto callable = std::make_shared<Callable>();
+  callable->impl_ = std::make_unique<Callable::Impl>();
+  callable->impl_->session = impl_;
+  callable->impl_->options = options;
+  MR_TRY_ASSIGN(callable->impl_->prepared, impl_->prepare(signature));
+  return callable;
+}
+
+Result<std::string> Session::partial_run_setup(const Signature& signature) {
+  MR_TRY(impl_->check_open());
+  MR_TRY(impl_->extend());
+  auto partial = std::make_shared<Partial>();
+  MR_TRY_ASSIGN(partial->prepared, impl_->prepare(signature));
+  for (size_t i = 0; i < signature.feeds.size(); ++i) {
+    partial->feeds[signature.feeds[i]] = static_cast<int>(i);
+  }
+  for (size_t i = 0; i < signature.fetches.size(); ++i) {
+    partial->fetches[signature.fetches[i]] = static_cast<int>(i);
+  }
+  partial->fed.assign(signature.feeds.size(), false);
+  partial->cancel = CancellationToken::make_child(impl_->closing);
+  MR_TRY(impl_->begin_run());
+  std::vector<Tensor> sizes(signature.fetches.size());
+  StepArgs args = impl_->step_args({}, sizes);
+  args.cancel = partial->cancel;
+  std::shared_ptr<Impl> impl = impl_;
+  Result<Ref<PartialRun>> run =
+      partial->prepared->executable->start_partial(args, [impl](const Status&) { impl->end_run(); });
+  if (!run.ok()) {
+    impl_->end_run();
+    return run.status();
+  }
+  partial->run = *run;
+  MutexLock lock(impl_->mu);
+  std::string handle = str_cat(impl_->name, "_partial_", impl_->next_partial++);
+  impl_->partials.emplace(handle, std::move(partial));
+  return handle;
+}
+
+Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, const Feeds& feeds,
+                                                 const std::vector<std::string>& fetches) {
+  MR_TRY(impl_->check_open());
+  std::vector<std::pair<int, Tensor>> fed;
+  std::vector<int> wanted;
+  std::shared_ptr<Partial> partial;
+  {
+    MutexLock lock(impl_->mu);
+    auto it = impl_->partials.find(handle);
+    if (it == impl_->partials.end()) {
+      return invalid_argument("no partial run is called '", handle, "', or it is over");
+    }
+    partial = it->second;
+    const Prepared& prepared = *partial->prepared;
+    std::vector<bool> after = partial->fed;
+    for (const auto& [name, value] : feeds) {
+      auto f = partial->feeds.find(name);
+      if (f == partial->feeds.end()) {
+        return invalid_argument("feed '", name, "' was not declared for this partial run, or was fed already");
+      }
+      DType type = prepared.feed_types[static_cast<size_t>(f->second)];
+      if (value.dtype() != type) {
+        return internal("feed '", name, "' has type ", value.dtype(), ", but the tensor's type is ", type);
+      }
+      after[static_cast<size_t>(f->second)] = true;
+      fed.emplace_back(f->second, value);
+    }
+    for (const std::string& name : fetches) {
+      auto f = partial->fetches.find(name);
+      if (f == partial->fetches.end()) {
+        return invalid_argument("fetch '", name, "' was not declared for this partial run, or was fetched already");
+      }
+      for (int feed : prepared.fetch_dependencies[static_cast<size_t>(f->second)]) {
+        if (after[static_cast<size_t>(feed)]) continue;
+        return invalid_argument("fetch '", name, "' depends on feed '",
+                                prepared.signature.feeds[static_cast<size_t>(feed)],
+                                "', which has not been fed yet");
+      }
+      wanted.push_back(f->second);
+    }
+    for (const auto& [name, value] : feeds) partial->feeds.erase(name);
+    for (const std::string& name : fetches) partial->fetches.erase(name);
+    partial->fed = std::move(after);
+    if (partial->feeds.empty() && partial->fetches.empty()) impl_->partials.erase(it);
+  }
+  for (auto& [position, value] : fed) MR_TRY(partial->run->feed(position, std::move(value)));
+  Deadline deadline = impl_->options.timeout_ms > 0 ? Deadline::after_millis(impl_->options.timeout_ms)
+                                                    : Deadline::none();
+  std::vector<Tensor> out;
+  for (int position : wanted) {
+    MR_TRY_ASSIGN(Tensor value, partial->run->fetch(position, deadline));
+    MR_TRY_ASSIGN(value, value.clone());
+    out.push_back(std::move(value));
+  }
+  return out;
+}
+
+Status Session::close() {
+  {
+    MutexLock lock(impl_->mu);
+    impl_->closed = true;
+  }
+  // A forked child has none of the threads that would end what runs.
+  if (!ThreadPool::global().check_usable().ok()) return ok_status();
+  impl_->closing->cancel(cancelled("explicit call to Session::close()"));
+  MutexLock lock(impl_->mu);
+  while (impl_->running > 0) impl_->idle.wait(impl_->mu);
+  impl_->partials.clear();
+  impl_->plans.clear();
+  return ok_status();
+}
+
+std::vector<Device::Info> Session::list_devices() const { return impl_->backend->devices().devices(); }
+
+Status Session::reset(std::span<const std::string> containers) {
+  MR_TRY(impl_->check_open());
+  return impl_->backend->reset(containers);
+}
+
+Result<std::string> Session::explain(const Signature& signature) {
+  MR_TRY(impl_->check_open());
+  MR_TRY(impl_->extend());
+  MR_TRY_ASSIGN(Ref<Prepared> prepared, impl_->prepare(signature));
+  return prepared->executable->to_string();
+}
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/ref.h"
+#include "millrace/runtime/device_set.h"
+#include "millrace/runtime/executable.h"
+#include "millrace/runtime/signature.h"
+#include "millrace/session/session_options.h"
+
+namespace millrace {
+
+// Who owns a session's devices. The session prunes, places and optimises; the backend turns the result into
+// something that runs. Thread-safe.
+class SessionBackend : public RefCounted {
+ public:
+  virtual const DeviceSet& devices() const = 0;
+  // A device of this process whose kernels fold constants.
+  virtual Device& host_device() = 0;
+  // Makes a placed graph ready to run. `session` tells apart the sessions that share devices.
+  virtual Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
+                                          const std::string& session) = 0;
+  // Drops the resources in these containers on all devices; none named: in the default one.
+  virtual Status reset(std::span<const std::string> containers) = 0;
+};
+
+using BackendFactory = Result<Ref<SessionBackend>> (*)(const SessionOptions& options);
+
+// Makes targets that begin with "<scheme>://" use `factory`. ALREADY_EXISTS for a second one.
+Status register_session_backend(std::string_view scheme, BackendFactory factory);
+// The backend for options.target; NOT_FOUND naming the schemes there are.
+Result<Ref<SessionBackend>> make_session_backend(const SessionOptions& options);
+
+// Devices of this process: those of one session, shared with nobody.
+Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options);
+
+}  // namespace millrace

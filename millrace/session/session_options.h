@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/cancellation.h"
+#include "millrace/kernel/trace.h"
+#include "millrace/runtime/executor.h"
+
+namespace tensorflow {
+class ConfigProto;
+class RunMetadata;
+class RunOptions;
+}  // namespace tensorflow
+
+namespace millrace {
+
+// What a session is made with.
+struct SessionOptions {
+  // Where it runs: empty for this process; "scheme://address" for a registered backend.
+  std::string target;
+  // How many virtual CPU devices there are in this process: "/device:CPU:0" and so on.
+  int cpu_devices = 1;
+  // At most this many threads of the process's pool for one run; 0: all.
+  int threads = 0;
+  // Only devices that match one of these partial names are used; empty: all.
+  std::vector<std::string> device_filters;
+  bool soft_placement = false;
+  bool log_placement = false;
+  // 0: no passes; 1: the exact ones.
+  int optimizer_level = 1;
+  // For every run that does not say otherwise; 0: none.
+  int64_t timeout_ms = 0;
+  Gear gear = Gear::kAuto;
+  // Kernels with this label where an op has one ("reference"): for tests.
+  std::string kernel_label;
+
+  // What a ConfigProto asks for; fields that mean nothing here are ignored.
+  static Result<SessionOptions> from_proto(const tensorflow::ConfigProto& config);
+};
+
+// What one run is asked for besides its tensors.
+struct RunOptions {
+  int64_t timeout_ms = 0;  // 0: the session's
+  bool trace = false;
+  // Where to write the trace for Chrome or Perfetto; empty: nowhere.
+  std::string trace_path;
+  // Stops the run when cancelled.
+  Ref<CancellationToken> cancel;
+
+  static RunOptions from_proto(const tensorflow::RunOptions& options);
+};
+
+// What a run tells besides its tensors.
+struct RunMetadata {
+  std::vector<TraceEvent> events;  // when traced
+  int64_t wall_offset_ns = 0;      // see TraceCollector
+  std::string plans;               // when traced: the plans that ran
+
+  void to_proto(tensorflow::RunMetadata& metadata) const;
+};
+
+}  // namespace millrace
