@@ -34,7 +34,7 @@ std::string snake_case(std::string_view name) {
     out += is_upper(name[i]) ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
   }
   static const std::set<std::string> reserved = {
-      "and",    "bool",   "const",  "delete", "double", "float", "for",   "if",
+      "and",    "assert", "bool",   "const",  "delete", "double", "float", "for",   "if",
       "int",    "long",   "new",    "not",    "operator", "or",  "short", "switch",
       "template", "this", "typename", "union", "unsigned", "while", "xor", "default"};
   if (reserved.contains(out)) out += '_';
@@ -200,12 +200,11 @@ class OpWriter {
   }
 
   void write_body() {
-    source_ += "  std::vector<Expr> inputs;\n";
-    std::string lengths;
+    source_ += "  std::vector<Expr> all_inputs;\n";
     for (const ArgDef& in : op_.inputs) {
       std::string name = parameter(in.name);
-      source_ += in.is_list() ? str_cat("  inputs.insert(inputs.end(), ", name, ".begin(), ", name, ".end());\n")
-                              : str_cat("  inputs.push_back(", name, ");\n");
+      source_ += in.is_list() ? str_cat("  all_inputs.insert(all_inputs.end(), ", name, ".begin(), ", name, ".end());\n")
+                              : str_cat("  all_inputs.push_back(", name, ");\n");
     }
     source_ += "  AttrMap map;\n";
     write_list_attrs();
@@ -215,7 +214,7 @@ class OpWriter {
     for (const AttrDef* attr : optional_) {
       source_ += str_cat("  map.set(\"", attr->name, "\", attrs.", parameter(attr->name), ");\n");
     }
-    source_ += str_cat("  Operation op = scope.add(\"", op_.name, "\", std::move(inputs), std::move(map), where);\n");
+    source_ += str_cat("  Operation op = scope.add(\"", op_.name, "\", std::move(all_inputs), std::move(map), where);\n");
     write_outputs();
   }
 

@@ -302,9 +302,9 @@ std::string join_strings(const std::vector<std::string>& items) {
   return out;
 }
 
-Status check_type(const AttrDef& def, DType t) {
+Status check_type(const AttrDef& def, DType t, bool may_be_ref) {
   if (!is_valid(t)) return invalid_argument("attr '", def.name, "' has an invalid type: ", t);
-  if (is_ref(t)) {
+  if (is_ref(t) && !may_be_ref) {
     return invalid_argument("attr '", def.name, "' must not have a reference type, got ", t);
   }
   if (!def.allowed_types.empty() && !def.allowed_types.contains(t)) {
@@ -337,13 +337,15 @@ size_t list_size(const AttrValue& value) {
       value.storage());
 }
 
-Status check_value(const AttrDef& def, const AttrValue& value) {
+Status check_value(const OpDef& op, const AttrDef& def, const AttrValue& value) {
   const bool is_list = is_list_kind(def.type);
   if (value.kind() != def.type && !(is_list && value.get<EmptyList>() != nullptr)) {
     return invalid_argument("AttrValue had value with type '", value.kind(), "' when '", def.type,
                             "' expected, for attr '", def.name, "'");
   }
-  if (const DType* t = value.get<DType>()) return check_type(def, *t);
+  if (const DType* t = value.get<DType>()) {
+    return check_type(def, *t, op.traits.argument || op.traits.result);
+  }
   if (const std::string* s = value.get<std::string>()) return check_string(def, *s);
   if (const int64_t* i = value.get<int64_t>()) {
     if (def.has_minimum && *i < def.minimum) {
@@ -359,7 +361,7 @@ Status check_value(const AttrDef& def, const AttrValue& value) {
                             " must be at least minimum ", def.minimum);
   }
   if (const auto* types = value.get<std::vector<DType>>()) {
-    for (DType t : *types) MR_TRY(check_type(def, t));
+    for (DType t : *types) MR_TRY(check_type(def, t, def.allowed_types.empty()));
   }
   if (const auto* strings = value.get<std::vector<std::string>>()) {
     for (const std::string& s : *strings) MR_TRY(check_string(def, s));
@@ -396,7 +398,7 @@ Status fill_op(const OpSpec& spec, OpDef& op) {
   MR_TRY(check_names(op.outputs, "output"));
   for (const AttrDef& attr : op.attrs) {
     if (!attr.default_value.empty()) {
-      Status status = check_value(attr, attr.default_value);
+      Status status = check_value(op, attr, attr.default_value);
       if (!status.ok()) return status.with_prefix("default");
     }
   }
@@ -462,7 +464,7 @@ Status check_attrs(const OpDef& op, AttrMap& attrs) {
   for (const AttrDef& def : op.attrs) {
     const AttrValue* value = attrs.find(def.name);
     if (value != nullptr) {
-      MR_TRY(check_value(def, *value));
+      MR_TRY(check_value(op, def, *value));
     } else if (!def.default_value.empty()) {
       attrs.set(def.name, def.default_value);
     } else {

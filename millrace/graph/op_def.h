@@ -163,7 +163,8 @@ Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const A
 
 // Checks `attrs` against the definition and adds the defaults: every attribute present, of the
 // right kind, in range; nothing unknown (names that begin with '_' are free). INVALID_ARGUMENT
-// naming op and attribute.
+// naming op and attribute. Reference types stand only in unrestricted lists of types and in the
+// parameters and results of function bodies: so functional nodes can capture variables.
 Status check_attrs(const OpDef& op, AttrMap& attrs);
 
 }  // namespace millrace

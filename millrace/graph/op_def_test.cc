@@ -94,6 +94,7 @@ class CheckAttrsTest : public testing::Test {
                                    .types = {{"T", kFloating}},
                                    .attrs = {{"n", "int = 1 >= 1"},
                                              {"list", "list(int) = [1] >= 1"},
+                                             {"many", "list(type) = []"},
                                              {"mode", "string = 'a' in {'a','b'}"}}})
                         .value();
 };
@@ -114,6 +115,8 @@ TEST_F(CheckAttrsTest, SaysWhatIsWrong) {
   EXPECT_NE(check({{"T", DType::kString}}).find("not in the list of allowed values"),
             std::string::npos);
   EXPECT_NE(check({{"T", ref_type(DType::kFloat)}}), "");
+  EXPECT_EQ(check({{"T", DType::kFloat}, {"many", std::vector<DType>{ref_type(DType::kFloat)}}}),
+            "");
   EXPECT_NE(check({{"T", static_cast<DType>(77)}}), "");
   EXPECT_EQ(check({{"T", DType::kFloat}, {"n", 0}}),
             "Value for attr 'n' of 0 must be at least minimum 1");

@@ -274,11 +274,12 @@ Result<KernelNode> OpTester::make_node(std::vector<Value>& inputs) const {
     } else {
       // An uninitialised variable takes the type of what is assigned to it.
       const AttrValue* type = attrs_.find("T");
+      if (type == nullptr) type = attrs_.find("dtype");
       DType dtype = type != nullptr && type->get<DType>() != nullptr ? *type->get<DType>()
                     : inputs.back().is_ref()                         ? DType::kInvalid
                                                                      : inputs.back().tensor.dtype();
       if (dtype == DType::kInvalid) {
-        return invalid_argument(op_, ": the type of an uninitialised reference must be given as T");
+        return invalid_argument(op_, ": the type of an uninitialised reference must be given");
       }
       types.push_back(ref_type(dtype));
     }

@@ -68,6 +68,7 @@ class ResourceManager : public RefCounted {
 
   Result<Ref<Resource>> lookup_any(std::string_view container, std::string_view type,
                                    std::string_view name) const;
+  Status remove_any(std::string_view container, std::string_view type, std::string_view name);
 
  protected:
   ~ResourceManager() override;
@@ -78,7 +79,6 @@ class ResourceManager : public RefCounted {
                                              FunctionRef<Result<Ref<Resource>>()> make);
   Status create_any(std::string_view container, std::string_view type, std::string_view name,
                     Ref<Resource> resource);
-  Status remove_any(std::string_view container, std::string_view type, std::string_view name);
 
   struct Impl;
   Impl* impl_;

@@ -7,27 +7,29 @@
 #include <immintrin.h>
 #endif
 
-// The one way to write vector code: GCC vector types as wide as the instruction set that this source
-// is compiled for, and mathematical functions over them.
+// The one way to write vector code: GCC vector types as wide as the instruction set that this
+// source is compiled for, and mathematical functions over them.
 //
-// A loop for several instruction sets stands in a header that x.cc, x_avx2.cc and x_avx512.cc include
-// (the build compiles the latter two for their instruction set); x.cc asks best_isa() once. Such a
-// header keeps everything between
+// A loop for several instruction sets stands in a header that x.cc, x_avx2.cc and x_avx512.cc
+// include (the build compiles the latter two for their instruction set); x.cc asks best_isa() once.
+// Such a header keeps everything between
 //
 //   namespace millrace::MR_ISA_NAMESPACE { ... }
 //
-// and calls only force-inlined functions (MR_VECTOR_FN), builtins, or functions of the C library: any
-// other inline function compiled here for AVX-512 may be the copy that the linker keeps for everybody.
+// and calls only force-inlined functions (MR_VECTOR_FN), builtins, or functions of the C library:
+// any other inline function compiled here for AVX-512 may be the copy that the linker keeps for
+// everybody.
 //
-// Functions take scalars and vectors alike: x < y ? a : b, x * y and the functions below mean the same
-// for float and for Vec<float>. Results have the same bits on every instruction set and in every lane:
-// there is one polynomial, never an approximate instruction, and no fused multiply-add (the build
-// passes -ffp-contract=off). Errors of the float functions, measured over all floats (vector_test.cc):
+// Functions take scalars and vectors alike: x < y ? a : b, x * y and the functions below mean the
+// same for float and for Vec<float>. Results have the same bits on every instruction set and in
+// every lane: there is one polynomial, never an approximate instruction, and no fused multiply-add
+// (the build passes -ffp-contract=off). Errors of the float functions, measured over all floats
+// (vector_test.cc):
 //
 //   exp 1 ulp, expm1 2, log 1, log1p 2, sigmoid 3, tanh 3
 //
-// with NaN, infinities, signed zeros and subnormal results as C99 has them. double goes lane by lane
-// through the C library.
+// with NaN, infinities, signed zeros and subnormal results as C99 has them. double goes lane by
+// lane through the C library.
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define MR_ISA_NAMESPACE isa_avx512
@@ -68,7 +70,9 @@ template <class T>
 inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 
 template <class V>
-inline constexpr bool is_vec = requires(V v) { v[0]; };
+inline constexpr bool is_vec = requires(V v) {
+  v[0];
+};
 
 // What V is made of: Element<Vec<float>> and Element<float> are float.
 template <class V, bool = is_vec<V>>
@@ -87,7 +91,8 @@ template <class V, class T>
 using WithElement = std::conditional_t<is_vec<V>, Vec<T>, T>;
 
 template <class T>
-using IntOfSize = std::conditional_t<sizeof(T) == 8, int64_t, std::conditional_t<sizeof(T) == 4, int32_t, int16_t>>;
+using IntOfSize = std::conditional_t<sizeof(T) == 8, int64_t,
+                                     std::conditional_t<sizeof(T) == 4, int32_t, int16_t>>;
 // The signed integers that V's bits are: what a comparison of vectors yields.
 template <class V>
 using Bits = WithElement<V, IntOfSize<Element<V>>>;
@@ -149,18 +154,18 @@ MR_VECTOR_FN V map(V x, V y, F f) {
 // Integer arithmetic that wraps; the plain operation for floating types.
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-#define MR_DEFINE_WRAPPING(name, op)                                                          \
-  template <class V>                                                                          \
-  MR_DEVICE_FN V name(V a, V b) {                                                             \
-    using E = Element<V>;                                                                     \
-    if constexpr (!std::is_integral_v<E>) {                                                   \
-      return a op b;                                                                          \
-    } else if constexpr (is_vec<V>) {                                                         \
-      using U = Vec<std::make_unsigned_t<E>>;                                                 \
-      return bit_cast<V>(bit_cast<U>(a) op bit_cast<U>(b));                                   \
-    } else {                                                                                  \
-      return static_cast<V>(static_cast<Wrapping<V>>(a) op static_cast<Wrapping<V>>(b));      \
-    }                                                                                         \
+#define MR_DEFINE_WRAPPING(name, op)                                                     \
+  template <class V>                                                                     \
+  MR_DEVICE_FN V name(V a, V b) {                                                        \
+    using E = Element<V>;                                                                \
+    if constexpr (!std::is_integral_v<E>) {                                              \
+      return a op b;                                                                     \
+    } else if constexpr (is_vec<V>) {                                                    \
+      using U = Vec<std::make_unsigned_t<E>>;                                            \
+      return bit_cast<V>(bit_cast<U>(a) op bit_cast<U>(b));                              \
+    } else {                                                                             \
+      return static_cast<V>(static_cast<Wrapping<V>>(a) op static_cast<Wrapping<V>>(b)); \
+    }                                                                                    \
   }
 MR_DEFINE_WRAPPING(add, +)
 MR_DEFINE_WRAPPING(sub, -)
@@ -211,8 +216,8 @@ MR_DEVICE_FN V copysign(V x, V sign) {
   return bit_cast<V>(static_cast<B>((bit_cast<B>(x) & ~mask) | (bit_cast<B>(sign) & mask)));
 }
 
-// To the nearest integer, ties to even. Adding and subtracting 2^23 (2^52) rounds; what is larger is
-// an integer already.
+// To the nearest integer, ties to even. Adding and subtracting 2^23 (2^52) rounds; what is larger
+// is an integer already.
 template <class V>
 MR_DEVICE_FN V rint(V x) {
   const V big = lit<V>(sizeof(Element<V>) == 8 ? 0x1p52 : 0x1p23);
@@ -285,7 +290,7 @@ MR_VECTOR_FN ExpParts<V> exp_parts(V x) {
   p = p * r + lit<V>(4.1665795894e-2);
   p = p * r + lit<V>(1.6666665459e-1);
   p = p * r + lit<V>(5.0000001201e-1);
-  return {bit_cast<Bits<V>>(t) - bit_cast<Bits<V>>(magic), r + p * (r * r)};
+  return {sub(bit_cast<Bits<V>>(t), bit_cast<Bits<V>>(magic)), r + p * (r * r)};
 }
 
 // 2^n for n in [-126, 127].
@@ -335,7 +340,7 @@ MR_DEVICE_FN V log(V x) {
     const auto subnormal = x < lit<V>(0x1p-126);
     const V scaled = subnormal ? x * lit<V>(0x1p23) : x;
     // x = m * 2^n with m in [sqrt(1/2), sqrt(2)).
-    const B bits = bit_cast<B>(scaled) - 0x3f3504f3;
+    const B bits = sub(bit_cast<B>(scaled), static_cast<B>(zero + 0x3f3504f3));
     const B n = (bits >> 23) - (subnormal ? zero + 23 : zero);
     const V m = bit_cast<V>(static_cast<B>((bits & 0x007fffff) + 0x3f3504f3));
     const V f = m - lit<V>(1);
@@ -404,17 +409,17 @@ MR_DEVICE_FN V sigmoid(V x) {
 }
 
 // Lane by lane through the C library.
-#define MR_DEFINE_LIBRARY_FN(name)                                       \
-  template <class V>                                                     \
-  MR_DEVICE_FN V name(V x) {                                             \
-    using E = Element<V>;                                                \
-    return map(x, [](E e) -> E {                                         \
-      if constexpr (sizeof(E) == 4) {                                    \
-        return __builtin_##name##f(e);                                   \
-      } else {                                                           \
-        return __builtin_##name(e);                                      \
-      }                                                                  \
-    });                                                                  \
+#define MR_DEFINE_LIBRARY_FN(name)     \
+  template <class V>                   \
+  MR_DEVICE_FN V name(V x) {           \
+    using E = Element<V>;              \
+    return map(x, [](E e) -> E {       \
+      if constexpr (sizeof(E) == 4) {  \
+        return __builtin_##name##f(e); \
+      } else {                         \
+        return __builtin_##name(e);    \
+      }                                \
+    });                                \
   }
 MR_DEFINE_LIBRARY_FN(acos)
 MR_DEFINE_LIBRARY_FN(asin)
@@ -450,8 +455,8 @@ MR_DEVICE_FN V fmod(V x, V y) {
   });
 }
 
-// All lanes folded with f, halves first: the order depends on the number of lanes, so for results that
-// must not depend on the instruction set f is exact (max, min).
+// All lanes folded with f, halves first: the order depends on the number of lanes, so for results
+// that must not depend on the instruction set f is exact (max, min).
 template <class T, class F>
 MR_VECTOR_FN T fold(Vec<T> v, F f) {
   T lanes[kLanes<T>];

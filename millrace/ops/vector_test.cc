@@ -49,7 +49,9 @@ void expect_accurate(F f, Reference reference, double limit) {
 #define EXPECT_ACCURATE(name, reference, limit) \
   expect_accurate([](auto x) { return vec::name(x); }, [](double x) { return reference(x); }, limit)
 
-double sigmoid(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+double sigmoid(double x) {
+  return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+}
 
 TEST(Vector, ErrorsAreAsDocumented) {
   EXPECT_ACCURATE(exp, std::exp, 1);

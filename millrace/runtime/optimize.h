@@ -10,8 +10,11 @@ namespace millrace {
 
 class Device;
 
+// On a node that was asked for as a target: passes keep it although nothing reads it.
+inline constexpr std::string_view kTargetAttr = "_target";
+
 struct OptimizeOptions {
-  // 0: no passes; 1: the exact ones.
+  // 0: no passes; 1: the exact ones; 2: all.
   int level = 1;
   bool constant_folding = true;
   bool common_subexpressions = true;
@@ -22,9 +25,9 @@ struct OptimizeOptions {
   Device* cpu = nullptr;
 };
 
-// A rewrite of a graph. Exact passes give bit-equal results; the others state a tolerance and have a
-// switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes and stateful nodes need is
-// kept; the names of nodes with state are kept.
+// A rewrite of a graph. Exact passes give bit-equal results; the others state a tolerance and have
+// a switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes and stateful nodes
+// need is kept; the names of nodes with state are kept.
 struct OptimizePass {
   std::string_view name;
   bool exact = true;
@@ -35,8 +38,8 @@ struct OptimizePass {
 // All passes, in the order they run.
 std::span<const OptimizePass> optimize_passes();
 
-// Runs the passes until nothing changes, at most ten rounds. A pass that fails leaves the graph as it
-// was before it and is skipped.
+// Runs the passes until nothing changes, at most ten rounds. A pass that fails leaves the graph as
+// it was before it and is skipped.
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
 
 // The passes one by one, for tests.

@@ -17,7 +17,7 @@ struct Partition {
 
 // Cuts a placed graph into one graph per task or device. An edge between two parts becomes a _Send and a
 // _Recv, one pair for each tensor and destination; a control edge carries an empty tensor; a loop that
-// runs on several parts gets, on each part without its LoopCond, a small loop that receives the predicate.
+// runs on several parts gets, on each device that takes part, a small loop driven by its LoopCond.
 // Everything is as spec/graph_semantics.md section 6 says, names included. INVALID_ARGUMENT for a loop
 // over several parts that has no LoopCond.
 //

@@ -6,11 +6,13 @@
 #include <unordered_map>
 
 #include "millrace/graph/function.h"
+#include "millrace/runtime/optimize.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kMaxNodes = 10'000'000;
+constexpr std::string_view kColocation = "loc:@";
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
@@ -91,6 +93,7 @@ class Pruner {
       if (id < 0 || id >= static_cast<NodeId>(lowered_of_.size())) {
         return not_found("target '", name, "' is not a node of the graph");
       }
+      targets_.insert(lowered_of_[index(id)]);
       need(lowered_of_[index(id)]);
     }
     return ok_status();
@@ -160,6 +163,8 @@ class Pruner {
         int feed = feed_for_control(c);
         c = feed >= 0 ? feed_nodes_[static_cast<size_t>(feed)] : map_[index(c)];
       }
+      if (targets_.contains(id)) node.set_attr(kTargetAttr, true);
+      keep_colocation(node);
       out_.add(std::move(node));
     }
     for (const SubNode& node : out_.nodes()) {
@@ -169,6 +174,56 @@ class Pruner {
         }
       }
     }
+  }
+
+  // A node that must be with one that is not needed goes where that one asks to be, together with the
+  // others of whom that is true.
+  void keep_colocation(SubNode& node) {
+    auto classes = colocated_with(node);
+    if (classes.empty()) return;
+    bool changed = false;
+    for (std::string& entry : classes) {
+      if (!entry.starts_with(kColocation)) continue;
+      NodeId other = find_lowered(entry.substr(kColocation.size()));
+      if (other < 0 || needed_[index(other)]) continue;
+      other = follow_colocation(other);
+      if (node.device.empty()) node.device = lowered_.node(other).device;
+      const std::string& with =
+          needed_[index(other)] ? lowered_.node(other).name
+                                : stands_for_.try_emplace(other, node.name).first->second;
+      entry = str_cat(kColocation, with);
+      changed = true;
+    }
+    if (changed) node.set_attr("_class", std::move(classes));
+  }
+
+  static std::vector<std::string> colocated_with(const SubNode& node) {
+    if (node.attrs->find("_class") == nullptr) return {};
+    auto classes = node.attr<std::vector<std::string>>("_class");
+    return classes.ok() ? *std::move(classes) : std::vector<std::string>();
+  }
+
+  // From a node that is not needed to the one that says where it is: a needed one, or the last.
+  NodeId follow_colocation(NodeId id) {
+    for (int hops = 0; hops < 64 && !needed_[index(id)]; ++hops) {
+      NodeId next = -1;
+      for (const std::string& entry : colocated_with(lowered_.node(id))) {
+        if (next < 0 && entry.starts_with(kColocation)) {
+          next = find_lowered(entry.substr(kColocation.size()));
+        }
+      }
+      if (next < 0 || next == id) break;
+      id = next;
+    }
+    return id;
+  }
+
+  NodeId find_lowered(std::string_view name) {
+    if (by_name_.empty()) {
+      for (NodeId id = 0; id < lowered_.size(); ++id) by_name_.emplace(lowered_.node(id).name, id);
+    }
+    auto it = by_name_.find(name);
+    return it == by_name_.end() ? -1 : it->second;
   }
 
   Status add_fetches() {
@@ -194,6 +249,9 @@ class Pruner {
   std::vector<bool> needed_;
   std::vector<NodeId> todo_;
   std::vector<Output> feeds_, fetches_;
+  std::set<NodeId> targets_;
+  std::unordered_map<std::string_view, NodeId> by_name_;     // of lowered_; made when asked for
+  std::unordered_map<NodeId, std::string> stands_for_;  // by node that is not needed
   std::unordered_map<uint64_t, int> feed_of_;
   std::vector<NodeId> feed_nodes_;
   std::vector<NodeId> map_;

@@ -54,7 +54,7 @@ class NullKernel final : public AsyncKernel {
 NullDevice::NullDevice(Info info, Ref<ResourceManager> resources)
     : Device(std::move(info), std::move(resources)) {}
 
-NullDevice::~NullDevice() { release(); }
+NullDevice::~NullDevice() { resume(); }
 
 std::vector<std::string> NullDevice::log() const {
   MutexLock lock(mu_);
@@ -103,7 +103,7 @@ Status NullDevice::finish(std::string_view node, Status status) {
   return ok_status();
 }
 
-void NullDevice::release() {
+void NullDevice::resume() {
   std::vector<Held> held;
   {
     MutexLock lock(mu_);

@@ -34,7 +34,7 @@ class NullDevice final : public Device {
   // Finishes the earliest held kernel of `node` with `status`; NOT_FOUND when there is none.
   Status finish(std::string_view node, Status status = ok_status());
   // Finishes all held kernels and those to come.
-  void release();
+  void resume();
 
   Allocator& allocator() override { return cpu_allocator(); }
   Allocator& host_allocator() override { return cpu_allocator(); }

@@ -78,7 +78,7 @@ TEST_F(NullDeviceTest, HeldKernelsFinishWhenTold) {
   EXPECT_EQ(b->status, internal("made to fail"));
   EXPECT_EQ(device->finish("b").code(), Code::kNotFound);
   EXPECT_EQ(device->held(), (std::vector<std::string>{"a", "c"}));
-  device->release();
+  device->resume();
   EXPECT_EQ(a->done + b->done + c->done, 3);
   EXPECT_EQ(start("d")->done, 1);
 }
@@ -90,7 +90,7 @@ TEST_F(NullDeviceTest, WaitsForAKernelToStart) {
   EXPECT_TRUE(device->wait_held("a"));
   starter.join();
   EXPECT_EQ(a->done, 0);
-  device->release();
+  device->resume();
   EXPECT_EQ(a->done, 1);
 }
 

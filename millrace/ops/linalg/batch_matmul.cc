@@ -16,8 +16,8 @@
 namespace millrace {
 namespace {
 
-using MatMulTypes = ConcatTypes<FloatingTypes, TypeList<int32_t, int64_t, uint32_t, uint64_t>,
-                                ComplexTypes>;
+using MatMulTypes =
+    ConcatTypes<FloatingTypes, TypeList<int32_t, int64_t, uint32_t, uint64_t>, ComplexTypes>;
 
 // A batch of fewer multiplications per matrix than this is shared among threads by matrix.
 constexpr int64_t kSmallMatrix = int64_t{1} << 18;
@@ -87,43 +87,38 @@ class BatchIndices {
  public:
   static Result<BatchIndices> make(const Shape& x, const Shape& y, bool broadcast) {
     BatchIndices batch;
-    MR_TRY_ASSIGN(const Shape bx, Shape::make(x.dims().first(static_cast<size_t>(x.rank() - 2))));
-    MR_TRY_ASSIGN(const Shape by, Shape::make(y.dims().first(static_cast<size_t>(y.rank() - 2))));
-    if (bx == by) {
-      batch.shape_ = bx;
+    MR_TRY_ASSIGN(batch.x_, Shape::make(x.dims().first(static_cast<size_t>(x.rank() - 2))));
+    MR_TRY_ASSIGN(batch.y_, Shape::make(y.dims().first(static_cast<size_t>(y.rank() - 2))));
+    batch.same_ = batch.x_ == batch.y_;
+    if (batch.same_) {
+      batch.shape_ = batch.x_;
       return batch;
     }
-    Result<Shape> both = broadcast_shapes(bx, by);
+    Result<Shape> both = broadcast_shapes(batch.x_, batch.y_);
     if (!broadcast || !both.ok()) {
       return invalid_argument("batch dimensions of ", x, " and ", y, " differ");
     }
     batch.shape_ = std::move(both).value();
-    batch.x_ = batch.indices_of(bx);
-    batch.y_ = batch.indices_of(by);
     return batch;
   }
 
   const Shape& shape() const { return shape_; }
-  int64_t x(int64_t i) const { return x_.empty() ? i : x_[static_cast<size_t>(i)]; }
-  int64_t y(int64_t i) const { return y_.empty() ? i : y_[static_cast<size_t>(i)]; }
+  int64_t x(int64_t i) const { return same_ ? i : index_in(x_, i); }
+  int64_t y(int64_t i) const { return same_ ? i : index_in(y_, i); }
 
  private:
-  std::vector<int64_t> indices_of(const Shape& input) const {
-    std::vector<int64_t> indices(static_cast<size_t>(shape_.num_elements()));
-    for (size_t i = 0; i < indices.size(); ++i) {
-      int64_t rest = static_cast<int64_t>(i), step = 1, index = 0;
-      for (int d = shape_.rank() - 1, e = input.rank() - 1; e >= 0; --d, --e) {
-        if (input[e] != 1) index += rest % shape_[d] * step;
-        step *= input[e];
-        rest /= shape_[d];
-      }
-      indices[i] = index;
+  int64_t index_in(const Shape& input, int64_t i) const {
+    int64_t step = 1, index = 0;
+    for (int d = shape_.rank() - 1, e = input.rank() - 1; e >= 0; --d, --e) {
+      if (input[e] != 1) index += i % shape_[d] * step;
+      step *= input[e];
+      i /= shape_[d];
     }
-    return indices;
+    return index;
   }
 
-  Shape shape_;
-  std::vector<int64_t> x_, y_;  // empty: the same number
+  Shape shape_, x_, y_;
+  bool same_ = true;
 };
 
 template <class T, bool kReference>

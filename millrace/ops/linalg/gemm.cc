@@ -13,9 +13,9 @@
 namespace millrace {
 namespace {
 
-// Blocks of about these sizes: a panel of the right matrix stays in the first-level cache while a block of
-// the left one (kRowsPerBlock x kDepth) is read from the second, and kDepth x kColumnsPerBlock elements of
-// the right matrix are packed at a time.
+// Blocks of about these sizes: a panel of the right matrix stays in the first-level cache while a
+// block of the left one (kRowsPerBlock x kDepth) is read from the second, and kDepth x
+// kColumnsPerBlock elements of the right matrix are packed at a time.
 constexpr int64_t kDepth = 320;
 constexpr int64_t kRowsPerBlock = 144;
 constexpr int64_t kColumnsPerBlock = 2048;
@@ -123,13 +123,14 @@ struct Pass {
     const int64_t column_blocks = std::min(column_tiles, ceil_div(kTasks, row_blocks));
     const int64_t wide = ceil_div(column_tiles, column_blocks) * kernels.nr;
     const int64_t grid_rows = ceil_div(problem.m, rows), grid_columns = ceil_div(columns, wide);
-    parallel_for(grid_rows * grid_columns, nanoseconds(rows, wide), [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const int64_t row = t / grid_columns * rows, column = t % grid_columns * wide;
-        multiply(row, std::min(rows, problem.m - row), a + row * depth, column,
-                 std::min(columns, column + wide));
-      }
-    });
+    parallel_for(grid_rows * grid_columns, nanoseconds(rows, wide),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t t = begin; t < end; ++t) {
+                     const int64_t row = t / grid_columns * rows, column = t % grid_columns * wide;
+                     multiply(row, std::min(rows, problem.m - row), a + row * depth, column,
+                              std::min(columns, column + wide));
+                   }
+                 });
   }
 
   // Each task packs the rows it multiplies. False when there was no memory.
@@ -289,16 +290,9 @@ Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
         pack_panels(problem.b, column + first_packed, columns - first_packed, k, depth, kernels.nr,
                     packed_b + first_packed * depth, parallel_for);
       }
-      const Pass<T> pass{problem,
-                         kernels,
-                         k,
-                         depth,
-                         column,
-                         columns,
-                         problem.accumulate || k > 0,
-                         packed_b,
-                         plain,
-                         plain_step};
+      const Pass<T> pass{
+          problem,  kernels, k,         depth, column, columns, problem.accumulate || k > 0,
+          packed_b, plain,   plain_step};
       if (shared) {
         pack_panels(problem.a, 0, problem.m, k, depth, kernels.mr, packed_a, parallel_for);
         pass.run_shared(packed_a, parallel_for);
@@ -432,8 +426,8 @@ void matmul_reference(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixVi
   matmul_direct(m, n, k, a, b, c);
 }
 
-#define MR_INSTANTIATE_GEMM(T)         \
-  template class StridedSource<T>;     \
+#define MR_INSTANTIATE_GEMM(T)     \
+  template class StridedSource<T>; \
   template Status gemm<T>(const GemmProblem<T>&, ParallelFor, const GemmKernels<T>&);
 MR_INSTANTIATE_GEMM(float)
 MR_INSTANTIATE_GEMM(double)
@@ -443,9 +437,9 @@ MR_INSTANTIATE_GEMM(uint64_t)
 template class StridedSource<float, Half>;
 template class StridedSource<float, BFloat16>;
 
-#define MR_INSTANTIATE_MATMUL(S)                                                                   \
-  template Status matmul<S>(int64_t, int64_t, int64_t, MatrixView<S>, MatrixView<S>, S*,           \
-                            ParallelFor);                                                          \
+#define MR_INSTANTIATE_MATMUL(S)                                                         \
+  template Status matmul<S>(int64_t, int64_t, int64_t, MatrixView<S>, MatrixView<S>, S*, \
+                            ParallelFor);                                                \
   template void matmul_reference<S>(int64_t, int64_t, int64_t, MatrixView<S>, MatrixView<S>, S*);
 MR_INSTANTIATE_MATMUL(float)
 MR_INSTANTIATE_MATMUL(double)

@@ -8,11 +8,13 @@
 
 namespace millrace {
 
-// Runs body(begin, end) over ranges that cover [0, n), perhaps on several threads, given the cost of one
-// unit in nanoseconds: KernelContext::parallel_for, ThreadPool::parallel_for, or run_serially.
+// Runs body(begin, end) over ranges that cover [0, n), perhaps on several threads, given the cost
+// of one unit in nanoseconds: KernelContext::parallel_for, ThreadPool::parallel_for, or
+// run_serially.
 using ParallelFor =
     FunctionRef<void(int64_t n, double cost_ns_per_unit, FunctionRef<void(int64_t, int64_t)> body)>;
-inline constexpr auto run_serially = [](int64_t n, double, FunctionRef<void(int64_t, int64_t)> body) {
+inline constexpr auto run_serially = [](int64_t n, double,
+                                        FunctionRef<void(int64_t, int64_t)> body) {
   if (n > 0) body(0, n);
 };
 
@@ -23,9 +25,10 @@ template <class T>
 class GemmSource {
  public:
   virtual ~GemmSource() = default;
-  // Writes elements [k, k + depth) of lines [line, line + count) as panels of `width` lines, one after the
-  // other, as gemm_kernels.h describes; lines missing in the last panel are zeros.
-  virtual void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const = 0;
+  // Writes elements [k, k + depth) of lines [line, line + count) as panels of `width` lines, one
+  // after the other, as gemm_kernels.h describes; lines missing in the last panel are zeros.
+  virtual void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+                    T* out) const = 0;
   // Where element p of line j is data[p * step + j], the data and the step; null otherwise.
   virtual const T* unpacked(int64_t* /*step*/) const { return nullptr; }
 };
@@ -37,7 +40,8 @@ class StridedSource final : public GemmSource<T> {
  public:
   StridedSource(const S* data, int64_t line_step, int64_t k_step)
       : data_(data), line_step_(line_step), k_step_(k_step) {}
-  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override;
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            T* out) const override;
   const T* unpacked(int64_t* step) const override;
 
  private:
@@ -61,9 +65,10 @@ struct GemmProblem {
   const void* row_context = nullptr;
 };
 
-// Solves the problem with packed panels and the tile kernels of best_isa(). Each element of C is summed in
-// an order that depends on k and the instruction set alone, never on threads. With k = 0 C is zeros (or
-// stays). T: float, double, uint32_t, uint64_t. RESOURCE_EXHAUSTED when there is no memory for panels.
+// Solves the problem with packed panels and the tile kernels of best_isa(). Each element of C is
+// summed in an order that depends on k and the instruction set alone, never on threads. With k = 0
+// C is zeros (or stays). T: float, double, uint32_t, uint64_t. RESOURCE_EXHAUSTED when there is no
+// memory for panels.
 template <class T>
 Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
             const GemmKernels<T>& kernels = gemm_kernels<T>());
@@ -81,8 +86,9 @@ struct MatrixView {
   MatrixView adjoint() const { return {data, column_step, row_step, !conjugate}; }
 };
 
-// c[m,n] (row-major) = a[m,k] b[k,n]. S: float, double, Half and BFloat16 (summed in float), 32- and 64-bit
-// integers (wrapping), Complex64 and Complex128. Products too small to be worth packing are direct loops.
+// c[m,n] (row-major) = a[m,k] b[k,n]. S: float, double, Half and BFloat16 (summed in float), 32-
+// and 64-bit integers (wrapping), Complex64 and Complex128. Products too small to be worth packing
+// are direct loops.
 template <class S>
 Status matmul(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixView<S> b, S* c,
               ParallelFor parallel_for);

@@ -4,18 +4,18 @@
 
 namespace millrace {
 
-// What the GEMM driver and the packing code need of one instruction set, for elements T: float, double,
-// uint32_t or uint64_t (signed integers multiply as unsigned ones, so that overflow wraps).
+// What the GEMM driver and the packing code need of one instruction set, for elements T: float,
+// double, uint32_t or uint64_t (signed integers multiply as unsigned ones, so that overflow wraps).
 //
-// Operands are packed into panels: a panel of width w and depth d holds element p of line i (a row of the
-// left matrix, a column of the right one) at [p * w + i].
+// Operands are packed into panels: a panel of width w and depth d holds element p of line i (a row
+// of the left matrix, a column of the right one) at [p * w + i].
 template <class T>
 struct GemmKernels {
   int mr;  // width of a panel of the left matrix
   int nr;  // width of a panel of the right matrix
 
-  // c[i * ldc + j] = sum over p of a[p * mr + i] * b[p * b_step + j], for i < rows <= mr and j < nr;
-  // added to what is there when `accumulate`. The order of the sum depends on nothing but k.
+  // c[i * ldc + j] = sum over p of a[p * mr + i] * b[p * b_step + j], for i < rows <= mr and j <
+  // nr; added to what is there when `accumulate`. The order of the sum depends on nothing but k.
   void (*tile)(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
                bool accumulate);
 

@@ -1,5 +1,6 @@
-// The kernels of gemm_kernels.h for one instruction set. Included by one file per set, inside a namespace
-// of its own, after kVectorBytes and kRows are defined; so everything here is internal to that file.
+// The kernels of gemm_kernels.h for one instruction set. Included by one file per set, inside a
+// namespace of its own, after kVectorBytes and kRows are defined; so everything here is internal to
+// that file.
 
 template <class T>
 struct VectorOf {
@@ -16,7 +17,8 @@ constexpr int kColumns = 2 * kLanes<T>;
 
 // The sums of a tile live in 2 * kRowsDone registers while k advances.
 template <class T, int kRowsDone>
-void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc, bool accumulate) {
+void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
+             bool accumulate) {
   constexpr int kL = kLanes<T>;
   Vector<T> sums[kRowsDone][2] = {};
   for (int64_t p = 0; p < k; ++p) {

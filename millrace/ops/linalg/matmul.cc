@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-using MatMulTypes = ConcatTypes<FloatingTypes, TypeList<int32_t, int64_t, uint32_t, uint64_t>,
-                                ComplexTypes>;
+using MatMulTypes =
+    ConcatTypes<FloatingTypes, TypeList<int32_t, int64_t, uint32_t, uint64_t>, ComplexTypes>;
 
 // "[2,3] (transposed)".
 std::string operand(const std::string& shape, bool transposed) {
@@ -65,9 +65,9 @@ class MatMulKernel final : public Kernel {
     const int64_t m = a.dim(transpose_a_ ? 1 : 0), k = a.dim(transpose_a_ ? 0 : 1);
     const int64_t n = b.dim(transpose_b_ ? 0 : 1);
     if (k != b.dim(transpose_b_ ? 1 : 0)) {
-      return invalid_argument("inner dimensions differ: ",
-                              operand(a.shape().to_string(), transpose_a_), " x ",
-                              operand(b.shape().to_string(), transpose_b_));
+      return invalid_argument(
+          "inner dimensions differ: ", operand(a.shape().to_string(), transpose_a_), " x ",
+          operand(b.shape().to_string(), transpose_b_));
     }
     const int64_t dims[] = {m, n};
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));

@@ -75,8 +75,7 @@ void register_add_n(Registry& registry) {
                            .cost = 0.5F},
                 .shape = shape_rules::merged,
                 .gradient = add_n_grad});
-  registry.kernel(
-      {.op = "AddN", .constraints = {{"T", kNumbers}}, .factory = AddN::make});
+  registry.kernel({.op = "AddN", .constraints = {{"T", kNumbers}}, .factory = AddN::make});
 }
 
 }  // namespace millrace

@@ -11,8 +11,8 @@ namespace millrace {
 inline namespace MR_ISA_NAMESPACE {
 
 template <class T>
-inline constexpr bool kHasVectors = std::is_floating_point_v<T> || std::is_same_v<T, int32_t> ||
-                                    std::is_same_v<T, int64_t>;
+inline constexpr bool kHasVectors =
+    std::is_floating_point_v<T> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
 
 template <class Op, class T>
 void binary_loop(const void* x_data, const void* y_data, void* z_data, int64_t n) {
@@ -56,7 +56,10 @@ BinaryLoop binary_loop_of(DType dtype, TypeList<Ts...>) {
 template <class... Ops, class Types>
 BinaryLoop pick_binary_loop(const char* op, DType dtype, OpList<Ops...>, Types types) {
   BinaryLoop loop = nullptr;
-  ((__builtin_strcmp(op, Ops::info.name) == 0 ? (loop = binary_loop_of<Ops>(dtype, types), true) : false) || ...);
+  const auto consider = [&]<class Op>() {
+    if (__builtin_strcmp(op, Op::info.name) == 0) loop = binary_loop_of<Op>(dtype, types);
+  };
+  (consider.template operator()<Ops>(), ...);
   return loop;
 }
 

@@ -9,9 +9,10 @@
 // The table of broadcasting ops z = f(x, y). An entry has
 //
 //   info   name, types and what else passes ask;
-//   eval   the formula, for scalars and (but for predicates) vectors of float, double, int32 and int64
-//          alike. It is defined for every pair of integers: sums wrap, a division by zero gives zero
-//          (the kernel reports it);
+//   eval   the formula, for scalars and (but for predicates) vectors of float, double, int32 and
+//   int64
+//          alike. It is defined for every pair of integers: sums wrap, a division by zero gives
+//          zero (the kernel reports it);
 //   grad   dx and dy before they are summed back to the shapes of x and y; of complex numbers x, y
 //          and z are the conjugates. An empty Expr: there is none.
 //
@@ -44,7 +45,8 @@ MR_DEVICE_FN V truncate_div(V x, V y) {
 template <class V>
 MR_DEVICE_FN V truncate_mod(V x, V y) {
   if constexpr (std::is_integral_v<Element<V>>) {
-    return map(x, y, [](Element<V> a, Element<V> b) { return b == 0 ? Element<V>{} : int_mod(a, b); });
+    return map(x, y,
+               [](Element<V> a, Element<V> b) { return b == 0 ? Element<V>{} : int_mod(a, b); });
   } else {
     return fmod(x, y);
   }
@@ -88,6 +90,8 @@ MR_DEVICE_FN T int_pow(T x, T y) {
 
 inline constexpr TypeSet kModTypes = kFloating | kIntegers;
 
+// One formula, one line.
+// clang-format off
 struct Add {
   static constexpr OpInfo info{"Add", kNumbers, "x + y; strings are joined."};
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::add(x, y); }
@@ -109,9 +113,11 @@ struct Mul {
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g * y, x * g}; }
 };
 struct Div {
-  static constexpr OpInfo info = OpInfo{"Div", kNumbers, "x / y; of integers, towards zero."}
-                                     .costs(0.5F).checks(OperandCheck::kDivisor);
-  template <class T> MR_DEVICE_FN static T eval(T x, T y) {
+  static constexpr OpInfo info =
+      OpInfo{"Div", kNumbers, "x / y; of integers, towards zero."}.costs(0.5F).checks(
+          OperandCheck::kDivisor);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
     if constexpr (std::is_integral_v<vec::Element<T>>) {
       return vec::truncate_div(x, y);
     } else {
@@ -122,20 +128,24 @@ struct Div {
 };
 struct RealDiv {
   static constexpr OpInfo info = OpInfo{"RealDiv", kNumbers, "x / y of real numbers."}
-                                     .computed_for(kFloating | kComplex).costs(0.5F);
+                                     .computed_for(kFloating | kComplex)
+                                     .costs(0.5F);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return x / y; }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g / y, g * ((-x / y) / y)}; }
 };
 struct FloorDiv {
-  static constexpr OpInfo info = OpInfo{"FloorDiv", kNumbers, "The largest integer not above x / y."}
-                                     .computed_for(kRealNumbers).costs(0.8F)
-                                     .checks(OperandCheck::kDivisor);
+  static constexpr OpInfo info =
+      OpInfo{"FloorDiv", kNumbers, "The largest integer not above x / y."}
+          .computed_for(kRealNumbers)
+          .costs(0.8F)
+          .checks(OperandCheck::kDivisor);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::floor_div(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr) { return {}; }
 };
 struct TruncateDiv {
   static constexpr OpInfo info = OpInfo{"TruncateDiv", kNumbers, "x / y of integers, towards zero."}
-                                     .computed_for(kIntegers).costs(0.8F)
+                                     .computed_for(kIntegers)
+                                     .costs(0.8F)
                                      .checks(OperandCheck::kDivisor);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::truncate_div(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr) { return {}; }
@@ -143,27 +153,32 @@ struct TruncateDiv {
 struct FloorMod {
   static constexpr OpInfo info =
       OpInfo{"FloorMod", kModTypes, "x - y * floor(x / y): the remainder has the sign of y."}
-          .costs(5).checks(OperandCheck::kDivisor);
+          .costs(5)
+          .checks(OperandCheck::kDivisor);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::floor_mod(x, y); }
-  static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g, -(g * call("FloorDiv", {x, y}))}; }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    return {g, -(g * call("FloorDiv", {x, y}))};
+  }
 };
 struct Mod {
   static constexpr OpInfo info =
-      OpInfo{"Mod", kModTypes, "The remainder of x / y, with the sign of x."}
-          .costs(5).checks(OperandCheck::kDivisor);
+      OpInfo{"Mod", kModTypes, "The remainder of x / y, with the sign of x."}.costs(5).checks(
+          OperandCheck::kDivisor);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::truncate_mod(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr z, Expr g) { return {g, g * ((z - x) / y)}; }
 };
 struct TruncateMod {
   static constexpr OpInfo info =
       OpInfo{"TruncateMod", kModTypes, "The remainder of x / y, with the sign of x."}
-          .costs(5).checks(OperandCheck::kDivisor);
+          .costs(5)
+          .checks(OperandCheck::kDivisor);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::truncate_mod(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr z, Expr g) { return {g, g * ((z - x) / y)}; }
 };
 struct Maximum {
   static constexpr OpInfo info =
-      OpInfo{"Maximum", kRealNumbers, "The larger of x and y; NaN when either is."}.is_commutative();
+      OpInfo{"Maximum", kRealNumbers, "The larger of x and y; NaN when either is."}
+          .is_commutative();
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::max(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
     const Expr first = greater_equal(x, y), zeros = zeros_like(g);
@@ -172,7 +187,8 @@ struct Maximum {
 };
 struct Minimum {
   static constexpr OpInfo info =
-      OpInfo{"Minimum", kRealNumbers, "The smaller of x and y; NaN when either is."}.is_commutative();
+      OpInfo{"Minimum", kRealNumbers, "The smaller of x and y; NaN when either is."}
+          .is_commutative();
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::min(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
     const Expr first = less_equal(x, y), zeros = zeros_like(g);
@@ -181,9 +197,10 @@ struct Minimum {
 };
 struct Pow {
   static constexpr OpInfo info =
-      OpInfo{"Pow", kFloating | kSignedIntegers | kComplex, "x to the power of y."}
-          .costs(8).checks(OperandCheck::kExponent);
-  template <class T> MR_DEVICE_FN static T eval(T x, T y) {
+      OpInfo{"Pow", kFloating | kSignedIntegers | kComplex, "x to the power of y."}.costs(8).checks(
+          OperandCheck::kExponent);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
     using E = vec::Element<T>;
     if constexpr (std::is_integral_v<E>) {
       return vec::map(x, y, [](E a, E b) { return vec::int_pow(a, b); });
@@ -194,7 +211,8 @@ struct Pow {
   // The logarithm counts as zero where x has none, so that a constant exponent gives no NaN.
   static ExprPair grad(Expr x, Expr y, Expr z, Expr g) {
     const Expr zeros = zeros_like(x);
-    const Expr has_log = kComplex.contains(x.dtype()) ? call("NotEqual", {x, zeros}) : greater(x, zeros);
+    const Expr has_log =
+        kComplex.contains(x.dtype()) ? call("NotEqual", {x, zeros}) : greater(x, zeros);
     const Expr safe = select(has_log, x, ones_like(x));
     return {g * y * pow(x, y - 1.0), g * z * log(safe)};
   }
@@ -202,8 +220,10 @@ struct Pow {
 struct SquaredDifference {
   static constexpr OpInfo info =
       OpInfo{"SquaredDifference", kFloating | kIntegers | kComplex, "|x - y| squared."}
-          .is_commutative().not_holomorphic();
-  template <class T> MR_DEVICE_FN static T eval(T x, T y) {
+          .is_commutative()
+          .not_holomorphic();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
     const T d = vec::sub(x, y);
     if constexpr (is_complex_v<T>) {
       return T(std::norm(d));
@@ -217,12 +237,13 @@ struct SquaredDifference {
   }
 };
 
-#define MR_DEFINE_COMPARISON(op, types, symbol, doc)                              \
-  struct op {                                                                     \
-    static constexpr OpInfo info = OpInfo{#op, types, doc}.is_predicate();        \
-    template <class T> MR_DEVICE_FN static bool eval(T x, T y) {                  \
-      return x symbol y;                                                          \
-    }                                                                             \
+#define MR_DEFINE_COMPARISON(op, types, symbol, doc)                       \
+  struct op {                                                              \
+    static constexpr OpInfo info = OpInfo{#op, types, doc}.is_predicate(); \
+    template <class T>                                                     \
+    MR_DEVICE_FN static bool eval(T x, T y) {                              \
+      return x symbol y;                                                   \
+    }                                                                      \
   };
 MR_DEFINE_COMPARISON(Greater, kRealNumbers, >, "Whether x > y.")
 MR_DEFINE_COMPARISON(GreaterEqual, kRealNumbers, >=, "Whether x >= y.")
@@ -233,30 +254,34 @@ MR_DEFINE_COMPARISON(LessEqual, kRealNumbers, <=, "Whether x <= y.")
 struct Equal {
   static constexpr OpInfo info =
       OpInfo{"Equal", kNumberTypes | TypeSet{DType::kBool}, "Whether x is y."}
-          .is_predicate().is_commutative();
+          .is_predicate()
+          .is_commutative();
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x == y; }
 };
 struct NotEqual {
   static constexpr OpInfo info =
       OpInfo{"NotEqual", kNumberTypes | TypeSet{DType::kBool}, "Whether x is not y."}
-          .is_predicate().is_commutative();
+          .is_predicate()
+          .is_commutative();
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x != y; }
 };
 struct LogicalAnd {
-  static constexpr OpInfo info =
-      OpInfo{"LogicalAnd", {DType::kBool}, "Whether x and y are true."}.is_predicate().is_commutative();
+  static constexpr OpInfo info = OpInfo{"LogicalAnd", {DType::kBool}, "Whether x and y are true."}
+                                     .is_predicate()
+                                     .is_commutative();
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x & y; }
 };
 struct LogicalOr {
-  static constexpr OpInfo info =
-      OpInfo{"LogicalOr", {DType::kBool}, "Whether x or y is true."}.is_predicate().is_commutative();
+  static constexpr OpInfo info = OpInfo{"LogicalOr", {DType::kBool}, "Whether x or y is true."}
+                                     .is_predicate()
+                                     .is_commutative();
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x | y; }
 };
+// clang-format on
 
-using BinaryOps =
-    OpList<Add, AddV2, Div, Equal, FloorDiv, FloorMod, Greater, GreaterEqual, Less, LessEqual, LogicalAnd,
-           LogicalOr, Maximum, Minimum, Mod, Mul, NotEqual, Pow, RealDiv, SquaredDifference, Sub,
-           TruncateDiv, TruncateMod>;
+using BinaryOps = OpList<Add, AddV2, Div, Equal, FloorDiv, FloorMod, Greater, GreaterEqual, Less,
+                         LessEqual, LogicalAnd, LogicalOr, Maximum, Minimum, Mod, Mul, NotEqual,
+                         Pow, RealDiv, SquaredDifference, Sub, TruncateDiv, TruncateMod>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

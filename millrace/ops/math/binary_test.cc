@@ -57,7 +57,8 @@ const Row kRows[] = {
     {"Relu6Grad", [](C g, C f) { return re(f) > 0 && re(f) < 6 ? g : 0; }, 0, 9, -9, 9},
     {"EluGrad", [](C g, C y) { return re(y) < 0 ? g * (y + 1.0) : g; }, 0, 9, -1, 9},
     {"SeluGrad",
-     [](C g, C y) { return g * (re(y) < 0 ? re(y) + 1.7580993408473769 : 1.0507009873554805); }, 0, 9, -1, 9},
+     [](C g, C y) { return g * (re(y) < 0 ? re(y) + 1.7580993408473769 : 1.0507009873554805); }, 0,
+     9, -1, 9},
     {"SoftplusGrad", [](C g, C f) { return g * sigmoid(re(f)); }, 0, 9, -9, 9},
     {"SoftsignGrad", [](C g, C f) { return g / std::pow(1 + std::abs(re(f)), 2); }, 0, 9, -9, 9},
 };
@@ -67,7 +68,8 @@ std::vector<DType> types_of(const char* op) {
   return types.empty() ? std::vector<DType>{DType::kBool} : types;
 }
 
-Tensor random_tensor(DType dtype, const Shape& shape, double low, double high, std::mt19937& random) {
+Tensor random_tensor(DType dtype, const Shape& shape, double low, double high,
+                     std::mt19937& random) {
   std::uniform_real_distribution<double> uniform(low, high);
   std::vector<C> values;
   for (int64_t i = 0; i < shape.num_elements(); ++i) {
@@ -114,7 +116,8 @@ TEST(Binary, EveryOpInEveryTypeAgreesWithItsTwin) {
   std::mt19937 random(1);
   for (const Row& row : kRows) {
     for (DType dtype : types_of(row.op)) {
-      for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 0}, Shape{3}, Shape{5, 7}, Shape{1030}}) {
+      for (const Shape& shape :
+           {Shape{}, Shape{0}, Shape{2, 0}, Shape{3}, Shape{5, 7}, Shape{1030}}) {
         check(row, dtype, shape, shape, random);
       }
     }
@@ -124,12 +127,29 @@ TEST(Binary, EveryOpInEveryTypeAgreesWithItsTwin) {
 TEST(Binary, Broadcasts) {
   std::mt19937 random(2);
   const std::pair<Shape, Shape> shapes[] = {
-      {{}, {3}},          {{3}, {}},          {{1}, {}},           {{1, 1}, {3}},
-      {{5000}, {}},       {{}, {5000}},       {{2, 3}, {3}},       {{3}, {2, 3}},
-      {{2, 3}, {2, 1}},   {{2, 1}, {1, 3}},   {{700, 3}, {3}},     {{700, 3}, {700, 1}},
-      {{40, 64}, {64}},   {{40, 64}, {40, 1}}, {{40, 1}, {1, 64}}, {{2, 1, 4, 1}, {3, 1, 5}},
-      {{0, 3}, {3}},      {{2, 0}, {2, 1}},   {{0}, {1}},          {{1}, {0}},
-      {{2, 0, 3}, {}},    {{8, 1, 6, 1}, {7, 1, 5}}, {{3, 100, 100}, {100, 1}},
+      {{}, {3}},
+      {{3}, {}},
+      {{1}, {}},
+      {{1, 1}, {3}},
+      {{5000}, {}},
+      {{}, {5000}},
+      {{2, 3}, {3}},
+      {{3}, {2, 3}},
+      {{2, 3}, {2, 1}},
+      {{2, 1}, {1, 3}},
+      {{700, 3}, {3}},
+      {{700, 3}, {700, 1}},
+      {{40, 64}, {64}},
+      {{40, 64}, {40, 1}},
+      {{40, 1}, {1, 64}},
+      {{2, 1, 4, 1}, {3, 1, 5}},
+      {{0, 3}, {3}},
+      {{2, 0}, {2, 1}},
+      {{0}, {1}},
+      {{1}, {0}},
+      {{2, 0, 3}, {}},
+      {{8, 1, 6, 1}, {7, 1, 5}},
+      {{3, 100, 100}, {100, 1}},
   };
   for (const char* op : {"Sub", "Less"}) {
     for (const Row& row : kRows) {
@@ -147,13 +167,15 @@ TEST(Binary, Broadcasts) {
 TEST(Binary, BroadcastsManyDimensions) {
   std::mt19937 random(3);
   const Row& sub = kRows[2];
-  check(sub, DType::kFloat, {2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1}, random);
+  check(sub, DType::kFloat, {2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1},
+        random);
   const std::vector<int64_t> ones(254, 1);
   check(sub, DType::kFloat, Shape::make(ones).value(), {3}, random);
 }
 
 TEST(Binary, ShapesThatDoNotGoTogether) {
-  const Tensor a = make_tensor(DType::kFloat, {2}, {1, 2}), b = make_tensor(DType::kFloat, {3}, {1, 2, 3});
+  const Tensor a = make_tensor(DType::kFloat, {2}, {1, 2}),
+               b = make_tensor(DType::kFloat, {3}, {1, 2, 3});
   for (const char* op : {"Add", "Equal", "ReluGrad"}) {
     const Status status = OpTester(op).input(a).input(b).check_shapes(false).run().status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << op;
@@ -161,7 +183,8 @@ TEST(Binary, ShapesThatDoNotGoTogether) {
     EXPECT_NE(status.message().find("[3]"), std::string::npos) << status.to_string();
   }
   for (const char* op : {"Equal", "NotEqual"}) {
-    const Tensor z = OpTester(op).attr("incompatible_shape_error", false).input(a).input(b).run_one().value();
+    const Tensor z =
+        OpTester(op).attr("incompatible_shape_error", false).input(a).input(b).run_one().value();
     EXPECT_TRUE(z.shape().is_scalar());
     EXPECT_EQ(z.item<bool>(), std::string_view(op) == "NotEqual");
   }
@@ -221,8 +244,10 @@ TEST(Binary, IntegerDivisionOfVectors) {
   const Shape shape{static_cast<int64_t>(x.size())};
   for (DType dtype : {DType::kInt32, DType::kInt64, DType::kFloat, DType::kDouble, DType::kHalf}) {
     const Tensor a = make_tensor(dtype, shape, x), b = make_tensor(dtype, shape, y);
-    EXPECT_EQ(values_of(*OpTester("FloorDiv").input(a).input(b).run_one()), floor_div) << dtype_name(dtype);
-    EXPECT_EQ(values_of(*OpTester("FloorMod").input(a).input(b).run_one()), floor_mod) << dtype_name(dtype);
+    EXPECT_EQ(values_of(*OpTester("FloorDiv").input(a).input(b).run_one()), floor_div)
+        << dtype_name(dtype);
+    EXPECT_EQ(values_of(*OpTester("FloorMod").input(a).input(b).run_one()), floor_mod)
+        << dtype_name(dtype);
   }
 }
 
@@ -262,7 +287,9 @@ TEST(Binary, NanIsNeitherLessNorEqual) {
 
 TEST(Binary, Strings) {
   const Tensor a = Tensor::vector<std::string>({"a", "bc"}), b = Tensor::scalar<std::string>("bc");
-  const auto run_strings = [&](const char* op) { return OpTester(op).input(a).input(b).run_one().value(); };
+  const auto run_strings = [&](const char* op) {
+    return OpTester(op).input(a).input(b).run_one().value();
+  };
   const Tensor joined = run_strings("Add");
   EXPECT_EQ(joined.data<std::string>()[0], "abc");
   EXPECT_EQ(joined.data<std::string>()[1], "bcbc");
@@ -278,8 +305,10 @@ TEST(Binary, TakesTheMemoryOfAnInputNobodyNeeds) {
     const Tensor row = make_tensor(DType::kFloat, {3}, {1, 2, 3});
     const void* memory = big.raw();
     OpTester tester("Mul");
-    if (taken == 0) tester.input(std::move(big)).input(row);
-    else tester.input(row).input(std::move(big));
+    if (taken == 0)
+      tester.input(std::move(big)).input(row);
+    else
+      tester.input(row).input(std::move(big));
     const Tensor z = tester.movable(true).run_one().value();
     EXPECT_EQ(z.raw(), memory);
     EXPECT_EQ(values_of(z)[299], 6.0);
@@ -306,8 +335,8 @@ TEST(Binary, InstructionSetsAgree) {
       const BinaryLoop baseline = binary_loop_baseline(op->name.c_str(), dtype);
       if (baseline == nullptr || op->outputs[0].dtype == DType::kBool) continue;
       baseline(x.data(), y.data(), wanted.data(), kN);
-      for (const auto& [isa, find] : {std::pair(Isa::kAvx2, binary_loop_avx2),
-                                      std::pair(Isa::kAvx512, binary_loop_avx512)}) {
+      for (const auto& [isa, find] : {std::pair(Isa::kAvx2, &binary_loop_avx2),
+                                      std::pair(Isa::kAvx512, &binary_loop_avx512)}) {
         if (machine_isa() < isa) continue;
         find(op->name.c_str(), dtype)(x.data(), y.data(), got.data(), kN);
         for (size_t i = 0; i < kN; ++i) {
@@ -322,7 +351,8 @@ TEST(Binary, InstructionSetsAgree) {
 }
 
 std::string shapes(const char* op, AttrMap attrs, const char* inputs) {
-  const Result<std::string> result = infer_shapes(OpRegistry::global(), op, std::move(attrs), inputs);
+  const Result<std::string> result =
+      infer_shapes(OpRegistry::global(), op, std::move(attrs), inputs);
   return result.ok() ? *result : "error";
 }
 

@@ -10,13 +10,16 @@
 
 namespace millrace {
 
-// How to walk up to three operands that are broadcast together by NumPy's rule. Neighbouring dimensions
-// that behave alike are merged first, so [32,28,28,1] with [28,28,1] is a walk over two dimensions and
-// equal shapes are one; a walk over up to eight merged dimensions needs no memory of its own.
+// How to walk up to three operands that are broadcast together by NumPy's rule. Neighbouring
+// dimensions that behave alike are merged first, so [32,28,28,1] with [28,28,1] is a walk over two
+// dimensions and equal shapes are one; a walk over up to eight merged dimensions needs no memory of
+// its own.
 //
 //   MR_TRY_ASSIGN(BroadcastPlan plan, BroadcastPlan::make({&a.shape(), &b.shape()}));
-//   plan.for_each_run(0, plan.shape().num_elements(), [&](const int64_t* from, int64_t out, int64_t n) {
-//     // Outputs out .. out+n-1; operand k begins at element from[k] and moves by plan.step(k), 0 or 1.
+//   plan.for_each_run(0, plan.shape().num_elements(), [&](const int64_t* from, int64_t out, int64_t
+//   n) {
+//     // Outputs out .. out+n-1; operand k begins at element from[k] and moves by plan.step(k), 0
+//     or 1.
 //   });
 class BroadcastPlan {
  public:
@@ -84,9 +87,9 @@ class BroadcastPlan {
 // bytes; `out` may be the memory of an operand that is not repeated.
 using BinaryLoop = void (*)(const void* a, const void* b, void* out, int64_t n);
 
-// Applies `loop` to the outputs [begin, end) of a plan of two operands. Repeated elements are expanded
-// into a small buffer in the first-level cache, so one contiguous loop serves every kind of broadcast.
-// Element sizes are 1, 2, 4, 8 or 16.
+// Applies `loop` to the outputs [begin, end) of a plan of two operands. Repeated elements are
+// expanded into a small buffer in the first-level cache, so one contiguous loop serves every kind
+// of broadcast. Element sizes are 1, 2, 4, 8 or 16.
 template <class Loop>
 void broadcast_range(const BroadcastPlan& plan, const Loop& loop, const void* a, const void* b,
                      size_t in_size, void* out, size_t out_size, int64_t begin, int64_t end);
@@ -99,7 +102,8 @@ void gather_operand(const BroadcastPlan& plan, int k, const void* data, size_t s
 
 // The bytes of one expansion buffer.
 inline constexpr int64_t kExpandBytes = 4096;
-// Runs at least this long are handed to the loop as they are; shorter ones are gathered into blocks.
+// Runs at least this long are handed to the loop as they are; shorter ones are gathered into
+// blocks.
 inline constexpr int64_t kDirectRun = 32;
 
 // `loop` over n elements, the operands moving by steps of 0 or 1.

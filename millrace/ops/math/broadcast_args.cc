@@ -13,8 +13,8 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-// What s0 and s1 give together: sizes, and for each the dimensions in which it is repeated (those in
-// which both are 1 count for both, unless the shapes are equal).
+// What s0 and s1 give together: sizes, and for each the dimensions in which it is repeated (those
+// in which both are 1 count for both, unless the shapes are equal).
 struct Broadcasting {
   Sizes shape, r0, r1;
 };
@@ -27,8 +27,8 @@ Result<Broadcasting> broadcasting_of(const Sizes& s0, const Sizes& s1) {
     const int64_t a = d < pad0 ? 1 : s0[d - pad0];
     const int64_t b = d < pad1 ? 1 : s1[d - pad1];
     if (a != b && a != 1 && b != 1) {
-      return invalid_argument("Incompatible shapes for broadcasting: [", str_join(s0, ","), "] and [",
-                              str_join(s1, ","), "]");
+      return invalid_argument("Incompatible shapes for broadcasting: [", str_join(s0, ","),
+                              "] and [", str_join(s1, ","), "]");
     }
     result.shape.push_back(a == 1 ? b : a);
     if (s0 == s1) continue;

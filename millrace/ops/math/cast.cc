@@ -10,8 +10,8 @@
 #include "millrace/ops/math/register.h"
 #include "millrace/tensor/dispatch.h"
 
-// Conversion between any two plain types. A few frequent pairs have a loop of their own; the others go
-// through blocks of one of four wide types, which hold every value of the source exactly.
+// Conversion between any two plain types. A few frequent pairs have a loop of their own; the others
+// go through blocks of one of four wide types, which hold every value of the source exactly.
 
 namespace millrace {
 namespace {
@@ -39,9 +39,14 @@ void cast_value(ValueContext& c) {
 }
 
 template <class T>
-inline constexpr bool kIsQuantized = requires(T t) { t.value; } && !requires { T::kMax; };
+inline constexpr bool kIsQuantized = requires(T t) {
+  t.value;
+}
+&&!requires { T::kMax; };
 template <class T>
-inline constexpr bool kIsNarrowInt = requires { T::kMax; };
+inline constexpr bool kIsNarrowInt = requires {
+  T::kMax;
+};
 
 // `v` as an integer in [low, high]: towards zero, saturating, NaN as 0.
 template <class I, class F>
@@ -76,8 +81,10 @@ To convert(From v) {
   } else if constexpr (kIsQuantized<To>) {
     return To{convert<decltype(To::value)>(v)};
   } else if constexpr (kIsNarrowInt<To>) {
-    if constexpr (std::is_floating_point_v<From>) return To(to_integer<int>(v, To::kMin, To::kMax));
-    else return To(static_cast<int>(static_cast<uint8_t>(v)));
+    if constexpr (std::is_floating_point_v<From>)
+      return To(to_integer<int>(v, To::kMin, To::kMax));
+    else
+      return To(static_cast<int>(static_cast<uint8_t>(v)));
   } else {
     return To(static_cast<float>(v));  // half, bfloat16 and the eight-bit floats
   }
@@ -89,13 +96,11 @@ struct WideType {
   using Type = double;
 };
 template <class T>
-  requires(is_complex_v<T>)
-struct WideType<T> {
+requires(is_complex_v<T>) struct WideType<T> {
   using Type = Complex128;
 };
 template <class T>
-  requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>)
-struct WideType<T> {
+requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>) struct WideType<T> {
   using Type = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
 };
 
@@ -194,7 +199,10 @@ class Cast final : public Kernel {
 
   // Drops the bits of the mantissa that `to` has not, instead of rounding.
   void set_truncated(DType to) {
-    const int bits = to == DType::kFloat ? 23 : to == DType::kHalf ? 10 : to == DType::kBFloat16 ? 7 : 52;
+    const int bits = to == DType::kFloat      ? 23
+                     : to == DType::kHalf     ? 10
+                     : to == DType::kBFloat16 ? 7
+                                              : 52;
     if (bits == 52) return;
     dropped_bits_ = (uint64_t{1} << (52 - bits)) - 1;
     direct_ = nullptr;
@@ -236,8 +244,9 @@ class Cast final : public Kernel {
 
 void register_cast(Registry& registry) {
   registry.add({.name = "Cast",
-                .doc = "x as another type. Integers wrap; real numbers become integers towards zero, "
-                       "saturating, NaN as 0; of complex numbers the real part is taken.",
+                .doc =
+                    "x as another type. Integers wrap; real numbers become integers towards zero, "
+                    "saturating, NaN as 0; of complex numbers the real part is taken.",
                 .inputs = {{"x", "SrcT"}},
                 .outputs = {{"y", "DstT"}},
                 .types = {{"SrcT", {}}, {"DstT", {}}},

@@ -44,24 +44,36 @@ Status complex_abs_grad(GradientContext& c) {
 }
 Status complex_grad(GradientContext& c) {
   const Expr g = c.gradient();
-  const ExprPair parts = unbroadcast(call("Real", {g}, part_type(g)), call("Imag", {g}, part_type(g)),
-                                     c.input(0), c.input(1));
+  const ExprPair parts = unbroadcast(call("Real", {g}, part_type(g)),
+                                     call("Imag", {g}, part_type(g)), c.input(0), c.input(1));
   c.set(0, parts.first);
   c.set(1, parts.second);
   return ok_status();
 }
 
 struct Conj {
-  template <class T> static std::complex<T> eval(std::complex<T> x) { return std::conj(x); }
+  template <class T>
+  static std::complex<T> eval(std::complex<T> x) {
+    return std::conj(x);
+  }
 };
 struct Real {
-  template <class T> static T eval(std::complex<T> x) { return x.real(); }
+  template <class T>
+  static T eval(std::complex<T> x) {
+    return x.real();
+  }
 };
 struct Imag {
-  template <class T> static T eval(std::complex<T> x) { return x.imag(); }
+  template <class T>
+  static T eval(std::complex<T> x) {
+    return x.imag();
+  }
 };
 struct ComplexAbs {
-  template <class T> static T eval(std::complex<T> x) { return std::abs(x); }
+  template <class T>
+  static T eval(std::complex<T> x) {
+    return std::abs(x);
+  }
 };
 
 template <class Op, class T>
@@ -85,8 +97,8 @@ template <class T>
 Status complex_cpu(KernelContext& ctx) {
   using C = std::complex<T>;
   if (ctx.output_type(0) != dtype_of<C>) {
-    return invalid_argument("Complex of ", dtype_of<T>, " gives ", dtype_of<C>, ", not Tout = ",
-                            ctx.output_type(0));
+    return invalid_argument("Complex of ", dtype_of<T>, " gives ", dtype_of<C>,
+                            ", not Tout = ", ctx.output_type(0));
   }
   MR_TRY_ASSIGN(const BroadcastPlan plan,
                 BroadcastPlan::make({&ctx.input(0).shape(), &ctx.input(1).shape()}));
@@ -97,7 +109,8 @@ Status complex_cpu(KernelContext& ctx) {
   const int64_t re_step = plan.step(0), im_step = plan.step(1);
   ctx.parallel_for(plan.shape().num_elements(), 1, [&](int64_t begin, int64_t end) {
     plan.for_each_run(begin, end, [&](const int64_t* from, int64_t at, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) z[at + i] = C(re[from[0] + i * re_step], im[from[1] + i * im_step]);
+      for (int64_t i = 0; i < n; ++i)
+        z[at + i] = C(re[from[0] + i * re_step], im[from[1] + i * im_step]);
     });
   });
   return ok_status();

@@ -4,8 +4,8 @@
 
 #include "millrace/ops/vector.h"
 
-// The functions of vector.h for complex numbers, so that a table entry's formula serves them too. Only
-// sources for the baseline instruction set use them.
+// The functions of vector.h for complex numbers, so that a table entry's formula serves them too.
+// Only sources for the baseline instruction set use them.
 
 namespace millrace {
 inline namespace MR_ISA_NAMESPACE {
@@ -16,10 +16,10 @@ std::complex<T> rint(std::complex<T> x) {
   return {rint(x.real()), rint(x.imag())};
 }
 
-#define MR_DEFINE_COMPLEX_FN(name)                    \
-  template <class T>                                  \
-  std::complex<T> name(std::complex<T> x) {           \
-    return std::name(x);                              \
+#define MR_DEFINE_COMPLEX_FN(name)          \
+  template <class T>                        \
+  std::complex<T> name(std::complex<T> x) { \
+    return std::name(x);                    \
   }
 MR_DEFINE_COMPLEX_FN(cos)
 MR_DEFINE_COMPLEX_FN(exp)

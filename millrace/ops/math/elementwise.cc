@@ -21,9 +21,12 @@ inline void float_to_half_baseline(const float* from, void* to, int64_t n) {
 
 FloatBlocks float_blocks_baseline(DType dtype) {
   switch (dtype) {
-    case DType::kHalf: return {half_to_float_baseline, float_to_half_baseline};
-    case DType::kBFloat16: return {bfloat16_to_float, float_to_bfloat16};
-    default: return {};
+    case DType::kHalf:
+      return {half_to_float_baseline, float_to_half_baseline};
+    case DType::kBFloat16:
+      return {bfloat16_to_float, float_to_bfloat16};
+    default:
+      return {};
   }
 }
 
@@ -31,13 +34,20 @@ FloatBlocks float_blocks_baseline(DType dtype) {
 DType loop_type(DType dtype) {
   switch (dtype) {
     case DType::kHalf:
-    case DType::kBFloat16: return DType::kFloat;
-    case DType::kQInt8: return DType::kInt8;
-    case DType::kQUInt8: return DType::kUInt8;
-    case DType::kQInt16: return DType::kInt16;
-    case DType::kQUInt16: return DType::kUInt16;
-    case DType::kQInt32: return DType::kInt32;
-    default: return dtype;
+    case DType::kBFloat16:
+      return DType::kFloat;
+    case DType::kQInt8:
+      return DType::kInt8;
+    case DType::kQUInt8:
+      return DType::kUInt8;
+    case DType::kQInt16:
+      return DType::kInt16;
+    case DType::kQUInt16:
+      return DType::kUInt16;
+    case DType::kQInt32:
+      return DType::kInt32;
+    default:
+      return dtype;
   }
 }
 
@@ -46,9 +56,12 @@ DType loop_type(DType dtype) {
 FloatBlocks float_blocks(DType dtype) {
 #if defined(__x86_64__)
   switch (best_isa()) {
-    case Isa::kAvx512: return float_blocks_avx512(dtype);
-    case Isa::kAvx2: return float_blocks_avx2(dtype);
-    default: break;
+    case Isa::kAvx512:
+      return float_blocks_avx512(dtype);
+    case Isa::kAvx2:
+      return float_blocks_avx2(dtype);
+    default:
+      break;
   }
 #endif
   return float_blocks_baseline(dtype);

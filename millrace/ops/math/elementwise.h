@@ -5,8 +5,8 @@
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/tensor/dtype.h"
 
-// What the tables of elementwise ops (unary_ops.h, binary_ops.h, gradient_ops.h) are made of, and the
-// loops that the sources for each instruction set provide for them.
+// What the tables of elementwise ops (unary_ops.h, binary_ops.h, gradient_ops.h) are made of, and
+// the loops that the sources for each instruction set provide for them.
 
 namespace millrace {
 
@@ -16,7 +16,7 @@ enum class OperandCheck : uint8_t { kNone, kDivisor, kExponent };
 // What a table entry says about its op besides its arithmetic.
 struct OpInfo {
   const char* name;
-  TypeSet types;    // that the definition allows; {bool} alone: there is no type attribute
+  TypeSet types;  // that the definition allows; {bool} alone: there is no type attribute
   const char* doc;
   TypeSet kernels;  // that can be computed
   const char* inputs[2] = {"x", "y"};
@@ -24,7 +24,7 @@ struct OpInfo {
   float cost = 0.25F;            // nanoseconds per float
   bool predicate = false;        // the result is bool
   bool commutative = false;
-  bool broadcasts = true;        // of two inputs: else they have one shape
+  bool broadcasts = true;  // of two inputs: else they have one shape
   bool differentiable = true;
   // The function is holomorphic: the gradient of complex operands uses their conjugates.
   bool holomorphic = true;
@@ -35,33 +35,59 @@ struct OpInfo {
   constexpr OpInfo(const char* op_name, TypeSet op_types, const char* op_doc)
       : name(op_name), types(op_types), doc(op_doc), kernels(op_types) {}
 
-  constexpr OpInfo computed_for(TypeSet t) const { return change([t](OpInfo& i) { i.kernels = t; }); }
+  // This entry with one thing changed, to be chained.
+  constexpr OpInfo computed_for(TypeSet dtypes) const {
+    OpInfo i = *this;
+    i.kernels = dtypes;
+    return i;
+  }
   constexpr OpInfo arguments(const char* in, const char* out) const {
-    return change([=](OpInfo& i) { i.inputs[0] = in, i.output = out; });
+    OpInfo i = *this;
+    i.inputs[0] = in;
+    i.output = out;
+    return i;
   }
   constexpr OpInfo arguments(const char* a, const char* b, const char* out) const {
-    return change([=](OpInfo& i) { i.inputs[0] = a, i.inputs[1] = b, i.output = out; });
+    OpInfo i = arguments(a, out);
+    i.inputs[1] = b;
+    return i;
   }
-  constexpr OpInfo costs(float ns) const { return change([=](OpInfo& i) { i.cost = ns; }); }
+  constexpr OpInfo costs(float ns) const {
+    OpInfo i = *this;
+    i.cost = ns;
+    return i;
+  }
   constexpr OpInfo is_predicate() const {
-    return change([](OpInfo& i) { i.predicate = true, i.differentiable = false; });
+    OpInfo i = *this;
+    i.predicate = true;
+    i.differentiable = false;
+    return i;
   }
-  constexpr OpInfo is_commutative() const { return change([](OpInfo& i) { i.commutative = true; }); }
-  constexpr OpInfo same_shape() const { return change([](OpInfo& i) { i.broadcasts = false; }); }
+  constexpr OpInfo is_commutative() const {
+    OpInfo i = *this;
+    i.commutative = true;
+    return i;
+  }
+  constexpr OpInfo same_shape() const {
+    OpInfo i = *this;
+    i.broadcasts = false;
+    return i;
+  }
   constexpr OpInfo not_holomorphic() const {
-    return change([](OpInfo& i) { i.holomorphic = false; });
+    OpInfo i = *this;
+    i.holomorphic = false;
+    return i;
   }
-  constexpr OpInfo checks(OperandCheck c) const { return change([c](OpInfo& i) { i.check = c; }); }
+  constexpr OpInfo checks(OperandCheck what) const {
+    OpInfo i = *this;
+    i.check = what;
+    return i;
+  }
   constexpr OpInfo deprecated(int since, const char* why) const {
-    return change([=](OpInfo& i) { i.deprecated_since = since, i.deprecation = why; });
-  }
-
- private:
-  template <class F>
-  constexpr OpInfo change(F f) const {
-    OpInfo changed = *this;
-    f(changed);
-    return changed;
+    OpInfo i = *this;
+    i.deprecated_since = since;
+    i.deprecation = why;
+    return i;
   }
 };
 
@@ -85,7 +111,8 @@ BinaryLoop binary_loop_avx512(const char* op, DType dtype);
 UnaryLoop find_unary_loop(const char* op, DType dtype);
 BinaryLoop find_binary_loop(const char* op, DType dtype);
 
-// Conversion of 16-bit floating types to float and back, n elements; null functions for other types.
+// Conversion of 16-bit floating types to float and back, n elements; null functions for other
+// types.
 struct FloatBlocks {
   void (*to_float)(const void* from, float* to, int64_t n) = nullptr;
   void (*from_float)(const float* from, void* to, int64_t n) = nullptr;

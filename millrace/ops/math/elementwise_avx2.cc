@@ -17,9 +17,12 @@ BinaryLoop binary_loop_avx2(const char* op, DType dtype) {
 
 FloatBlocks float_blocks_avx2(DType dtype) {
   switch (dtype) {
-    case DType::kHalf: return {half_to_float, float_to_half};
-    case DType::kBFloat16: return {bfloat16_to_float, float_to_bfloat16};
-    default: return {};
+    case DType::kHalf:
+      return {half_to_float, float_to_half};
+    case DType::kBFloat16:
+      return {bfloat16_to_float, float_to_bfloat16};
+    default:
+      return {};
   }
 }
 

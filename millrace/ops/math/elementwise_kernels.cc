@@ -34,7 +34,8 @@ Status check_operand(OperandCheck check, const Tensor& y) {
       return bad ? invalid_argument("Integer division by zero") : ok_status();
     }
     for (T v : y.data<T>()) bad |= v < T{0};
-    return bad ? invalid_argument("Integers to negative integer powers are not allowed") : ok_status();
+    return bad ? invalid_argument("Integers to negative integer powers are not allowed")
+               : ok_status();
   });
 }
 
@@ -144,8 +145,6 @@ OpSpec elementwise_spec(const OpInfo& info, int num_inputs) {
   return spec;
 }
 
-Expr conjugate(Expr x) {
-  return x.valid() && kComplex.contains(x.dtype()) ? call("Conj", {x}) : x;
-}
+Expr conjugate(Expr x) { return x.valid() && kComplex.contains(x.dtype()) ? call("Conj", {x}) : x; }
 
 }  // namespace millrace

@@ -27,7 +27,8 @@ class UnaryKernel final : public Kernel {
 class BinaryKernel final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node, const OpInfo& info);
-  BinaryKernel(const OpInfo& info, BinaryFunction function, DType dtype, bool unequal_shapes_compare)
+  BinaryKernel(const OpInfo& info, BinaryFunction function, DType dtype,
+               bool unequal_shapes_compare)
       : info_(info),
         function_(function),
         dtype_(dtype),

@@ -5,15 +5,16 @@
 #include "millrace/ops/vector.h"
 #include "millrace/tensor/dtype.h"
 
-// Loops between 16-bit floating types and float, for the sources of each instruction set. They do what
-// tensor/half.h says, except that a signalling NaN may come out quiet.
+// Loops between 16-bit floating types and float, for the sources of each instruction set. They do
+// what tensor/half.h says, except that a signalling NaN may come out quiet.
 
 namespace millrace {
 inline namespace MR_ISA_NAMESPACE {
 
 inline void bfloat16_to_float(const void* from, float* to, int64_t n) {
   const uint16_t* bits = static_cast<const uint16_t*>(from);
-  for (int64_t i = 0; i < n; ++i) to[i] = vec::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
+  for (int64_t i = 0; i < n; ++i)
+    to[i] = vec::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
 }
 
 inline void float_to_bfloat16(const float* from, void* to, int64_t n) {
@@ -31,8 +32,8 @@ inline void half_to_float(const void* from, float* to, int64_t n) {
   const uint16_t* bits = static_cast<const uint16_t*>(from);
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(
-                                 reinterpret_cast<const __m128i*>(bits + i))));
+    _mm256_storeu_ps(to + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bits + i))));
   }
   for (; i < n; ++i) to[i] = _cvtsh_ss(bits[i]);
 }

@@ -52,11 +52,15 @@ std::vector<Complex128> values_of(const Tensor& tensor) {
 
 double tolerance_of(DType dtype) {
   switch (dtype) {
-    case DType::kHalf: return 0x1p-10;
-    case DType::kBFloat16: return 0x1p-7;
+    case DType::kHalf:
+      return 0x1p-10;
+    case DType::kBFloat16:
+      return 0x1p-7;
     case DType::kFloat:
-    case DType::kComplex64: return 1e-6;
-    default: return 1e-14;
+    case DType::kComplex64:
+      return 1e-6;
+    default:
+      return 1e-14;
   }
 }
 

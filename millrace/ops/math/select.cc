@@ -20,17 +20,26 @@ struct Bytes16 {
 template <class F>
 void with_element(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kString: return f.template operator()<std::string>();
-    case DType::kResource: return f.template operator()<ResourceHandle>();
-    case DType::kVariant: return f.template operator()<Variant>();
-    default: break;
+    case DType::kString:
+      return f.template operator()<std::string>();
+    case DType::kResource:
+      return f.template operator()<ResourceHandle>();
+    case DType::kVariant:
+      return f.template operator()<Variant>();
+    default:
+      break;
   }
   switch (dtype_size(dtype)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    case 8: return f.template operator()<uint64_t>();
-    default: return f.template operator()<Bytes16>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    default:
+      return f.template operator()<Bytes16>();
   }
 }
 
@@ -86,10 +95,13 @@ Status select_cpu(KernelContext& ctx) {
     ctx.set_output_value(0, ctx.take_input(ctx.input(0).item<bool>() ? 1 : 2));
     return ok_status();
   }
-  const bool by_row = condition.rank() == 1 && shape.rank() >= 1 && condition.dim(0) == shape.dim(0);
+  const bool by_row =
+      condition.rank() == 1 && shape.rank() >= 1 && condition.dim(0) == shape.dim(0);
   if (!by_row && !(condition == shape)) {
-    return invalid_argument("'condition' must be a scalar, a vector with one element per row, or of "
-                            "the shape of 't', which is ", shape, "; it is ", condition);
+    return invalid_argument(
+        "'condition' must be a scalar, a vector with one element per row, or of "
+        "the shape of 't', which is ",
+        shape, "; it is ", condition);
   }
   const void* t = ctx.input(1).raw();
   const void* e = ctx.input(2).raw();
@@ -97,8 +109,8 @@ Status select_cpu(KernelContext& ctx) {
   const int64_t rows = condition.num_elements();
   const int64_t row = rows == 0 ? 0 : shape.num_elements() / rows;
   const bool plain = is_plain(ctx.output_type(0));
-  Result<Tensor*> out = plain ? ctx.forward_or_allocate_output({1, 2}, 0, shape)
-                              : ctx.allocate_output(0, shape);
+  Result<Tensor*> out =
+      plain ? ctx.forward_or_allocate_output({1, 2}, 0, shape) : ctx.allocate_output(0, shape);
   MR_TRY(out.status());
   void* to = (*out)->mutable_raw();
   with_element(ctx.output_type(0), [&]<class T>() {
@@ -123,9 +135,9 @@ Status select_v2_grad(GradientContext& c) {
 }
 
 Status select_v2_cpu(KernelContext& ctx) {
-  MR_TRY_ASSIGN(const BroadcastPlan plan,
-                BroadcastPlan::make({&ctx.input(0).shape(), &ctx.input(1).shape(),
-                                     &ctx.input(2).shape()}));
+  MR_TRY_ASSIGN(
+      const BroadcastPlan plan,
+      BroadcastPlan::make({&ctx.input(0).shape(), &ctx.input(1).shape(), &ctx.input(2).shape()}));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, plan.shape()));
   const bool* picks = ctx.input(0).data<bool>().data();
   const int64_t steps[] = {plan.step(0), plan.step(1), plan.step(2)};
@@ -136,8 +148,8 @@ Status select_v2_cpu(KernelContext& ctx) {
     ctx.parallel_for(plan.shape().num_elements(), 1, [&](int64_t begin, int64_t end) {
       plan.for_each_run(begin, end, [&](const int64_t* from, int64_t at, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
-          to[at + i] = picks[from[0] + i * steps[0]] ? t[from[1] + i * steps[1]]
-                                                     : e[from[2] + i * steps[2]];
+          to[at + i] =
+              picks[from[0] + i * steps[0]] ? t[from[1] + i * steps[1]] : e[from[2] + i * steps[2]];
         }
       });
     });
@@ -149,8 +161,9 @@ Status select_v2_cpu(KernelContext& ctx) {
 
 void register_select(Registry& registry) {
   registry.add({.name = "Select",
-                .doc = "t where the condition is true, else e. A vector condition picks whole rows, a "
-                       "scalar one everything.",
+                .doc =
+                    "t where the condition is true, else e. A vector condition picks whole rows, a "
+                    "scalar one everything.",
                 .inputs = {{"condition", "bool"}, {"t", "T"}, {"e", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},

@@ -46,7 +46,10 @@ UnaryLoop unary_loop_of(DType dtype, TypeList<Ts...>) {
 template <class... Ops, class Types>
 UnaryLoop pick_unary_loop(const char* op, DType dtype, OpList<Ops...>, Types types) {
   UnaryLoop loop = nullptr;
-  ((__builtin_strcmp(op, Ops::info.name) == 0 ? (loop = unary_loop_of<Ops>(dtype, types), true) : false) || ...);
+  const auto consider = [&]<class Op>() {
+    if (__builtin_strcmp(op, Op::info.name) == 0) loop = unary_loop_of<Op>(dtype, types);
+  };
+  (consider.template operator()<Ops>(), ...);
   return loop;
 }
 

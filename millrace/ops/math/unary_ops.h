@@ -21,26 +21,33 @@ inline namespace MR_ISA_NAMESPACE {
 inline constexpr TypeSet kFloatingOrComplex = kFloating | kComplex;
 inline constexpr TypeSet kSignedNumbers = kFloating | kSignedIntegers;
 
+// One formula, one line.
+// clang-format off
 struct Abs {
   static constexpr OpInfo info{"Abs", kSignedNumbers, "The absolute value of x."};
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::abs(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * sign(x); }
 };
 struct Acos {
-  static constexpr OpInfo info = OpInfo{"Acos", kSignedNumbers | kComplex, "The inverse cosine of x."}
-                                     .computed_for(kFloating).costs(8);
+  static constexpr OpInfo info =
+      OpInfo{"Acos", kSignedNumbers | kComplex, "The inverse cosine of x."}
+          .computed_for(kFloating)
+          .costs(8);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::acos(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return -(dy * rsqrt(1.0 - square(x))); }
 };
 struct Asin {
   static constexpr OpInfo info = OpInfo{"Asin", kSignedNumbers | kComplex, "The inverse sine of x."}
-                                     .computed_for(kFloating).costs(8);
+                                     .computed_for(kFloating)
+                                     .costs(8);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::asin(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * rsqrt(1.0 - square(x)); }
 };
 struct Atan {
-  static constexpr OpInfo info = OpInfo{"Atan", kSignedNumbers | kComplex, "The inverse tangent of x."}
-                                     .computed_for(kFloating).costs(8);
+  static constexpr OpInfo info =
+      OpInfo{"Atan", kSignedNumbers | kComplex, "The inverse tangent of x."}
+          .computed_for(kFloating)
+          .costs(8);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::atan(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
 };
@@ -57,7 +64,8 @@ struct Cos {
 struct Elu {
   static constexpr OpInfo info = OpInfo{"Elu", kRealNumbers, "x, or exp(x) - 1 where x < 0."}
                                      .arguments("features", "activations")
-                                     .computed_for(kFloating).costs(0.8F);
+                                     .computed_for(kFloating)
+                                     .costs(0.8F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return x < T{} ? vec::expm1(x) : x; }
   static Expr grad(Expr, Expr y, Expr dy) { return call("EluGrad", {dy, y}); }
 };
@@ -72,7 +80,8 @@ struct Erfc {
   static Expr grad(Expr x, Expr, Expr dy) { return dy * -1.1283791670955126 * exp(-square(x)); }
 };
 struct Exp {
-  static constexpr OpInfo info = OpInfo{"Exp", kFloatingOrComplex, "e to the power of x."}.costs(0.5F);
+  static constexpr OpInfo info =
+      OpInfo{"Exp", kFloatingOrComplex, "e to the power of x."}.costs(0.5F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::exp(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return dy * y; }
 };
@@ -125,13 +134,15 @@ struct Neg {
 };
 struct Reciprocal {
   static constexpr OpInfo info = OpInfo{"Reciprocal", kSignedNumbers | kComplex, "1 / x."}
-                                     .computed_for(kFloatingOrComplex).costs(0.4F);
+                                     .computed_for(kFloatingOrComplex)
+                                     .costs(0.4F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / x; }
   static Expr grad(Expr, Expr y, Expr dy) { return call("ReciprocalGrad", {y, dy}); }
 };
 struct Inv {
   static constexpr OpInfo info = OpInfo{"Inv", kSignedNumbers | kComplex, "1 / x."}
-                                     .computed_for(kFloatingOrComplex).costs(0.4F)
+                                     .computed_for(kFloatingOrComplex)
+                                     .costs(0.4F)
                                      .deprecated(17, "Use Reciprocal");
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / x; }
   static Expr grad(Expr, Expr y, Expr dy) { return call("ReciprocalGrad", {y, dy}); }
@@ -145,7 +156,8 @@ struct Relu {
 struct Relu6 {
   static constexpr OpInfo info =
       OpInfo{"Relu6", kRealNumbers, "min(max(x, 0), 6)."}.arguments("features", "activations");
-  template <class T> MR_DEVICE_FN static T eval(T x) {
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
     const T y = x < T{} ? T{} : x;
     return y > vec::lit<T>(6) ? vec::lit<T>(6) : y;
   }
@@ -159,7 +171,8 @@ struct Rint {
 struct Round {
   static constexpr OpInfo info{"Round", kSignedNumbers | kComplex,
                                "The integer nearest x, ties to even."};
-  template <class T> MR_DEVICE_FN static T eval(T x) {
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
     if constexpr (std::is_integral_v<vec::Element<T>>) {
       return x;
     } else {
@@ -173,14 +186,17 @@ struct Rsqrt {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::lit<T>(1) / vec::sqrt(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return call("RsqrtGrad", {y, dy}); }
 };
-// The scale and the product of scale and alpha of self-normalising networks (Klambauer et al. 2017).
+// The scale and the product of scale and alpha of self-normalising networks (Klambauer et al.
+// 2017).
 inline constexpr double kSeluScale = 1.0507009873554804934;
 inline constexpr double kSeluScaleAlpha = 1.7580993408473768600;
 struct Selu {
   static constexpr OpInfo info =
       OpInfo{"Selu", kFloating, "scale * x, or scale * alpha * (exp(x) - 1) where x < 0."}
-          .arguments("features", "activations").costs(0.8F);
-  template <class T> MR_DEVICE_FN static T eval(T x) {
+          .arguments("features", "activations")
+          .costs(0.8F);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
     return x < T{} ? vec::lit<T>(kSeluScaleAlpha) * vec::expm1(x) : vec::lit<T>(kSeluScale) * x;
   }
   static Expr grad(Expr, Expr y, Expr dy) { return call("SeluGrad", {dy, y}); }
@@ -194,7 +210,8 @@ struct Sigmoid {
 struct Sign {
   static constexpr OpInfo info =
       OpInfo{"Sign", kSignedNumbers | kComplex, "-1, 0 or 1; x / |x| of a complex number."};
-  template <class T> MR_DEVICE_FN static T eval(T x) {
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
     if constexpr (is_complex_v<T>) {
       return x == T{} ? x : x / std::abs(x);
     } else {
@@ -212,8 +229,10 @@ struct Sin {
 struct Softplus {
   static constexpr OpInfo info = OpInfo{"Softplus", kRealNumbers, "log(exp(x) + 1)."}
                                      .arguments("features", "activations")
-                                     .computed_for(kFloating).costs(1.2F);
-  template <class T> MR_DEVICE_FN static T eval(T x) {
+                                     .computed_for(kFloating)
+                                     .costs(1.2F);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
     return (x > T{} ? x : T{}) + vec::log1p(vec::exp(-vec::abs(x)));
   }
   static Expr grad(Expr x, Expr, Expr dy) { return call("SoftplusGrad", {dy, x}); }
@@ -221,7 +240,8 @@ struct Softplus {
 struct Softsign {
   static constexpr OpInfo info = OpInfo{"Softsign", kRealNumbers, "x / (|x| + 1)."}
                                      .arguments("features", "activations")
-                                     .computed_for(kFloating).costs(0.4F);
+                                     .computed_for(kFloating)
+                                     .costs(0.4F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return x / (vec::abs(x) + vec::lit<T>(1)); }
   static Expr grad(Expr x, Expr, Expr dy) { return call("SoftsignGrad", {dy, x}); }
 };
@@ -238,7 +258,8 @@ struct Square {
 };
 struct Tan {
   static constexpr OpInfo info = OpInfo{"Tan", kSignedNumbers | kComplex, "The tangent of x."}
-                                     .computed_for(kFloatingOrComplex).costs(8);
+                                     .computed_for(kFloatingOrComplex)
+                                     .costs(8);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::tan(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return dy * (1.0 + square(y)); }
 };
@@ -248,11 +269,12 @@ struct Tanh {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::tanh(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return call("TanhGrad", {y, dy}); }
 };
+// clang-format on
 
 using UnaryOps =
-    OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Elu, Erf, Erfc, Exp, Expm1, Floor, Inv, IsFinite, IsInf,
-           IsNan, Log, Log1p, LogicalNot, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt, Selu,
-           Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
+    OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Elu, Erf, Erfc, Exp, Expm1, Floor, Inv, IsFinite,
+           IsInf, IsNan, Log, Log1p, LogicalNot, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt,
+           Selu, Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

@@ -51,15 +51,17 @@ const Row kRows[] = {
     {"Neg", [](double x) { return -x; }, -9, 9, [](C x) { return -x; }},
     {"Reciprocal", [](double x) { return 1 / x; }, 0.5, 9, [](C x) { return 1.0 / x; }},
     {"Relu", [](double x) { return x < 0 ? 0 : x; }, -9, 9},
-    {"Relu6", [](double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }, -9, 9},
+    {"Relu6", [](double x) { return x < 0   ? 0
+                                    : x > 6 ? 6
+                                            : x; }, -9, 9},
     {"Rint", std::nearbyint, -9, 9},
     {"Round", std::nearbyint, -9, 9,
      [](C x) { return C(std::nearbyint(x.real()), std::nearbyint(x.imag())); }},
-    {"Rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.1, 9, [](C x) { return 1.0 / std::sqrt(x); }},
+    {"Rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.1, 9,
+     [](C x) { return 1.0 / std::sqrt(x); }},
     {"Selu",
-     [](double x) {
-       return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * std::expm1(x) : x);
-     }, -9, 9},
+     [](double x) { return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * std::expm1(x) : x); },
+     -9, 9},
     {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9,
      [](C x) { return 1.0 / (1.0 + std::exp(-x)); }},
     {"Sign", sign, -9, 9, csign},
@@ -101,7 +103,8 @@ TEST(Unary, EveryOpInEveryTypeAgreesWithItsTwin) {
     std::vector<DType> types = kernel_types(row.op);
     if (types.empty()) types = {DType::kBool};
     for (DType dtype : types) {
-      for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{3}, Shape{5, 7}, Shape{1030}}) {
+      for (const Shape& shape :
+           {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{3}, Shape{5, 7}, Shape{1030}}) {
         check(row, dtype, shape, random);
       }
     }
@@ -111,7 +114,9 @@ TEST(Unary, EveryOpInEveryTypeAgreesWithItsTwin) {
 
 TEST(Unary, EveryOpHasARow) {
   for (const OpDef* op : OpRegistry::global().list()) {
-    if (op->inputs.size() != 1 || !op->traits.elementwise || op->name == "Cast" || op->name == "AddN") continue;
+    if (op->inputs.size() != 1 || !op->traits.elementwise || op->name == "Cast" ||
+        op->name == "AddN")
+      continue;
     if (op->outputs[0].type_attr == "Tout" || op->name == "Conj") continue;  // complex_test.cc
     bool found = false;
     for (const Row& row : kRows) found |= op->name == row.op;
@@ -135,8 +140,10 @@ TEST(Unary, SpecialValues) {
   EXPECT_TRUE(run("IsInf", -inf).item<bool>());
   EXPECT_FALSE(run("IsInf", nan).item<bool>());
   EXPECT_FALSE(run("IsFinite", nan).item<bool>());
-  EXPECT_EQ(OpTester("Neg").input(Tensor::scalar<int32_t>(INT32_MIN)).run_one()->item<int32_t>(), INT32_MIN);
-  EXPECT_EQ(OpTester("Abs").input(Tensor::scalar<int64_t>(INT64_MIN)).run_one()->item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(OpTester("Neg").input(Tensor::scalar<int32_t>(INT32_MIN)).run_one()->item<int32_t>(),
+            INT32_MIN);
+  EXPECT_EQ(OpTester("Abs").input(Tensor::scalar<int64_t>(INT64_MIN)).run_one()->item<int64_t>(),
+            INT64_MIN);
 }
 
 TEST(Unary, TakesTheMemoryOfAnInputNobodyNeeds) {
@@ -167,8 +174,8 @@ TEST(Unary, InstructionSetsAgree) {
     const UnaryLoop baseline = unary_loop_baseline(row.op, DType::kFloat);
     if (baseline == nullptr) continue;
     baseline(x.data(), wanted.data(), kN);
-    for (const auto& [isa, find] : {std::pair(Isa::kAvx2, unary_loop_avx2),
-                                    std::pair(Isa::kAvx512, unary_loop_avx512)}) {
+    for (const auto& [isa, find] :
+         {std::pair(Isa::kAvx2, &unary_loop_avx2), std::pair(Isa::kAvx512, &unary_loop_avx512)}) {
       if (machine_isa() < isa) continue;
       const UnaryLoop loop = find(row.op, DType::kFloat);
       ASSERT_NE(loop, nullptr);

@@ -89,7 +89,7 @@ class AvgPoolKernel final : public Kernel {
     const T* const in = ctx.input(0).data<T>().data();
     T* const to = out->mutable_data<T>().data();
     const AxisGeometry &h = g.height, &w = g.width;
-    const double cost = static_cast<double>(w.output * g.channels * g.window_size()) * 0.5;
+    const double cost = g.work(static_cast<double>(w.output * g.channels)) * 0.5;
     ctx.parallel_for(g.batch * h.output, cost, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* image = in + row / h.output * h.input * w.input * g.channels;
@@ -130,7 +130,7 @@ class AvgPoolGradKernel final : public Kernel {
     T* const to = out->mutable_data<T>().data();
     const AxisGeometry &h = g.height, &w = g.width;
     const int64_t image_size = h.input * w.input * g.channels;
-    const double cost = static_cast<double>(h.output * w.output * g.channels * g.window_size());
+    const double cost = g.work(static_cast<double>(h.output * w.output * g.channels));
     ctx.parallel_for(g.batch, cost, [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
         Sum* const image = all_sums + n * image_size;
@@ -148,7 +148,8 @@ class AvgPoolGradKernel final : public Kernel {
           }
         }
         if constexpr (!std::is_same_v<T, Sum>) {
-          for (int64_t i = 0; i < image_size; ++i) to[n * image_size + i] = static_cast<T>(image[i]);
+          for (int64_t i = 0; i < image_size; ++i)
+            to[n * image_size + i] = static_cast<T>(image[i]);
         }
       }
     });

@@ -7,8 +7,8 @@
 #include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
-// BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels: the last
-// dimension, or dimension 1 for NCHW.
+// BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels:
+// the last dimension, or dimension 1 for NCHW.
 
 namespace millrace {
 namespace {
@@ -81,7 +81,8 @@ Result<BiasGeometry> bias_geometry(const Shape& value, bool nchw) {
     g.outer = 0;
     return g;
   }
-  for (int i = 0; i < value.rank(); ++i) (i < channel ? g.outer : g.inner) *= i == channel ? 1 : value[i];
+  for (int i = 0; i < value.rank(); ++i)
+    (i < channel ? g.outer : g.inner) *= i == channel ? 1 : value[i];
   return g;
 }
 
@@ -91,7 +92,7 @@ struct AddType {
   using Type = T;
 };
 template <class T>
-  requires std::is_integral_v<T>
+requires std::is_integral_v<T>
 struct AddType<T> {
   using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };
@@ -162,8 +163,8 @@ class BiasAddGradKernel final : public Kernel {
     return std::unique_ptr<Kernel>(std::make_unique<BiasAddGradKernel>(nchw));
   }
 
-  // Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend on
-  // threads.
+  // Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend
+  // on threads.
   Status compute(KernelContext& ctx) const override {
     using Sum = typename AddType<T>::Type;
     MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(ctx.input(0).shape(), nchw_));

@@ -28,8 +28,8 @@ Status conv2d_shape(ShapeContext& c) {
   MR_TRY(check_channels(input.dim(spec.channel_dim()), filter.dim(2)));
   spec.height.window = filter.dim(0);
   spec.width.window = filter.dim(1);
-  MR_TRY_ASSIGN(const int64_t height, axis_output(spec.height, spec.padding,
-                                                  input.dim(spec.height_dim()), "height"));
+  MR_TRY_ASSIGN(const int64_t height,
+                axis_output(spec.height, spec.padding, input.dim(spec.height_dim()), "height"));
   MR_TRY_ASSIGN(const int64_t width,
                 axis_output(spec.width, spec.padding, input.dim(spec.width_dim()), "width"));
   c.set_output(0, partial_image_shape(spec.layout, input.dim(0), height, width, filter.dim(3)));
@@ -42,8 +42,7 @@ Status conv2d_backprop_input_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 4));
   MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, 4));
   MR_TRY(check_channels(gradient.dim(spec.channel_dim()), filter.dim(3)));
-  PartialShape out =
-      partial_image_shape(spec.layout, gradient.dim(0), -1, -1, filter.dim(2));
+  PartialShape out = partial_image_shape(spec.layout, gradient.dim(0), -1, -1, filter.dim(2));
   if (sizes.rank() == 4) {
     MR_TRY_ASSIGN(out, out.merge(sizes));
   } else if (sizes.rank() == 2) {
@@ -83,8 +82,8 @@ Status conv2d_grad(GradientContext& c) {
   return ok_status();
 }
 
-// The three products are one trilinear form in image, filter and output gradient, so the gradient of each
-// is the other two.
+// The three products are one trilinear form in image, filter and output gradient, so the gradient
+// of each is the other two.
 Status conv2d_backprop_input_grad(GradientContext& c) {
   const Expr filter = c.input(1), dy = c.input(2), g = c.gradient();
   c.set(1, call("Conv2DBackpropFilter", {g, shape_of(filter), dy}, conv_attrs(c)));
@@ -113,13 +112,12 @@ Result<ConvGeometry> conv_geometry(WindowSpec spec, const Shape& image, const Sh
   MR_TRY(check_channels(image[spec.channel_dim()], g.in_channels));
   spec.height.window = filter[0];
   spec.width.window = filter[1];
-  MR_TRY_ASSIGN(g.height, axis_geometry(spec.height, spec.padding, image[spec.height_dim()],
-                                        "height"));
-  MR_TRY_ASSIGN(g.width,
-                axis_geometry(spec.width, spec.padding, image[spec.width_dim()], "width"));
+  MR_TRY_ASSIGN(g.height,
+                axis_geometry(spec.height, spec.padding, image[spec.height_dim()], "height"));
+  MR_TRY_ASSIGN(g.width, axis_geometry(spec.width, spec.padding, image[spec.width_dim()], "width"));
   if (gradient == nullptr) return g;
-  MR_TRY_ASSIGN(const Shape expected, image_shape(spec.layout, g.batch, g.height.output,
-                                                  g.width.output, g.out_channels));
+  MR_TRY_ASSIGN(const Shape expected,
+                image_shape(spec.layout, g.batch, g.height.output, g.width.output, g.out_channels));
   if (!(*gradient == expected)) {
     return invalid_argument("out_backprop must have shape ", expected, " for an image of ", image,
                             " and a filter of ", filter, ", got ", *gradient);
@@ -133,23 +131,25 @@ void transpose_images(const KernelContext& ctx, int64_t batch, int64_t rows, int
                       const From* from, To* to) {
   constexpr int64_t kBlock = 32;
   const int64_t blocks = (columns + kBlock - 1) / kBlock;
-  ctx.parallel_for(batch * blocks, static_cast<double>(rows * kBlock), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const From* in = from + t / blocks * rows * columns;
-      To* out = to + t / blocks * rows * columns;
-      const int64_t first = t % blocks * kBlock, last = std::min(first + kBlock, columns);
-      for (int64_t block = 0; block < rows; block += kBlock) {
-        for (int64_t j = first; j < last; ++j) {
-          for (int64_t i = block; i < std::min(block + kBlock, rows); ++i) {
-            out[j * rows + i] = static_cast<To>(in[i * columns + j]);
+  ctx.parallel_for(
+      batch * blocks, static_cast<double>(rows * kBlock), [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const From* in = from + t / blocks * rows * columns;
+          To* out = to + t / blocks * rows * columns;
+          const int64_t first = t % blocks * kBlock, last = std::min(first + kBlock, columns);
+          for (int64_t block = 0; block < rows; block += kBlock) {
+            for (int64_t j = first; j < last; ++j) {
+              for (int64_t i = block; i < std::min(block + kBlock, rows); ++i) {
+                out[j * rows + i] = static_cast<To>(in[i * columns + j]);
+              }
+            }
           }
         }
-      }
-    }
-  });
+      });
 }
 
-// The GEMM works on NHWC images of float or double. `tensor` in that form, itself where it already is.
+// The GEMM works on NHWC images of float or double. `tensor` in that form, itself where it already
+// is.
 template <class T, class C>
 Result<Tensor> staged(KernelContext& ctx, const Tensor& tensor, ImageLayout layout) {
   const bool transposes = layout == ImageLayout::kNchw;
@@ -184,8 +184,8 @@ void unstage(KernelContext& ctx, const Tensor& result, ImageLayout layout, Tenso
 enum class Product : uint8_t { kForward, kBackwardInput, kBackwardFilter };
 
 template <class C>
-Status multiply(const ConvGeometry& g, Product product, const C* image, const C* filter, const C* dy,
-                C* result, ParallelFor parallel_for) {
+Status multiply(const ConvGeometry& g, Product product, const C* image, const C* filter,
+                const C* dy, C* result, ParallelFor parallel_for) {
   switch (product) {
     case Product::kForward:
       return conv_forward(g, image, filter, result, parallel_for);
@@ -197,7 +197,8 @@ Status multiply(const ConvGeometry& g, Product product, const C* image, const C*
   return ok_status();
 }
 
-// The definition: every product of an image element and a filter element that an output element sums.
+// The definition: every product of an image element and a filter element that an output element
+// sums.
 template <class C>
 void multiply_reference(const ConvGeometry& g, Product product, const C* image, const C* filter,
                         const C* dy, C* result, int64_t result_size) {
@@ -212,7 +213,8 @@ void multiply_reference(const ConvGeometry& g, Product product, const C* image, 
             for (int64_t ci = 0; ci < g.in_channels; ++ci) {
               for (int64_t co = 0; co < g.out_channels; ++co) {
                 const int64_t at_image = ((n * h.input + y) * w.input + x) * g.in_channels + ci;
-                const int64_t at_filter = ((fy * w.window + fx) * g.in_channels + ci) * g.out_channels + co;
+                const int64_t at_filter =
+                    ((fy * w.window + fx) * g.in_channels + ci) * g.out_channels + co;
                 const int64_t at_out = ((n * h.output + oy) * w.output + ox) * g.out_channels + co;
                 if (product == Product::kForward) {
                   result[at_out] += image[at_image] * filter[at_filter];
@@ -256,6 +258,13 @@ class ConvKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
+    // Sums over nothing. Windows of any size may come with an empty filter, so nothing else looks
+    // at it.
+    if (image.num_elements() == 0 || filter.num_elements() == 0 ||
+        (!forward && ctx.input(2).num_elements() == 0)) {
+      std::fill_n(out->mutable_data<T>().data(), shape.num_elements(), T{});
+      return ok_status();
+    }
 
     const ImageLayout plain = ImageLayout::kNhwc;
     Tensor image_tensor, filter_tensor, dy_tensor, result;

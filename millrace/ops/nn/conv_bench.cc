@@ -18,7 +18,8 @@ void conv3x3(benchmark::State& state) {
   const AxisGeometry side = axis_geometry(axis, Padding::kSame, 56, "height").value();
   const ConvGeometry g{8, side, side, channels, channels};
   const auto floats = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n), 0.5f); };
-  std::vector<float> image = floats(8 * 56 * 56 * channels), filter = floats(9 * channels * channels);
+  std::vector<float> image = floats(8 * 56 * 56 * channels),
+                     filter = floats(9 * channels * channels);
   std::vector<float> out = floats(8 * side.output * side.output * channels);
   const auto on_pool = [](int64_t n, double cost, FunctionRef<void(int64_t, int64_t)> body) {
     ThreadPool::global().parallel_for(n, cost, body);

@@ -18,13 +18,14 @@ struct Tap {
   int64_t offset;
 };
 
-// Patches of NHWC images, one per cell (i, j) of a grid over each image: the patch holds, for every pair
-// of taps, the channels of pixel (i * step + row tap, j * step + column tap), zeros outside the image.
+// Patches of NHWC images, one per cell (i, j) of a grid over each image: the patch holds, for every
+// pair of taps, the channels of pixel (i * step + row tap, j * step + column tap), zeros outside
+// the image.
 template <class T>
 struct Patches {
   const T* image;
-  int64_t rows, columns, channels;    // of an image
-  int64_t grid_rows, grid_columns;    // cells per image
+  int64_t rows, columns, channels;  // of an image
+  int64_t grid_rows, grid_columns;  // cells per image
   int64_t row_step, column_step;
   std::vector<Tap> row_taps, column_taps;
 
@@ -59,10 +60,12 @@ class PatchSource final : public GemmSource<T> {
  public:
   explicit PatchSource(const Patches<T>& patches) : p_(patches) {
     const auto& taps = p_.column_taps;
-    for (size_t t = 1; t < taps.size(); ++t) adjacent_ &= taps[t].offset == taps[0].offset + static_cast<int64_t>(t);
+    for (size_t t = 1; t < taps.size(); ++t)
+      adjacent_ &= taps[t].offset == taps[0].offset + static_cast<int64_t>(t);
   }
 
-  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            T* out) const override {
     typename Patches<T>::Cell cells[kMaxPanel];
     typename Patches<T>::Cell next = p_.cell(line);
     for (; count > 0; count -= width, out += width * depth) {
@@ -122,7 +125,8 @@ class TransposedPatchSource final : public GemmSource<T> {
  public:
   explicit TransposedPatchSource(const Patches<T>& patches) : p_(patches) {}
 
-  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            T* out) const override {
     const auto columns = static_cast<int64_t>(p_.column_taps.size());
     for (; count > 0; count -= width, line += width, out += width * depth) {
       const int64_t here = std::min<int64_t>(count, width);
@@ -162,7 +166,8 @@ class FilterSource final : public GemmSource<T> {
   FilterSource(const ConvGeometry& g, const T* filter, const Patches<T>& patches)
       : g_(g), filter_(filter), p_(patches) {}
 
-  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width, T* out) const override {
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            T* out) const override {
     const auto columns = static_cast<int64_t>(p_.column_taps.size());
     const T* rows[kMaxPanel];
     for (; count > 0; count -= width, line += width, out += width * depth) {
@@ -170,8 +175,9 @@ class FilterSource final : public GemmSource<T> {
       for (int64_t done = 0; done < depth;) {
         const int64_t tap = (k + done) / g_.out_channels, at = (k + done) % g_.out_channels;
         const int64_t length = std::min(g_.out_channels - at, depth - done);
-        const int64_t pixel = p_.row_taps[static_cast<size_t>(tap / columns)].index * g_.width.window +
-                              p_.column_taps[static_cast<size_t>(tap % columns)].index;
+        const int64_t pixel =
+            p_.row_taps[static_cast<size_t>(tap / columns)].index * g_.width.window +
+            p_.column_taps[static_cast<size_t>(tap % columns)].index;
         for (int i = 0; i < here; ++i) {
           rows[i] = filter_ + (pixel * g_.in_channels + line + i) * g_.out_channels + at;
         }
@@ -195,19 +201,37 @@ std::vector<Tap> forward_taps(const AxisGeometry& axis) {
 
 template <class T>
 Patches<T> forward_patches(const ConvGeometry& g, const T* image) {
-  return {image,          g.height.input, g.width.input,  g.in_channels,          g.height.output,
-          g.width.output, g.height.stride, g.width.stride, forward_taps(g.height), forward_taps(g.width)};
+  return {image,
+          g.height.input,
+          g.width.input,
+          g.in_channels,
+          g.height.output,
+          g.width.output,
+          g.height.stride,
+          g.width.stride,
+          forward_taps(g.height),
+          forward_taps(g.width)};
 }
 
 // Input elements phase, phase + stride, ... see the same window elements: those for which
 // phase + before - t * dilation is a multiple of the stride, at that multiple.
-std::vector<Tap> backward_taps(const AxisGeometry& axis, int64_t phase) {
+struct Phase {
+  int64_t phase;
   std::vector<Tap> taps;
-  for (int64_t t = 0; t < axis.window; ++t) {
-    const int64_t distance = phase + axis.before - t * axis.dilation;
-    if (distance % axis.stride == 0) taps.push_back({t, distance / axis.stride});
+};
+
+// The phases that see any.
+std::vector<Phase> backward_phases(const AxisGeometry& axis) {
+  std::vector<Phase> phases;
+  for (int64_t phase = 0; phase < std::min(axis.stride, axis.input); ++phase) {
+    std::vector<Tap> taps;
+    for (int64_t t = 0; t < axis.window; ++t) {
+      const int64_t distance = phase + axis.before - t * axis.dilation;
+      if (distance % axis.stride == 0) taps.push_back({t, distance / axis.stride});
+    }
+    if (!taps.empty()) phases.push_back({phase, std::move(taps)});
   }
-  return taps;
+  return phases;
 }
 
 // The rows of the image's gradient that one phase writes.
@@ -236,7 +260,6 @@ Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* o
                     ParallelFor parallel_for) {
   const int64_t pixels = g.batch * g.height.output * g.width.output;
   const StridedSource<T> right(filter, 1, g.out_channels);
-  if (pixels == 0 || g.out_channels == 0) return ok_status();
   const Patches<T> patches = forward_patches(g, image);
   const PatchSource<T> left(patches);
   return gemm<T>({pixels, g.out_channels, patches.depth(), left, right, out, g.out_channels},
@@ -246,13 +269,18 @@ Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* o
 template <class T>
 Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_gradient,
                            T* image_gradient, ParallelFor parallel_for) {
-  if (g.batch * g.height.input * g.width.input * g.in_channels == 0) return ok_status();
-  const int64_t row_phases = std::min(g.height.stride, g.height.input);
-  const int64_t column_phases = std::min(g.width.stride, g.width.input);
-  for (int64_t a = 0; a < row_phases; ++a) {
-    for (int64_t b = 0; b < column_phases; ++b) {
-      const int64_t grid_rows = (g.height.input - a + g.height.stride - 1) / g.height.stride;
-      const int64_t grid_columns = (g.width.input - b + g.width.stride - 1) / g.width.stride;
+  const int64_t size = g.batch * g.height.input * g.width.input * g.in_channels;
+  const bool plain = g.height.stride == 1 && g.width.stride == 1;
+  // Elements between the windows stay zero.
+  if (!plain) std::fill_n(image_gradient, size, T{});
+  const std::vector<Phase> row_phases = backward_phases(g.height);
+  const std::vector<Phase> column_phases = backward_phases(g.width);
+  for (const Phase& row : row_phases) {
+    for (const Phase& column : column_phases) {
+      const int64_t grid_rows =
+          (g.height.input - row.phase + g.height.stride - 1) / g.height.stride;
+      const int64_t grid_columns =
+          (g.width.input - column.phase + g.width.stride - 1) / g.width.stride;
       const Patches<T> patches{out_gradient,
                                g.height.output,
                                g.width.output,
@@ -261,8 +289,8 @@ Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_
                                grid_columns,
                                1,
                                1,
-                               backward_taps(g.height, a),
-                               backward_taps(g.width, b)};
+                               row.taps,
+                               column.taps};
       const PatchSource<T> left(patches);
       const FilterSource<T> right(g, filter, patches);
       GemmProblem<T> problem{g.batch * grid_rows * grid_columns,
@@ -272,8 +300,8 @@ Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_
                              right,
                              image_gradient,
                              g.in_channels};
-      const PhaseRows<T> rows{g, patches, a, b};
-      if (g.height.stride != 1 || g.width.stride != 1) {
+      const PhaseRows<T> rows{g, patches, row.phase, column.phase};
+      if (!plain) {
         problem.row_offsets = &PhaseRows<T>::offsets;
         problem.row_context = &rows;
       }
@@ -295,12 +323,11 @@ Status conv_backward_filter(const ConvGeometry& g, const T* image, const T* out_
       parallel_for);
 }
 
-#define MR_INSTANTIATE_CONV(T)                                                                    \
-  template Status conv_forward<T>(const ConvGeometry&, const T*, const T*, T*, ParallelFor);      \
-  template Status conv_backward_input<T>(const ConvGeometry&, const T*, const T*, T*,             \
-                                         ParallelFor);                                            \
-  template Status conv_backward_filter<T>(const ConvGeometry&, const T*, const T*, T*,            \
-                                          ParallelFor);
+#define MR_INSTANTIATE_CONV(T)                                                               \
+  template Status conv_forward<T>(const ConvGeometry&, const T*, const T*, T*, ParallelFor); \
+  template Status conv_backward_input<T>(const ConvGeometry&, const T*, const T*, T*,        \
+                                         ParallelFor);                                       \
+  template Status conv_backward_filter<T>(const ConvGeometry&, const T*, const T*, T*, ParallelFor);
 MR_INSTANTIATE_CONV(float)
 MR_INSTANTIATE_CONV(double)
 #undef MR_INSTANTIATE_CONV

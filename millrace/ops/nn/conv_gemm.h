@@ -14,9 +14,9 @@ struct ConvGeometry {
   int64_t out_channels = 0;
 };
 
-// The three products of a convolution as implicit GEMM: patches are packed straight from the image, the
-// matrix of all patches never exists. Images are NHWC, filters [height, width, in, out]; T is float or
-// double. Results do not depend on threads.
+// The three products of a convolution as implicit GEMM: patches are packed straight from the image,
+// the matrix of all patches never exists. Images are NHWC, filters [height, width, in, out]; T is
+// float or double; no size is zero. Results do not depend on threads.
 template <class T>
 Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* out,
                     ParallelFor parallel_for);

@@ -8,8 +8,8 @@
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 
-// Cross entropy of softmax(features) and labels: one loss per row, and the loss's gradient with respect to
-// the features, softmax(features) - labels, as a second output.
+// Cross entropy of softmax(features) and labels: one loss per row, and the loss's gradient with
+// respect to the features, softmax(features) - labels, as a second output.
 
 namespace millrace {
 namespace {
@@ -40,8 +40,8 @@ Status sparse_cross_entropy_shape(ShapeContext& c) {
   return ok_status();
 }
 
-// What comes back to the features through both outputs: the loss's gradient times the second output, and
-// through the second output (when differentiated twice) the Jacobian of softmax.
+// What comes back to the features through both outputs: the loss's gradient times the second
+// output, and through the second output (when differentiated twice) the Jacobian of softmax.
 Expr features_gradient(GradientContext& c) {
   Expr result;
   if (c.has_gradient(0) || !c.has_gradient(1)) {
@@ -85,8 +85,8 @@ RowSums<C> softmax_into(const SoftmaxRows<C>& rows, const C* x, int64_t n, C* y)
   return {largest, std::log(sum)};
 }
 
-// Allocates the outputs and calls row(x, i, y), which returns the loss of row i and writes its gradient to
-// y, for every row x of the features.
+// Allocates the outputs and calls row(x, i, y), which returns the loss of row i and writes its
+// gradient to y, for every row x of the features.
 template <class T, class Row>
 Status for_each_row(KernelContext& ctx, const Row& row) {
   using C = ComputeType<T>;
@@ -159,9 +159,8 @@ Status sparse_cross_entropy(KernelContext& ctx) {
     return invalid_argument("there must be one label per row of features, got ", labels, " for ",
                             features);
   }
-  return dispatch<IndexTypes>(ctx.input(1).dtype(), [&]<class Label>() {
-    return sparse_cross_entropy_of<T, Label>(ctx);
-  });
+  return dispatch<IndexTypes>(
+      ctx.input(1).dtype(), [&]<class Label>() { return sparse_cross_entropy_of<T, Label>(ctx); });
 }
 
 template <class... Ts>
@@ -176,22 +175,24 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
 
 void register_cross_entropy(Registry& registry) {
   registry.add({.name = "SoftmaxCrossEntropyWithLogits",
-                .doc = "Cross entropy of softmax(features) and labels per row, and its gradient with "
-                       "respect to the features.",
+                .doc =
+                    "Cross entropy of softmax(features) and labels per row, and its gradient with "
+                    "respect to the features.",
                 .inputs = {{"features", "T"}, {"labels", "T"}},
                 .outputs = {{"loss", "T"}, {"backprop", "T"}},
                 .types = {{"T", kFloating}},
                 .traits = {.cost = 3},
                 .shape = cross_entropy_shape,
                 .gradient = cross_entropy_grad});
-  registry.add({.name = "SparseSoftmaxCrossEntropyWithLogits",
-                .doc = "As SoftmaxCrossEntropyWithLogits, with one class number per row for labels.",
-                .inputs = {{"features", "T"}, {"labels", "Tlabels"}},
-                .outputs = {{"loss", "T"}, {"backprop", "T"}},
-                .types = {{"T", kFloating}, {"Tlabels", kIndexTypes, DType::kInt64}},
-                .traits = {.cost = 3},
-                .shape = sparse_cross_entropy_shape,
-                .gradient = sparse_cross_entropy_grad});
+  registry.add(
+      {.name = "SparseSoftmaxCrossEntropyWithLogits",
+       .doc = "As SoftmaxCrossEntropyWithLogits, with one class number per row for labels.",
+       .inputs = {{"features", "T"}, {"labels", "Tlabels"}},
+       .outputs = {{"loss", "T"}, {"backprop", "T"}},
+       .types = {{"T", kFloating}, {"Tlabels", kIndexTypes, DType::kInt64}},
+       .traits = {.cost = 3},
+       .shape = sparse_cross_entropy_shape,
+       .gradient = sparse_cross_entropy_grad});
   register_kernels(registry, FloatingTypes());
 }
 

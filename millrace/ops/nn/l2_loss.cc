@@ -21,7 +21,7 @@ struct SquareType {
   using Type = T;
 };
 template <class T>
-  requires std::is_integral_v<T>
+requires std::is_integral_v<T>
 struct SquareType<T> {
   using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };
@@ -34,8 +34,8 @@ struct SquareType<BFloat16> {
   using Type = float;
 };
 
-// Blocks of fixed size are summed apart, then in order, so the result does not depend on threads. In a
-// block eight running sums let the compiler use vectors.
+// Blocks of fixed size are summed apart, then in order, so the result does not depend on threads.
+// In a block eight running sums let the compiler use vectors.
 template <class T>
 Status l2_loss(KernelContext& ctx) {
   using Sum = typename SquareType<T>::Type;

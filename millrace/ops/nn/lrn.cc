@@ -109,8 +109,8 @@ class LrnKernel final : public Kernel {
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
     MR_TRY_ASSIGN(Tensor norm_tensor, ctx.allocate_temp(DType::kFloat, shape));
     float* const norm_rows = norm_tensor.mutable_data<float>().data();
-    const double cost = static_cast<double>(
-        kPixels * channels * std::min<int64_t>(channels, 2 * p_.radius + 1));
+    const double cost = static_cast<double>(kPixels * channels) *
+                        static_cast<double>(std::min<int64_t>(channels, 2 * p_.radius + 1));
     ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         float* const norm = norm_rows + b * channels;
@@ -121,7 +121,8 @@ class LrnKernel final : public Kernel {
             differentiate(from + at, y + at, dy + at, norm, channels, to + at);
           } else {
             for (int64_t c = 0; c < channels; ++c) {
-              to[at + c] = static_cast<T>(static_cast<float>(from[at + c]) * power(norm[c], p_.beta));
+              to[at + c] =
+                  static_cast<T>(static_cast<float>(from[at + c]) * power(norm[c], p_.beta));
             }
           }
         }
@@ -131,12 +132,14 @@ class LrnKernel final : public Kernel {
   }
 
  private:
-  // dx[d] = dy[d] norm[d]^-beta - 2 alpha beta x[d] sum of dy[c] y[c] / norm[c] over |d - c| <= radius.
+  // dx[d] = dy[d] norm[d]^-beta - 2 alpha beta x[d] sum of dy[c] y[c] / norm[c] over |d - c| <=
+  // radius.
   void differentiate(const T* x, const T* y, const T* dy, const float* norm, int64_t channels,
                      T* dx) const {
     for (int64_t d = 0; d < channels; ++d) {
       float sum = 0;
-      for (int64_t c = std::max<int64_t>(0, d - p_.radius); c < std::min(channels, d + p_.radius + 1); ++c) {
+      for (int64_t c = std::max<int64_t>(0, d - p_.radius);
+           c < std::min(channels, d + p_.radius + 1); ++c) {
         sum += static_cast<float>(dy[c]) * static_cast<float>(y[c]) / norm[c];
       }
       dx[d] = static_cast<T>(static_cast<float>(dy[d]) * power(norm[d], p_.beta) -

@@ -63,7 +63,7 @@ bool larger<double>(double a, double b) {
 template <class T>
 void max_pool(KernelContext& ctx, const PoolGeometry& g, const T* in, T* out) {
   const AxisGeometry &h = g.height, &w = g.width;
-  const double cost = static_cast<double>(w.output * g.channels * g.window_size()) * 0.5;
+  const double cost = g.work(static_cast<double>(w.output * g.channels)) * 0.5;
   ctx.parallel_for(g.batch * h.output, cost, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* image = in + row / h.output * h.input * w.input * g.channels;
@@ -73,12 +73,12 @@ void max_pool(KernelContext& ctx, const PoolGeometry& g, const T* in, T* out) {
         bool first = true;
         for (int64_t fy = h.first(oy); fy < h.last(oy); ++fy) {
           for (int64_t fx = w.first(ox); fx < w.last(ox); ++fx) {
-            const T* x =
-                image + ((h.origin(oy) + fy) * w.input + w.origin(ox) + fx) * g.channels;
+            const T* x = image + ((h.origin(oy) + fy) * w.input + w.origin(ox) + fx) * g.channels;
             if (first) {
               std::copy_n(x, g.channels, best);
             } else {
-              for (int64_t c = 0; c < g.channels; ++c) best[c] = larger(x[c], best[c]) ? x[c] : best[c];
+              for (int64_t c = 0; c < g.channels; ++c)
+                best[c] = larger(x[c], best[c]) ? x[c] : best[c];
             }
             first = false;
           }
@@ -135,8 +135,8 @@ class MaxPoolKernel final : public Kernel {
       MR_TRY(pool_geometry(spec_, input.shape(), &ctx.input(1).shape(), "orig_output").status());
       const Tensor& gradient = ctx.input(2);
       const bool forward = kKind == Kind::kGradGrad;
-      MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec_, input.shape(),
-                                                        forward ? nullptr : &gradient.shape()));
+      MR_TRY_ASSIGN(const PoolGeometry g,
+                    pool_geometry(spec_, input.shape(), forward ? nullptr : &gradient.shape()));
       if (forward && !(gradient.shape() == input.shape())) {
         return invalid_argument("grad must have the shape of orig_input, ", input.shape(), ", got ",
                                 gradient.shape());
@@ -165,7 +165,7 @@ class MaxPoolKernel final : public Kernel {
     }
     Sum* const sum = sums.valid() ? sums.mutable_data<Sum>().data() : nullptr;
     const int64_t blocks = (g.channels + kChannels - 1) / kChannels;
-    const double cost = static_cast<double>(g.height.output * g.width.output * g.window_size()) *
+    const double cost = g.work(static_cast<double>(g.height.output * g.width.output)) *
                         static_cast<double>(std::min(kChannels, g.channels));
     ctx.parallel_for(g.batch * blocks, cost, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

@@ -8,10 +8,9 @@ Result<PoolGeometry> pool_geometry(const WindowSpec& spec, const Shape& input,
                                    const Shape* gradient, const char* what) {
   if (input.rank() != 4) return invalid_argument("the input must have rank 4, got ", input);
   PoolGeometry g;
-  MR_TRY_ASSIGN(g.height, axis_geometry(spec.height, spec.padding, input[spec.height_dim()],
-                                        "height"));
-  MR_TRY_ASSIGN(g.width,
-                axis_geometry(spec.width, spec.padding, input[spec.width_dim()], "width"));
+  MR_TRY_ASSIGN(g.height,
+                axis_geometry(spec.height, spec.padding, input[spec.height_dim()], "height"));
+  MR_TRY_ASSIGN(g.width, axis_geometry(spec.width, spec.padding, input[spec.width_dim()], "width"));
   const bool nhwc = spec.layout == ImageLayout::kNhwc;
   MR_TRY_ASSIGN(g.output, image_shape(spec.layout, input[0], g.height.output, g.width.output,
                                       input[spec.channel_dim()]));
@@ -29,8 +28,8 @@ Result<PoolGeometry> pool_geometry(const WindowSpec& spec, const Shape& input,
 Status pool_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const WindowSpec spec, read_pool_spec(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const int64_t height, axis_output(spec.height, spec.padding,
-                                                  input.dim(spec.height_dim()), "height"));
+  MR_TRY_ASSIGN(const int64_t height,
+                axis_output(spec.height, spec.padding, input.dim(spec.height_dim()), "height"));
   MR_TRY_ASSIGN(const int64_t width,
                 axis_output(spec.width, spec.padding, input.dim(spec.width_dim()), "width"));
   c.set_output(0, partial_image_shape(spec.layout, input.dim(0), height, width,

@@ -10,9 +10,9 @@ const SoftmaxRowsTable& table() {
 #if defined(__x86_64__)
   switch (best_isa()) {
     case Isa::kAvx512:
-      return isa_avx512::kSoftmaxRows;
+      return kSoftmaxRowsAvx512;
     case Isa::kAvx2:
-      return isa_avx2::kSoftmaxRows;
+      return kSoftmaxRowsAvx2;
     case Isa::kBaseline:
       break;
   }

@@ -4,13 +4,14 @@
 
 namespace millrace {
 
-// The two reductions of a softmax over a row of n elements of T, float or double. Sums run in a fixed
-// number of lanes whatever the instruction set, so results have the same bits on all of them.
+// The two reductions of a softmax over a row of n elements of T, float or double. Sums run in a
+// fixed number of lanes whatever the instruction set, so results have the same bits on all of them.
 template <class T>
 struct SoftmaxRows {
   // The largest element, NaN if there is one, minus infinity for n = 0.
   T (*max)(const T* x, int64_t n);
-  // The sum of exp(x[i] - shift); the terms are written to `out` unless it is null. `out` may be `x`.
+  // The sum of exp(x[i] - shift); the terms are written to `out` unless it is null. `out` may be
+  // `x`.
   T (*exp_sum)(const T* x, T shift, int64_t n, T* out);
 };
 
@@ -23,11 +24,7 @@ struct SoftmaxRowsTable {
   SoftmaxRows<float> f32;
   SoftmaxRows<double> f64;
 };
-namespace isa_avx2 {
-extern const SoftmaxRowsTable kSoftmaxRows;
-}
-namespace isa_avx512 {
-extern const SoftmaxRowsTable kSoftmaxRows;
-}
+extern const SoftmaxRowsTable kSoftmaxRowsAvx2;
+extern const SoftmaxRowsTable kSoftmaxRowsAvx512;
 
 }  // namespace millrace

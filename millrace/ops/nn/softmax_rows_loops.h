@@ -5,7 +5,7 @@
 
 // The loops of softmax_rows.h for the instruction set that the including source is compiled for.
 
-namespace millrace::MR_ISA_NAMESPACE {
+namespace millrace::inline MR_ISA_NAMESPACE {
 
 // As many running sums as the widest vector has lanes.
 template <class T>
@@ -40,33 +40,36 @@ T row_max(const T* x, int64_t n) {
   const T lowest = static_cast<T>(-__builtin_inf());
   vec::Vec<T> largest[kVectors<T>];
   for (auto& v : largest) v = vec::broadcast<T>(lowest);
-  for_each_block<T>(x, n, lowest, [&](const T* block, int64_t) __attribute__((always_inline)) {
-    for (int v = 0; v < kVectors<T>; ++v) {
-      largest[v] = vec::max(largest[v], vec::load(block + v * vec::kLanes<T>));
-    }
-  });
-  return fold_sums<T>(largest, [](T a, T b) __attribute__((always_inline)) { return vec::max(a, b); });
+  for_each_block<T>(
+      x, n, lowest, [&](const T* block, int64_t) __attribute__((always_inline)) {
+        for (int v = 0; v < kVectors<T>; ++v) {
+          largest[v] = vec::max(largest[v], vec::load(block + v * vec::kLanes<T>));
+        }
+      });
+  return fold_sums<T>(
+      largest, [](T a, T b) __attribute__((always_inline)) { return vec::max(a, b); });
 }
 
 template <class T>
 T row_exp_sum(const T* x, T shift, int64_t n, T* out) {
   const T lowest = static_cast<T>(-__builtin_inf());
   vec::Vec<T> sums[kVectors<T>] = {};
-  for_each_block<T>(x, n, lowest, [&](const T* block, int64_t first) __attribute__((always_inline)) {
-    vec::Vec<T> terms[kVectors<T>];
-    for (int v = 0; v < kVectors<T>; ++v) {
-      terms[v] = vec::exp(vec::load(block + v * vec::kLanes<T>) - shift);
-      sums[v] += terms[v];
-    }
-    if (out == nullptr) return;
-    const int64_t count = n - first < kSums<T> ? n - first : kSums<T>;
-    __builtin_memcpy(out + first, terms, static_cast<size_t>(count) * sizeof(T));
-  });
-  return fold_sums<T>(sums, [](T a, T b) __attribute__((always_inline)) { return a + b; });
+  for_each_block<T>(
+      x, n, lowest, [&](const T* block, int64_t first) __attribute__((always_inline)) {
+        vec::Vec<T> terms[kVectors<T>];
+        for (int v = 0; v < kVectors<T>; ++v) {
+          terms[v] = vec::exp(vec::load(block + v * vec::kLanes<T>) - shift);
+          sums[v] += terms[v];
+        }
+        if (out == nullptr) return;
+        const int64_t count = n - first < kSums<T> ? n - first : kSums<T>;
+        __builtin_memcpy(out + first, terms, static_cast<size_t>(count) * sizeof(T));
+      });
+  return fold_sums<T>(
+      sums, [](T a, T b) __attribute__((always_inline)) { return a + b; });
 }
 
-extern const SoftmaxRowsTable kSoftmaxRows;
-const SoftmaxRowsTable kSoftmaxRows = {{&row_max<float>, &row_exp_sum<float>},
-                                       {&row_max<double>, &row_exp_sum<double>}};
+inline constexpr SoftmaxRowsTable kSoftmaxRows = {{&row_max<float>, &row_exp_sum<float>},
+                                                  {&row_max<double>, &row_exp_sum<double>}};
 
-}  // namespace millrace::MR_ISA_NAMESPACE
+}  // namespace millrace::inline MR_ISA_NAMESPACE

@@ -5,8 +5,8 @@
 #include "millrace/kernel/kernel.h"
 #include "millrace/tensor/half.h"
 
-// Row-wise kernels compute in float or double; tensors of half precision are converted on the way in and
-// out.
+// Row-wise kernels compute in float or double; tensors of half precision are converted on the way
+// in and out.
 
 namespace millrace {
 

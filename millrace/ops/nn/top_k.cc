@@ -1,19 +1,20 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/linalg/scratch.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
-// TopK, TopKV2: the k largest elements of each row, largest first whether or not `sorted` asks for it. Of
-// equal elements the one with the lower index comes first; NaN is larger than every number.
+// TopK, TopKV2: the k largest elements of each row, largest first whether or not `sorted` asks for
+// it. Of equal elements the one with the lower index comes first; NaN is larger than every number.
 // InTopK, InTopKV2: whether a given class is among the k largest.
 
 namespace millrace {
@@ -44,23 +45,22 @@ Status top_k_v2_shape(ShapeContext& c) {
   return set_top_k_shapes(c, c.input_scalar(1));
 }
 
-// The gradient of each value goes to the element it was taken from: rows of the input laid end to end, the
-// places of the values in that line are index + row number * row length.
+// The gradient of each value goes to the element it was taken from: rows of the input laid end to
+// end, the places of the values in that line are index + row number * row length.
 Status top_k_grad(GradientContext& c) {
   OpBuilder& builder = c.builder();
   const Expr x = c.input(0), indices = c.output(1), shape = shape_of(x);
   const Expr last = rank(x) - 1.0, zero = int32_scalar(builder, 0);
   const Expr columns = call("Gather", {shape, last});
   const Expr k = call("Gather", {shape_of(indices), last});
-  const Expr outer =
-      call("Slice", {shape, int32_vector(builder, {0}), expand_dims(last, zero)});
+  const Expr outer = call("Slice", {shape, int32_vector(builder, {0}), expand_dims(last, zero)});
   const Expr rows = call("Prod", {outer, int32_vector(builder, {0})});
   const Expr starts = range(zero, rows, int32_scalar(builder, 1)) * columns;
   const Expr row_shape = concat({expand_dims(rows, zero), expand_dims(k, zero)}, 0);
   const Expr places = reshape(indices, row_shape) + expand_dims(starts, int32_scalar(builder, 1));
   const Expr flat = int32_vector(builder, {-1});
-  const Expr dense = call("UnsortedSegmentSum", {reshape(c.gradient(0), flat),
-                                                 reshape(places, flat), size_of(x)});
+  const Expr dense =
+      call("UnsortedSegmentSum", {reshape(c.gradient(0), flat), reshape(places, flat), size_of(x)});
   c.set(0, reshape(dense, shape));
   return ok_status();
 }
@@ -104,7 +104,8 @@ Status top_k(KernelContext& ctx, int64_t k) {
   if (input.rank() < 1) return invalid_argument("input must have rank 1 or more, got []");
   const int64_t n = input.dim(input.rank() - 1);
   if (k < 0) return invalid_argument("k must not be negative, got ", k);
-  if (k > n) return invalid_argument("input must have at least k = ", k, " columns, got ", input.shape());
+  if (k > n)
+    return invalid_argument("input must have at least k = ", k, " columns, got ", input.shape());
   if (n > std::numeric_limits<int32_t>::max()) {
     return invalid_argument("rows of ", n, " elements are too long for int32 indices");
   }
@@ -115,29 +116,36 @@ Status top_k(KernelContext& ctx, int64_t k) {
   const T* const from = input.data<T>().data();
   T* const to = values->mutable_data<T>().data();
   int32_t* const places = indices->mutable_data<int32_t>().data();
-  ctx.parallel_for(
-      shape.num_elements() / k, 50 + 3 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
-        std::vector<Entry> entries(k > 1 ? static_cast<size_t>(n) : 0);
-        for (int64_t row = begin; row < end; ++row) {
-          const T* x = from + row * n;
-          if (k == 1) {
-            int64_t best = 0;
-            for (int64_t i = 1; i < n; ++i) {
-              if (order_key(x[i]) > order_key(x[best])) best = i;
-            }
-            to[row] = x[best];
-            places[row] = static_cast<int32_t>(best);
-            continue;
-          }
-          for (int64_t i = 0; i < n; ++i) entries[static_cast<size_t>(i)] = {order_key(x[i]), i};
-          select_largest(entries.data(), n, k);
-          for (int64_t i = 0; i < k; ++i) {
-            const int64_t index = entries[static_cast<size_t>(i)].index;
-            to[row * k + i] = x[index];
-            places[row * k + i] = static_cast<int32_t>(index);
-          }
-        }
-      });
+  std::atomic<bool> short_of_memory{false};
+  ctx.parallel_for(shape.num_elements() / k, 50 + 3 * static_cast<double>(n),
+                   [&](int64_t begin, int64_t end) {
+                     Scratch<Entry> scratch(k > 1 ? n : 0);
+                     Entry* const entries = scratch.data();
+                     if (entries == nullptr) {
+                       short_of_memory = true;
+                       return;
+                     }
+                     for (int64_t row = begin; row < end; ++row) {
+                       const T* x = from + row * n;
+                       if (k == 1) {
+                         int64_t best = 0;
+                         for (int64_t i = 1; i < n; ++i) {
+                           if (order_key(x[i]) > order_key(x[best])) best = i;
+                         }
+                         to[row] = x[best];
+                         places[row] = static_cast<int32_t>(best);
+                         continue;
+                       }
+                       for (int64_t i = 0; i < n; ++i) entries[i] = {order_key(x[i]), i};
+                       select_largest(entries, n, k);
+                       for (int64_t i = 0; i < k; ++i) {
+                         const int64_t index = entries[i].index;
+                         to[row * k + i] = x[index];
+                         places[row * k + i] = static_cast<int32_t>(index);
+                       }
+                     }
+                   });
+  if (short_of_memory) return resource_exhausted("OOM when ordering rows of ", n, " elements");
   return ok_status();
 }
 
@@ -240,26 +248,28 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
 }  // namespace
 
 void register_top_k(Registry& registry) {
-  registry.add({.name = "TopK",
-                .doc = "The k largest elements of each row of the last dimension, and their places.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"values", "T"}, {"indices", "int32"}},
-                .types = {{"T", kRealNumbers}},
-                .attrs = {{"k", "int >= 0"}, {"sorted", "bool = true"}},
-                .traits = {.cost = 100},
-                .shape = top_k_shape,
-                .gradient = top_k_grad,
-                .deprecated_since = 7,
-                .deprecation = "Use TopKV2 instead"});
-  registry.add({.name = "TopKV2",
-                .doc = "The k largest elements of each row of the last dimension, and their places.",
-                .inputs = {{"input", "T"}, {"k", "int32"}},
-                .outputs = {{"values", "T"}, {"indices", "int32"}},
-                .types = {{"T", kRealNumbers}},
-                .attrs = {{"sorted", "bool = true"}},
-                .traits = {.cost = 100},
-                .shape = top_k_v2_shape,
-                .gradient = top_k_grad});
+  registry.add(
+      {.name = "TopK",
+       .doc = "The k largest elements of each row of the last dimension, and their places.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"values", "T"}, {"indices", "int32"}},
+       .types = {{"T", kRealNumbers}},
+       .attrs = {{"k", "int >= 0"}, {"sorted", "bool = true"}},
+       .traits = {.cost = 100},
+       .shape = top_k_shape,
+       .gradient = top_k_grad,
+       .deprecated_since = 7,
+       .deprecation = "Use TopKV2 instead"});
+  registry.add(
+      {.name = "TopKV2",
+       .doc = "The k largest elements of each row of the last dimension, and their places.",
+       .inputs = {{"input", "T"}, {"k", "int32"}},
+       .outputs = {{"values", "T"}, {"indices", "int32"}},
+       .types = {{"T", kRealNumbers}},
+       .attrs = {{"sorted", "bool = true"}},
+       .traits = {.cost = 100},
+       .shape = top_k_v2_shape,
+       .gradient = top_k_grad});
   registry.add({.name = "InTopK",
                 .doc = "For each row, whether the target class is among the k largest predictions.",
                 .inputs = {{"predictions", "float"}, {"targets", "T"}},

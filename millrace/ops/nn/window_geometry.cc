@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxInput = int64_t{1} << 60;
 
-// The four (batch, height, width, channels) numbers of attribute `name`, positive and bounded, with 1 for
-// batch and channels.
+// The four (batch, height, width, channels) numbers of attribute `name`, positive and bounded, with
+// 1 for batch and channels.
 Status read_sizes(const AttrMap& attrs, std::string_view name, const WindowSpec& spec,
                   int64_t* height, int64_t* width) {
   MR_TRY_ASSIGN(const std::vector<int64_t> sizes, read_attr<std::vector<int64_t>>(attrs, name));

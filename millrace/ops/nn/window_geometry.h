@@ -6,8 +6,8 @@
 #include "millrace/tensor/partial_shape.h"
 #include "millrace/tensor/shape.h"
 
-// Where sliding windows lie over an image: read by the shape rules and the kernels of convolutions and
-// pools.
+// Where sliding windows lie over an image: read by the shape rules and the kernels of convolutions
+// and pools.
 
 namespace millrace {
 
@@ -35,9 +35,9 @@ struct WindowSpec {
   int channel_dim() const { return layout == ImageLayout::kNhwc ? 3 : 1; }
 };
 
-// From "strides", "padding", "data_format", and where present "dilations" and "explicit_paddings"; window
-// sizes stay 1. INVALID_ARGUMENT for wrong lengths and sizes, UNIMPLEMENTED for strides or dilations along
-// batch or channels.
+// From "strides", "padding", "data_format", and where present "dilations" and "explicit_paddings";
+// window sizes stay 1. INVALID_ARGUMENT for wrong lengths and sizes, UNIMPLEMENTED for strides or
+// dilations along batch or channels.
 Result<WindowSpec> read_conv_spec(const AttrMap& attrs);
 // The same with window sizes from "ksize", for pools.
 Result<WindowSpec> read_pool_spec(const AttrMap& attrs);

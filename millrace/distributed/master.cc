@@ -1,0 +1,156 @@
+#include "millrace/distributed/master.h"
+
+#include <map>
+
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/call_group.h"
+#include "millrace/distributed/remote_executable.h"
+#include "millrace/runtime/partition.h"
+
+namespace millrace {
+namespace {
+
+// Which devices a session sees, and by which incarnation it knows each task.
+struct Discovered {
+  DeviceSet devices;
+  std::map<std::string, uint64_t> incarnations;
+};
+
+class MasterBackend : public SessionBackend {
+ public:
+  MasterBackend(Ref<WorkerCache> workers, const MasterOptions& options, Discovered discovered,
+                Ref<Device> host)
+      : workers_(std::move(workers)),
+        options_(options),
+        discovered_(std::move(discovered)),
+        host_(std::move(host)),
+        unique_(random_incarnation()) {}
+
+  const DeviceSet& devices() const override { return discovered_.devices; }
+  Device& host_device() override { return *host_; }
+
+  Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
+                                  const std::string& session) override {
+    MR_TRY_ASSIGN(std::vector<Partition> parts,
+                  partition(graph, PartitionBy::kTask, discovered_.devices));
+    Ref<RemoteExecutable> executable = make_ref<RemoteExecutable>(workers_);
+    std::vector<RegisterGraphRequest> requests;
+    for (const Partition& part : parts) {
+      RegisterGraphRequest request;
+      // Sessions of other processes may have the same name.
+      request.session = str_cat(unique_, "_", session);
+      MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
+      request.incarnation = discovered_.incarnations.at(part.location);
+      request.kernel_label = options_.kernel_label;
+      requests.push_back(std::move(request));
+      MR_TRY(executable->add_part(part.location, part.graph));
+    }
+    MR_TRY(executable->check_fetches(signature.fetches.size()));
+    MR_TRY(executable->register_parts(std::move(requests), options_.call_timeout_ms));
+    return Ref<Executable>(std::move(executable));
+  }
+
+  Status reset(std::span<const std::string> containers) override {
+    Ref<CallGroup> group = make_ref<CallGroup>("reset");
+    std::vector<std::string> names(containers.begin(), containers.end());
+    for (const auto& [task, incarnation] : discovered_.incarnations) {
+      MR_TRY_ASSIGN(Ref<WorkerInterface> worker, workers_->find(task));
+      group->expect(task);
+      worker->reset(names, [group, task = task, workers = workers_](Status status) {
+        workers->report(task, status);
+        group->answer(task, std::move(status));
+      });
+    }
+    return group->wait(options_.call_timeout_ms);
+  }
+
+ private:
+  const Ref<WorkerCache> workers_;
+  const MasterOptions options_;
+  const Discovered discovered_;
+  const Ref<Device> host_;
+  const uint64_t unique_;
+};
+
+using Answers = std::map<std::string, std::vector<Device::Info>>;
+
+// The devices of each of `tasks`.
+Result<Answers> ask_devices(const Ref<WorkerCache>& workers, const std::vector<std::string>& tasks,
+                            int64_t timeout_ms) {
+  struct Collected : RefCounted {
+    Mutex mu;
+    Answers answers MR_GUARDED_BY(mu);
+  };
+  Ref<Collected> collected = make_ref<Collected>();
+  Ref<CallGroup> group = make_ref<CallGroup>("get_status");
+  for (const std::string& task : tasks) {
+    MR_TRY_ASSIGN(Ref<WorkerInterface> worker, workers->find(task));
+    group->expect(task);
+    worker->get_status([group, collected, workers, task](Result<WorkerStatus> status) {
+      workers->report(task, status.status());
+      Status answer = status.status();
+      if (status.ok() && status->devices.empty()) answer = internal("task ", task, " has no devices");
+      if (answer.ok()) {
+        MutexLock lock(collected->mu);
+        collected->answers[task] = std::move(status->devices);
+      }
+      group->answer(task, std::move(answer));
+    });
+  }
+  MR_TRY(group->wait(timeout_ms));
+  MutexLock lock(collected->mu);
+  return std::move(collected->answers);
+}
+
+// True when some filter agrees with `name`, as far as both say something: the name of a task agrees with
+// "/job:ps" and with "/job:ps/device:CPU:0".
+bool kept(const DeviceName& name, const std::vector<DeviceName>& filters) {
+  if (filters.empty()) return true;
+  for (const DeviceName& filter : filters) {
+    DeviceName merged = name;
+    if (merged.merge(filter).ok()) return true;
+  }
+  return false;
+}
+
+Result<Discovered> discover(const Ref<WorkerCache>& workers, const MasterOptions& options) {
+  std::vector<DeviceName> filters;
+  for (const std::string& text : options.device_filters) {
+    MR_TRY_ASSIGN(DeviceName filter, DeviceName::parse(text));
+    filters.push_back(std::move(filter));
+  }
+  MR_TRY(workers->find(options.task).status());
+  std::vector<std::string> tasks;
+  for (const std::string& task : workers->tasks()) {
+    MR_TRY_ASSIGN(DeviceName name, DeviceName::parse(task));
+    if (task == options.task || kept(name, filters)) tasks.push_back(task);
+  }
+  MR_TRY_ASSIGN(Answers answers, ask_devices(workers, tasks, options.call_timeout_ms));
+  Discovered out;
+  std::vector<Device::Info> devices;
+  int client = -1;
+  for (auto& [task, infos] : answers) {
+    out.incarnations[task] = infos[0].incarnation;
+    for (Device::Info& info : infos) {
+      bool own = task == options.task;
+      if (!own && !kept(info.name, filters)) continue;
+      if (own && client < 0 && info.kind == DeviceKind::kCpu) client = static_cast<int>(devices.size());
+      devices.push_back(std::move(info));
+    }
+  }
+  if (client < 0) return internal("the session's task ", options.task, " has no CPU");
+  out.devices = DeviceSet(std::move(devices), client);
+  return out;
+}
+
+}  // namespace
+
+Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
+                                                const MasterOptions& options) {
+  MR_TRY_ASSIGN(Discovered discovered, discover(workers, options));
+  MR_TRY_ASSIGN(Ref<Device> host, make_cpu_device(discovered.devices.client().name));
+  return Ref<SessionBackend>(make_ref<MasterBackend>(std::move(workers), options,
+                                                     std::move(discovered), std::move(host)));
+}
+
+}  // namespace millrace

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "millrace/distributed/cluster.h"
+#include "millrace/runtime/executable.h"
+#include "millrace/runtime/subgraph.h"
+
+namespace millrace {
+
+// A graph cut by task, its parts registered with their workers: each run is one step that all of them take part
+// in. Deregisters the parts when it ends. The first error of a task aborts the step on the others; of
+// errors that one failure caused on several tasks, the run's is the one of the task where it began.
+class RemoteExecutable : public Executable {
+ public:
+  explicit RemoteExecutable(Ref<WorkerCache> workers) : workers_(std::move(workers)) {}
+
+  // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an unknown one.
+  Status add_part(const std::string& task, const Subgraph& graph);
+  // INTERNAL when a fetch of the signature is in no part.
+  Status check_fetches(size_t count) const;
+  // Sends `requests`, one for each part, and waits for the answers.
+  Status register_parts(std::vector<RegisterGraphRequest> requests, int64_t timeout_ms);
+
+  Status run(const StepArgs& args) const override;
+  // The step gets an id of its own: args.step_id, unique in this process alone, is not used. While tasks have
+  // not answered, args.rendezvous says so in waiting().
+  void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const override;
+  // UNIMPLEMENTED.
+  Result<Ref<PartialRun>> start_partial(const StepArgs& args,
+                                        UniqueFunction<void(Status)> on_end) const override;
+  bool straight(Gear) const override { return false; }
+  bool has_blocking() const override { return false; }
+  std::string to_string() const override;
+
+ private:
+  struct Run;
+  struct Part {
+    std::string task;
+    Ref<WorkerInterface> worker;
+    std::string handle;               // empty until registered
+    std::vector<int> feeds, fetches;  // positions
+    std::string text;                 // the part, a line for each node
+  };
+
+  ~RemoteExecutable() override;
+
+  const Ref<WorkerCache> workers_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,158 @@
+#include "millrace/distributed/step_rendezvous.h"
+
+namespace millrace {
+
+Device* TaskContext::find_device(std::string_view full_name) const {
+  for (const Ref<Device>& device : devices) {
+    if (device->name() == full_name) return device.get();
+  }
+  Result<DeviceName> parsed = DeviceName::parse(full_name);
+  if (!parsed.ok()) return nullptr;
+  for (const Ref<Device>& device : devices) {
+    if (device->info().name == *parsed) return device.get();
+  }
+  return nullptr;
+}
+
+// A receive that a peer was asked for. It ends once: by the answer, by the caller's cancellation or by an
+// abort, whichever takes `done` first. So a peer that never answers holds up nobody.
+struct StepRendezvous::RemoteRecv : RefCounted {
+  Ref<StepRendezvous> owner;
+  std::string key;
+  std::string task;
+  Ref<CancellationToken> call = make_ref<CancellationToken>();  // ends the question to the peer
+  CancellationToken* cancel = nullptr;  // the caller's: alive until `done` is called
+
+  Mutex mu;
+  uint64_t ticket MR_GUARDED_BY(mu) = 0;
+  Done done MR_GUARDED_BY(mu);
+
+  bool over() {
+    MutexLock lock(mu);
+    return !done;
+  }
+
+  void finish(Status status, Value value, bool from_peer) {
+    Done callback;
+    uint64_t taken_ticket = 0;
+    {
+      MutexLock lock(mu);
+      if (!done) return;
+      callback = std::move(done);
+      taken_ticket = ticket;
+    }
+    owner->forget(this);
+    if (from_peer && !status.ok()) owner->note_outside();
+    if (taken_ticket != 0) cancel->remove(taken_ticket);
+    if (!from_peer) call->cancel(status);
+    callback(std::move(status), std::move(value));
+  }
+};
+
+StepRendezvous::StepRendezvous(int64_t step_id, Ref<const TaskContext> task)
+    : step_id_(step_id), task_(std::move(task)), here_(make_local_rendezvous()) {}
+
+Status StepRendezvous::send(std::string_view key, Value value) {
+  return here_->send(key, std::move(value));
+}
+
+void StepRendezvous::recv(std::string_view key, CancellationToken* cancel, Done done) {
+  std::string_view sender = key.substr(0, key.find(';'));
+  if (task_->find_device(sender) != nullptr) return here_->recv(key, cancel, std::move(done));
+  Result<RendezvousKey> parsed = RendezvousKey::parse(key);
+  if (!parsed.ok()) return done(parsed.status(), Value());
+  Result<DeviceName> device = DeviceName::parse(sender);
+  if (device.ok() && !device->complete()) {
+    device = invalid_argument("rendezvous key \"", key, "\": expected the sender's full name");
+  }
+  if (!device.ok()) return done(device.status(), Value());
+  recv_remote(device->task_name(), key, cancel, std::move(done));
+}
+
+void StepRendezvous::recv_here(std::string_view key, CancellationToken* cancel, Done done) {
+  here_->recv(key, cancel, std::move(done));
+}
+
+void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
+                                 CancellationToken* cancel, Done done) {
+  Result<Ref<WorkerInterface>> peer = task_->peers->find(task);
+  if (!peer.ok()) return done(peer.status(), Value());
+  Ref<RemoteRecv> recv = make_ref<RemoteRecv>();
+  recv->owner = Ref<StepRendezvous>(this);
+  recv->key = std::string(key);
+  recv->task = task;
+  recv->cancel = cancel;
+  {
+    MutexLock lock(recv->mu);
+    recv->done = std::move(done);
+  }
+  // Before anybody else can end the receive, since the caller's token may go with it.
+  if (cancel != nullptr) {
+    uint64_t ticket = cancel->on_cancel(
+        [recv, cancel] { recv->finish(cancel->status(), Value(), /*from_peer=*/false); });
+    if (ticket == 0) return recv->finish(cancel->status(), Value(), /*from_peer=*/false);
+    MutexLock lock(recv->mu);
+    recv->ticket = ticket;
+  }
+  Status ended;
+  {
+    MutexLock lock(mu_);
+    ended = aborted_;
+    if (ended.ok()) remote_.emplace(recv.get(), recv);
+  }
+  if (!ended.ok()) return recv->finish(std::move(ended), Value(), /*from_peer=*/false);
+  // A cancellation may have come before the receive was in the table.
+  if (recv->over()) return forget(recv.get());
+  (*peer)->recv_tensor({step_id_, recv->key}, recv->call, [recv](Status status, Value value) {
+    recv->owner->task_->peers->report(recv->task, status);
+    if (!status.ok()) {
+      status = status.with_prefix(str_cat("waiting for ", recv->key, " from ", recv->task));
+    }
+    recv->finish(std::move(status), std::move(value), /*from_peer=*/true);
+  });
+}
+
+void StepRendezvous::forget(RemoteRecv* recv) {
+  Ref<RemoteRecv> dropped;
+  MutexLock lock(mu_);
+  auto it = remote_.find(recv);
+  if (it == remote_.end()) return;
+  dropped = std::move(it->second);
+  remote_.erase(it);
+}
+
+void StepRendezvous::note_outside() {
+  MutexLock lock(mu_);
+  if (aborted_.ok()) outside_ = true;
+}
+
+void StepRendezvous::abort(Status reason) {
+  std::unordered_map<RemoteRecv*, Ref<RemoteRecv>> remote;
+  {
+    MutexLock lock(mu_);
+    if (!aborted_.ok()) return;
+    aborted_ = reason;
+    remote.swap(remote_);
+  }
+  here_->abort(reason);
+  for (auto& [address, recv] : remote) recv->finish(reason, Value(), /*from_peer=*/false);
+}
+
+void StepRendezvous::abort_from_outside(Status reason) {
+  note_outside();
+  abort(std::move(reason));
+}
+
+bool StepRendezvous::ended_from_outside() const {
+  MutexLock lock(mu_);
+  return outside_;
+}
+
+std::vector<std::string> StepRendezvous::waiting() const {
+  std::vector<std::string> out = here_->waiting();
+  MutexLock lock(mu_);
+  for (const auto& [address, recv] : remote_) out.push_back(str_cat(recv->key, " from ", recv->task));
+  return out;
+}
+
+}  // namespace millrace

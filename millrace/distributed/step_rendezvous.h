@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/distributed/cluster.h"
+#include "millrace/kernel/device.h"
+#include "millrace/kernel/rendezvous.h"
+
+namespace millrace {
+
+// What everything in a task's process shares. Constant.
+struct TaskContext : RefCounted {
+  std::string name;  // "/job:J/replica:R/task:T"
+  std::vector<Ref<Device>> devices;
+  Ref<WorkerCache> peers;
+
+  // The device of this task with that name; null when there is none.
+  Device* find_device(std::string_view full_name) const;
+};
+
+// Where the sends and receives of one step on one task meet. What is sent stays here until a device of this
+// task, or a peer, receives it; a receive of what another task sends asks that task. Thread-safe.
+class StepRendezvous : public Rendezvous {
+ public:
+  StepRendezvous(int64_t step_id, Ref<const TaskContext> task);
+
+  Status send(std::string_view key, Value value) override;
+  // NOT_FOUND when the key's sender is on a task that the cluster does not have.
+  void recv(std::string_view key, CancellationToken* cancel, Done done) override;
+  void abort(Status reason) override;
+  // Keys, followed by " from <task>" where a peer was asked.
+  std::vector<std::string> waiting() const override;
+
+  // What a peer receives: never asks anybody else.
+  void recv_here(std::string_view key, CancellationToken* cancel, Done done);
+
+  // abort() for a reason that did not arise in this task's kernels.
+  void abort_from_outside(Status reason);
+  // True when the step ended here because of something outside: such an abort, or a peer's error.
+  bool ended_from_outside() const;
+
+ private:
+  struct RemoteRecv;
+
+  void recv_remote(const std::string& task, std::string_view key, CancellationToken* cancel,
+                   Done done);
+  void note_outside();
+  void forget(RemoteRecv* recv);
+
+  const int64_t step_id_;
+  const Ref<const TaskContext> task_;
+  const Ref<Rendezvous> here_;
+
+  mutable Mutex mu_;
+  Status aborted_ MR_GUARDED_BY(mu_);
+  bool outside_ MR_GUARDED_BY(mu_) = false;
+  std::unordered_map<RemoteRecv*, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,375 @@
+#include "millrace/distributed/worker.h"
+
+#include <memory>
+
+#include "millrace/kernel/resource_manager.h"
+#include "millrace/ops/register_ops.h"
+#include "millrace/runtime/plan_set.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kRememberedSteps = 4096;
+// Feeds and fetches have slots by position, so a position bounds what a run allocates.
+constexpr int64_t kMaxPosition = 1 << 20;
+
+std::string hex(uint64_t value) {
+  std::string out(16, '0');
+  for (size_t i = 16; i-- > 0; value >>= 4) out[i] = "0123456789abcdef"[value & 15];
+  return out;
+}
+
+DeviceSet device_set(const TaskContext& task) {
+  std::vector<Device::Info> infos;
+  for (const Ref<Device>& device : task.devices) infos.push_back(device->info());
+  return DeviceSet(std::move(infos), 0);
+}
+
+// Adds the position of an _Arg or _Retval to `positions`.
+Status note_position(const SubNode& node, std::map<int, DType>& positions, DType type) {
+  MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
+  if (position < 0 || position > kMaxPosition) {
+    return invalid_argument(node.op->name, " \"", node.name, "\": expected an index from 0 to ",
+                            kMaxPosition, ", got ", position);
+  }
+  if (!positions.emplace(static_cast<int>(position), type).second) {
+    return invalid_argument(node.op->name, " \"", node.name, "\": index ", position, " is there twice");
+  }
+  return ok_status();
+}
+
+size_t slots(const std::map<int, DType>& positions) {
+  return positions.empty() ? 0 : static_cast<size_t>(positions.rbegin()->first) + 1;
+}
+
+}  // namespace
+
+struct Worker::Graph : RefCounted {
+  Ref<PlanSet> plans;
+  std::map<int, DType> feeds, fetches;  // types by position
+};
+
+struct Worker::Step : RefCounted {
+  const int64_t id;
+  const Ref<StepRendezvous> rendezvous;
+  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  bool started = false;  // guarded by the worker's mu_
+
+  Step(int64_t step_id, Ref<const TaskContext> task)
+      : id(step_id), rendezvous(make_ref<StepRendezvous>(step_id, std::move(task))) {}
+
+  void end(const Status& reason) {
+    rendezvous->abort_from_outside(reason);
+    cancel->cancel(reason);
+  }
+};
+
+// One run_graph under way.
+struct Worker::Run : RefCounted {
+  Ref<Graph> graph;
+  Ref<Step> step;
+  std::vector<Tensor> feeds, fetches;
+  std::vector<int> wanted;
+  std::unique_ptr<TraceCollector> trace;
+  Ref<CancellationToken> caller;  // null: none
+  uint64_t ticket = 0;
+  UniqueFunction<void(Status, RunGraphResponse)> done;
+
+  void finish(Status status) {
+    if (ticket != 0) caller->remove(ticket);
+    RunGraphResponse response;
+    if (status.ok()) {
+      for (int position : wanted) {
+        response.fetches.push_back(std::move(fetches[static_cast<size_t>(position)]));
+      }
+    } else {
+      response.derived = step->rendezvous->ended_from_outside();
+    }
+    if (trace) {
+      response.events = trace->events();
+      response.wall_offset_ns = trace->wall_offset_ns();
+    }
+    feeds.clear();
+    fetches.clear();
+    UniqueFunction<void(Status, RunGraphResponse)> callback = std::move(done);
+    callback(std::move(status), std::move(response));
+  }
+};
+
+Worker::Worker(Ref<const TaskContext> task) : task_(std::move(task)) {}
+
+Worker::~Worker() { shut_down(cancelled("the worker of ", task_->name, " has ended")); }
+
+Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> devices,
+                                   Ref<WorkerCache> peers) {
+  if (devices.empty() || devices[0]->kind() != DeviceKind::kCpu) {
+    return invalid_argument("task ", task, " needs devices, a CPU first");
+  }
+  for (const Ref<Device>& device : devices) {
+    if (device->info().name.task_name() == task) continue;
+    return invalid_argument("expected devices of task ", task, ", got ", device->name());
+  }
+  MR_TRY(register_ops());
+  Ref<TaskContext> context = make_ref<TaskContext>();
+  context->name = std::move(task);
+  context->devices = std::move(devices);
+  context->peers = std::move(peers);
+  return Ref<Worker>(new Worker(std::move(context)));
+}
+
+void Worker::get_status(UniqueFunction<void(Result<WorkerStatus>)> done) {
+  Status stopped;
+  {
+    MutexLock lock(mu_);
+    stopped = stopped_;
+  }
+  if (!stopped.ok()) return done(stopped);
+  WorkerStatus status;
+  for (const Ref<Device>& device : task_->devices) status.devices.push_back(device->info());
+  done(std::move(status));
+}
+
+void Worker::register_graph(RegisterGraphRequest request,
+                            UniqueFunction<void(Result<std::string>)> done) {
+  done(add_graph(request));
+}
+
+Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
+  if (request.incarnation != 0 && request.incarnation != incarnation()) {
+    return aborted("task ", task_->name, " has restarted: expected incarnation ",
+                   hex(request.incarnation), ", it is ", hex(incarnation()));
+  }
+  Result<Subgraph> parsed = Subgraph::from_graph_def_bytes(request.graph_def, OpRegistry::global());
+  if (!parsed.ok()) return parsed.status().with_prefix(str_cat("graph for ", task_->name));
+  Ref<Graph> graph = make_ref<Graph>();
+  for (const SubNode& node : parsed->nodes()) {
+    if (node.op->traits.argument) {
+      MR_TRY(note_position(node, graph->feeds, node.output_types[0]));
+    } else if (node.op->traits.result) {
+      MR_TRY(note_position(node, graph->fetches, node.input_types[0]));
+    }
+  }
+  CompileOptions options;
+  options.session_prefix = request.session;
+  options.kernel_label = request.kernel_label;
+  MR_TRY_ASSIGN(graph->plans,
+                PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
+  MutexLock lock(mu_);
+  MR_TRY(stopped_);
+  // With the incarnation, so that a handle given before a restart is never taken for a new one.
+  std::string handle = str_cat(hex(incarnation()), "_", next_graph_++);
+  graphs_.emplace(handle, std::move(graph));
+  return handle;
+}
+
+void Worker::deregister_graph(std::string graph_handle, StatusDone done) {
+  Status status = [&]() -> Status {
+    MutexLock lock(mu_);
+    MR_TRY(stopped_);
+    if (graphs_.erase(graph_handle) == 1) return ok_status();
+    return aborted("no graph ", graph_handle, " is registered on ", task_->name);
+  }();
+  done(std::move(status));
+}
+
+Result<Ref<Worker::Graph>> Worker::find_graph(const std::string& handle) const {
+  MutexLock lock(mu_);
+  MR_TRY(stopped_);
+  auto it = graphs_.find(handle);
+  if (it != graphs_.end()) return it->second;
+  return aborted("no graph ", handle, " is registered on ", task_->name,
+                 ": the task has probably restarted");
+}
+
+Result<Ref<Worker::Step>> Worker::find_step(int64_t step_id) {
+  MutexLock lock(mu_);
+  MR_TRY(stopped_);
+  if (over_.contains(step_id)) return aborted("step ", step_id, " is over on ", task_->name);
+  Ref<Step>& step = steps_[step_id];
+  if (!step) step = make_ref<Step>(step_id, task_);
+  return step;
+}
+
+Result<Ref<Worker::Run>> Worker::prepare_run(RunGraphRequest& request) {
+  Ref<Run> run = make_ref<Run>();
+  MR_TRY_ASSIGN(run->graph, find_graph(request.graph_handle));
+  const Graph& graph = *run->graph;
+  run->feeds.resize(slots(graph.feeds));
+  for (auto& [position, value] : request.feeds) {
+    auto it = graph.feeds.find(position);
+    if (it == graph.feeds.end()) {
+      return invalid_argument("the graph on ", task_->name, " has no feed ", position);
+    }
+    Tensor& slot = run->feeds[static_cast<size_t>(position)];
+    if (slot.valid()) return invalid_argument("feed ", position, " was given twice");
+    if (value.dtype() != it->second) {
+      return invalid_argument("feed ", position, ": expected ", it->second, ", got ", value.dtype());
+    }
+    slot = std::move(value);
+  }
+  for (const auto& [position, type] : graph.feeds) {
+    if (run->feeds[static_cast<size_t>(position)].valid()) continue;
+    return invalid_argument("the graph on ", task_->name, " needs feed ", position);
+  }
+  run->fetches.resize(slots(graph.fetches));
+  std::vector<bool> asked(run->fetches.size());
+  for (int position : request.fetches) {
+    if (!graph.fetches.contains(position)) {
+      return invalid_argument("the graph on ", task_->name, " has no fetch ", position);
+    }
+    if (asked[static_cast<size_t>(position)]) {
+      return invalid_argument("fetch ", position, " was asked for twice");
+    }
+    asked[static_cast<size_t>(position)] = true;
+  }
+  run->wanted = std::move(request.fetches);
+  if (request.trace) run->trace = std::make_unique<TraceCollector>();
+  MR_TRY_ASSIGN(run->step, find_step(request.step_id));
+  MutexLock lock(mu_);
+  if (run->step->started) {
+    return aborted("step ", request.step_id, " has a run on ", task_->name, " already");
+  }
+  run->step->started = true;
+  return run;
+}
+
+void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
+                       UniqueFunction<void(Status, RunGraphResponse)> done) {
+  Result<Ref<Run>> prepared = prepare_run(request);
+  if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
+  Ref<Run> run = *prepared;
+  run->done = std::move(done);
+  if (cancel) {
+    run->caller = cancel;
+    // By bare pointer: the run takes the callback back before it ends.
+    run->ticket = cancel->on_cancel(
+        [step = run->step, token = cancel.get()] { step->end(token->status()); });
+    if (run->ticket == 0) {
+      run->step->end(cancel->status());
+      return run->finish(cancel->status());
+    }
+  }
+  StepArgs args;
+  args.step_id = request.step_id;
+  args.feeds = run->feeds;
+  args.fetches = run->fetches;
+  args.max_threads = request.max_threads;
+  args.rendezvous = run->step->rendezvous;
+  args.cancel = run->step->cancel;
+  args.trace = run->trace.get();
+  run->graph->plans->run_async(args, [run](Status status) { run->finish(std::move(status)); });
+}
+
+void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
+                         UniqueFunction<void(Status, Value)> done) {
+  Ref<Step> step;
+  Ref<Device> sender;
+  Status status = [&]() -> Status {
+    MR_TRY_ASSIGN(RendezvousKey key, RendezvousKey::parse(request.key));
+    sender = Ref<Device>(task_->find_device(key.send_device));
+    if (!sender) {
+      return invalid_argument("rendezvous key ", request.key, ": the sender is not a device of ",
+                              task_->name);
+    }
+    if (key.incarnation != sender->info().incarnation) {
+      return aborted("rendezvous key ", request.key, ": ", sender->name(),
+                     " has restarted, its incarnation is ", hex(sender->info().incarnation));
+    }
+    MR_TRY_ASSIGN(step, find_step(request.step_id));
+    return ok_status();
+  }();
+  if (!status.ok()) return done(std::move(status), Value());
+  CancellationToken* token = cancel.get();
+  step->rendezvous->recv_here(
+      request.key, token,
+      [sender, cancel = std::move(cancel), done = std::move(done)](Status ended,
+                                                                   Value value) mutable {
+        const Ref<Buffer>& buffer = value.tensor.buffer();
+        if (!ended.ok() || !buffer || buffer->space() != MemorySpace::kDevice) {
+          return done(std::move(ended), std::move(value));
+        }
+        sender->copy_to_host(value.tensor, [done = std::move(done)](Result<Tensor> copy) mutable {
+          if (!copy.ok()) return done(copy.status(), Value());
+          done(ok_status(), Value::of(std::move(copy).value()));
+        });
+      });
+}
+
+void Worker::abort_step(int64_t step_id, Status reason, StatusDone done) {
+  if (reason.ok()) return done(invalid_argument("abort of step ", step_id, " needs an error as reason"));
+  Result<Ref<Step>> step = find_step(step_id);
+  // ABORTED: the step is over already.
+  if (!step.ok()) return done(step.status().code() == Code::kAborted ? ok_status() : step.status());
+  (*step)->end(reason);
+  done(ok_status());
+}
+
+void Worker::cleanup_step(int64_t step_id, StatusDone done) {
+  Ref<Step> step;
+  Status status = [&]() -> Status {
+    MutexLock lock(mu_);
+    MR_TRY(stopped_);
+    if (auto it = steps_.find(step_id); it != steps_.end()) {
+      step = std::move(it->second);
+      steps_.erase(it);
+    }
+    if (!over_.insert(step_id).second) return ok_status();
+    over_order_.push_back(step_id);
+    if (over_order_.size() > kRememberedSteps) {
+      over_.erase(over_order_.front());
+      over_order_.pop_front();
+    }
+    return ok_status();
+  }();
+  if (step) step->end(cancelled("step ", step_id, " is over on ", task_->name));
+  done(std::move(status));
+}
+
+void Worker::reset(std::vector<std::string> containers, StatusDone done) {
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) {
+      Status stopped = stopped_;
+      lock.unlock();
+      return done(std::move(stopped));
+    }
+  }
+  if (containers.empty()) containers.emplace_back(ResourceManager::kDefaultContainer);
+  for (const Ref<Device>& device : task_->devices) {
+    for (const std::string& container : containers) device->resources().clear_container(container);
+  }
+  done(ok_status());
+}
+
+void Worker::shut_down(Status reason) {
+  std::map<int64_t, Ref<Step>> steps;
+  std::unordered_map<std::string, Ref<Graph>> graphs;
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) return;
+    stopped_ = reason;
+    steps.swap(steps_);
+    graphs.swap(graphs_);
+  }
+  for (auto& [id, step] : steps) step->end(reason);
+}
+
+int Worker::num_graphs() const {
+  MutexLock lock(mu_);
+  return static_cast<int>(graphs_.size());
+}
+
+std::vector<std::string> Worker::steps() const {
+  std::vector<Ref<Step>> steps;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [id, step] : steps_) steps.push_back(step);
+  }
+  std::vector<std::string> out;
+  for (const Ref<Step>& step : steps) {
+    out.push_back(str_cat("step ", step->id, ": ", str_join(step->rendezvous->waiting(), ", ")));
+  }
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,250 @@
+// Rows dealt out to several tensors, and put together again.
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/array/element.h"
+#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/register.h"
+
+namespace millrace {
+namespace {
+
+bool is_prefix(const Shape& prefix, const Shape& shape) {
+  return prefix.rank() <= shape.rank() &&
+         std::equal(prefix.dims().begin(), prefix.dims().end(), shape.dims().begin());
+}
+
+// [first] followed by the dimensions of `shape` from `skip` on.
+Result<Shape> rows_of(int64_t first, const Shape& shape, int skip) {
+  Ints dims;
+  dims.add(first);
+  for (int i = skip; i < shape.rank(); ++i) dims.add(shape.dim(i));
+  return Shape::make(dims.span());
+}
+
+Status dynamic_partition_shape(ShapeContext& c) {
+  const PartialShape& data = c.input(0);
+  const PartialShape& partitions = c.input(1);
+  if (!data.rank_known() || !partitions.rank_known()) return ok_status();
+  bool fits = partitions.rank() <= data.rank();
+  for (int i = 0; fits && i < partitions.rank(); ++i) {
+    fits = data.dim(i) == partitions.dim(i) || !data.dim_known(i) || !partitions.dim_known(i);
+  }
+  if (!fits) {
+    return invalid_argument("the shape of 'data' must begin with that of 'partitions', got ", data,
+                            " and ", partitions);
+  }
+  PartialShape part = PartialShape({-1});
+  for (int i = partitions.rank(); i < data.rank(); ++i) part.add_dim(data.dim(i));
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, part);
+  return ok_status();
+}
+
+// The gradients of the parts, put back where their rows came from.
+Status dynamic_partition_grad(GradientContext& g) {
+  OpBuilder& b = g.builder();
+  const Expr partitions = g.input(1);
+  const Expr positions = reshape(
+      range(int32_scalar(b, 0), size_of(partitions), int32_scalar(b, 1)), shape_of(partitions));
+  std::vector<Expr> inputs = call_multi("DynamicPartition", {positions, partitions},
+                                        {{"num_partitions", g.num_outputs()}});
+  for (int i = 0; i < g.num_outputs(); ++i) inputs.push_back(g.gradient(i));
+  const Expr rows = call("DynamicStitch", inputs, {{"N", g.num_outputs()}});
+  g.set(0, reshape(rows, shape_of(g.input(0))));
+  return ok_status();
+}
+
+Status dynamic_partition_cpu(KernelContext& ctx) {
+  const Tensor& data = ctx.input(0);
+  const Tensor& partitions = ctx.input(1);
+  if (!is_prefix(partitions.shape(), data.shape())) {
+    return invalid_argument("the shape of 'data' must begin with that of 'partitions', got ",
+                            data.shape(), " and ", partitions.shape());
+  }
+  const int64_t rows = partitions.num_elements();
+  const int n = ctx.num_outputs();
+  // A copy: the one that was checked is the one that is used.
+  const auto given = partitions.data<int32_t>();
+  const std::vector<int32_t> part_of(given.begin(), given.end());
+  std::vector<int64_t> counts(static_cast<size_t>(n));
+  for (int64_t i = 0; i < rows; ++i) {
+    const int32_t part = part_of[static_cast<size_t>(i)];
+    if (part < 0 || part >= n) {
+      return invalid_argument("partitions", position_text(partitions.shape(), i), " = ", part,
+                              " is not in [0, ", n, ")");
+    }
+    ++counts[static_cast<size_t>(part)];
+  }
+  std::vector<Tensor*> parts;
+  for (int i = 0; i < n; ++i) {
+    MR_TRY_ASSIGN(const Shape shape, rows_of(counts[static_cast<size_t>(i)], data.shape(),
+                                             partitions.rank()));
+    MR_TRY_ASSIGN(Tensor * part, ctx.allocate_output(i, shape));
+    parts.push_back(part);
+  }
+  const int64_t run = rows == 0 ? 0 : data.num_elements() / rows;
+  with_element(data.dtype(), [&]<class T>() {
+    const T* from = static_cast<const T*>(data.raw());
+    std::vector<T*> to;
+    for (Tensor* part : parts) to.push_back(static_cast<T*>(part->mutable_raw()));
+    for (int64_t i = 0; i < rows; ++i) {
+      T*& at = to[static_cast<size_t>(part_of[static_cast<size_t>(i)])];
+      at = std::copy_n(from + i * run, run, at);
+    }
+  });
+  return ok_status();
+}
+
+Status dynamic_stitch_shape(ShapeContext& c) {
+  const int n = c.num_inputs() / 2;
+  PartialShape rest;
+  int64_t rows = 0;
+  for (int i = 0; i < n; ++i) {
+    const PartialShape& indices = c.input(i);
+    const PartialShape& data = c.input(n + i);
+    if (const auto known = c.input_vector(i); known && rows >= 0) {
+      for (int64_t index : *known) rows = std::max(rows, index + 1);
+    } else {
+      rows = -1;
+    }
+    if (!indices.rank_known() || !data.rank_known()) continue;
+    if (indices.rank() > data.rank()) {
+      return invalid_argument("the shape of data[", i, "] must begin with that of indices[", i,
+                              "], got ", data, " and ", indices);
+    }
+    for (int k = 0; k < indices.rank(); ++k) {
+      if (data.dim(k) != indices.dim(k) && data.dim_known(k) && indices.dim_known(k)) {
+        return invalid_argument("the shape of data[", i, "] must begin with that of indices[", i,
+                                "], got ", data, " and ", indices);
+      }
+    }
+    MR_TRY_ASSIGN(const PartialShape own, PartialShape::make(data.dims().subspan(
+                                              static_cast<size_t>(indices.rank()))));
+    Result<PartialShape> both = rest.merge(own);
+    if (!both.ok()) {
+      return invalid_argument("rows of data[", i, "] are ", own, ", those before it ", rest);
+    }
+    rest = std::move(both).value();
+  }
+  if (!rest.rank_known()) return ok_status();
+  std::vector<int64_t> dims = {rows};
+  dims.insert(dims.end(), rest.dims().begin(), rest.dims().end());
+  MR_TRY_ASSIGN(PartialShape out, PartialShape::make(dims));
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+void dynamic_stitch_value(ValueContext& c) {
+  const int n = c.num_inputs() / 2;
+  PartialValue out;
+  bool any = false;
+  for (int i = 0; i < n; ++i) {
+    const PartialValue *indices = c.input(i), *data = c.input(n + i);
+    if (indices == nullptr || !indices->fully_known()) return;
+    if (c.input_shape(n + i).rank() != c.input_shape(i).rank()) return;
+    any |= data != nullptr;
+    for (size_t k = 0; k < indices->elements.size(); ++k) {
+      const int64_t at = *indices->elements[k];
+      if (at < 0 || at >= kMaxValueElements) return;
+      if (out.elements.size() <= static_cast<size_t>(at)) {
+        out.elements.resize(static_cast<size_t>(at) + 1);
+      }
+      out.elements[static_cast<size_t>(at)] = data == nullptr ? std::nullopt : data->elements[k];
+    }
+  }
+  if (any) c.set_output(0, std::move(out));
+}
+
+// Every piece of data gets the rows it was written to. (Where one row was written twice both writers
+// get its gradient, as in TensorFlow.)
+Status dynamic_stitch_grad(GradientContext& g) {
+  const int n = g.num_inputs() / 2;
+  for (int i = 0; i < n; ++i) g.set(n + i, call("Gather", {g.gradient(), g.input(i)}));
+  return ok_status();
+}
+
+Status dynamic_stitch_cpu(KernelContext& ctx) {
+  const int n = ctx.num_inputs() / 2;
+  const Shape& first_rows = ctx.input(n).shape();
+  std::vector<int32_t> all;
+  int64_t rows = 0;
+  for (int i = 0; i < n; ++i) {
+    const Tensor& indices = ctx.input(i);
+    const Shape& data = ctx.input(n + i).shape();
+    if (!is_prefix(indices.shape(), data)) {
+      return invalid_argument("the shape of data[", i, "] must begin with that of indices[", i,
+                              "], got ", data, " and ", indices.shape());
+    }
+    const auto rest = data.dims().subspan(static_cast<size_t>(indices.rank()));
+    const auto first = first_rows.dims().subspan(static_cast<size_t>(ctx.input(0).rank()));
+    if (!std::equal(rest.begin(), rest.end(), first.begin(), first.end())) {
+      return invalid_argument("all data must have rows of one shape: data[", i, "] is ", data,
+                              ", data[0] is ", first_rows);
+    }
+    const size_t before = all.size();
+    all.insert(all.end(), indices.data<int32_t>().begin(), indices.data<int32_t>().end());
+    for (size_t k = before; k < all.size(); ++k) {
+      if (all[k] < 0) {
+        return invalid_argument("indices[", i, "] holds ", all[k], " at ", k - before,
+                                ", expected no negative index");
+      }
+      rows = std::max(rows, int64_t{all[k]} + 1);
+    }
+  }
+  MR_TRY_ASSIGN(const Shape shape, rows_of(rows, first_rows, ctx.input(0).rank()));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  if (shape.num_elements() == 0) return ok_status();
+  // Rows that no index names are zero.
+  if (is_plain(out->dtype())) {
+    std::vector<bool> named(static_cast<size_t>(rows));
+    for (int32_t index : all) named[static_cast<size_t>(index)] = true;
+    if (std::find(named.begin(), named.end(), false) != named.end()) {
+      std::memset(out->mutable_raw(), 0, out->bytes());
+    }
+  }
+  const int64_t run = shape.num_elements() / rows;
+  with_element(out->dtype(), [&]<class T>() {
+    T* to = static_cast<T*>(out->mutable_raw());
+    size_t k = 0;
+    for (int i = 0; i < n; ++i) {
+      const T* from = static_cast<const T*>(ctx.input(n + i).raw());
+      for (int64_t row = 0; row < ctx.input(i).num_elements(); ++row) {
+        std::copy_n(from + row * run, run, to + int64_t{all[k++]} * run);
+      }
+    }
+  });
+  return ok_status();
+}
+
+}  // namespace
+
+void register_dynamic(Registry& registry) {
+  registry.add({.name = "DynamicPartition",
+                .doc = "Deals the rows of data out to num_partitions tensors, as partitions say.",
+                .inputs = {{"data", "T"}, {"partitions", "int32"}},
+                .outputs = {{"outputs", "num_partitions*T"}},
+                .types = {{"T", {}}},
+                .attrs = {{"num_partitions", "int >= 1"}},
+                .traits = {.cost = 1},
+                .shape = dynamic_partition_shape,
+                .gradient = dynamic_partition_grad});
+  registry.add({.name = "DynamicStitch",
+                .doc = "Writes the rows of each data to the rows that its indices name, in order.",
+                .inputs = {{"indices", "N*int32"}, {"data", "N*T"}},
+                .outputs = {{"merged", "T"}},
+                .types = {{"T", {}}},
+                .attrs = {{"N", "int >= 1"}},
+                .traits = {.cost = 1},
+                .shape = dynamic_stitch_shape,
+                .value = dynamic_stitch_value,
+                .gradient = dynamic_stitch_grad});
+  registry.kernel("DynamicPartition", DeviceKind::kCpu, dynamic_partition_cpu);
+  registry.kernel("DynamicStitch", DeviceKind::kCpu, dynamic_stitch_cpu);
+}
+
+}  // namespace millrace

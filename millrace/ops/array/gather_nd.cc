@@ -1,0 +1,200 @@
+// Rows of a tensor picked, or added to, by index vectors.
+
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/array/element.h"
+#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/register.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+// How `indices`, of shape [..., depth], walks through a tensor.
+struct NdSizes {
+  int depth = 0;
+  int64_t count = 1;  // index vectors
+  int64_t run = 1;    // elements that each of them names
+};
+
+// INVALID_ARGUMENT unless indices of this shape can name parts of a tensor of shape `params`.
+Result<NdSizes> nd_sizes(const Shape& params, const Shape& indices) {
+  if (indices.rank() == 0) return invalid_argument("'indices' must have rank 1 or more, got a scalar");
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth > params.rank()) {
+    return invalid_argument("index vectors of ", depth, " elements are too long for a tensor of shape ",
+                            params);
+  }
+  NdSizes sizes;
+  sizes.depth = static_cast<int>(depth);
+  for (int i = 0; i + 1 < indices.rank(); ++i) sizes.count *= indices.dim(i);
+  for (int i = sizes.depth; i < params.rank(); ++i) sizes.run *= params.dim(i);
+  return sizes;
+}
+
+// The run that index vector `i` names, or -1 when it lies outside.
+template <class I>
+int64_t run_of(const Shape& params, const NdSizes& sizes, const I* indices, int64_t i) {
+  int64_t run = 0;
+  for (int k = 0; k < sizes.depth; ++k) {
+    const int64_t index = indices[i * sizes.depth + k];
+    if (index < 0 || index >= params.dim(k)) return -1;
+    run = run * params.dim(k) + index;
+  }
+  return run;
+}
+
+// The runs of all index vectors; INVALID_ARGUMENT naming the first that lies outside.
+Status find_runs(const Shape& params, const NdSizes& sizes, const Tensor& indices, int64_t* runs) {
+  return dispatch<IndexTypes>(indices.dtype(), [&]<class I>() -> Status {
+    const I* data = indices.data<I>().data();
+    for (int64_t i = 0; i < sizes.count; ++i) {
+      runs[i] = run_of(params, sizes, data, i);
+      if (runs[i] >= 0) [[likely]]
+        continue;
+      std::string vector;
+      for (int k = 0; k < sizes.depth; ++k) {
+        append_to(vector, str_cat(k == 0 ? "" : ",", data[i * sizes.depth + k]));
+      }
+      return invalid_argument("index vector ", i, " = [", vector, "] lies outside shape ", params);
+    }
+    return ok_status();
+  });
+}
+
+Status gather_nd_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
+  const PartialShape& params = c.input(0);
+  if (!indices.rank_known() || !params.rank_known()) return ok_status();
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth < 0) return ok_status();
+  if (depth > params.rank()) {
+    return invalid_argument("index vectors of ", depth, " elements are too long for a tensor of shape ",
+                            params);
+  }
+  std::vector<int64_t> dims(indices.dims().begin(), indices.dims().end() - 1);
+  dims.insert(dims.end(), params.dims().begin() + depth, params.dims().end());
+  MR_TRY_ASSIGN(PartialShape out, PartialShape::make(dims));
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+Status gather_nd_grad(GradientContext& g) {
+  const Expr indices = g.input(1);
+  g.set(0, call("ScatterNd", {indices, g.gradient(), shape_of(g.input(0), indices.dtype())}));
+  return ok_status();
+}
+
+Status gather_nd_cpu(KernelContext& ctx) {
+  const Tensor& params = ctx.input(0);
+  const Shape& indices = ctx.input(1).shape();
+  MR_TRY_ASSIGN(const NdSizes sizes, nd_sizes(params.shape(), indices));
+  Ints dims;
+  for (int i = 0; i + 1 < indices.rank(); ++i) dims.add(indices.dim(i));
+  for (int i = sizes.depth; i < params.rank(); ++i) dims.add(params.dim(i));
+  MR_TRY_ASSIGN(const Shape shape, Shape::make(dims.span()));
+  MR_TRY_ASSIGN(Tensor runs, ctx.allocate_temp(DType::kInt64, Shape{sizes.count}));
+  int64_t* run = runs.mutable_data<int64_t>().data();
+  MR_TRY(find_runs(params.shape(), sizes, ctx.input(1), run));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  if (shape.num_elements() == 0) return ok_status();
+  with_element(out->dtype(), [&]<class T>() {
+    const T* from = static_cast<const T*>(params.raw());
+    T* to = static_cast<T*>(out->mutable_raw());
+    const double cost = copy_cost(out->dtype()) * static_cast<double>(sizes.run) + 1;
+    ctx.parallel_for(sizes.count, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::copy_n(from + run[i] * sizes.run, sizes.run, to + i * sizes.run);
+      }
+    });
+  });
+  return ok_status();
+}
+
+// What `updates` must look like: the index vectors' shape, then what each of them names.
+Status check_updates(const PartialShape& shape, const PartialShape& indices,
+                     const PartialShape& updates) {
+  if (!shape.rank_known() || !indices.rank_known() || !updates.rank_known()) return ok_status();
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth < 0) return ok_status();
+  if (depth > shape.rank()) {
+    return invalid_argument("index vectors of ", depth, " elements are too long for shape ", shape);
+  }
+  PartialShape expected = PartialShape::scalar();
+  for (int i = 0; i + 1 < indices.rank(); ++i) expected.add_dim(indices.dim(i));
+  for (int i = static_cast<int>(depth); i < shape.rank(); ++i) expected.add_dim(shape.dim(i));
+  if (expected.compatible(updates)) return ok_status();
+  return invalid_argument("'updates' must have shape ", expected, " for indices of shape ", indices,
+                          " into shape ", shape, ", got ", updates);
+}
+
+Status scatter_nd_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_least(0, 1));
+  MR_TRY(c.with_rank(2, 1).status());
+  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(2));
+  MR_TRY(check_updates(shape, indices, c.input(1)));
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+Status scatter_nd_grad(GradientContext& g) {
+  g.set(1, call("GatherNd", {g.gradient(), g.input(0)}));
+  return ok_status();
+}
+
+Status scatter_nd_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(2));
+  const Tensor& updates = ctx.input(1);
+  MR_TRY_ASSIGN(const NdSizes sizes, nd_sizes(shape, ctx.input(0).shape()));
+  MR_TRY(check_updates(shape, ctx.input(0).shape(), updates.shape()));
+  MR_TRY_ASSIGN(Tensor runs, ctx.allocate_temp(DType::kInt64, Shape{sizes.count}));
+  int64_t* run = runs.mutable_data<int64_t>().data();
+  MR_TRY(find_runs(shape, sizes, ctx.input(0), run));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  std::memset(out->mutable_raw(), 0, out->bytes());
+  if (updates.num_elements() == 0) return ok_status();
+  return dispatch<NumberTypes>(out->dtype(), [&]<class T>() {
+    const T* from = updates.data<T>().data();
+    T* to = out->mutable_data<T>().data();
+    // Threads share the columns, so each sum has one order.
+    ctx.parallel_for(sizes.run, static_cast<double>(sizes.count), [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < sizes.count; ++i) {
+        const T* f = from + i * sizes.run;
+        T* t = to + run[i] * sizes.run;
+        for (int64_t k = begin; k < end; ++k) t[k] = static_cast<T>(t[k] + f[k]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void register_gather_nd(Registry& registry) {
+  registry.add({.name = "GatherNd",
+                .doc = "The parts of params that the index vectors in the last dimension of indices name.",
+                .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}},
+                .outputs = {{"output", "Tparams"}},
+                .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}},
+                .traits = {.cost = 1},
+                .shape = gather_nd_shape,
+                .gradient = gather_nd_grad});
+  registry.add({.name = "ScatterNd",
+                .doc = "Zeros of the given shape, with updates added where the index vectors say.",
+                .inputs = {{"indices", "Tindices"}, {"updates", "T"}, {"shape", "Tindices"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}, {"Tindices", kIndexTypes}},
+                .traits = {.cost = 1},
+                .shape = scatter_nd_shape,
+                .gradient = scatter_nd_grad});
+  registry.kernel("GatherNd", DeviceKind::kCpu, gather_nd_cpu);
+  registry.kernel({.op = "ScatterNd",
+                   .device = DeviceKind::kCpu,
+                   .constraints = {{"T", kNumbers}},
+                   .function = scatter_nd_cpu});
+}
+
+}  // namespace millrace

@@ -1,0 +1,109 @@
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/array/element.h"
+#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/register.h"
+#include "millrace/ops/array/strided_copy.h"
+
+namespace millrace {
+namespace {
+
+Status sparse_to_dense_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(1, 1).status());
+  MR_TRY(c.with_rank(3, 0).status());
+  if (c.input(0).rank_known() && c.input(0).rank() > 2) {
+    return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ", c.input(0));
+  }
+  if (c.input(2).rank_known() && c.input(2).rank() > 1) {
+    return invalid_argument("'sparse_values' must be a scalar or vector, got ", c.input(2));
+  }
+  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+class SparseToDense : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool validate, node.attr<bool>("validate_indices"));
+    return std::make_unique<SparseToDense>(validate);
+  }
+  explicit SparseToDense(bool validate) : validate_(validate) {}
+
+  Status compute(KernelContext& ctx) const override {
+    const Tensor& indices = ctx.input(0);
+    const Tensor& values = ctx.input(2);
+    MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(1));
+    MR_TRY(expect_rank(ctx, 3, 0));
+    if (indices.rank() > 2) {
+      return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ",
+                              indices.shape());
+    }
+    const int64_t count = indices.rank() == 0 ? 1 : indices.dim(0);
+    const int64_t depth = indices.rank() == 2 ? indices.dim(1) : 1;
+    if (depth != shape.rank()) {
+      return invalid_argument("indices of ", depth, " elements do not fit 'output_shape' ", shape);
+    }
+    if (values.rank() > 1 || (values.rank() == 1 && values.dim(0) != count)) {
+      return invalid_argument("'sparse_values' must be a scalar or have ", count, " elements, got ",
+                              values.shape());
+    }
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    fill_tensor(ctx, ctx.input(3), *out);
+    Status status;
+    with_element(out->dtype(), [&]<class T>() {
+      const T* from = static_cast<const T*>(values.raw());
+      status = write(shape, indices, count, from, values.rank() == 0 ? 0 : 1,
+                     static_cast<T*>(out->mutable_raw()));
+    });
+    return status;
+  }
+
+ private:
+  template <class T>
+  Status write(const Shape& shape, const Tensor& indices, int64_t count, const T* values, int64_t step,
+               T* out) const {
+    int64_t last = -1;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t at = 0;
+      for (int k = 0; k < shape.rank(); ++k) {
+        const int64_t index = int_at(indices, i * shape.rank() + k);
+        if (index < 0 || index >= shape.dim(k)) {
+          return invalid_argument("index ", i, " is ", index, " in dimension ", k,
+                                  ", which is not in [0, ", shape.dim(k), ")");
+        }
+        at = at * shape.dim(k) + index;
+      }
+      // Positions in row-major order compare as the index vectors do.
+      if (validate_ && at <= last) {
+        return invalid_argument("index ", i, at == last ? " is repeated" : " is out of order",
+                                ": 'sparse_indices' must be sorted and without repeats");
+      }
+      last = at;
+      out[at] = values[i * step];
+    }
+    return ok_status();
+  }
+
+  bool validate_;
+};
+
+}  // namespace
+
+void register_sparse_to_dense(Registry& registry) {
+  registry.add({.name = "SparseToDense",
+                .doc = "A tensor of default_value with the values at the indices.",
+                .inputs = {{"sparse_indices", "Tindices"},
+                           {"output_shape", "Tindices"},
+                           {"sparse_values", "T"},
+                           {"default_value", "T"}},
+                .outputs = {{"dense", "T"}},
+                .types = {{"T", {}}, {"Tindices", kIndexTypes}},
+                .attrs = {{"validate_indices", "bool = true",
+                           "Whether indices must be sorted and without repeats."}},
+                .traits = {.cannot_differentiate = true, .cost = 0.5F},
+                .shape = sparse_to_dense_shape});
+  registry.kernel<SparseToDense>("SparseToDense", DeviceKind::kCpu);
+}
+
+}  // namespace millrace

@@ -1,0 +1,142 @@
+#include "millrace/ops/linalg/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <vector>
+
+#include "millrace/base/isa.h"
+#include "millrace/tensor/complex.h"
+#include "millrace/tensor/half.h"
+
+namespace millrace {
+namespace {
+
+template <class T>
+T small_number(std::mt19937& random) {
+  // Small integers: every sum is exact in every type, so results must agree to the bit.
+  const int v = static_cast<int>(random() % 7) - 3;
+  if constexpr (is_complex_v<T>) {
+    return T(static_cast<typename T::value_type>(v),
+             static_cast<typename T::value_type>(random() % 5));
+  } else {
+    return static_cast<T>(v);
+  }
+}
+
+template <class T>
+std::vector<T> numbers(int64_t count, std::mt19937& random) {
+  std::vector<T> v(static_cast<size_t>(count));
+  for (T& x : v) x = small_number<T>(random);
+  return v;
+}
+
+template <class T>
+class GemmTest : public testing::Test {};
+using Types = testing::Types<float, double, Half, BFloat16, int32_t, int64_t, uint32_t, uint64_t,
+                             Complex64, Complex128>;
+TYPED_TEST_SUITE(GemmTest, Types);
+
+TYPED_TEST(GemmTest, AgreesWithTheDefinition) {
+  using T = TypeParam;
+  const unsigned seed = 7;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const int64_t sizes[] = {0, 1, 2, 3, 5, 8, 12, 13, 31, 32, 33, 65};
+  for (int round = 0; round < 150; ++round) {
+    const auto size = [&] { return sizes[random() % std::size(sizes)]; };
+    const int64_t m = size(), n = size(), k = size();
+    const bool ta = random() % 2, tb = random() % 2;
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k << " " << ta << tb);
+    const std::vector<T> a = numbers<T>(m * k, random), b = numbers<T>(k * n, random);
+    auto left = MatrixView<T>::of(a.data(), ta ? m : k),
+         right = MatrixView<T>::of(b.data(), tb ? k : n);
+    if (ta) left = left.adjoint();
+    if (tb) right = right.adjoint();
+    std::vector<T> got = numbers<T>(m * n, random), want = got;
+    ASSERT_TRUE(matmul(m, n, k, left, right, got.data(), run_serially).ok());
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        T sum{};
+        for (int64_t p = 0; p < k; ++p) {
+          T x = a[static_cast<size_t>(ta ? p * m + i : i * k + p)];
+          T y = b[static_cast<size_t>(tb ? j * k + p : p * n + j)];
+          if constexpr (is_complex_v<T>) {
+            if (ta) x = std::conj(x);
+            if (tb) y = std::conj(y);
+          }
+          sum = sum + x * y;
+        }
+        want[static_cast<size_t>(i * n + j)] = sum;
+      }
+    }
+    ASSERT_EQ(got, want);
+  }
+}
+
+TYPED_TEST(GemmTest, LargeBlocks) {
+  using T = TypeParam;
+  std::mt19937 random(11);
+  const int64_t m = 700, n = 41, k = 330;  // several blocks of rows and of k
+  const std::vector<T> a = numbers<T>(m * k, random), b = numbers<T>(k * n, random);
+  std::vector<T> got(static_cast<size_t>(m * n)), want = got;
+  const auto left = MatrixView<T>::of(a.data(), k), right = MatrixView<T>::of(b.data(), n);
+  ASSERT_TRUE(matmul(m, n, k, left, right, got.data(), run_serially).ok());
+  matmul_reference(m, n, k, left, right, want.data());
+  EXPECT_EQ(got, want);
+}
+
+// Every instruction set that this machine has, with real numbers.
+TEST(Gemm, EveryInstructionSet) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<const GemmKernelTable*> tables = {&kGemmBaseline};
+#if defined(__x86_64__)
+  if (machine_isa() >= Isa::kAvx2) tables.push_back(&kGemmAvx2);
+  if (machine_isa() >= Isa::kAvx512) tables.push_back(&kGemmAvx512);
+#endif
+  for (const GemmKernelTable* table : tables) {
+    for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 700, 9}, {37, 70, 50}, {150, 33, 700}}) {
+      SCOPED_TRACE(testing::Message()
+                   << "mr " << table->f32.mr << ": " << m << "x" << n << "x" << k);
+      std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
+      for (float& x : a) x = normal(random);
+      for (float& x : b) x = normal(random);
+      std::vector<float> got(static_cast<size_t>(m * n)), want = got;
+      const StridedSource<float> left(a.data(), k, 1), right(b.data(), 1, n);
+      ASSERT_TRUE(
+          gemm<float>({m, n, k, left, right, got.data(), n}, run_serially, table->f32).ok());
+      matmul_reference(m, n, k, MatrixView<float>::of(a.data(), k),
+                       MatrixView<float>::of(b.data(), n), want.data());
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << i;
+    }
+  }
+}
+
+TEST(Gemm, AccumulatesAndScattersRows) {
+  std::mt19937 random(5);
+  const int64_t m = 29, n = 37, k = 400;
+  const std::vector<float> a = numbers<float>(m * k, random), b = numbers<float>(k * n, random);
+  std::vector<float> product(static_cast<size_t>(m * n));
+  matmul_reference(m, n, k, MatrixView<float>::of(a.data(), k), MatrixView<float>::of(b.data(), n),
+                   product.data());
+  const StridedSource<float> left(a.data(), k, 1), right(b.data(), 1, n);
+  std::vector<float> c(static_cast<size_t>(2 * m * n), 1.0f);
+  GemmProblem<float> problem{m, n, k, left, right, c.data(), n, true};
+  // Rows in reverse order, every second one.
+  problem.row_offsets = [](const void*, int64_t row, int64_t count, int64_t* offsets) {
+    for (int64_t i = 0; i < count; ++i) offsets[i] = 2 * (28 - row - i) * 37;
+  };
+  ASSERT_TRUE(gemm(problem, run_serially).ok());
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      ASSERT_EQ(c[static_cast<size_t>(2 * (m - 1 - i) * n + j)],
+                product[static_cast<size_t>(i * n + j)] + 1);
+      ASSERT_EQ(c[static_cast<size_t>((2 * (m - 1 - i) + 1) * n + j)], 1.0f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

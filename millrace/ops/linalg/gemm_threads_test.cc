@@ -1,0 +1,38 @@
+// test-labels: threads
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "millrace/base/thread_pool.h"
+#include "millrace/ops/linalg/gemm.h"
+
+namespace millrace {
+namespace {
+
+// With numbers whose sums round.
+TEST(Gemm, ThreadsDoNotChangeBits) {
+  std::mt19937 random(9);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{1, 3000, 800}, {100, 500, 700}, {900, 90, 600}}) {
+    std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
+    for (float& x : a) x = uniform(random);
+    for (float& x : b) x = uniform(random);
+    std::vector<float> one(static_cast<size_t>(m * n)), four = one;
+    const auto left = MatrixView<float>::of(a.data(), k),
+               right = MatrixView<float>::of(b.data(), n);
+    ASSERT_TRUE(matmul(m, n, k, left, right, one.data(), run_serially).ok());
+    ThreadPool pool(4);
+    const auto on_pool = [&](int64_t units, double cost, FunctionRef<void(int64_t, int64_t)> body) {
+      pool.parallel_for(units, cost, body);
+    };
+    ASSERT_TRUE(matmul(m, n, k, left, right, four.data(), on_pool).ok());
+    EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)), 0);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

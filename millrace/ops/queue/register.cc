@@ -1,0 +1,11 @@
+#include "millrace/ops/queue/register.h"
+
+namespace millrace {
+
+void register_queue_ops(Registry& registry) {
+  register_queues(registry);
+  register_queue_access(registry);
+  register_stack(registry);
+}
+
+}  // namespace millrace

@@ -1,0 +1,71 @@
+#include "millrace/ops/reduce/fold.h"
+
+#include "millrace/base/isa.h"
+#include "millrace/ops/reduce/fold_loops.h"
+#include "millrace/tensor/complex.h"
+
+namespace millrace {
+namespace {
+
+const FoldTable& table() {
+#if defined(__x86_64__)
+  switch (best_isa()) {
+    case Isa::kAvx512:
+      return kFoldAvx512;
+    case Isa::kAvx2:
+      return kFoldAvx2;
+    case Isa::kBaseline:
+      break;
+  }
+#endif
+  return MR_ISA_NAMESPACE::kFoldTable;
+}
+
+template <class C>
+C complex_product(C a, C b) {
+  return C(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
+}
+
+template <class C>
+void product_of_rows(const C* x, int64_t rows, int64_t n, C* out) {
+  for (int64_t r = 0; r < rows; ++r, x += n) {
+    C acc = x[0];
+    for (int64_t i = 1; i < n; ++i) acc = complex_product(acc, x[i]);
+    out[r] = acc;
+  }
+}
+
+template <class C>
+void product_of_columns(C* acc, const C* x, int64_t rows, int64_t stride, int64_t cols) {
+  for (; rows > 0; --rows, x += stride) {
+    for (int64_t k = 0; k < cols; ++k) acc[k] = complex_product(acc[k], x[k]);
+  }
+}
+
+template <class C>
+constexpr FoldLoops<C> kComplexProduct = {product_of_rows<C>, product_of_columns<C>};
+
+}  // namespace
+
+template <>
+const FoldLoops<float>& fold_loops(FoldOp op) {
+  return table().f32[static_cast<int>(op)];
+}
+template <>
+const FoldLoops<double>& fold_loops(FoldOp op) {
+  return table().f64[static_cast<int>(op)];
+}
+template <>
+const FoldLoops<int64_t>& fold_loops(FoldOp op) {
+  return table().i64[static_cast<int>(op)];
+}
+template <>
+const FoldLoops<Complex64>& fold_loops(FoldOp) {
+  return kComplexProduct<Complex64>;
+}
+template <>
+const FoldLoops<Complex128>& fold_loops(FoldOp) {
+  return kComplexProduct<Complex128>;
+}
+
+}  // namespace millrace

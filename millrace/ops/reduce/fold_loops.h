@@ -1,0 +1,124 @@
+#pragma once
+
+#include "millrace/ops/reduce/fold.h"
+#include "millrace/ops/vector.h"
+
+// The loops of fold.h for the instruction set that this source is compiled for.
+
+namespace millrace {
+inline namespace MR_ISA_NAMESPACE {
+
+struct FoldSum {
+  template <class A>
+  static constexpr A kIdentity = 0;
+  template <class V>
+  MR_VECTOR_FN static V apply(V a, V b) {
+    return vec::add(a, b);
+  }
+};
+struct FoldProd {
+  template <class A>
+  static constexpr A kIdentity = 1;
+  template <class V>
+  MR_VECTOR_FN static V apply(V a, V b) {
+    return vec::mul(a, b);
+  }
+};
+struct FoldMax {
+  template <class A>
+  static constexpr A kIdentity = static_cast<A>(-__builtin_inf());
+  template <class V>
+  MR_VECTOR_FN static V apply(V a, V b) {
+    return vec::max(a, b);
+  }
+};
+struct FoldMin {
+  template <class A>
+  static constexpr A kIdentity = static_cast<A>(__builtin_inf());
+  template <class V>
+  MR_VECTOR_FN static V apply(V a, V b) {
+    return vec::min(a, b);
+  }
+};
+template <>
+inline constexpr int64_t FoldMax::kIdentity<int64_t> = INT64_MIN;
+template <>
+inline constexpr int64_t FoldMin::kIdentity<int64_t> = INT64_MAX;
+
+// Every instruction set sums in as many lanes as four of the widest registers have.
+template <class A>
+inline constexpr int64_t kFoldLanes = 256 / static_cast<int64_t>(sizeof(A));
+// Up to here one element after the other is quickest.
+inline constexpr int64_t kFoldSerial = 16;
+
+template <class A, class Op>
+MR_VECTOR_FN A fold_row(const A* x, int64_t n) {
+  using V = vec::Vec<A>;
+  constexpr int64_t kWidth = vec::kLanes<A>;
+  constexpr int64_t kRegisters = kFoldLanes<A> / kWidth;
+  if (n <= kFoldSerial) {
+    A acc = x[0];
+    for (int64_t i = 1; i < n; ++i) acc = Op::apply(acc, x[i]);
+    return acc;
+  }
+  V acc[kRegisters];
+  for (int64_t r = 0; r < kRegisters; ++r) acc[r] = vec::broadcast<A>(Op::template kIdentity<A>);
+  int64_t i = 0;
+  for (; i + kFoldLanes<A> <= n; i += kFoldLanes<A>) {
+    for (int64_t r = 0; r < kRegisters; ++r) {
+      acc[r] = Op::apply(acc[r], vec::load(x + i + r * kWidth));
+    }
+  }
+  A lanes[kFoldLanes<A>];
+  for (int64_t r = 0; r < kRegisters; ++r) vec::store(lanes + r * kWidth, acc[r]);
+  for (int64_t k = 0; i + k < n; ++k) lanes[k] = Op::apply(lanes[k], x[i + k]);
+  for (int64_t half = kFoldLanes<A> / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + half]);
+  }
+  return lanes[0];
+}
+
+template <class A, class Op>
+void fold_rows(const A* x, int64_t rows, int64_t n, A* out) {
+  for (int64_t r = 0; r < rows; ++r) out[r] = fold_row<A, Op>(x + r * n, n);
+}
+
+// Four rows at a time, the two pairs first: less memory traffic and less rounding than one by one.
+template <class A, class Op>
+void fold_columns(A* acc, const A* x, int64_t rows, int64_t stride, int64_t cols) {
+  constexpr int64_t kWidth = vec::kLanes<A>;
+  for (; rows >= 4; rows -= 4, x += 4 * stride) {
+    const A *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+    int64_t k = 0;
+    for (; k + kWidth <= cols; k += kWidth) {
+      const auto a = Op::apply(vec::load(x + k), vec::load(x1 + k));
+      const auto b = Op::apply(vec::load(x2 + k), vec::load(x3 + k));
+      vec::store(acc + k, Op::apply(vec::load(acc + k), Op::apply(a, b)));
+    }
+    for (; k < cols; ++k) {
+      acc[k] = Op::apply(acc[k], Op::apply(Op::apply(x[k], x1[k]), Op::apply(x2[k], x3[k])));
+    }
+  }
+  for (; rows > 0; --rows, x += stride) {
+    int64_t k = 0;
+    for (; k + kWidth <= cols; k += kWidth) {
+      vec::store(acc + k, Op::apply(vec::load(acc + k), vec::load(x + k)));
+    }
+    for (; k < cols; ++k) acc[k] = Op::apply(acc[k], x[k]);
+  }
+}
+
+#define MR_FOLD_LOOPS(A)                                                                         \
+  {                                                                                              \
+    {fold_rows<A, FoldSum>, fold_columns<A, FoldSum>},                                           \
+        {fold_rows<A, FoldProd>, fold_columns<A, FoldProd>},                                     \
+        {fold_rows<A, FoldMax>, fold_columns<A, FoldMax>}, {                                     \
+      fold_rows<A, FoldMin>, fold_columns<A, FoldMin>                                            \
+    }                                                                                            \
+  }
+constexpr FoldTable kFoldTable = {MR_FOLD_LOOPS(float), MR_FOLD_LOOPS(double),
+                                  MR_FOLD_LOOPS(int64_t)};
+#undef MR_FOLD_LOOPS
+
+}  // namespace MR_ISA_NAMESPACE
+}  // namespace millrace

@@ -1,0 +1,347 @@
+// Sum, Mean, Max, Min, Prod, All, Any: over the given axes, one result per element of the others.
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/reduce/reduce.h"
+#include "millrace/ops/reduce/reduction_gradients.h"
+#include "millrace/ops/reduce/register.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+enum class Reduction : uint8_t { kSum, kMean, kProd, kMax, kMin };
+
+FoldOp fold_op(Reduction kind) {
+  switch (kind) {
+    case Reduction::kSum:
+    case Reduction::kMean:
+      return FoldOp::kSum;
+    case Reduction::kProd:
+      return FoldOp::kProd;
+    case Reduction::kMax:
+      return FoldOp::kMax;
+    case Reduction::kMin:
+      return FoldOp::kMin;
+  }
+  return FoldOp::kSum;
+}
+
+Status reduction_shape(ShapeContext& c) {
+  const PartialShape& x = c.input(0);
+  const PartialShape& axes_shape = c.input(1);
+  if (axes_shape.rank() > 1) {
+    return invalid_argument("reduction_indices must be a scalar or a vector, got shape ",
+                            axes_shape);
+  }
+  MR_TRY_ASSIGN(const bool keep_dims, c.attr<bool>("keep_dims"));
+  const int64_t num_axes = axes_shape.num_elements();
+  if (x.rank_known() && num_axes > x.rank()) {
+    return invalid_argument(num_axes, " axes to reduce, but the input has shape ", x);
+  }
+  const std::optional<std::vector<int64_t>> axes = c.input_vector(1);
+  if (!x.rank_known()) {
+    if (axes && axes->empty()) c.set_output(0, x);
+    return ok_status();
+  }
+  if (!axes) {
+    if (keep_dims) {
+      c.set_output(0, PartialShape::of_rank(x.rank()));
+    } else if (num_axes >= 0) {
+      c.set_output(0, PartialShape::of_rank(x.rank() - static_cast<int>(num_axes)));
+    }
+    return ok_status();
+  }
+  std::vector<bool> reduced(static_cast<size_t>(x.rank()));
+  for (int64_t given : *axes) {
+    MR_TRY_ASSIGN(const int axis, normalize_axis(given, x.rank(), "reduction axis"));
+    if (reduced[static_cast<size_t>(axis)]) {
+      return invalid_argument("reduction axis ", given, " is given twice for shape ", x);
+    }
+    reduced[static_cast<size_t>(axis)] = true;
+  }
+  PartialShape y = PartialShape::scalar();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!reduced[static_cast<size_t>(i)]) {
+      y.add_dim(x.dim(i));
+    } else if (keep_dims) {
+      y.add_dim(1);
+    }
+  }
+  c.set_output(0, std::move(y));
+  return ok_status();
+}
+
+// Nothing when there are no elements to take it from.
+template <class T>
+std::optional<int64_t> fold_ints(Reduction kind, const PartialValue& x) {
+  using U = std::make_unsigned_t<T>;
+  if (x.elements.empty()) {
+    if (kind == Reduction::kSum) return 0;
+    if (kind == Reduction::kProd) return 1;
+    return std::nullopt;
+  }
+  T acc = static_cast<T>(*x.elements[0]);
+  for (size_t i = 1; i < x.elements.size(); ++i) {
+    const T e = static_cast<T>(*x.elements[i]);
+    switch (fold_op(kind)) {
+      case FoldOp::kSum:
+        acc = static_cast<T>(static_cast<U>(acc) + static_cast<U>(e));
+        break;
+      case FoldOp::kProd:
+        acc = static_cast<T>(static_cast<U>(acc) * static_cast<U>(e));
+        break;
+      case FoldOp::kMax:
+        acc = std::max(acc, e);
+        break;
+      case FoldOp::kMin:
+        acc = std::min(acc, e);
+        break;
+    }
+  }
+  return acc;
+}
+
+// Mean has no rule: shapes are not made of averages.
+template <Reduction kind>
+void reduction_value(ValueContext& c) {
+  const PartialValue* x = c.input(0);
+  const PartialValue* axes = c.input(1);
+  const Result<DType> dtype = c.attr<DType>("T");
+  const Result<bool> keep_dims = c.attr<bool>("keep_dims");
+  if (x == nullptr || axes == nullptr || !dtype.ok() || !keep_dims.ok()) return;
+  if (axes->elements.empty()) {
+    c.set_output(0, *x);
+    return;
+  }
+  // A vector has one axis, which the shape rule has checked.
+  if (x->is_scalar || !x->fully_known()) return;
+  std::optional<int64_t> y;
+  if (*dtype == DType::kInt32) y = fold_ints<int32_t>(kind, *x);
+  if (*dtype == DType::kInt64) y = fold_ints<int64_t>(kind, *x);
+  if (y) c.set_output(0, {.is_scalar = !*keep_dims, .elements = {y}});
+}
+
+// What elements of T are folded as.
+template <class T>
+struct AccumulatorOf {
+  using Type = int64_t;
+};
+template <>
+struct AccumulatorOf<float> {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using Type = double;
+};
+template <>
+struct AccumulatorOf<Half> {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<BFloat16> {
+  using Type = float;
+};
+
+// Flips the top bit, so that the order of unsigned numbers becomes that of signed ones.
+constexpr uint64_t kTopBit = uint64_t{1} << 63;
+
+template <class T, class A, bool ordered>
+void convert(const void* from, int64_t n, A* to) {
+  const T* x = static_cast<const T*>(from);
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (ordered && std::is_same_v<T, uint64_t>) {
+      to[i] = static_cast<A>(x[i] ^ kTopBit);
+    } else {
+      to[i] = static_cast<A>(x[i]);
+    }
+  }
+}
+
+// Results from accumulators; a mean is a sum of `count` elements. `to` may be `from`.
+template <class T, class A>
+void finish(Reduction kind, const A* from, int64_t n, int64_t count, T* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_floating_point_v<A>) {
+      to[i] = static_cast<T>(kind == Reduction::kMean ? from[i] / static_cast<A>(count) : from[i]);
+    } else if constexpr (std::is_same_v<T, uint64_t>) {
+      const uint64_t bits = static_cast<uint64_t>(from[i]);
+      const bool ordered = kind == Reduction::kMax || kind == Reduction::kMin;
+      const uint64_t sum = kind == Reduction::kMean ? bits / static_cast<uint64_t>(count) : bits;
+      to[i] = ordered ? bits ^ kTopBit : sum;
+    } else {
+      to[i] = static_cast<T>(kind == Reduction::kMean ? from[i] / count : from[i]);
+    }
+  }
+}
+
+// The result of folding no elements.
+template <class T>
+T empty_result(Reduction kind) {
+  if constexpr (is_complex_v<T>) {
+    using R = typename RealPart<T>::Type;
+    if (kind == Reduction::kMean) return T(std::numeric_limits<R>::quiet_NaN());
+    return T(kind == Reduction::kProd ? R{1} : R{0});
+  } else {
+    using Limits = std::numeric_limits<T>;
+    switch (kind) {
+      case Reduction::kSum:
+        return T(0);
+      case Reduction::kMean:
+        return Limits::has_quiet_NaN ? Limits::quiet_NaN() : T(0);
+      case Reduction::kProd:
+        return T(1);
+      case Reduction::kMax:
+        return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      case Reduction::kMin:
+        return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    }
+    return T(0);
+  }
+}
+
+constexpr int64_t kSmall = 64;  // accumulators that fit on the stack
+
+// Folds `x`, elements of T, into `outputs` results of `count` elements each.
+template <class T>
+Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& dims, int64_t count,
+               void* out, int64_t outputs) {
+  using A = typename AccumulatorOf<T>::Type;
+  T* to = static_cast<T*>(out);
+  if constexpr (std::is_same_v<A, T>) {
+    MR_TRY(reduce<A>(ctx, fold_op(kind), {.data = x}, dims, to));
+    if (kind == Reduction::kMean) finish<T, A>(kind, to, outputs, count, to);
+  } else {
+    const bool ordered = kind == Reduction::kMax || kind == Reduction::kMin;
+    const FoldSource<A> source = {
+        .data = x,
+        .element_size = sizeof(T),
+        .convert = ordered ? convert<T, A, true> : convert<T, A, false>};
+    A small[kSmall];
+    A* acc = small;
+    Tensor large;
+    if (outputs > kSmall) {
+      MR_TRY_ASSIGN(large, ctx.allocate_temp(dtype_of<A>, Shape{outputs}));
+      acc = static_cast<A*>(large.mutable_raw());
+    }
+    MR_TRY(reduce<A>(ctx, fold_op(kind), source, dims, acc));
+    finish<T, A>(kind, acc, outputs, count, to);
+  }
+  return ok_status();
+}
+
+template <class T>
+Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
+  const Tensor& x = ctx.input(0);
+  ReduceDims dims;
+  MR_TRY_ASSIGN(const Shape shape, read_reduction(ctx, x.shape(), 1, keep_dims, dims));
+  const int64_t outputs = shape.num_elements();
+  if (x.num_elements() == 0) {
+    MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
+    std::ranges::fill(y->mutable_data<T>(), empty_result<T>(kind));
+    return ok_status();
+  }
+  if (dims.num_reduced() == 0) {
+    Value value = ctx.take_input(0);
+    MR_TRY_ASSIGN(value.tensor, value.tensor.reshaped(shape));
+    ctx.set_output_value(0, std::move(value));
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
+  const int64_t count = x.num_elements() / outputs;
+  if constexpr (is_complex_v<T>) {
+    if (kind == Reduction::kProd) {
+      return reduce<T>(ctx, FoldOp::kProd, {.data = x.raw()}, dims,
+                       static_cast<T*>(y->mutable_raw()));
+    }
+    // A sum of complex numbers is two sums side by side.
+    dims.add(2, false);
+    using R = typename RealPart<T>::Type;
+    return fold_to<R>(ctx, kind, x.raw(), dims, count, y->mutable_raw(), 2 * outputs);
+  } else {
+    return fold_to<T>(ctx, kind, x.raw(), dims, count, y->mutable_raw(), outputs);
+  }
+}
+
+class Reduce final : public Kernel {
+ public:
+  using Function = Status (*)(KernelContext&, Reduction, bool);
+
+  template <Reduction kind>
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool keep_dims, node.attr<bool>("keep_dims"));
+    Function function = nullptr;
+    using Types = ConcatTypes<NumberTypes, TypeList<bool>>;
+    MR_TRY(dispatch<Types>(node.output_types[0],
+                           [&]<class T>() { function = reduce_tensor<T>; }));
+    return std::unique_ptr<Kernel>(new Reduce(function, kind, keep_dims));
+  }
+  Reduce(Function function, Reduction kind, bool keep_dims)
+      : function_(function), kind_(kind), keep_dims_(keep_dims) {}
+
+  Status compute(KernelContext& ctx) const override { return function_(ctx, kind_, keep_dims_); }
+
+ private:
+  Function function_;
+  Reduction kind_;
+  bool keep_dims_;
+};
+
+OpSpec reduction_spec(const char* name, const char* doc) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"input", "T"},
+                     {"reduction_indices", "Tidx", "The axes to reduce; negative from the end."}},
+          .outputs = {{"output", "T"}},
+          .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
+          .attrs = {{"keep_dims", "bool = false", "Keeps reduced dimensions, with size 1."}},
+          .traits = {.may_alias = 1, .cost = 0.2F},
+          .shape = reduction_shape};
+}
+
+template <Reduction kind>
+void register_one(Registry& registry, const char* name, const char* doc, TypeSet computed,
+                  GradientRule gradient) {
+  OpSpec spec = reduction_spec(name, doc);
+  spec.gradient = gradient;
+  if constexpr (kind != Reduction::kMean) spec.value = reduction_value<kind>;
+  registry.add(std::move(spec));
+  registry.kernel(
+      {.op = name, .constraints = {{"T", computed}}, .factory = Reduce::make<kind>});
+}
+
+// A truth value is 0 or 1: "all" is the minimum, "any" the maximum.
+template <Reduction kind>
+void register_logical(Registry& registry, const char* name, const char* doc) {
+  OpSpec spec = reduction_spec(name, doc);
+  spec.inputs[0].type = "bool";
+  spec.outputs[0].type = "bool";
+  spec.types = {{"Tidx", kIndexTypes, DType::kInt32}};
+  spec.traits.cannot_differentiate = true;
+  registry.add(std::move(spec));
+  registry.kernel({.op = name, .factory = Reduce::make<kind>});
+}
+
+}  // namespace
+
+void register_reductions(Registry& registry) {
+  register_one<Reduction::kSum>(registry, "Sum", "The sum over the given axes.", kNumbers,
+                                sum_gradient);
+  register_one<Reduction::kMean>(registry, "Mean", "The mean over the given axes.", kNumbers,
+                                 mean_gradient);
+  register_one<Reduction::kProd>(registry, "Prod", "The product over the given axes.", kNumbers,
+                                 prod_gradient);
+  register_one<Reduction::kMax>(registry, "Max", "The largest element over the given axes.",
+                                kRealNumbers, max_or_min_gradient);
+  register_one<Reduction::kMin>(registry, "Min", "The smallest element over the given axes.",
+                                kRealNumbers, max_or_min_gradient);
+  register_logical<Reduction::kMin>(registry, "All", "Whether all elements are true.");
+  register_logical<Reduction::kMax>(registry, "Any", "Whether any element is true.");
+}
+
+}  // namespace millrace

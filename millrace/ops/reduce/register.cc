@@ -1,0 +1,12 @@
+#include "millrace/ops/reduce/register.h"
+
+namespace millrace {
+
+void register_reduce_ops(Registry& registry) {
+  register_arg_reductions(registry);
+  register_reductions(registry);
+  register_scans(registry);
+  register_segment_sums(registry);
+}
+
+}  // namespace millrace

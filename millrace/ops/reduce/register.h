@@ -1,0 +1,16 @@
+#pragma once
+
+namespace millrace {
+
+class Registry;
+
+// Ops that fold or scan dimensions of a tensor, and sums by segment.
+void register_reduce_ops(Registry& registry);
+
+// Its parts, one per source.
+void register_arg_reductions(Registry& registry);  // ArgMax ArgMin
+void register_reductions(Registry& registry);      // All Any Max Mean Min Prod Sum
+void register_scans(Registry& registry);           // Cumprod Cumsum
+void register_segment_sums(Registry& registry);    // SegmentSum UnsortedSegmentSum
+
+}  // namespace millrace

@@ -1,0 +1,156 @@
+// Cumsum and Cumprod: running sums and products along one dimension.
+
+#include <algorithm>
+#include <memory>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/reduce/register.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+Status scan_shape(ShapeContext& c) {
+  const PartialShape& axis_shape = c.input(1);
+  if (axis_shape.rank_known() && axis_shape.num_elements() >= 0 && axis_shape.num_elements() != 1) {
+    return invalid_argument("axis must be a scalar, got shape ", axis_shape);
+  }
+  const PartialShape& x = c.input(0);
+  const std::optional<int64_t> axis = c.input_scalar(1);
+  if (axis && x.rank_known()) MR_TRY(normalize_axis(*axis, x.rank()).status());
+  c.set_output(0, x);
+  return ok_status();
+}
+
+// Every element reaches the outputs after it, so its gradient sums theirs: a scan backwards.
+Expr scan_back(GradientContext& g, Expr y, bool reverse) {
+  return call("Cumsum", {y, g.input(1)},
+              {{"exclusive", g.attr_value("exclusive")}, {"reverse", !reverse}});
+}
+
+Status cumsum_grad(GradientContext& g) {
+  MR_TRY_ASSIGN(const bool reverse, g.attr<bool>("reverse"));
+  g.set(0, scan_back(g, g.gradient(), reverse));
+  return ok_status();
+}
+
+// d(out_j)/d(x_i) = out_j / x_i: not a number where x_i is zero.
+Status cumprod_grad(GradientContext& g) {
+  MR_TRY_ASSIGN(const bool reverse, g.attr<bool>("reverse"));
+  Expr x = g.input(0), y = g.output(0);
+  if (x.dtype() == DType::kComplex64 || x.dtype() == DType::kComplex128) {
+    x = call("Conj", {x});
+    y = call("Conj", {y});
+  }
+  g.set(0, scan_back(g, y * g.gradient(), reverse) / x);
+  return ok_status();
+}
+
+// Half and BFloat16 run in float; narrow integers wrap.
+template <class T>
+using Running = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
+                                   std::conditional_t<std::is_integral_v<T>, uint64_t, T>>;
+
+template <bool product, class R>
+R combine(R a, R b) {
+  if constexpr (!product) {
+    return a + b;
+  } else if constexpr (is_complex_v<R>) {
+    return R(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
+  } else {
+    return a * b;
+  }
+}
+
+// Columns that are scanned side by side.
+constexpr int64_t kColumns = 256;
+
+// Scans n elements that lie `step` apart (negative: backwards) in each of `cols` columns. `out` may
+// be `x`.
+template <bool product, class T>
+void scan_columns(const T* x, int64_t n, int64_t step, int64_t cols, bool exclusive, T* out) {
+  using R = Running<T>;
+  R running[kColumns];
+  std::fill_n(running, cols, product ? R(1) : R(0));
+  for (int64_t r = 0; r < n; ++r, x += step, out += step) {
+    for (int64_t k = 0; k < cols; ++k) {
+      const R before = running[k];
+      running[k] = combine<product>(before, static_cast<R>(x[k]));
+      out[k] = static_cast<T>(exclusive ? before : running[k]);
+    }
+  }
+}
+
+template <bool product, class T>
+void scan(KernelContext& ctx, const T* x, int64_t outer, int64_t n, int64_t inner, bool exclusive,
+          bool reverse, T* out) {
+  const int64_t chunks = (inner + kColumns - 1) / kColumns;
+  const auto elements = static_cast<double>(n * std::min(inner, kColumns));
+  ctx.parallel_for(outer * chunks, 1.2 * elements, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t column = u % chunks * kColumns;
+      const int64_t first = (u / chunks * n + (reverse ? n - 1 : 0)) * inner + column;
+      scan_columns<product>(x + first, n, reverse ? -inner : inner,
+                            std::min(kColumns, inner - column), exclusive, out + first);
+    }
+  });
+}
+
+template <bool product>
+class Scan final : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool exclusive, node.attr<bool>("exclusive"));
+    MR_TRY_ASSIGN(const bool reverse, node.attr<bool>("reverse"));
+    return std::unique_ptr<Kernel>(new Scan(exclusive, reverse));
+  }
+  Scan(bool exclusive, bool reverse) : exclusive_(exclusive), reverse_(reverse) {}
+
+  Status compute(KernelContext& ctx) const override {
+    const Shape shape = ctx.input(0).shape();
+    MR_TRY_ASSIGN(const int64_t given, ctx.int_scalar_input(1));
+    MR_TRY_ASSIGN(const int axis, normalize_axis(given, shape.rank()));
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (i != axis) (i < axis ? outer : inner) *= shape.dim(i);
+    }
+    const void* x = ctx.input(0).raw();
+    MR_TRY_ASSIGN(Tensor * y, ctx.forward_or_allocate_output({0}, 0, shape));
+    if (shape.num_elements() == 0) return ok_status();
+    return dispatch<NumberTypes>(y->dtype(), [&]<class T>() {
+      scan<product>(ctx, static_cast<const T*>(x), outer, shape.dim(axis), inner, exclusive_,
+                    reverse_, y->mutable_data<T>().data());
+    });
+  }
+
+ private:
+  bool exclusive_;
+  bool reverse_;
+};
+
+template <bool product>
+void register_scan(Registry& registry, const char* name, const char* doc, GradientRule gradient) {
+  registry.add({.name = name,
+                .doc = doc,
+                .inputs = {{"x", "T"}, {"axis", "Tidx"}},
+                .outputs = {{"out", "T"}},
+                .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
+                .attrs = {{"exclusive", "bool = false", "Leaves an element out of its own result."},
+                          {"reverse", "bool = false", "Runs from the last element to the first."}},
+                .traits = {.cost = 1.0F},
+                .shape = scan_shape,
+                .gradient = gradient});
+  registry.kernel(
+      {.op = name, .constraints = {{"T", kNumbers}}, .factory = Scan<product>::make});
+}
+
+}  // namespace
+
+void register_scans(Registry& registry) {
+  register_scan<false>(registry, "Cumsum", "Running sums along an axis.", cumsum_grad);
+  register_scan<true>(registry, "Cumprod", "Running products along an axis.", cumprod_grad);
+}
+
+}  // namespace millrace

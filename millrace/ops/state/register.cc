@@ -1,0 +1,14 @@
+#include "millrace/ops/state/register.h"
+
+namespace millrace {
+
+void register_state_ops(Registry& registry) {
+  register_assign(registry);
+  register_count_up_to(registry);
+  register_reference_variables(registry);
+  register_resource_gather(registry);
+  register_resource_variables(registry);
+  register_scatter(registry);
+}
+
+}  // namespace millrace

@@ -1,0 +1,136 @@
+#include <cstring>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/state/register.h"
+#include "millrace/ops/state/row_indices.h"
+#include "millrace/ops/state/variable.h"
+
+namespace millrace {
+namespace {
+
+// The shape of the indices, followed by that of what one index names. The first `batch_dims`
+// dimensions of variable and indices go together.
+Result<PartialShape> gathered_shape(const PartialShape& variable, const PartialShape& indices,
+                                    int64_t batch_dims) {
+  if (!variable.rank_known() || !indices.rank_known()) return PartialShape::unknown();
+  if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims >= variable.rank()) {
+    return invalid_argument("batch_dims must be from 0 to the rank of the indices ", indices,
+                            " and less than the rank of the variable ", variable, ", got ",
+                            batch_dims);
+  }
+  PartialShape result = indices;
+  for (int i = 0; i < batch_dims; ++i) {
+    if (variable.dim_known(i) && indices.dim_known(i) && variable.dim(i) != indices.dim(i)) {
+      return invalid_argument("the first ", batch_dims, " dimensions of the variable ", variable,
+                              " and the indices ", indices, " must be equal");
+    }
+  }
+  for (int i = static_cast<int>(batch_dims) + 1; i < variable.rank(); ++i) {
+    result.add_dim(variable.dim(i));
+  }
+  return result;
+}
+
+Status gather_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(int64_t batch_dims, c.attr<int64_t>("batch_dims"));
+  MR_TRY_ASSIGN(PartialShape variable, variable_shape(c, 0, c.output_type(0)));
+  MR_TRY_ASSIGN(PartialShape shape, gathered_shape(variable, c.input(1), batch_dims));
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+Status gather_gradient(GradientContext& g) {
+  MR_TRY_ASSIGN(int64_t batch_dims, g.attr<int64_t>("batch_dims"));
+  if (batch_dims != 0) {
+    return unimplemented("the gradient of ResourceGather with batch_dims ", batch_dims);
+  }
+  OpBuilder& b = g.builder();
+  const Expr shape = call("VariableShape", {g.input(0)});
+  const Expr row_shape = call("Slice", {shape, int32_vector(b, {1}), int32_vector(b, {-1})});
+  const Expr count = expand_dims(size_of(g.input(1)), int32_scalar(b, 0));
+  g.set_slices(0, reshape(g.gradient(), concat({count, row_shape}, 0)),
+               reshape(g.input(1), int32_vector(b, {-1})), shape);
+  return ok_status();
+}
+
+class ResourceGather : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(int64_t batch_dims, node.attr<int64_t>("batch_dims"));
+    return std::make_unique<ResourceGather>(batch_dims);
+  }
+  explicit ResourceGather(int64_t batch_dims) : batch_dims_(batch_dims) {}
+
+  // The variable stays locked for readers: a writer waits instead of copying all of it.
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY_ASSIGN(Ref<Variable> variable, variable_input(ctx, 0));
+    MR_TRY(check_variable_type(*variable, ctx.output_type(0)));
+    variable->lock_shared();
+    Status status = gather(ctx, variable->tensor());
+    variable->unlock_shared();
+    return status;
+  }
+
+ private:
+  Status gather(KernelContext& ctx, const Tensor& variable) const {
+    if (!variable.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
+    const Tensor& indices = ctx.input(1);
+    MR_TRY_ASSIGN(PartialShape known,
+                  gathered_shape(variable.shape(), indices.shape(), batch_dims_));
+    MR_TRY_ASSIGN(Shape shape, Shape::make(known.dims()));
+    int64_t batches = 1, row_size = 1;
+    const int axis = static_cast<int>(batch_dims_);
+    for (int i = 0; i < axis; ++i) batches *= variable.dim(i);
+    for (int i = axis + 1; i < variable.rank(); ++i) row_size *= variable.dim(i);
+    const int64_t rows_in_batch = variable.dim(axis);
+    MR_TRY_ASSIGN(RowIndices rows, RowIndices::make(indices, rows_in_batch));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    if (out->num_elements() == 0) return ok_status();
+
+    MR_TRY_ASSIGN(Tensor from, variable.reshaped(Shape{batches * rows_in_batch, row_size}));
+    MR_TRY_ASSIGN(Tensor to, out->reshaped(Shape{rows.size(), row_size}));
+    const int64_t indices_in_batch = rows.size() / batches;
+    const auto source = [&](int64_t i) { return i / indices_in_batch * rows_in_batch + rows[i]; };
+    if (!is_plain(variable.dtype())) {
+      for (int64_t i = 0; i < rows.size(); ++i) {
+        Tensor row = to.row(i);
+        copy_elements(from.row(source(i)), row);
+      }
+      return ok_status();
+    }
+    const size_t bytes = static_cast<size_t>(row_size) * dtype_size(variable.dtype());
+    const char* read = static_cast<const char*>(from.raw());
+    char* write = static_cast<char*>(to.mutable_raw());
+    const double cost = 10 + 0.1 * static_cast<double>(bytes);
+    ctx.parallel_for(rows.size(), cost, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(write + static_cast<size_t>(i) * bytes,
+                    read + static_cast<size_t>(source(i)) * bytes, bytes);
+      }
+    });
+    return ok_status();
+  }
+
+  const int64_t batch_dims_;
+};
+
+}  // namespace
+
+void register_resource_gather(Registry& registry) {
+  registry.add({.name = "ResourceGather",
+                .doc = "Rows of a variable's value, chosen by index.",
+                .inputs = {{"resource", "resource"},
+                           {"indices", "Tindices", "Along the first dimension after the batch."}},
+                .outputs = {{"output", "dtype"}},
+                .types = {{"dtype", {}}, {"Tindices", kIndexTypes}},
+                .attrs = {{"batch_dims", "int = 0", "Leading dimensions that go together."},
+                          {"validate_indices", "bool = true", "Indices are always checked."}},
+                .traits = {.stateful = true},
+                .shape = gather_shape,
+                .gradient = gather_gradient});
+  registry.kernel<ResourceGather>("ResourceGather", DeviceKind::kCpu);
+}
+
+}  // namespace millrace

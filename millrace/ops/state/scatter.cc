@@ -1,0 +1,222 @@
+// Rows of a variable, chosen by index: replaced, or combined with updates by an op of the
+// elementwise table. A row that is named several times takes its updates in their order.
+
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/math/binary_ops.h"
+#include "millrace/ops/state/register.h"
+#include "millrace/ops/state/row_indices.h"
+#include "millrace/ops/state/variable_update.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+struct ScatterOp {
+  const char* suffix;    // of ScatterX and ResourceScatterX
+  const OpInfo* update;  // null: rows are replaced
+  TypeSet types;         // of the reference form's definition
+  const char* doc;
+};
+
+constexpr TypeSet kComparable = kFloating | kIndexTypes;
+constexpr ScatterOp kScatterOps[] = {
+    {"Update", nullptr, {}, "Replaces rows of a variable."},
+    {"Add", &Add::info, kNumberTypes, "Adds to rows of a variable."},
+    {"Sub", &Sub::info, kNumberTypes, "Subtracts from rows of a variable."},
+    {"Mul", &Mul::info, kNumberTypes, "Multiplies rows of a variable."},
+    {"Div", &Div::info, kNumberTypes, "Divides rows of a variable."},
+    {"Min", &Minimum::info, kComparable, "Rows of a variable, where larger, become the updates."},
+    {"Max", &Maximum::info, kComparable, "Rows of a variable, where smaller, become the updates."},
+};
+
+// Updates are a scalar, or one row of the variable for each index.
+Status check_updates_shape(const PartialShape& variable, const PartialShape& indices,
+                           const PartialShape& updates) {
+  if (variable.rank() == 0) return invalid_argument("a variable of rank 1 or more is expected");
+  if (!variable.rank_known() || !indices.rank_known() || updates.rank() == 0) return ok_status();
+  PartialShape expected = indices;
+  for (int i = 1; i < variable.rank(); ++i) expected.add_dim(variable.dim(i));
+  if (expected.compatible(updates)) return ok_status();
+  return invalid_argument(
+      "updates must be a scalar or have the shape of the indices followed by that of a row, ",
+      expected, ", got ", updates);
+}
+
+Status reference_shape(ShapeContext& c) {
+  MR_TRY(check_updates_shape(c.input(0), c.input(1), c.input(2)));
+  c.set_output(0, c.input(0));
+  return ok_status();
+}
+
+Status resource_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape shape, variable_shape(c, 0, c.input_type(2)));
+  return check_updates_shape(shape, c.input(1), c.input(2));
+}
+
+Status check_divisors(const Tensor& updates) {
+  if (!kIntegers.contains(updates.dtype())) return ok_status();
+  return dispatch<IntegerTypes>(updates.dtype(), [&]<class T>() -> Status {
+    const std::span<const T> data = updates.data<T>();
+    if (std::find(data.begin(), data.end(), T{0}) == data.end()) return ok_status();
+    return invalid_argument("Integer division by zero");
+  });
+}
+
+class Scatter : public Kernel {
+ public:
+  // `function` is empty when rows are replaced.
+  Scatter(BinaryFunction function, bool divides, bool use_locking)
+      : function_(function), divides_(divides), use_locking_(use_locking) {}
+
+  Status compute(KernelContext& ctx) const override {
+    const Tensor& indices = ctx.input(1);
+    const Tensor& updates = ctx.input(2);
+    VariableUpdate update(ctx, use_locking_);
+    MR_TRY(update.open(1, updates.dtype()));
+    const Shape shape = update.tensor(0).shape();
+    MR_TRY(check_updates_shape(shape, indices.shape(), updates.shape()));
+    MR_TRY_ASSIGN(RowIndices rows, RowIndices::make(indices, shape.dim(0)));
+    if (divides_) MR_TRY(check_divisors(updates));
+    const int64_t row_size = shape.without_first().num_elements();
+    if (rows.size() > 0 && row_size > 0) {
+      MR_TRY_ASSIGN(Tensor from, rows_of_updates(ctx, updates, rows.size(), row_size));
+      MR_TRY_ASSIGN(Tensor * to, update.writable(0));
+      MR_TRY_ASSIGN(Tensor to_rows, to->reshaped(Shape{shape.dim(0), row_size}));
+      if (is_plain(updates.dtype())) {
+        scatter_plain(ctx, rows, from, to_rows);
+      } else {
+        scatter_objects(rows, from, to_rows);
+      }
+    }
+    update.forward();
+    return ok_status();
+  }
+
+ private:
+  // [n, row_size]; of a scalar one row, [1, row_size], which serves all indices.
+  static Result<Tensor> rows_of_updates(KernelContext& ctx, const Tensor& updates, int64_t n,
+                                        int64_t row_size) {
+    if (updates.rank() > 0) return updates.reshaped(Shape{n, row_size});
+    MR_TRY_ASSIGN(Tensor row, ctx.allocate_temp(updates.dtype(), Shape{row_size}));
+    for (int64_t i = 0; i < row_size; ++i) {
+      Tensor element = row.row(i);
+      copy_elements(updates, element);
+    }
+    return row.reshaped(Shape{1, row_size});
+  }
+
+  // Threads share the columns, never the rows: each element sees its updates in order.
+  void scatter_plain(KernelContext& ctx, const RowIndices& rows, const Tensor& from,
+                     Tensor& to) const {
+    const int64_t size = static_cast<int64_t>(dtype_size(to.dtype()));
+    const int64_t row_bytes = to.dim(1) * size;
+    const int64_t step = from.dim(0) == 1 ? 0 : row_bytes;
+    const char* source = static_cast<const char*>(from.raw());
+    char* target = static_cast<char*>(to.mutable_raw());
+    const int64_t strip = 256;  // bytes of a row that one thread takes
+    const double cost = static_cast<double>(rows.size()) * (5 + 0.1 * static_cast<double>(strip));
+    ctx.parallel_for((row_bytes + strip - 1) / strip, cost, [&](int64_t first, int64_t last) {
+      const int64_t begin = first * strip;
+      const int64_t bytes = std::min(last * strip, row_bytes) - begin;
+      for (int64_t i = 0; i < rows.size(); ++i) {
+        char* row = target + rows[i] * row_bytes + begin;
+        const char* update = source + i * step + begin;
+        if (function_) {
+          function_(row, update, row, bytes / size);
+        } else if (row != update) {
+          std::memmove(row, update, static_cast<size_t>(bytes));
+        }
+      }
+    });
+  }
+
+  static void scatter_objects(const RowIndices& rows, const Tensor& from, Tensor& to) {
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      Tensor row = to.row(rows[i]);
+      copy_elements(from.row(from.dim(0) == 1 ? 0 : i), row);
+    }
+  }
+
+  const BinaryFunction function_;
+  const bool divides_;
+  const bool use_locking_;
+};
+
+Result<std::unique_ptr<Kernel>> make_scatter(const OpInfo* info, DType dtype, bool use_locking) {
+  if (info == nullptr) {
+    return std::make_unique<Scatter>(BinaryFunction(), /*divides=*/false, use_locking);
+  }
+  return std::make_unique<Scatter>(BinaryFunction(*info, dtype),
+                                   info->check == OperandCheck::kDivisor, use_locking);
+}
+
+template <int kIndex>
+Result<std::unique_ptr<Kernel>> make_reference_scatter(const KernelNode& node) {
+  MR_TRY_ASSIGN(DType dtype, node.attr<DType>("T"));
+  MR_TRY_ASSIGN(bool use_locking, node.attr<bool>("use_locking"));
+  return make_scatter(kScatterOps[kIndex].update, dtype, use_locking);
+}
+
+template <int kIndex>
+Result<std::unique_ptr<Kernel>> make_resource_scatter(const KernelNode& node) {
+  MR_TRY_ASSIGN(DType dtype, node.attr<DType>("dtype"));
+  return make_scatter(kScatterOps[kIndex].update, dtype, /*use_locking=*/true);
+}
+
+template <int kIndex>
+void register_one(Registry& registry) {
+  const ScatterOp& op = kScatterOps[kIndex];
+  const TypeSet kernels = op.update != nullptr ? op.update->kernels : TypeSet();
+  const auto constraint = [&](const char* attr, TypeSet allowed) {
+    std::vector<KernelDef::Constraint> constraints;
+    if (!kernels.empty()) constraints.push_back({attr, kernels & allowed});
+    return constraints;
+  };
+  const std::string reference = str_cat("Scatter", op.suffix);
+  registry.add({.name = reference,
+                .doc = op.doc,
+                .inputs = {{"ref", "ref(T)"},
+                           {"indices", "Tindices", "Of rows: along the first dimension."},
+                           {"updates", "T", "A row for each index, or a scalar."}},
+                .outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}},
+                .types = {{"T", op.types}, {"Tindices", kIndexTypes}},
+                .attrs = {{"use_locking", op.update == nullptr ? "bool = true" : "bool = false",
+                           "Whether updates exclude each other."}},
+                .traits = {.stateful = true, .cannot_differentiate = true, .may_alias = 1},
+                .shape = reference_shape});
+  registry.kernel({.op = reference,
+                   .device = DeviceKind::kCpu,
+                   .constraints = constraint("T", op.types),
+                   .factory = &make_reference_scatter<kIndex>});
+  const std::string resource = str_cat("Resource", reference);
+  const TypeSet types = op.update != nullptr ? kNumberTypes : TypeSet();
+  registry.add({.name = resource,
+                .doc = op.doc,
+                .inputs = {{"resource", "resource"},
+                           {"indices", "Tindices", "Of rows: along the first dimension."},
+                           {"updates", "dtype", "A row for each index, or a scalar."}},
+                .types = {{"dtype", types}, {"Tindices", kIndexTypes}},
+                .traits = {.stateful = true, .cannot_differentiate = true},
+                .shape = resource_shape});
+  registry.kernel({.op = resource,
+                   .device = DeviceKind::kCpu,
+                   .constraints = constraint("dtype", types),
+                   .factory = &make_resource_scatter<kIndex>});
+}
+
+template <size_t... kIndices>
+void register_all(Registry& registry, std::index_sequence<kIndices...>) {
+  (register_one<static_cast<int>(kIndices)>(registry), ...);
+}
+
+}  // namespace
+
+void register_scatter(Registry& registry) {
+  register_all(registry, std::make_index_sequence<std::size(kScatterOps)>());
+}
+
+}  // namespace millrace

@@ -1,0 +1,91 @@
+#include "millrace/ops/state/variable_update.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace millrace {
+
+// How many locks there are, and which, is known at run time only: beyond clang's analysis.
+MR_NO_THREAD_SAFETY_ANALYSIS VariableUpdate::~VariableUpdate() {
+  while (locked_ > 0) {
+    const int k = order_[--locked_];
+    if (variables_[k]) {
+      variables_[k]->unlock();
+    } else {
+      ctx_.input_ref(k).mu.unlock();
+    }
+  }
+}
+
+const void* VariableUpdate::identity(int k) const {
+  if (variables_[k]) return variables_[k].get();
+  return &ctx_.input_ref(k);
+}
+
+Status VariableUpdate::find(int k, DType dtype) {
+  order_[k] = k;
+  if (!ctx_.input_is_ref(k)) {
+    MR_TRY_ASSIGN(variables_[k], variable_input(ctx_, k));
+    MR_TRY(check_variable_type(*variables_[k], dtype));
+  }
+  for (int other = 0; other < k; ++other) {
+    if (identity(other) == identity(k)) {
+      return invalid_argument("inputs ", other, " and ", k, " must be different variables");
+    }
+  }
+  return ok_status();
+}
+
+MR_NO_THREAD_SAFETY_ANALYSIS void VariableUpdate::lock(int k) {
+  if (variables_[k]) {
+    variables_[k]->lock();
+    tensors_[k] = &variables_[k]->tensor();
+    ++locked_;
+    return;
+  }
+  RefCell& cell = ctx_.input_ref(k);
+  if (use_locking_) {
+    cell.mu.lock();
+    tensors_[k] = &cell.tensor;
+    ++locked_;
+  } else {
+    held_[k] = cell.read();
+    tensors_[k] = &held_[k];
+  }
+}
+
+Status VariableUpdate::check(int k, DType dtype) const {
+  if (!tensors_[k]->valid()) {
+    if (variables_[k]) return uninitialized_variable(ctx_, ctx_.input(k).item<ResourceHandle>());
+    return failed_precondition("Attempting to use uninitialized value ", ctx_.input_ref(k).name);
+  }
+  if (tensors_[k]->dtype() != dtype) {
+    return invalid_argument("input ", k, " must be a variable of ", dtype, ", it holds ",
+                            tensors_[k]->dtype());
+  }
+  return ok_status();
+}
+
+Status VariableUpdate::open(int count, DType dtype) {
+  MR_CHECK(count <= kMaxVariables && locked_ == 0);
+  for (int k = 0; k < count; ++k) MR_TRY(find(k, dtype));
+  std::sort(order_, order_ + count,
+            [this](int a, int b) { return std::less<const void*>()(identity(a), identity(b)); });
+  for (int i = 0; i < count; ++i) lock(order_[i]);
+  for (int k = 0; k < count; ++k) MR_TRY(check(k, dtype));
+  return ok_status();
+}
+
+Result<Tensor*> VariableUpdate::writable(int k) {
+  Tensor* tensor = tensors_[k];
+  if (tensor != &held_[k] && !tensor->writable()) {
+    MR_TRY_ASSIGN(*tensor, tensor->clone(ctx_.device().allocator()));
+  }
+  return tensor;
+}
+
+void VariableUpdate::forward() {
+  if (ctx_.num_outputs() > 0) ctx_.set_output_ref(0, Ref<RefCell>(&ctx_.input_ref(0)));
+}
+
+}  // namespace millrace

@@ -1,0 +1,9 @@
+#include "millrace/ops/training/optimizer_rules.h"
+
+namespace millrace {
+
+ApplyLoop apply_loop_avx2(int rule, bool flag, DType dtype) {
+  return pick_apply_loop(rule, flag, dtype, OptimizerRules());
+}
+
+}  // namespace millrace

@@ -1,0 +1,7 @@
+#include "millrace/ops/training/register.h"
+
+namespace millrace {
+
+void register_training_ops(Registry& registry) { register_apply(registry); }
+
+}  // namespace millrace

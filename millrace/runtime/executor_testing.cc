@@ -1,0 +1,110 @@
+#include "millrace/runtime/executor_testing.h"
+
+#include <memory>
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/kernel/rendezvous.h"
+#include "millrace/ops/register_ops.h"
+
+namespace millrace {
+
+TestGraph::TestGraph() {
+  MR_CHECK_OK(register_ops());
+  graph_ = make_ref<Graph>();
+  builder_ = std::make_unique<GraphBuilder>(*graph_);
+}
+
+Expr TestGraph::feed(DType dtype, int position) {
+  return builder_->emit("_Arg", {}, {{"T", dtype}, {"index", position}})[0];
+}
+
+void TestGraph::fetch(Expr value, int position) {
+  builder_->emit("_Retval", {value}, {{"index", position}});
+}
+
+Expr TestGraph::enter(Expr value, std::string frame, bool constant, int parallel) {
+  return call("Enter", {value},
+              {{"frame_name", frame}, {"is_constant", constant}, {"parallel_iterations", parallel}});
+}
+
+TestGraph::Values TestGraph::while_loop(const std::string& frame, Values initial, Values invariants,
+                                        FunctionRef<Expr(Values, Values)> cond,
+                                        FunctionRef<Values(Values, Values)> body, int parallel) {
+  Values vars, constants, inside, exits;
+  for (Expr v : invariants) constants.push_back(enter(v, frame, true, parallel));
+  std::vector<Expr> merges;
+  for (Expr v : initial) {
+    Expr entered = enter(v, frame, false, parallel);
+    merges.push_back(call_multi("Merge", {entered, entered}, {{"N", 2}})[0]);
+  }
+  Expr predicate = call("LoopCond", {cond(merges, constants)});
+  for (Expr m : merges) {
+    std::vector<Expr> branch = call_multi("Switch", {m, predicate});
+    exits.push_back(call("Exit", {branch[0]}));
+    inside.push_back(call("Identity", {branch[1]}));
+  }
+  Values next = body(inside, constants);
+  for (size_t i = 0; i < merges.size(); ++i) {
+    Expr n = call("NextIteration", {next[i]});
+    Status status = graph_->set_back_edge(GraphBuilder::output(merges[i]).node, 1,
+                                          GraphBuilder::output(n));
+    if (!status.ok()) builder_->fail(status);
+  }
+  return exits;
+}
+
+Expr TestGraph::cond(Expr pred, Expr x, FunctionRef<Expr(Expr)> then,
+                     FunctionRef<Expr(Expr)> otherwise) {
+  std::vector<Expr> branch = call_multi("Switch", {x, pred});
+  Expr no = otherwise(branch[0]);
+  Expr yes = then(branch[1]);
+  return call_multi("Merge", {no, yes}, {{"N", 2}})[0];
+}
+
+Result<Ref<Plan>> TestGraph::plan() {
+  MR_TRY(builder_->status());
+  MR_TRY_ASSIGN(DeviceName task, DeviceName::parse("/job:localhost/replica:0/task:0"));
+  MR_TRY_ASSIGN(std::vector<Ref<Device>> devices, make_cpu_devices(task, 1));
+  return compile(Subgraph::from_graph(*graph_), devices[0], {});
+}
+
+Result<std::vector<Tensor>> run_plan(const Ref<Plan>& plan, std::vector<Tensor> feeds, int fetches,
+                                     Gear gear) {
+  std::vector<Tensor> out(static_cast<size_t>(fetches));
+  Ref<Rendezvous> rendezvous = make_local_rendezvous();
+  Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  std::string container = "__per_step_1", default_container = "localhost";
+  ExecuteArgs args;
+  args.step.step_id = 1;
+  args.step.pool = &ThreadPool::global();
+  args.step.rendezvous = rendezvous.get();
+  args.step.cancel = cancel.get();
+  args.step.step_container = &container;
+  args.step.default_container = &default_container;
+  args.feeds = feeds;
+  args.fetches = out;
+  if (runs_straight(*plan, gear)) {
+    MR_TRY(run_straight(*plan, args));
+    return out;
+  }
+  Mutex mu;
+  CondVar changed;
+  bool over = false;
+  Status status;
+  run_parallel(plan, args, [&](Status s) {
+    MutexLock lock(mu);
+    status = std::move(s);
+    over = true;
+    changed.notify_all();
+  });
+  {
+    MutexLock lock(mu);
+    while (!over) changed.wait(mu);
+  }
+  MR_TRY(status);
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,151 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "millrace/runtime/optimize.h"
+#include "millrace/runtime/pass_testing.h"
+
+// Every pass of optimize_passes(), on random graphs: the same results, bit by bit, with and without
+// it.
+
+namespace millrace {
+
+static void PrintTo(const OptimizePass& pass, std::ostream* out) { *out << pass.name; }
+
+namespace {
+
+constexpr int kFeeds = 2;
+
+class RandomGraph {
+ public:
+  RandomGraph(uint32_t seed, std::string device) : random_(seed), device_(std::move(device)) {}
+
+  // Its fetches are all values that nothing else reads.
+  Subgraph build(int* fetches) {
+    for (int i = 0; i < kFeeds; ++i) ints_.push_back(g_.feed(DType::kInt32, i, here(false)));
+    for (int i = 0; i < 3; ++i) ints_.push_back(g_.constant(pick(4) - 1, here()));
+    for (int i = 0; i < 3; ++i) {
+      constexpr float kFloats[] = {0.0f, -0.0f, 1.5f, 1e38f, -3.25f};
+      floats_.push_back(g_.constant(Tensor::scalar(kFloats[pick(5)]), here()));
+    }
+    int size = 5 + pick(30);
+    for (int i = 0; i < size; ++i) step();
+    std::vector<bool> read(static_cast<size_t>(g_.graph.size()), false);
+    for (const SubNode& node : g_.graph.nodes()) {
+      for (Output input : node.inputs) read[static_cast<size_t>(input.node)] = true;
+    }
+    *fetches = 0;
+    for (const std::vector<Output>* values : {&ints_, &floats_}) {
+      for (Output o : *values) {
+        if (!read[static_cast<size_t>(o.node)] || pick(8) == 0)
+          g_.fetch(o, (*fetches)++, here(false));
+      }
+    }
+    return std::move(g_.graph);
+  }
+
+ private:
+  int pick(size_t n) { return static_cast<int>(random_() % n); }
+  Output any(const std::vector<Output>& values) {
+    return values[static_cast<size_t>(pick(values.size()))];
+  }
+  ToyPlace here(bool control = true) {
+    ToyPlace place;
+    place.device = device_;
+    if (control && !ints_.empty() && pick(6) == 0) place.after.push_back(any(ints_).node);
+    return place;
+  }
+
+  void step() {
+    constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
+    switch (pick(9)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        ints_.push_back(g_.add(kOps[pick(3)], {any(ints_), any(ints_)}, here()));
+        break;
+      case 4:
+        floats_.push_back(g_.add(kOps[pick(3)], {any(floats_), any(floats_)}, here()));
+        break;
+      case 5:
+        ints_.push_back({g_.add("Twin", {any(ints_)}, here()).node, pick(2)});
+        break;
+      case 6:
+        ints_.push_back(g_.add("SizeOf", {any(floats_)}, here()));
+        break;
+      case 7:
+        ints_.push_back(pick(3) == 0 ? g_.add("Tick", {}, here()) : g_.constant(pick(3), here()));
+        break;
+      case 8: {
+        Output pred = g_.add("Less", {any(ints_), any(ints_)}, here(false));
+        Output branch = g_.add("Switch", {any(ints_), pred}, here(false));
+        Output no = g_.add("Add", {branch, branch}, here(false));
+        Output yes = g_.add("Twin", {Output{branch.node, 1}}, here(false));
+        ints_.push_back(g_.add("Merge", {no, yes}, here(false)));
+        break;
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  std::string device_;
+  ToyGraph g_;
+  std::vector<Output> ints_, floats_;
+};
+
+class PassEquivalence : public testing::TestWithParam<OptimizePass> {};
+
+// `rewrite` gives true when it changed the graph.
+template <class Rewrite>
+void check_equivalence(Rewrite rewrite) {
+  std::vector<Ref<Device>> devices = toy_devices(1);
+  OptimizeOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  options.cpu = devices[0].get();
+  int changed = 0;
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE(str_cat("seed ", seed));
+    int fetches = 0;
+    Subgraph graph = RandomGraph(seed, devices[0]->name()).build(&fetches);
+    std::vector<Tensor> feeds = {Tensor::scalar(static_cast<int32_t>(seed) - 75),
+                                 Tensor::scalar<int32_t>(3)};
+    Result<std::vector<Tensor>> before = run_toy(graph, devices, feeds, fetches);
+    ASSERT_TRUE(before.ok()) << before.status().to_string();
+    Result<bool> rewritten = rewrite(graph, options);
+    ASSERT_TRUE(rewritten.ok()) << rewritten.status().to_string();
+    changed += *rewritten;
+    Result<std::vector<Tensor>> after = run_toy(graph, devices, feeds, fetches);
+    ASSERT_TRUE(after.ok()) << after.status().to_string();
+    for (size_t i = 0; i < before->size(); ++i) {
+      ASSERT_TRUE(bit_equal((*before)[i], (*after)[i]))
+          << "fetch " << i << ": " << (*before)[i].to_string() << " before, "
+          << (*after)[i].to_string() << " after";
+    }
+  }
+  EXPECT_GT(changed, 0) << "no random graph gave the pass anything to do";
+}
+
+TEST_P(PassEquivalence, ResultsStay) {
+  if (!GetParam().exact) GTEST_SKIP() << "states a tolerance of its own";
+  // Graphs come pruned; a fold leaves what the removal of dead nodes then finds.
+  check_equivalence([&](Subgraph& graph, const OptimizeOptions& options) -> Result<bool> {
+    if (GetParam().run == remove_dead_nodes) MR_TRY(fold_constants(graph, options).status());
+    return GetParam().run(graph, options);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PassEquivalence,
+                         testing::ValuesIn(optimize_passes().begin(), optimize_passes().end()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(OptimizeEquivalence, AllPassesTogether) {
+  check_equivalence([](Subgraph& graph, const OptimizeOptions& options) -> Result<bool> {
+    int before = graph.size();
+    MR_TRY(optimize(graph, options));
+    return graph.size() != before;
+  });
+}
+
+}  // namespace
+}  // namespace millrace

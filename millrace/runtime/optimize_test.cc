@@ -1,0 +1,166 @@
+#include "millrace/runtime/optimize.h"
+
+#include <gtest/gtest.h>
+
+#include "millrace/runtime/pass_testing.h"
+
+namespace millrace {
+namespace {
+
+class Semantics2Optimizing : public testing::Test {
+ protected:
+  Semantics2Optimizing() : devices_(toy_devices(1)) {
+    options_.kernels = &ToyOps::get().kernels;
+    options_.cpu = devices_[0].get();
+  }
+  std::vector<Ref<Device>> devices_;
+  OptimizeOptions options_;
+  ToyGraph g;
+};
+
+TEST_F(Semantics2Optimizing, FoldsWhatDependsOnConstantsAlone) {
+  Output x = g.feed(DType::kInt32, 0);
+  Output sum = g.add("Add", {g.constant(2), g.constant(3)}, {.device = "/cpu:0", .name = "sum"});
+  Output product = g.add("Mul", {sum, sum}, {.device = "/cpu:0", .name = "product"});
+  g.fetch(g.add("Add", {x, product}, {.name = "result"}), 0);
+  EXPECT_TRUE(fold_constants(g.graph, options_).value());
+  const SubNode& folded = g.graph.node(g.node("result").inputs[1].node);
+  EXPECT_EQ(folded.op->name, "Const");
+  EXPECT_EQ(folded.name, "product__cf__0");
+  EXPECT_EQ(folded.device, "/cpu:0");
+  EXPECT_EQ(folded.attr<Tensor>("value").value().item<int32_t>(), 25);
+  EXPECT_FALSE(fold_constants(g.graph, options_).value());
+  EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(g.graph.size(), 4);
+}
+
+TEST_F(Semantics2Optimizing, FoldsEachOutputUsedOutside) {
+  Output x = g.feed(DType::kInt32, 0);
+  Output twin = g.add("Twin", {g.constant(5)}, {.name = "twin"});
+  g.fetch(g.add("Add", {x, twin}, {.name = "a"}), 0);
+  g.fetch(g.add("Add", {x, Output{twin.node, 1}}, {.name = "b"}), 1);
+  EXPECT_TRUE(fold_constants(g.graph, options_).value());
+  auto value = [&](const char* name) {
+    return g.graph.node(g.node(name).inputs[1].node).attr<Tensor>("value").value().item<int32_t>();
+  };
+  EXPECT_EQ(value("a"), 5);
+  EXPECT_EQ(value("b"), ~5);
+}
+
+TEST_F(Semantics2Optimizing, LeavesWhatIsNotConstant) {
+  Output x = g.feed(DType::kInt32, 0);
+  Output tick = g.add("Tick", {});
+  Output a = g.add("Add", {x, x});
+  Output b = g.add("Add", {tick, tick});
+  Output branch = g.add("Switch", {g.constant(1), g.constant(Tensor::scalar(true))});
+  Output late = g.constant(1, {.after = {x.node}});
+  Output c = g.add("Add", {late, late});
+  Output failing = g.add("Fail", {g.constant(1)});
+  Output other = g.add("Identity", {g.constant(1)}, {.device = "/device:GPU:0"});
+  Output after = g.add("Identity", {g.constant(1)}, {.after = {tick.node}});
+  int position = 0;
+  for (Output o : {a, b, Output{branch.node, 1}, c, failing, other, after}) g.fetch(o, position++);
+  EXPECT_FALSE(fold_constants(g.graph, options_).value());
+}
+
+TEST_F(Semantics2Optimizing, LargeResultsStayButTheirInputsFold) {
+  options_.max_constant_bytes = 8;
+  Output v = g.constant(Tensor::vector<int32_t>({1, 2}));
+  Output w = g.add("Add", {v, v}, {.name = "w"});
+  Output big = g.constant(Tensor::vector<int32_t>({1, 2, 3}));
+  Output sum = g.add("Add", {big, big}, {.name = "sum"});
+  g.fetch(w, 0);
+  g.fetch(sum, 1);
+  g.fetch(g.add("SizeOf", {sum}, {.name = "size"}), 2);
+  EXPECT_TRUE(fold_constants(g.graph, options_).value());
+  EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "Add"), 1);
+  EXPECT_EQ(g.node("sum").op->name, "Add");
+  EXPECT_EQ(count_op(g.graph, "SizeOf"), 0);
+}
+
+TEST_F(Semantics2Optimizing, NobodyWaitsForAFoldedNode) {
+  Output sum = g.add("Add", {g.constant(1), g.constant(2)});
+  g.add("Tick", {}, {.after = {sum.node}, .name = "tick"});
+  EXPECT_TRUE(fold_constants(g.graph, options_).value());
+  EXPECT_TRUE(g.node("tick").control_inputs.empty());
+}
+
+TEST_F(Semantics2Optimizing, MergesEqualExpressions) {
+  Output x = g.feed(DType::kInt32, 0), y = g.feed(DType::kInt32, 1);
+  Output a = g.add("Add", {x, y}, {.name = "a"});
+  Output b = g.add("Add", {y, x}, {.name = "b"});
+  Output c = g.add("Sub", {x, y}, {.name = "c"});
+  Output d = g.add("Sub", {y, x}, {.name = "d"});
+  Output e = g.add("Mul", {a, c}, {.name = "e"});
+  Output f = g.add("Mul", {c, b}, {.name = "f"});
+  int position = 0;
+  for (Output o : {d, e, f}) g.fetch(o, position++);
+  EXPECT_TRUE(merge_common_subexpressions(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "Add"), 1);
+  EXPECT_EQ(count_op(g.graph, "Sub"), 2);
+  EXPECT_EQ(count_op(g.graph, "Mul"), 1);
+  EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
+}
+
+TEST_F(Semantics2Optimizing, MergesNothingThatDiffers) {
+  Output x = g.feed(DType::kInt32, 0);
+  g.add("Tick", {});
+  Output tick = g.add("Tick", {});
+  g.add("Identity", {x}, {.device = "/cpu:0"});
+  g.add("Identity", {x}, {.device = "/cpu:1"});
+  g.add("Identity", {x}, {.device = "/cpu:1", .after = {tick.node}});
+  g.constant(1);
+  g.constant(2);
+  g.constant(Tensor::scalar(0.0f));
+  g.constant(Tensor::scalar(-0.0f));
+  g.constant(Tensor::vector<int32_t>({1}));
+  Output pred = g.constant(Tensor::scalar(true));
+  g.add("Switch", {x, pred});
+  g.add("Switch", {x, pred});
+  Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {});
+  g.add("Identity", {v});
+  g.add("Identity", {v});
+  EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
+}
+
+TEST_F(Semantics2Optimizing, KeepsTargetsStateAndWhatTheyNeed) {
+  Output x = g.constant(1, {.name = "x"});
+  Output waited = g.constant(2, {.name = "waited"});
+  g.add("Identity", {x}, {{std::string(kTargetAttr), true}},
+        {.after = {waited.node}, .name = "target"});
+  g.add("Tick", {}, {.name = "tick"});
+  g.add("Identity", {x}, {.name = "unused"});
+  EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(g.graph.size(), 4);
+  EXPECT_EQ(node_named(g.graph, "target").control_inputs.size(), 1u);
+  EXPECT_FALSE(remove_dead_nodes(g.graph, options_).value());
+}
+
+TEST_F(Semantics2Optimizing, RoundsRepeatUntilNothingChanges) {
+  // Folding makes two equal constants, merging makes their sums equal.
+  Output x = g.feed(DType::kInt32, 0);
+  Output a = g.add("Add", {x, g.add("Add", {g.constant(1), g.constant(3)})});
+  Output b = g.add("Add", {x, g.add("Mul", {g.constant(2), g.constant(2)})});
+  g.fetch(a, 0);
+  g.fetch(b, 1);
+  Subgraph untouched = g.graph;
+  ASSERT_TRUE(optimize(g.graph, options_).ok());
+  EXPECT_EQ(g.graph.size(), 5);
+  options_.level = 0;
+  int size = untouched.size();
+  ASSERT_TRUE(optimize(untouched, options_).ok());
+  EXPECT_EQ(untouched.size(), size);
+}
+
+TEST_F(Semantics2Optimizing, SwitchesTurnPassesOff) {
+  g.fetch(g.add("Add", {g.constant(1), g.constant(1)}), 0);
+  options_.constant_folding = false;
+  options_.common_subexpressions = false;
+  int size = g.graph.size();
+  ASSERT_TRUE(optimize(g.graph, options_).ok());
+  EXPECT_EQ(g.graph.size(), size);
+}
+
+}  // namespace
+}  // namespace millrace

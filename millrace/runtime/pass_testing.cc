@@ -1,0 +1,362 @@
+#include "millrace/runtime/pass_testing.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "millrace/base/mutex.h"
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/ops/control/register.h"
+#include "millrace/runtime/partition.h"
+#include "millrace/runtime/plan_set.h"
+
+namespace millrace {
+namespace {
+
+struct ConstKernel : Kernel {
+  explicit ConstKernel(Tensor v) : value(std::move(v)) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(Tensor value, node.attr<Tensor>("value"));
+    return std::make_unique<ConstKernel>(std::move(value));
+  }
+  Status compute(KernelContext& ctx) const override {
+    ctx.set_output(0, value);
+    return ok_status();
+  }
+  Tensor value;
+};
+
+Status identity(KernelContext& ctx) {
+  ctx.set_output_value(0, ctx.take_input(0));
+  return ok_status();
+}
+
+template <class T, class R, class F>
+Status map2(KernelContext& ctx, F f) {
+  MR_TRY(expect_same_shape(ctx, 0, 1));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, ctx.input(0).shape()));
+  for (size_t i = 0; i < ctx.input(0).data<T>().size(); ++i) {
+    out->mutable_data<R>()[i] = f(ctx.input(0).data<T>()[i], ctx.input(1).data<T>()[i]);
+  }
+  return ok_status();
+}
+
+template <class F>
+Status binary(KernelContext& ctx, F f) {
+  if (ctx.input(0).dtype() == DType::kFloat) return map2<float, float>(ctx, f);
+  // Wraps round like hardware does.
+  return map2<int32_t, int32_t>(ctx, [&](int32_t a, int32_t b) {
+    return static_cast<int32_t>(f(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
+  });
+}
+
+Status add(KernelContext& ctx) {
+  return binary(ctx, [](auto a, auto b) { return a + b; });
+}
+Status sub(KernelContext& ctx) {
+  return binary(ctx, [](auto a, auto b) { return a - b; });
+}
+Status mul(KernelContext& ctx) {
+  return binary(ctx, [](auto a, auto b) { return a * b; });
+}
+Status less(KernelContext& ctx) {
+  auto f = [](auto a, auto b) { return a < b; };
+  if (ctx.input(0).dtype() == DType::kFloat) return map2<float, bool>(ctx, f);
+  return map2<int32_t, bool>(ctx, f);
+}
+Status size_of(KernelContext& ctx) {
+  ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(ctx.input(0).num_elements())));
+  return ok_status();
+}
+Status twin(KernelContext& ctx) {
+  ctx.set_output(0, ctx.input(0));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(1, ctx.input(0).shape()));
+  for (size_t i = 0; i < out->data<int32_t>().size(); ++i) {
+    out->mutable_data<int32_t>()[i] = ~ctx.input(0).data<int32_t>()[i];
+  }
+  return ok_status();
+}
+Status fail(KernelContext&) { return invalid_argument("told to fail"); }
+
+struct TickKernel : Kernel {
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode&) {
+    return std::make_unique<TickKernel>();
+  }
+  Status compute(KernelContext& ctx) const override {
+    ctx.set_output(0, Tensor::scalar<int32_t>(++count));
+    return ok_status();
+  }
+  mutable std::atomic<int32_t> count{0};
+};
+
+struct VarKernel : Kernel {
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    auto kernel = std::make_unique<VarKernel>();
+    kernel->cell->name = node.name;
+    return kernel;
+  }
+  Status compute(KernelContext& ctx) const override {
+    ctx.set_output_ref(0, cell);
+    return ok_status();
+  }
+  Ref<RefCell> cell = make_ref<RefCell>();
+};
+
+Status assign(KernelContext& ctx) {
+  RefCell& cell = ctx.input_ref(0);
+  {
+    MutexLock lock(cell.mu);
+    cell.tensor = ctx.input(1);
+  }
+  ctx.set_output_value(0, ctx.take_input(0));
+  return ok_status();
+}
+
+Status handle(KernelContext& ctx) { return ctx.allocate_output(0, Shape()).status(); }
+Status nothing(KernelContext&) { return ok_status(); }
+
+void register_toys(Registry& r) {
+  auto both = [&](std::string_view op, KernelFunction f) {
+    r.kernel(op, DeviceKind::kCpu, f);
+    r.kernel(op, DeviceKind::kCuda, f);
+  };
+  r.add({.name = "Const",
+         .doc = "A value.",
+         .outputs = {{"output", "dtype"}},
+         .types = {{"dtype", {}}},
+         .attrs = {{"value", "tensor"}},
+         .traits = {.constant = true},
+         .shape = shape_rules::unknown});
+  r.kernel<ConstKernel>("Const", DeviceKind::kCpu);
+  r.kernel<ConstKernel>("Const", DeviceKind::kCuda);
+  auto unary = [&](const char* name, OpTraits traits, const char* out = "T") {
+    r.add({.name = name,
+           .doc = "One in, one out.",
+           .inputs = {{"x", "T"}},
+           .outputs = {{"y", out}},
+           .types = {{"T", {}}},
+           .traits = traits,
+           .shape = shape_rules::unknown});
+  };
+  unary("Identity", {.may_alias = 1});
+  both("Identity", identity);
+  unary("CpuOnly", {.may_alias = 1});
+  r.kernel("CpuOnly", DeviceKind::kCpu, identity);
+  unary("SizeOf", {.metadata_only = true}, "int32");
+  both("SizeOf", size_of);
+  unary("Fail", {});
+  both("Fail", fail);
+  auto pair = [&](const char* name, bool commutative, const char* out, KernelFunction f) {
+    r.add({.name = name,
+           .doc = "Two in, one out.",
+           .inputs = {{"x", "T"}, {"y", "T"}},
+           .outputs = {{"z", out}},
+           .types = {{"T", {DType::kInt32, DType::kFloat}}},
+           .traits = {.commutative = commutative},
+           .shape = shape_rules::unknown});
+    both(name, f);
+  };
+  pair("Add", true, "T", add);
+  pair("Mul", true, "T", mul);
+  pair("Sub", false, "T", sub);
+  pair("Less", false, "bool", less);
+  r.add({.name = "Twin",
+         .doc = "x and its complement.",
+         .inputs = {{"x", "int32"}},
+         .outputs = {{"same", "int32"}, {"complement", "int32"}},
+         .shape = shape_rules::unknown});
+  both("Twin", twin);
+  r.add({.name = "Tick",
+         .doc = "Counts its runs.",
+         .outputs = {{"count", "int32"}},
+         .traits = {.stateful = true},
+         .shape = shape_rules::unknown});
+  r.kernel<TickKernel>("Tick", DeviceKind::kCpu);
+  r.add({.name = "Var",
+         .doc = "A variable.",
+         .outputs = {{"ref", "ref(T)"}},
+         .types = {{"T", {}}},
+         .traits = {.stateful = true, .owns_state = true},
+         .shape = shape_rules::unknown});
+  r.kernel<VarKernel>("Var", DeviceKind::kCpu);
+  r.kernel<VarKernel>("Var", DeviceKind::kCuda);
+  r.add({.name = "Assign",
+         .doc = "Sets a variable.",
+         .inputs = {{"ref", "ref(T)"}, {"value", "T"}},
+         .outputs = {{"out", "ref(T)"}},
+         .types = {{"T", {}}},
+         .traits = {.allows_uninitialized_input = true},
+         .shape = shape_rules::unknown});
+  both("Assign", assign);
+  r.add({.name = "Handle",
+         .doc = "A resource.",
+         .outputs = {{"handle", "resource"}},
+         .traits = {.stateful = true, .owns_state = true},
+         .shape = shape_rules::unknown});
+  both("Handle", handle);
+  r.add({.name = "UseHandle",
+         .doc = "Uses a resource.",
+         .inputs = {{"handle", "resource"}},
+         .traits = {.stateful = true},
+         .shape = shape_rules::no_outputs});
+  both("UseHandle", nothing);
+}
+
+}  // namespace
+
+ToyOps& ToyOps::get() {
+  static ToyOps* toys = [] {
+    auto* t = new ToyOps;
+    Registry registry(t->ops, t->kernels);
+    register_control_ops(registry);
+    register_toys(registry);
+    MR_CHECK_OK(registry.status());
+    return t;
+  }();
+  return *toys;
+}
+
+ToyGraph::ToyGraph() : graph(ToyOps::get().ops) {}
+
+Output ToyGraph::add(std::string_view op, std::vector<Output> inputs, AttrMap attrs,
+                     ToyPlace place) {
+  const OpDef* def = graph.registry().find(op);
+  MR_CHECK(def != nullptr);
+  if (!inputs.empty() && def->find_attr("T") != nullptr && attrs.find("T") == nullptr) {
+    attrs.set("T", base_type(graph.output_type(inputs[0])));
+  }
+  if (def->find_attr("N") != nullptr) attrs.set("N", static_cast<int64_t>(inputs.size()));
+  if (place.name.empty()) place.name = str_cat(op, "_", graph.size());
+  return {graph.add(place.name, op, std::move(inputs), place.after, std::move(attrs), place.device)
+              .value(),
+          0};
+}
+
+Output ToyGraph::constant(Tensor value, ToyPlace place) {
+  DType dtype = value.dtype();
+  return add("Const", {}, {{"dtype", dtype}, {"value", std::move(value)}}, std::move(place));
+}
+
+Output ToyGraph::feed(DType dtype, int position, ToyPlace place) {
+  return add("_Arg", {}, {{"T", dtype}, {"index", position}}, std::move(place));
+}
+
+void ToyGraph::fetch(Output value, int position, ToyPlace place) {
+  add("_Retval", {value}, {{"index", position}}, std::move(place));
+}
+
+const SubNode& ToyGraph::node(std::string_view name) const { return node_named(graph, name); }
+
+const SubNode& node_named(const Subgraph& graph, std::string_view name) {
+  for (const SubNode& node : graph.nodes()) {
+    if (!node.erased && node.name == name) return node;
+  }
+  static const SubNode* none = new SubNode;
+  ADD_FAILURE() << "no node is called " << name;
+  return *none;
+}
+
+int count_op(const Subgraph& graph, std::string_view op) {
+  int n = 0;
+  for (const SubNode& node : graph.nodes()) n += !node.erased && node.op->name == op;
+  return n;
+}
+
+std::vector<Ref<Device>> toy_devices(int per_task, int tasks) {
+  std::vector<Ref<Device>> out;
+  for (int t = 0; t < tasks; ++t) {
+    DeviceName task = DeviceName::parse(str_cat("/job:worker/replica:0/task:", t)).value();
+    std::vector<Ref<Device>> made = make_cpu_devices(task, per_task).value();
+    out.insert(out.end(), made.begin(), made.end());
+  }
+  return out;
+}
+
+DeviceSet device_set(const std::vector<Ref<Device>>& devices) {
+  std::vector<Device::Info> infos;
+  for (const Ref<Device>& device : devices) infos.push_back(device->info());
+  return DeviceSet(std::move(infos), 0);
+}
+
+DeviceSet named_devices(std::vector<std::string> names) {
+  std::vector<Device::Info> infos;
+  for (const std::string& name : names) {
+    Device::Info& info = infos.emplace_back();
+    info.name = DeviceName::parse(name).value();
+    info.kind = *info.name.type == "GPU"    ? DeviceKind::kCuda
+                : *info.name.type == "NULL" ? DeviceKind::kNull
+                                            : DeviceKind::kCpu;
+    info.incarnation = 0xfedcba9876543210 + infos.size();
+  }
+  return DeviceSet(std::move(infos), 0);
+}
+
+Result<std::vector<Tensor>> run_toy(const Subgraph& graph, const std::vector<Ref<Device>>& devices,
+                                    std::vector<Tensor> feeds, int fetches) {
+  DeviceSet all = device_set(devices);
+  std::vector<Subgraph> tasks;
+  if (devices.front()->info().name.task == devices.back()->info().name.task) {
+    tasks.push_back(graph);
+  } else {
+    MR_TRY_ASSIGN(std::vector<Partition> parts, partition(graph, PartitionBy::kTask, all));
+    // As a master would ship them.
+    for (const Partition& part : parts) {
+      MR_TRY_ASSIGN(std::string bytes, part.graph.to_graph_def_bytes());
+      MR_TRY_ASSIGN(Subgraph arrived, Subgraph::from_graph_def_bytes(bytes, graph.registry()));
+      tasks.push_back(std::move(arrived));
+    }
+  }
+  CompileOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  std::vector<Ref<PlanSet>> sets;
+  for (const Subgraph& task : tasks) {
+    MR_TRY_ASSIGN(Ref<PlanSet> set, PlanSet::build(task, devices, all, options));
+    sets.push_back(std::move(set));
+  }
+
+  struct Shared : RefCounted {
+    std::vector<Tensor> feeds, fetches;
+    Mutex mu;
+    CondVar changed;
+    size_t running = 0;
+    Status status;
+  };
+  Ref<Shared> shared = make_ref<Shared>();
+  shared->feeds = std::move(feeds);
+  shared->fetches.resize(static_cast<size_t>(fetches));
+  shared->running = sets.size();
+  StepArgs args;
+  args.step_id = 1;
+  args.feeds = shared->feeds;
+  args.fetches = shared->fetches;
+  args.gear = Gear::kParallel;
+  args.rendezvous = make_local_rendezvous();
+  args.cancel = make_ref<CancellationToken>();
+  for (const Ref<PlanSet>& set : sets) {
+    set->run_async(args, [shared](Status status) {
+      MutexLock lock(shared->mu);
+      if (shared->status.ok()) shared->status = std::move(status);
+      --shared->running;
+      shared->changed.notify_all();
+    });
+  }
+  Deadline deadline = Deadline::after_millis(10'000);
+  std::string late;
+  MutexLock lock(shared->mu);
+  while (shared->running > 0) {
+    if (shared->changed.wait_until(shared->mu, deadline) || !deadline.expired()) continue;
+    late = str_join(args.rendezvous->waiting(), "\n  ");
+    lock.unlock();
+    args.cancel->cancel(cancelled("the test waited too long"));
+    args.rendezvous->abort(cancelled("the test waited too long"));
+    lock.lock();
+    deadline = Deadline::none();
+  }
+  if (!late.empty()) return deadline_exceeded("still waited for:\n  ", late);
+  MR_TRY(shared->status);
+  return shared->fetches;
+}
+
+}  // namespace millrace

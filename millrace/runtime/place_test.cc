@@ -1,0 +1,258 @@
+#include "millrace/runtime/place.h"
+
+#include <gtest/gtest.h>
+
+#include "millrace/base/log.h"
+#include "millrace/runtime/pass_testing.h"
+
+namespace millrace {
+namespace {
+
+std::string at(std::string_view device, int task = 0) {
+  return str_cat("/job:worker/replica:0/task:", task, "/device:", device);
+}
+
+Status place_on(ToyGraph& g, std::vector<std::string> devices, bool soft = false) {
+  PlaceOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  options.soft = soft;
+  return place(g.graph, named_devices(std::move(devices)), options);
+}
+
+std::vector<std::string> two_cpus() { return {at("CPU:0"), at("CPU:1")}; }
+std::vector<std::string> cpu_and_gpus() { return {at("CPU:0"), at("GPU:0"), at("GPU:1")}; }
+
+void expect_error(const Status& status, std::vector<std::string> parts) {
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+  for (const std::string& part : parts) {
+    EXPECT_NE(status.message().find(part), std::string_view::npos)
+        << "expected " << part << " in: " << status.to_string();
+  }
+}
+
+AttrMap with(std::string_view name) {
+  return {{"_class", std::vector<std::string>{str_cat("loc:@", name), "other"}}};
+}
+
+TEST(Semantics4Placement, WishesAreObeyed) {
+  ToyGraph g;
+  Output x = g.constant(1, {.device = "/device:CPU:1", .name = "x"});
+  g.add("Identity", {x}, {.device = "/cpu:0", .name = "y"});
+  ASSERT_TRUE(place_on(g, two_cpus()).ok());
+  EXPECT_EQ(g.node("x").device, at("CPU:1"));
+  EXPECT_EQ(g.node("y").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, BestKindFirst) {
+  ToyGraph g;
+  Output x = g.feed(DType::kInt32, 0, {.device = at("CPU:0"), .name = "x"});
+  Output y = g.add("Add", {x, x}, {.name = "y"});
+  Output z = g.add("CpuOnly", {y}, {.name = "z"});
+  g.add("Add", {z, z}, {.name = "w"});
+  ASSERT_TRUE(place_on(g, cpu_and_gpus()).ok());
+  EXPECT_EQ(g.node("x").device, at("CPU:0"));
+  EXPECT_EQ(g.node("y").device, at("GPU:0"));
+  EXPECT_EQ(g.node("z").device, at("CPU:0"));
+  EXPECT_EQ(g.node("w").device, at("GPU:0"));
+}
+
+TEST(Semantics4Placement, NodesFollowMostOfTheirInputs) {
+  ToyGraph g;
+  Output a = g.constant(1, {.device = "/cpu:1"});
+  Output b = g.constant(2, {.device = "/cpu:0"});
+  Output c = g.add("Add", {a, a}, {.name = "c"});
+  g.add("Add", {b, b}, {.name = "d"});
+  g.add("Add", {c, c}, {.name = "e"});
+  ASSERT_TRUE(place_on(g, two_cpus()).ok());
+  EXPECT_EQ(g.node("c").device, at("CPU:1"));
+  EXPECT_EQ(g.node("d").device, at("CPU:0"));
+  EXPECT_EQ(g.node("e").device, at("CPU:1"));
+}
+
+TEST(Semantics4Placement, SourcesGoToTheirConsumers) {
+  ToyGraph g;
+  Output one = g.constant(1, {.name = "one"});
+  Output shared = g.constant(2, {.name = "shared"});
+  g.add("Add", {one, shared}, {.device = "/cpu:1"});
+  g.add("Identity", {shared}, {.device = "/cpu:0"});
+  ASSERT_TRUE(place_on(g, two_cpus()).ok());
+  EXPECT_EQ(g.node("one").device, at("CPU:1"));
+  EXPECT_EQ(g.node("shared").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, ShapesAreReadWhereTheTensorIs) {
+  ToyGraph g;
+  Output x = g.feed(DType::kInt32, 0, {.device = "/cpu:0"});
+  g.add("SizeOf", {g.add("CpuOnly", {x}, {.name = "x"})}, {.name = "size"});
+  ASSERT_TRUE(place_on(g, cpu_and_gpus()).ok());
+  EXPECT_EQ(g.node("size").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, ColocationMergesWishes) {
+  ToyGraph g;
+  g.add("Var", {}, {{"T", DType::kFloat}}, {.device = "/task:1", .name = "v"});
+  AttrMap attrs = with("v");
+  attrs.set("dtype", DType::kInt32);
+  attrs.set("value", Tensor::scalar<int32_t>(1));
+  g.add("Const", {}, std::move(attrs), {.device = "/cpu:1", .name = "x"});
+  ASSERT_TRUE(place_on(g, {at("CPU:0"), at("CPU:1"), at("CPU:0", 1), at("CPU:1", 1)}).ok());
+  EXPECT_EQ(g.node("v").device, at("CPU:1", 1));
+  EXPECT_EQ(g.node("x").device, at("CPU:1", 1));
+}
+
+TEST(Semantics4Placement, ColocationClash) {
+  auto build = [] {
+    ToyGraph g;
+    Output x = g.constant(1, {.device = "/cpu:1", .name = "x"});
+    g.add("Identity", {x}, with("x"), {.device = "/cpu:0", .name = "y"});
+    return g;
+  };
+  ToyGraph hard = build();
+  expect_error(place_on(hard, two_cpus()), {"\"x\"", "\"y\"", "/device:CPU:1", "/device:CPU:0"});
+  ToyGraph soft = build();
+  ASSERT_TRUE(place_on(soft, two_cpus(), true).ok());
+  EXPECT_EQ(soft.node("x").device, soft.node("y").device);
+}
+
+TEST(Semantics4Placement, ColocationWithAnUnknownNode) {
+  ToyGraph g;
+  g.add("Identity", {g.constant(1)}, with("nobody"), {.name = "y"});
+  expect_error(place_on(g, two_cpus()), {"\"y\"", "\"nobody\""});
+}
+
+TEST(Semantics4Placement, GroupsWithoutACommonKind) {
+  ToyGraph g;
+  Output x = g.constant(1, {.device = "/gpu:0", .name = "x"});
+  g.add("CpuOnly", {x}, with("x"), {.name = "y"});
+  expect_error(place_on(g, cpu_and_gpus()), {"\"x\"", "\"y\"", "/device:GPU:0", at("GPU:1")});
+  ASSERT_TRUE(place_on(g, cpu_and_gpus(), true).ok());
+  EXPECT_EQ(g.node("x").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, ReferenceEdgesDropTheDestinationsWish) {
+  ToyGraph g;
+  Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = "/cpu:1", .name = "v"});
+  Output set = g.add("Assign", {v, g.constant(1)}, {.device = "/cpu:0", .name = "set"});
+  g.add("Identity", {set}, {.device = "/cpu:0", .name = "read"});
+  ASSERT_TRUE(place_on(g, two_cpus()).ok());
+  EXPECT_EQ(g.node("v").device, at("CPU:1"));
+  EXPECT_EQ(g.node("set").device, at("CPU:1"));
+  EXPECT_EQ(g.node("read").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, ResourceEdgesTakeTheMoreSpecificWish) {
+  ToyGraph g;
+  Output h = g.add("Handle", {}, {.device = "/job:worker", .name = "h"});
+  g.add("UseHandle", {h}, {.device = "/job:worker/cpu:1", .name = "use"});
+  ASSERT_TRUE(place_on(g, two_cpus()).ok());
+  EXPECT_EQ(g.node("h").device, at("CPU:1"));
+  EXPECT_EQ(g.node("use").device, at("CPU:1"));
+}
+
+TEST(Semantics4Placement, WhatDoesNotExist) {
+  auto build = [] {
+    ToyGraph g;
+    g.constant(1, {.device = "/gpu:7", .name = "x"});
+    return g;
+  };
+  ToyGraph hard = build();
+  expect_error(place_on(hard, two_cpus()),
+               {"Const \"x\"", "/device:GPU:7", "does not exist", at("CPU:0"), at("CPU:1")});
+  ToyGraph soft = build();
+  ASSERT_TRUE(place_on(soft, two_cpus(), true).ok());
+  EXPECT_EQ(soft.node("x").device, at("CPU:0"));
+}
+
+TEST(Semantics4Placement, SoftPlacementKeepsTheTask) {
+  ToyGraph g;
+  g.constant(1, {.device = "/task:1/gpu:0", .name = "x"});
+  g.constant(1, {.device = "/task:7", .name = "y"});
+  g.graph.node(1).erased = true;
+  ASSERT_TRUE(place_on(g, {at("CPU:0"), at("CPU:0", 1)}, true).ok());
+  EXPECT_EQ(g.node("x").device, at("CPU:0", 1));
+  g.graph.node(1).erased = false;
+  expect_error(place_on(g, {at("CPU:0"), at("CPU:0", 1)}, true), {"\"y\"", "/task:7"});
+}
+
+TEST(Semantics4Placement, NoKernelAnywhere) {
+  ToyGraph g;
+  Output x = g.constant(1, {.device = "/device:CPU:0"});
+  g.add("CpuOnly", {x}, {.name = "y"});
+  expect_error(place_on(g, {at("GPU:0")}, true), {"CpuOnly \"y\"", at("GPU:0")});
+}
+
+TEST(Semantics4Placement, MalformedDevice) {
+  ToyGraph g;
+  g.constant(1, {.device = "gpu zero", .name = "x"});
+  expect_error(place_on(g, two_cpus(), true), {"\"x\"", "gpu zero"});
+}
+
+TEST(Semantics4Placement, LogsWhenAsked) {
+  struct Sink : LogSink {
+    void write(const LogRecord& record) override { text += record.text; }
+    std::string text;
+  } sink;
+  ToyGraph g;
+  g.constant(1, {.name = "x"});
+  PlaceOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  options.log = true;
+  LogLevel before = log_level();
+  set_log_level(LogLevel::kInfo);
+  LogSink* old = set_log_sink(&sink);
+  Status status = place(g.graph, named_devices(two_cpus()), options);
+  set_log_sink(old);
+  set_log_level(before);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(sink.text, str_cat("Const \"x\" on ", at("CPU:0")));
+}
+
+TEST(PinStateful, OnlyGroupsWithState) {
+  ToyGraph g;
+  Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.name = "v"});
+  Output x = g.constant(1, {.name = "x"});
+  g.add("Assign", {v, x}, {.device = "/cpu:1", .name = "set"});
+  g.add("Add", {x, x}, {.device = "/cpu:0", .name = "sum"});
+  NodeId later = g.graph.size();
+  PlaceOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  DeviceSet devices = named_devices(two_cpus());
+  ASSERT_TRUE(pin_stateful(g.graph, 0, devices, options).ok());
+  EXPECT_EQ(g.node("v").device, at("CPU:1"));
+  EXPECT_EQ(g.node("set").device, at("CPU:1"));
+  EXPECT_EQ(g.node("x").device, "");
+  EXPECT_EQ(g.node("sum").device, "/cpu:0");
+
+  // What comes later does not move it.
+  g.add("Assign", {v, x}, {.device = "/cpu:0", .name = "again"});
+  Output impossible = g.add("Tick", {}, {.device = "/gpu:3", .name = "impossible"});
+  ASSERT_TRUE(pin_stateful(g.graph, later, devices, options).ok());
+  EXPECT_EQ(g.node("v").device, at("CPU:1"));
+  EXPECT_EQ(g.node("impossible").device, "/gpu:3");
+  expect_error(place(g.graph, devices, options), {"\"impossible\""});
+  g.graph.node(impossible.node).erased = true;
+  ASSERT_TRUE(place(g.graph, devices, options).ok());
+  EXPECT_EQ(g.node("v").device, at("CPU:1"));
+  EXPECT_EQ(g.node("again").device, at("CPU:1"));
+}
+
+TEST(Semantics4ControlFlow, MovesToTheData) {
+  ToyGraph g;
+  Output x = g.constant(1, {.device = at("CPU:1")});
+  Output enter =
+      g.add("Enter", {x}, {{"frame_name", "f"}}, {.device = at("CPU:0"), .name = "enter"});
+  Output merge = g.add("Merge", {enter, enter}, {.device = at("CPU:1"), .name = "merge"});
+  Output pred = g.add("LoopCond", {g.add("Less", {merge, merge}, {.device = at("CPU:0")})},
+                      {.device = at("CPU:0")});
+  Output branch = g.add("Switch", {merge, pred}, {.device = at("CPU:0"), .name = "switch"});
+  g.graph.node(merge.node).inputs[1] =
+      g.add("NextIteration", {Output{branch.node, 1}}, {.device = at("CPU:0"), .name = "next"});
+  g.add("Exit", {branch}, {.device = at("CPU:0"), .name = "exit"});
+  place_control_flow(g.graph);
+  for (const char* name : {"enter", "merge", "switch", "next", "exit"}) {
+    EXPECT_EQ(g.node(name).device, at("CPU:1")) << name;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
