@@ -5,6 +5,7 @@
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/remote_executable.h"
+#include "millrace/kernel/resource_manager.h"
 #include "millrace/runtime/partition.h"
 
 namespace millrace {

@@ -176,8 +176,8 @@ class Pruner {
     }
   }
 
-  // A node that must be with one that is not needed goes where that one asks to be, together with the
-  // others of whom that is true.
+  // A node that must be with one that is not needed goes where that one asks to be, together with
+  // the others of whom that is true.
   void keep_colocation(SubNode& node) {
     auto classes = colocated_with(node);
     if (classes.empty()) return;
@@ -250,8 +250,8 @@ class Pruner {
   std::vector<NodeId> todo_;
   std::vector<Output> feeds_, fetches_;
   std::set<NodeId> targets_;
-  std::unordered_map<std::string_view, NodeId> by_name_;     // of lowered_; made when asked for
-  std::unordered_map<NodeId, std::string> stands_for_;  // by node that is not needed
+  std::unordered_map<std::string_view, NodeId> by_name_;  // of lowered_; made when asked for
+  std::unordered_map<NodeId, std::string> stands_for_;    // by node that is not needed
   std::unordered_map<uint64_t, int> feed_of_;
   std::vector<NodeId> feed_nodes_;
   std::vector<NodeId> map_;

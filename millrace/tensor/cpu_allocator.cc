@@ -23,7 +23,7 @@
 //
 // Every block is an allocation of its own, so it can be given back by any thread at any level.
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(MILLRACE_THREAD_SANITIZER)
 #define MR_BYPASS_CACHES 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \

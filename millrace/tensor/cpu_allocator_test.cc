@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(MILLRACE_THREAD_SANITIZER)
 constexpr bool kCaching = false;
 #else
 constexpr bool kCaching = true;

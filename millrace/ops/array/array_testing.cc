@@ -43,7 +43,7 @@ Tensor int_vector(const std::vector<int64_t>& values, DType dtype) {
 }
 
 void expect_error(const Status& status, Code code, std::string_view part, SourceLocation where) {
-  SCOPED_TRACE(str_cat("called at line ", where.line()));
+  SCOPED_TRACE(str_cat(where));
   EXPECT_EQ(status.code(), code) << status.to_string();
   EXPECT_NE(std::string(status.message()).find(part), std::string::npos)
       << "no '" << part << "' in: " << status.to_string();

@@ -170,7 +170,9 @@ TEST(Split, EveryTypeAxisAndSize) {
           expect_tensor_equal((*equal)[i], part_of(x, *shape.with_dim(axis, 2), axis, 2 * n));
           expect_tensor_equal((*sized)[i],
                               part_of(x, *shape.with_dim(axis, sizes[i]), axis, begins[i]));
-          if (axis == 0) EXPECT_TRUE((*equal)[i].shares_buffer_with(x));
+          if (axis == 0) {
+            EXPECT_TRUE((*equal)[i].shares_buffer_with(x));
+          }
         }
       }
     }

@@ -1,0 +1,127 @@
+#include "millrace/distributed/distributed_testing.h"
+
+#include <atomic>
+
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/register_ops.h"
+#include "millrace/ops/state/register.h"
+
+namespace millrace {
+namespace {
+
+struct StuckCount {
+  Mutex mu;
+  CondVar changed;
+  int count MR_GUARDED_BY(mu) = 0;
+};
+
+StuckCount& stuck() {
+  static StuckCount* count = new StuckCount;
+  return *count;
+}
+
+class TestStuck : public AsyncKernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode&) { return std::make_unique<TestStuck>(); }
+
+  void compute_async(KernelContext& ctx, Done done) const override {
+    auto shared = std::make_shared<Done>(std::move(done));
+    CancellationToken* cancel = ctx.cancel();
+    uint64_t ticket = cancel->on_cancel([shared, cancel] { (*shared)(cancel->status()); });
+    if (ticket == 0) (*shared)(cancel->status());
+    StuckCount& s = stuck();
+    MutexLock lock(s.mu);
+    ++s.count;
+    s.changed.notify_all();
+  }
+};
+
+void register_test_ops() {
+  static const bool once = [] {
+    MR_CHECK_OK(register_ops());
+    Registry registry(OpRegistry::global(), KernelRegistry::global());
+    registry.add({.name = "TestStuck",
+                  .doc = "Waits until the step is cancelled.",
+                  .outputs = {{"y", "float"}},
+                  .traits = {.stateful = true},
+                  .shape = shape_rules::unknown});
+    registry.kernel<TestStuck>("TestStuck", DeviceKind::kCpu);
+    MR_CHECK_OK(registry.status());
+    return true;
+  }();
+  (void)once;
+}
+
+std::string unique_cluster_name() {
+  static std::atomic<int> next{0};
+  return str_cat("cluster_", next.fetch_add(1));
+}
+
+}  // namespace
+
+ClusterTest::ClusterTest(InProcessCluster::Options options) : name_(unique_cluster_name()) {
+  register_test_ops();
+  options.name = name_;
+  auto cluster = InProcessCluster::create(options);
+  MR_CHECK_OK(cluster.status());
+  cluster_ = std::move(cluster).value();
+}
+
+Expr ClusterTest::add(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {
+  std::vector<Expr> outputs = graph_.builder().emit(op, std::move(inputs), std::move(attrs));
+  MR_CHECK_OK(graph_.builder().status());
+  return outputs[0];
+}
+
+std::string ClusterTest::add_target(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {
+  std::vector<Output> outputs;
+  for (Expr e : inputs) outputs.push_back(GraphBuilder::output(e));
+  Result<NodeId> node = graph_.builder().add(op, "", std::move(outputs), std::move(attrs));
+  MR_CHECK_OK(node.status());
+  return std::string(graph_.graph().node(*node).name());
+}
+
+Expr ClusterTest::placeholder(DType dtype) { return add("Placeholder", {}, {{"dtype", dtype}}); }
+
+std::string ClusterTest::name(Expr e) const {
+  return e.valid() ? const_cast<TestGraph&>(graph_).graph().output_name(GraphBuilder::output(e)) : "";
+}
+
+Session& ClusterTest::open(SessionOptions options) {
+  MR_CHECK_OK(graph_.builder().status());
+  session_.reset();
+  if (options.target.empty()) options.target = str_cat("inprocess://", name_);
+  auto session = Session::create(Ref<Graph>(&graph_.graph()), options);
+  MR_CHECK_OK(session.status());
+  session_ = std::move(session).value();
+  return *session_;
+}
+
+Result<float> ClusterTest::run(Expr fetch, const Session::Feeds& feeds, const RunOptions& options) {
+  MR_TRY_ASSIGN(std::vector<Tensor> out, session_->run(feeds, {name(fetch)}, {}, options));
+  return out[0].item<float>();
+}
+
+size_t ClusterTest::open_steps() const {
+  size_t count = 0;
+  for (const std::string& task : cluster_->workers()->tasks()) {
+    Result<Ref<Worker>> worker = cluster_->worker(task);
+    if (worker.ok()) count += (*worker)->steps().size();
+  }
+  return count;
+}
+
+void wait_for_stuck(int count) {
+  StuckCount& s = stuck();
+  MutexLock lock(s.mu);
+  while (s.count < count) s.changed.wait(s.mu);
+}
+
+int stuck_so_far() {
+  StuckCount& s = stuck();
+  MutexLock lock(s.mu);
+  return s.count;
+}
+
+}  // namespace millrace

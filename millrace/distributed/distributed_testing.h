@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/distributed/in_process_cluster.h"
+#include "millrace/runtime/executor_testing.h"
+#include "millrace/session/session.h"
+
+// Graphs on the tasks of a cluster in this process, for tests.
+
+namespace millrace {
+
+inline constexpr std::string_view kTask0 = "/job:worker/replica:0/task:0";
+inline constexpr std::string_view kTask1 = "/job:worker/replica:0/task:1";
+
+// A graph whose nodes say which task they are on, a cluster and a session over it. Besides the usual ops there
+// is "TestStuck": a float that never comes; it ends when the step is cancelled.
+class ClusterTest {
+ public:
+  explicit ClusterTest(InProcessCluster::Options options = {});
+
+  TestGraph& graph() { return graph_; }
+  InProcessCluster& cluster() { return *cluster_; }
+
+  // What follows is placed there; "" anywhere.
+  void on(std::string_view device) { graph_.builder().context().device = std::string(device); }
+  Expr add(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {});
+  // Adds a node without outputs; its name.
+  std::string add_target(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {});
+  Expr placeholder(DType dtype);
+  Expr constant(float value) { return graph_.builder().constant(Tensor::scalar<float>(value)); }
+  std::string name(Expr e) const;
+
+  // A session over the cluster; replaces the one before. The graph must be without errors.
+  Session& open(SessionOptions options = {});
+  Session& session() { return *session_; }
+  void close() { session_.reset(); }
+  // A scalar float, or the error.
+  Result<float> run(Expr fetch, const Session::Feeds& feeds = {}, const RunOptions& options = {});
+
+  // How many steps the two workers know between them.
+  size_t open_steps() const;
+
+ private:
+  TestGraph graph_;
+  std::string name_;
+  std::unique_ptr<InProcessCluster> cluster_;
+  std::unique_ptr<Session> session_;
+};
+
+// Returns when `count` TestStuck kernels have started since the process began.
+void wait_for_stuck(int count);
+int stuck_so_far();
+
+}  // namespace millrace

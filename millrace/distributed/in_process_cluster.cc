@@ -1,0 +1,241 @@
+#include "millrace/distributed/in_process_cluster.h"
+
+#include <map>
+
+#include "millrace/base/thread_pool.h"
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/master.h"
+#include "millrace/kernel/resource_manager.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kScheme = "inprocess";
+
+// A place for a task's process, which may be gone for a while.
+struct TaskSlot : RefCounted {
+  std::string name;
+  mutable Mutex mu;
+  Ref<Worker> worker MR_GUARDED_BY(mu);
+
+  Status unreachable() const { return unavailable("task ", name, " cannot be reached: it has stopped"); }
+  Result<Ref<Worker>> get() const {
+    MutexLock lock(mu);
+    if (worker) return worker;
+    return unreachable();
+  }
+  // Ends the old worker, if any, as if its process died.
+  void replace(Ref<Worker> next) {
+    {
+      MutexLock lock(mu);
+      std::swap(worker, next);
+    }
+    if (next) next->shut_down(unreachable());
+  }
+};
+
+// Carries calls to a task of this process. Graphs are compiled and run on other threads than the caller's.
+class InProcessTransport final : public WorkerInterface {
+ public:
+  explicit InProcessTransport(Ref<TaskSlot> task) : task_(std::move(task)) {}
+
+  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->get_status(std::move(done));
+  }
+  void register_graph(RegisterGraphRequest request,
+                      UniqueFunction<void(Result<std::string>)> done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    // Not a thread of the pool: the caller, who waits for the answer, may be one.
+    ThreadPool::global().schedule_blocking(
+        [worker = *worker, request = std::move(request), done = std::move(done)]() mutable {
+          worker->register_graph(std::move(request), std::move(done));
+        });
+  }
+  void deregister_graph(std::string graph_handle, StatusDone done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->deregister_graph(std::move(graph_handle), std::move(done));
+  }
+  void run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
+                 UniqueFunction<void(Status, RunGraphResponse)> done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status(), RunGraphResponse());
+    ThreadPool::global().schedule([worker = *worker, request = std::move(request),
+                                   cancel = std::move(cancel), done = std::move(done)]() mutable {
+      worker->run_graph(std::move(request), std::move(cancel), std::move(done));
+    });
+  }
+  void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
+                   UniqueFunction<void(Status, Value)> done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status(), Value());
+    (*worker)->recv_tensor(std::move(request), std::move(cancel), std::move(done));
+  }
+  void abort_step(int64_t step_id, Status reason, StatusDone done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->abort_step(step_id, std::move(reason), std::move(done));
+  }
+  void cleanup_step(int64_t step_id, StatusDone done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->cleanup_step(step_id, std::move(done));
+  }
+  void reset(std::vector<std::string> containers, StatusDone done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->reset(std::move(containers), std::move(done));
+  }
+
+ private:
+  const Ref<TaskSlot> task_;
+};
+
+}  // namespace
+
+struct InProcessCluster::Impl {
+  std::string name;
+  int cpu_devices = 1;
+  ClusterSpec spec;
+  Ref<WorkerCache> workers = make_ref<WorkerCache>();
+  std::map<std::string, Ref<TaskSlot>, std::less<>> tasks;
+
+  // Workers and the cache know each other; a stopped task knows nobody.
+  ~Impl() {
+    for (auto& [task, slot] : tasks) slot->replace(nullptr);
+  }
+
+  Result<Ref<TaskSlot>> find(std::string_view task) const {
+    if (auto it = tasks.find(task); it != tasks.end()) return it->second;
+    return not_found("no task ", task, " in cluster \"", name, "\"; there are ",
+                     str_join(spec.task_names(), ", "));
+  }
+
+  Result<Ref<Worker>> make_worker(const std::string& task) {
+    MR_TRY_ASSIGN(DeviceName device, DeviceName::parse(task));
+    MR_TRY_ASSIGN(std::vector<Ref<Device>> devices, make_cpu_devices(device, cpu_devices));
+    return Worker::create(task, std::move(devices), workers);
+  }
+};
+
+namespace {
+
+struct Clusters {
+  Mutex mu;
+  // The workers and first task by name.
+  struct Entry {
+    Ref<WorkerCache> workers;
+    std::string first_task;
+  };
+  std::map<std::string, Entry, std::less<>> by_name MR_GUARDED_BY(mu);
+};
+
+Clusters& clusters() {
+  static Clusters* all = new Clusters;
+  return *all;
+}
+
+Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
+  std::string_view rest = options.target;
+  rest.remove_prefix(kScheme.size() + std::string_view("://").size());
+  std::string_view name = rest.substr(0, rest.find('/'));
+  rest.remove_prefix(name.size());
+  MasterOptions master;
+  master.device_filters = options.device_filters;
+  master.kernel_label = options.kernel_label;
+  Ref<WorkerCache> workers;
+  {
+    Clusters& all = clusters();
+    MutexLock lock(all.mu);
+    auto it = all.by_name.find(name);
+    if (it == all.by_name.end()) {
+      return not_found("no cluster \"", name, "\" in this process, for target ", options.target);
+    }
+    workers = it->second.workers;
+    master.task = it->second.first_task;
+  }
+  if (!rest.empty()) {
+    MR_TRY_ASSIGN(DeviceName task, DeviceName::parse(rest));
+    if (!task.job || !task.task) {
+      return invalid_argument("target ", options.target, ": expected a job and a task, got ", rest);
+    }
+    master.task = task_name(*task.job, *task.task);
+  }
+  return make_master_backend(std::move(workers), master);
+}
+
+Status register_scheme() {
+  static const Status* status = new Status(register_session_backend(kScheme, make_backend));
+  return *status;
+}
+
+}  // namespace
+
+InProcessCluster::InProcessCluster(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options& options) {
+  MR_TRY(register_scheme());
+  if (options.name.empty() || options.name.find('/') != std::string::npos) {
+    return invalid_argument("expected a cluster name without \"/\", got \"", options.name, "\"");
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->name = options.name;
+  impl->cpu_devices = options.cpu_devices;
+  for (const auto& [job, count] : options.jobs) {
+    if (count < 1 || count > 1024) {
+      return invalid_argument("job ", job, ": expected 1 to 1024 tasks, got ", count);
+    }
+    for (int task = 0; task < count; ++task) {
+      MR_TRY(impl->spec.add(job, task, str_cat(options.name, task_name(job, task))));
+    }
+  }
+  std::vector<std::string> names = impl->spec.task_names();
+  if (names.empty()) return invalid_argument("cluster \"", options.name, "\" has no tasks");
+  for (const std::string& task : names) {
+    Ref<TaskSlot> slot = make_ref<TaskSlot>();
+    slot->name = task;
+    MR_TRY(impl->workers->add(task, make_ref<InProcessTransport>(slot)));
+    MR_TRY_ASSIGN(Ref<Worker> worker, impl->make_worker(task));
+    slot->replace(std::move(worker));
+    impl->tasks.emplace(task, std::move(slot));
+  }
+  std::string first = task_name(options.jobs[0].first, 0);
+  Clusters& all = clusters();
+  MutexLock lock(all.mu);
+  if (!all.by_name.try_emplace(options.name, Clusters::Entry{impl->workers, first}).second) {
+    return already_exists("a cluster \"", options.name, "\" exists in this process");
+  }
+  return std::unique_ptr<InProcessCluster>(new InProcessCluster(std::move(impl)));
+}
+
+InProcessCluster::~InProcessCluster() {
+  Clusters& all = clusters();
+  MutexLock lock(all.mu);
+  all.by_name.erase(impl_->name);
+}
+
+const ClusterSpec& InProcessCluster::spec() const { return impl_->spec; }
+const Ref<WorkerCache>& InProcessCluster::workers() const { return impl_->workers; }
+
+Status InProcessCluster::stop(std::string_view task) {
+  MR_TRY_ASSIGN(Ref<TaskSlot> slot, impl_->find(task));
+  slot->replace(nullptr);
+  return ok_status();
+}
+
+Status InProcessCluster::restart(std::string_view task) {
+  MR_TRY_ASSIGN(Ref<TaskSlot> slot, impl_->find(task));
+  MR_TRY_ASSIGN(Ref<Worker> worker, impl_->make_worker(slot->name));
+  slot->replace(std::move(worker));
+  return ok_status();
+}
+
+Result<Ref<Worker>> InProcessCluster::worker(std::string_view task) const {
+  MR_TRY_ASSIGN(Ref<TaskSlot> slot, impl_->find(task));
+  return slot->get();
+}
+
+}  // namespace millrace

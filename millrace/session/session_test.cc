@@ -1,0 +1,272 @@
+#include "millrace/session/session.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "millrace/base/file.h"
+#include "millrace/base/file_testing.h"
+#include "millrace/graph/graph_builder.h"
+#include "millrace/ops/register_ops.h"
+
+namespace millrace {
+namespace {
+
+Tensor f32(float v) { return Tensor::scalar<float>(v); }
+
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() {
+    EXPECT_TRUE(register_ops().ok());
+    graph_ = make_ref<Graph>();
+    builder_ = std::make_unique<GraphBuilder>(*graph_);
+  }
+  Expr placeholder(const char* name) { return add("Placeholder", name, {}, {{"dtype", DType::kFloat}}); }
+  Expr constant(float v) { return builder_->constant(f32(v)); }
+  // Adds a node under exactly this name.
+  Expr add(const char* op, const char* name, std::vector<Expr> inputs, AttrMap attrs = {}) {
+    std::vector<Output> outputs;
+    for (Expr e : inputs) outputs.push_back(GraphBuilder::output(e));
+    Result<NodeId> id = builder_->add(op, name, outputs, attrs);
+    EXPECT_TRUE(id.ok()) << id.status().to_string();
+    return builder_->expr({id.ok() ? *id : 0, 0});
+  }
+  std::unique_ptr<Session> session(SessionOptions options = {}) {
+    Result<std::unique_ptr<Session>> s = Session::create(graph_, options);
+    EXPECT_TRUE(s.ok()) << s.status().to_string();
+    return std::move(s).value();
+  }
+  // The code of a run that must fail, and its message.
+  Code code_of(const Result<std::vector<Tensor>>& result) {
+    EXPECT_FALSE(result.ok());
+    message_ = result.status().to_string();
+    return result.status().code();
+  }
+  bool said(std::string_view text) { return message_.find(text) != std::string::npos; }
+
+  Ref<Graph> graph_;
+  std::unique_ptr<GraphBuilder> builder_;
+  std::string message_;
+};
+
+using Semantics2FeedsAndFetches = SessionTest;
+
+TEST_F(Semantics2FeedsAndFetches, FeedsAndFetchesByName) {
+  Expr x = placeholder("x");
+  add("Add", "y", {x, constant(1)});
+  auto s = session();
+  Result<std::vector<Tensor>> out = s->run({{"x", f32(2)}}, {"y", "y:0", "y"});
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  ASSERT_EQ(out->size(), 3u);
+  for (const Tensor& t : *out) EXPECT_EQ(t.item<float>(), 3);
+}
+
+TEST_F(Semantics2FeedsAndFetches, AnyTensorCanBeFed) {
+  Expr a = add("Neg", "a", {constant(1)});
+  Expr b = add("Neg", "b", {a});
+  add("Neg", "c", {b});
+  auto s = session();
+  EXPECT_EQ(s->run({{"b:0", f32(5)}}, {"c"}).value()[0].item<float>(), -5);
+  EXPECT_EQ(s->run({{"a", f32(7)}}, {"c", "b"}).value()[1].item<float>(), -7);
+  EXPECT_EQ(s->run({}, {"c"}).value()[0].item<float>(), -1);
+}
+
+TEST_F(Semantics2FeedsAndFetches, AFedConstantIsNotFolded) {
+  Expr c = add("Const", "c", {}, {{"value", f32(1)}, {"dtype", DType::kFloat}});
+  add("Add", "y", {c, c});
+  auto s = session();
+  EXPECT_EQ(s->run({{"c", f32(10)}}, {"y"}).value()[0].item<float>(), 20);
+}
+
+TEST_F(Semantics2FeedsAndFetches, Mistakes) {
+  Expr x = placeholder("x");
+  add("Neg", "y", {x});
+  builder_->add("NoOp", "nothing", {}).value();
+  auto s = session();
+  EXPECT_EQ(code_of(s->run({{"x", f32(1)}, {"x:0", f32(1)}}, {"y"})), Code::kInvalidArgument);
+  EXPECT_TRUE(said("fed twice")) << message_;
+  EXPECT_EQ(code_of(s->run({{"x", f32(1)}}, {"x"})), Code::kInvalidArgument);
+  EXPECT_EQ(s->run({{"x", f32(1)}}, {"x:0"}).value()[0].item<float>(), 1);  // another string
+  EXPECT_EQ(code_of(s->run({}, {"nothing"})), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(s->run({}, {"y:1"})), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(s->run({}, {"z"})), Code::kNotFound);
+  EXPECT_EQ(code_of(s->run({{"z", f32(1)}}, {"y"})), Code::kNotFound);
+  EXPECT_EQ(code_of(s->run({}, {}, {"y:0"})), Code::kNotFound);
+  EXPECT_EQ(code_of(s->run({}, {})), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(s->run({}, {"y"})), Code::kInvalidArgument);
+  EXPECT_TRUE(said("placeholder tensor 'x' with dtype float")) << message_;
+  EXPECT_EQ(code_of(s->run({{"x", Tensor::scalar<int32_t>(1)}}, {"y"})), Code::kInternal);
+  EXPECT_TRUE(s->run({}, {}, {"nothing"}).ok());
+}
+
+TEST_F(Semantics2FeedsAndFetches, ControlEdgesOfAFedPlaceholderMoveToTheFeed) {
+  Expr x = placeholder("x");
+  Expr a = add("Neg", "a", {constant(1)});
+  builder_->context().control_inputs = {GraphBuilder::output(x).node};
+  add("Neg", "y", {constant(3)});
+  builder_->context().control_inputs = {GraphBuilder::output(a).node};
+  add("Neg", "z", {constant(3)});
+  builder_->context().control_inputs.clear();
+  auto s = session();
+  EXPECT_TRUE(s->run({{"x", f32(1)}}, {"y"}).ok());
+  EXPECT_EQ(code_of(s->run({}, {"y"})), Code::kInvalidArgument);
+  EXPECT_TRUE(s->run({{"a", f32(1)}}, {"z"}).ok());
+}
+
+TEST_F(SessionTest, TheCallerOwnsWhatIsFetched) {
+  Expr x = placeholder("x");
+  add("Identity", "y", {x});
+  auto s = session();
+  Tensor fed = f32(4);
+  Tensor out = s->run({{"x", fed}}, {"y"}).value()[0];
+  EXPECT_FALSE(out.shares_buffer_with(fed));
+  EXPECT_TRUE(out.writable());
+}
+
+TEST_F(SessionTest, SeesNodesAddedLater) {
+  Expr x = placeholder("x");
+  Expr y = add("Neg", "y", {x});
+  auto s = session();
+  EXPECT_TRUE(s->run({{"x", f32(1)}}, {"y"}).ok());
+  add("Neg", "z", {y});
+  EXPECT_EQ(s->run({{"x", f32(1)}}, {"z"}).value()[0].item<float>(), 1);
+  EXPECT_EQ(graph_->set_device(0, "/cpu:0").code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ACallableIsPreparedOnce) {
+  Expr x = placeholder("x");
+  add("Add", "y", {x, x});
+  auto s = session();
+  auto call = s->make_callable({{"x"}, {"y"}, {}});
+  ASSERT_TRUE(call.ok()) << call.status().to_string();
+  std::vector<Tensor> out;
+  for (float v : {1.0f, 2.0f}) {
+    ASSERT_TRUE((*call)->run(std::vector<Tensor>{f32(v)}, out).ok());
+    EXPECT_EQ(out[0].item<float>(), 2 * v);
+  }
+  EXPECT_EQ((*call)->run({}, out).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(s->close().ok());
+  EXPECT_EQ((*call)->run(std::vector<Tensor>{f32(1)}, out).code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, AnErrorLeavesTheSessionUsable) {
+  Expr x = placeholder("x");
+  Expr ok = add("Greater", "ok", {x, constant(0)});
+  std::vector<Output> inputs = {GraphBuilder::output(ok), GraphBuilder::output(x)};
+  builder_->context().origin = intern_origin({.file = "train.py", .line = 3, .code = "check(x)"});
+  ASSERT_TRUE(builder_->add("Assert", "check", inputs).ok());
+  auto s = session();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(code_of(s->run({{"x", f32(-1)}}, {}, {"check"})), Code::kInvalidArgument);
+    EXPECT_TRUE(said("Assert \"check\"") && said("defined at train.py:3  check(x)") &&
+                said("[[{{node check}}]]"))
+        << message_;
+    EXPECT_TRUE(s->run({{"x", f32(1)}}, {}, {"check"}).ok());
+  }
+}
+
+using Semantics2PartialRun = SessionTest;
+
+TEST_F(Semantics2PartialRun, FeedsAndFetchesInPieces) {
+  Expr a = placeholder("a"), b = placeholder("b"), c = placeholder("c");
+  Expr r1 = add("Add", "r1", {a, b});
+  add("Mul", "r2", {r1, c});
+  auto s = session();
+  Result<std::string> handle = s->partial_run_setup({{"a", "b", "c"}, {"r1", "r2"}, {}});
+  ASSERT_TRUE(handle.ok()) << handle.status().to_string();
+  EXPECT_EQ(code_of(s->partial_run(*handle, {{"a", f32(1)}}, {"r1"})), Code::kInvalidArgument);
+  EXPECT_TRUE(said("depends on feed 'b'")) << message_;
+  EXPECT_EQ(s->partial_run(*handle, {{"a", f32(1)}, {"b", f32(2)}}, {"r1"}).value()[0].item<float>(), 3);
+  EXPECT_EQ(code_of(s->partial_run(*handle, {{"a", f32(1)}}, {})), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(s->partial_run(*handle, {}, {"r1"})), Code::kInvalidArgument);
+  EXPECT_EQ(s->partial_run(*handle, {{"c", f32(10)}}, {"r2"}).value()[0].item<float>(), 30);
+  EXPECT_EQ(code_of(s->partial_run(*handle, {}, {"r2"})), Code::kInvalidArgument);
+}
+
+TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneThatWaits) {
+  Expr a = placeholder("a");
+  add("Neg", "y", {a});
+  auto s = session();
+  ASSERT_TRUE(s->partial_run_setup({{"a"}, {"y"}, {}}).ok());
+  EXPECT_TRUE(s->close().ok());
+}
+
+TEST_F(SessionTest, SeveralDevicesGiveTheSameResult) {
+  Expr x = placeholder("x");
+  Expr y = x;
+  for (int i = 0; i < 12; ++i) {
+    builder_->context().device = str_cat("/cpu:", i % 3);
+    y = y + x;
+  }
+  builder_->context().device.clear();
+  add("Identity", "y", {y});
+  auto s = session({.cpu_devices = 3});
+  EXPECT_EQ(s->list_devices().size(), 3u);
+  EXPECT_EQ(s->run({{"x", f32(2)}}, {"y"}).value()[0].item<float>(), 26);
+  EXPECT_NE(s->explain({{"x"}, {"y"}, {}}).value().find("_Recv"), std::string::npos);
+}
+
+TEST_F(SessionTest, ADeviceThatDoesNotExistNamesThoseThatDo) {
+  builder_->context().device = "/cpu:7";
+  add("Neg", "y", {constant(1)});
+  EXPECT_EQ(code_of(session()->run({}, {"y"})), Code::kInvalidArgument);
+  EXPECT_TRUE(said("CPU:7") && said("CPU:0")) << message_;
+  EXPECT_TRUE(session({.soft_placement = true})->run({}, {"y"}).ok());
+}
+
+TEST_F(SessionTest, ADeadlineEndsARunThatWaits) {
+  AttrMap attrs = {{"tensor_type", DType::kFloat},
+                   {"tensor_name", "never"},
+                   {"send_device", "/job:localhost/replica:0/task:0/device:CPU:0"},
+                   {"send_device_incarnation", 1},
+                   {"recv_device", "/job:localhost/replica:0/task:0/device:CPU:0"}};
+  add("_Recv", "r", {}, attrs);
+  auto s = session();
+  EXPECT_EQ(code_of(s->run({}, {"r"}, {}, {.timeout_ms = 20})), Code::kDeadlineExceeded);
+  EXPECT_TRUE(said("never")) << message_;
+  Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  cancel->cancel(cancelled("by the user"));
+  EXPECT_EQ(code_of(s->run({}, {"r"}, {}, {.cancel = cancel})), Code::kCancelled);
+  EXPECT_TRUE(s->close().ok());
+  EXPECT_EQ(code_of(s->run({}, {"r"})), Code::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ATraceNamesNodesAndIsWritten) {
+  Expr x = placeholder("x");
+  add("Neg", "y", {x});
+  auto s = session({.gear = Gear::kParallel});
+  TemporaryDirectory dir;
+  RunMetadata metadata;
+  RunOptions options = {.trace = true, .trace_path = dir.path() + "/trace.json"};
+  ASSERT_TRUE(s->run({{"x", f32(1)}}, {"y"}, {}, options, &metadata).ok());
+  bool found = false;
+  for (const TraceEvent& e : metadata.events) found |= e.node == "y" && e.op == "Neg";
+  EXPECT_TRUE(found);
+  std::string text = read_file(posix_file_system(), options.trace_path).value();
+  EXPECT_NE(text.find("\"traceEvents\""), std::string::npos);
+}
+
+TEST_F(SessionTest, AForkedChildGetsAnErrorInsteadOfAHang) {
+  Expr x = placeholder("x");
+  add("Neg", "y", {x});
+  auto s = session();
+  ASSERT_TRUE(s->run({{"x", f32(1)}}, {"y"}).ok());
+  pid_t child = fork();
+  if (child == 0) {
+    Result<std::vector<Tensor>> out = s->run({{"x", f32(1)}}, {"y"});
+    bool right = out.status().code() == Code::kFailedPrecondition &&
+                 out.status().message().find("fork") != std::string_view::npos;
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(SessionTest, UnknownTargetsOfSessionsAreNamed) {
+  Result<std::unique_ptr<Session>> s = Session::create(graph_, {.target = "carrier-pigeon://here"});
+  EXPECT_EQ(s.status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace millrace
