@@ -3,6 +3,7 @@
 #
 #   format   clang-format on every C++ file
 #   layers   tools/check_layers.py, after its own test
+#   docs     tools/check_docs.py, after its own test
 #   python   ruff
 #   tidy     clang-tidy on the C++ sources that changed: since the branch left origin/main, or, where
 #            that is the same commit, since the commit before; at most TIDY_MAX (40) of them, newest
@@ -16,7 +17,7 @@ checks=()
 for argument in "$@"; do
   if [ "$argument" = --all ]; then all=true; else checks+=("$argument"); fi
 done
-[ ${#checks[@]} -gt 0 ] || checks=(format layers python tidy)
+[ ${#checks[@]} -gt 0 ] || checks=(format layers docs python tidy)
 
 check_format() {
   tools/venv.sh || return 1
@@ -31,6 +32,10 @@ check_format() {
 
 check_layers() {
   python3 tools/check_layers_test.py && python3 tools/check_layers.py
+}
+
+check_docs() {
+  python3 tools/check_docs_test.py && python3 tools/check_docs.py
 }
 
 check_python() {

@@ -71,7 +71,7 @@ Variable make_variable(const Scope& scope, Shape shape, float stddev, std::mt199
   std::normal_distribution<float> normal(0, stddev);
   Tensor value = Tensor::zeros(DType::kFloat, shape).value();
   if (stddev > 0) std::generate_n(value.mutable_data<float>().data(), value.num_elements(), [&] { return normal(random); });
-  Expr ref = ops::variable_v2(scope, shape, DType::kFloat);
+  Expr ref = ops::variable_v2(scope, DType::kFloat, shape);
   return {ref, ops::assign(scope, ref, scope.constant(value))};
 }
 

@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// Waits for the answers to one question put to several tasks. Answers that come after wait() gave up are
-// ignored. Thread-safe.
+// Waits for the answers to one question put to several tasks. Answers that come after wait() gave
+// up are ignored. Thread-safe.
 class CallGroup : public RefCounted {
  public:
   // `what` names the question in messages: "register_graph".

@@ -49,8 +49,10 @@ Result<ClusterSpec> ClusterSpec::parse(std::string_view text) {
 
 Status ClusterSpec::add(std::string_view job, int task, std::string_view address) {
   if (!is_job_name(job)) {
-    return invalid_argument("expected a letter followed by letters, digits and \"_\" as a job's "
-                            "name, got \"", job, "\"");
+    return invalid_argument(
+        "expected a letter followed by letters, digits and \"_\" as a job's "
+        "name, got \"",
+        job, "\"");
   }
   std::string name = task_name(job, task);
   if (task < 0) return invalid_argument("task ", name, ": expected a number from 0 on");

@@ -12,16 +12,16 @@
 
 namespace millrace {
 
-// Which tasks a cluster has and where they are. A job is a name and tasks by number, with gaps allowed; what
-// an address means is the transport's business.
+// Which tasks a cluster has and where they are. A job is a name and tasks by number, with gaps
+// allowed; what an address means is the transport's business.
 class ClusterSpec {
  public:
   // Reads "worker|host:2222;host:2223,ps|host:2224": jobs separated by commas, each a name and the
   // addresses of tasks 0, 1, ... INVALID_ARGUMENT as for add().
   static Result<ClusterSpec> parse(std::string_view text);
 
-  // INVALID_ARGUMENT for a job name that is not a letter followed by letters, digits and "_", a negative
-  // number, an empty address, and a task or an address that is there already.
+  // INVALID_ARGUMENT for a job name that is not a letter followed by letters, digits and "_", a
+  // negative number, an empty address, and a task or an address that is there already.
   Status add(std::string_view job, int task, std::string_view address);
 
   const std::map<std::string, std::map<int, std::string>>& jobs() const { return jobs_; }
@@ -47,7 +47,8 @@ class WorkerCache : public RefCounted {
   Result<Ref<WorkerInterface>> find(std::string_view task) const;
   std::vector<std::string> tasks() const;
 
-  // Says how a call to a task ended: UNAVAILABLE means that it is gone, anything else that it answered.
+  // Says how a call to a task ended: UNAVAILABLE means that it is gone, anything else that it
+  // answered.
   void report(std::string_view task, const Status& status);
   // False for tasks whose last call could not reach them, and for unknown ones.
   bool alive(std::string_view task) const;

@@ -16,14 +16,15 @@ namespace millrace {
 inline constexpr std::string_view kTask0 = "/job:worker/replica:0/task:0";
 inline constexpr std::string_view kTask1 = "/job:worker/replica:0/task:1";
 
-// A graph whose nodes say which task they are on, a cluster and a session over it. Besides the usual ops there
-// is "TestStuck": a float that never comes; it ends when the step is cancelled.
+// A graph whose nodes say which task they are on, a cluster and a session over it. Besides the
+// usual ops there is "TestStuck": a float that never comes; it ends when the step is cancelled.
 class ClusterTest {
  public:
   explicit ClusterTest(InProcessCluster::Options options = {});
 
   TestGraph& graph() { return graph_; }
   InProcessCluster& cluster() { return *cluster_; }
+  const std::string& cluster_name() const { return name_; }
 
   // What follows is placed there; "" anywhere.
   void on(std::string_view device) { graph_.builder().context().device = std::string(device); }
@@ -32,7 +33,7 @@ class ClusterTest {
   std::string add_target(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {});
   Expr placeholder(DType dtype);
   Expr constant(float value) { return graph_.builder().constant(Tensor::scalar<float>(value)); }
-  std::string name(Expr e) const;
+  std::string name(Expr e);
 
   // A session over the cluster; replaces the one before. The graph must be without errors.
   Session& open(SessionOptions options = {});

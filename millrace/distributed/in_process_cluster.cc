@@ -18,7 +18,9 @@ struct TaskSlot : RefCounted {
   mutable Mutex mu;
   Ref<Worker> worker MR_GUARDED_BY(mu);
 
-  Status unreachable() const { return unavailable("task ", name, " cannot be reached: it has stopped"); }
+  Status unreachable() const {
+    return unavailable("task ", name, " cannot be reached: it has stopped");
+  }
   Result<Ref<Worker>> get() const {
     MutexLock lock(mu);
     if (worker) return worker;
@@ -34,7 +36,8 @@ struct TaskSlot : RefCounted {
   }
 };
 
-// Carries calls to a task of this process. Graphs are compiled and run on other threads than the caller's.
+// Carries calls to a task of this process. Graphs are compiled and run on other threads than the
+// caller's.
 class InProcessTransport final : public WorkerInterface {
  public:
   explicit InProcessTransport(Ref<TaskSlot> task) : task_(std::move(task)) {}

@@ -90,7 +90,8 @@ Result<Answers> ask_devices(const Ref<WorkerCache>& workers, const std::vector<s
     worker->get_status([group, collected, workers, task](Result<WorkerStatus> status) {
       workers->report(task, status.status());
       Status answer = status.status();
-      if (status.ok() && status->devices.empty()) answer = internal("task ", task, " has no devices");
+      if (status.ok() && status->devices.empty())
+        answer = internal("task ", task, " has no devices");
       if (answer.ok()) {
         MutexLock lock(collected->mu);
         collected->answers[task] = std::move(status->devices);
@@ -103,7 +104,8 @@ Result<Answers> ask_devices(const Ref<WorkerCache>& workers, const std::vector<s
   return std::move(collected->answers);
 }
 
-// True when some filter agrees with `name`, as far as both say something: the name of a task agrees with
+// True when some filter agrees with `name`, as far as both say something: the name of a task agrees
+// with
 // "/job:ps" and with "/job:ps/device:CPU:0".
 bool kept(const DeviceName& name, const std::vector<DeviceName>& filters) {
   if (filters.empty()) return true;
@@ -135,7 +137,8 @@ Result<Discovered> discover(const Ref<WorkerCache>& workers, const MasterOptions
     for (Device::Info& info : infos) {
       bool own = task == options.task;
       if (!own && !kept(info.name, filters)) continue;
-      if (own && client < 0 && info.kind == DeviceKind::kCpu) client = static_cast<int>(devices.size());
+      if (own && client < 0 && info.kind == DeviceKind::kCpu)
+        client = static_cast<int>(devices.size());
       devices.push_back(std::move(info));
     }
   }
@@ -150,8 +153,8 @@ Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
                                                 const MasterOptions& options) {
   MR_TRY_ASSIGN(Discovered discovered, discover(workers, options));
   MR_TRY_ASSIGN(Ref<Device> host, make_cpu_device(discovered.devices.client().name));
-  return Ref<SessionBackend>(make_ref<MasterBackend>(std::move(workers), options,
-                                                     std::move(discovered), std::move(host)));
+  return Ref<SessionBackend>(
+      make_ref<MasterBackend>(std::move(workers), options, std::move(discovered), std::move(host)));
 }
 
 }  // namespace millrace

@@ -12,8 +12,8 @@ namespace millrace {
 struct MasterOptions {
   // The session's own task: its first CPU is where feeds come from and fetches go to.
   std::string task;
-  // Only tasks with a device that matches one of these partial names are asked, and only such devices are
-  // used; empty: all. The session's own task is always part of it.
+  // Only tasks with a device that matches one of these partial names are asked, and only such
+  // devices are used; empty: all. The session's own task is always part of it.
   std::vector<std::string> device_filters;
   // How long to wait for the answers to get_status, register_graph and reset. Steps have the
   // deadlines of their runs instead.
@@ -21,12 +21,13 @@ struct MasterOptions {
   std::string kernel_label;
 };
 
-// A session backend over the tasks of a cluster: cuts graphs by task, registers the parts with the workers and
-// drives steps. One for each session. docs/distributed.md has the protocol.
+// A session backend over the tasks of a cluster: cuts graphs by task, registers the parts with the
+// workers and drives steps. One for each session. docs/distributed.md has the protocol.
 //
-// Asks all tasks for their devices: UNAVAILABLE or DEADLINE_EXCEEDED name those that did not answer, NOT_FOUND
-// an own task that the cluster does not have. Later, a run on a task that has restarted is ABORTED, as
-// is a new signature that needs it; make a new session then. Partial runs are UNIMPLEMENTED.
+// Asks all tasks for their devices: UNAVAILABLE or DEADLINE_EXCEEDED name those that did not
+// answer, NOT_FOUND an own task that the cluster does not have. Later, a run on a task that has
+// restarted is ABORTED, as is a new signature that needs it; make a new session then. Partial runs
+// are UNIMPLEMENTED.
 Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
                                                 const MasterOptions& options);
 

@@ -38,7 +38,8 @@ std::string describe(const Subgraph& graph) {
 
 RemoteExecutable::~RemoteExecutable() {
   for (Part& part : parts_) {
-    // Not waited for: a task that cannot be reached has forgotten the graph, or will never be asked again.
+    // Not waited for: a task that cannot be reached has forgotten the graph, or will never be asked
+    // again.
     if (!part.handle.empty()) part.worker->deregister_graph(part.handle, [](const Status&) {});
   }
 }
@@ -78,12 +79,15 @@ Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> reques
   for (size_t i = 0; i < parts_.size(); ++i) {
     // Holds the executable: an answer that comes late still has its handle deregistered.
     parts_[i].worker->register_graph(
-        std::move(requests[i]), [self = Ref<RemoteExecutable>(this), group, i](Result<std::string> handle) {
+        std::move(requests[i]),
+        [self = Ref<RemoteExecutable>(this), group, i](Result<std::string> handle) mutable {
           Part& part = self->parts_[i];
-          self->workers_->report(part.task, handle.status());
+          std::string task = part.task;
+          self->workers_->report(task, handle.status());
           Status status = handle.status();
           if (handle.ok()) part.handle = *std::move(handle);
-          group->answer(part.task, std::move(status));
+          self = nullptr;
+          group->answer(task, std::move(status));
         });
   }
   return group->wait(timeout_ms);
@@ -104,7 +108,8 @@ struct RemoteExecutable::Run : RefCounted {
   size_t running MR_GUARDED_BY(mu) = 0;
   std::vector<bool> answered MR_GUARDED_BY(mu);
 
-  Run(const RemoteExecutable* executable, const StepArgs& step, UniqueFunction<void(Status)> on_done)
+  Run(const RemoteExecutable* executable, const StepArgs& step,
+      UniqueFunction<void(Status)> on_done)
       : owner(executable), args(step), done(std::move(on_done)) {
     MutexLock lock(mu);
     running = owner->parts_.size();
@@ -126,7 +131,8 @@ struct RemoteExecutable::Run : RefCounted {
     request.fetches = part.fetches;
     request.max_threads = args.max_threads;
     request.trace = args.trace != nullptr;
-    if (args.rendezvous) args.rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
+    if (args.rendezvous)
+      args.rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
     part.worker->run_graph(std::move(request), calls,
                            [run = Ref<Run>(this), i](Status status, RunGraphResponse response) {
                              run->part_ended(i, std::move(status), std::move(response));
@@ -144,8 +150,8 @@ struct RemoteExecutable::Run : RefCounted {
     }
     if (args.trace != nullptr) add_trace(response);
     if (status.ok() && response.fetches.size() != part.fetches.size()) {
-      status = internal("task ", part.task, " answered ", response.fetches.size(), " fetches, expected ",
-                        part.fetches.size());
+      status = internal("task ", part.task, " answered ", response.fetches.size(),
+                        " fetches, expected ", part.fetches.size());
     }
     if (status.ok()) {
       for (size_t f = 0; f < part.fetches.size(); ++f) {
@@ -177,6 +183,8 @@ struct RemoteExecutable::Run : RefCounted {
   }
 
   void fail(const Status& status, bool status_derived) {
+    // An abort may bring the last answer at once, and end() lets go of the executable.
+    Ref<const RemoteExecutable> executable = owner;
     std::vector<size_t> others;
     {
       MutexLock lock(mu);
@@ -192,7 +200,9 @@ struct RemoteExecutable::Run : RefCounted {
     }
     // The abort reaches a worker whose run_graph has not come yet; the token ends calls to a worker
     // that does not answer.
-    for (size_t i : others) owner->parts_[i].worker->abort_step(step_id, status, [](const Status&) {});
+    for (size_t i : others) {
+      executable->parts_[i].worker->abort_step(step_id, status, [](const Status&) {});
+    }
     calls->cancel(status);
   }
 
@@ -204,6 +214,8 @@ struct RemoteExecutable::Run : RefCounted {
       MutexLock lock(mu);
       last = std::move(error);
     }
+    // Before the caller hears of it: who then drops the executable knows it deregistered.
+    owner = nullptr;
     UniqueFunction<void(Status)> callback = std::move(done);
     callback(std::move(last));
   }
@@ -213,11 +225,14 @@ void RemoteExecutable::run_async(const StepArgs& args, UniqueFunction<void(Statu
   if (parts_.empty()) return done(ok_status());
   Ref<Run> run = make_ref<Run>(this, args, std::move(done));
   if (args.cancel) {
-    run->ticket = args.cancel->on_cancel(
-        [run, cancel = args.cancel.get()] { run->fail(cancel->status(), /*status_derived=*/false); });
+    run->ticket = args.cancel->on_cancel([run, cancel = args.cancel.get()] {
+      run->fail(cancel->status(), /*status_derived=*/false);
+    });
     if (run->ticket == 0) return run->done(args.cancel->status());
   }
-  for (size_t i = 0; i < parts_.size(); ++i) run->start(i);
+  // The last answer may come at once, and with it the end of this executable.
+  const size_t count = parts_.size();
+  for (size_t i = 0; i < count; ++i) run->start(i);
 }
 
 Status RemoteExecutable::run(const StepArgs& args) const {
@@ -238,7 +253,8 @@ Status RemoteExecutable::run(const StepArgs& args) const {
 
 Result<Ref<PartialRun>> RemoteExecutable::start_partial(const StepArgs&,
                                                         UniqueFunction<void(Status)>) const {
-  return unimplemented("partial_run on a cluster: partial runs work in sessions of one process only");
+  return unimplemented(
+      "partial_run on a cluster: partial runs work in sessions of one process only");
 }
 
 std::string RemoteExecutable::to_string() const {

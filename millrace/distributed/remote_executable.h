@@ -10,14 +10,16 @@
 
 namespace millrace {
 
-// A graph cut by task, its parts registered with their workers: each run is one step that all of them take part
-// in. Deregisters the parts when it ends. The first error of a task aborts the step on the others; of
-// errors that one failure caused on several tasks, the run's is the one of the task where it began.
+// A graph cut by task, its parts registered with their workers: each run is one step that all of
+// them take part in. Deregisters the parts when it ends. The first error of a task aborts the step
+// on the others; of errors that one failure caused on several tasks, the run's is the one of the
+// task where it began.
 class RemoteExecutable : public Executable {
  public:
   explicit RemoteExecutable(Ref<WorkerCache> workers) : workers_(std::move(workers)) {}
 
-  // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an unknown one.
+  // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an
+  // unknown one.
   Status add_part(const std::string& task, const Subgraph& graph);
   // INTERNAL when a fetch of the signature is in no part.
   Status check_fetches(size_t count) const;
@@ -25,8 +27,8 @@ class RemoteExecutable : public Executable {
   Status register_parts(std::vector<RegisterGraphRequest> requests, int64_t timeout_ms);
 
   Status run(const StepArgs& args) const override;
-  // The step gets an id of its own: args.step_id, unique in this process alone, is not used. While tasks have
-  // not answered, args.rendezvous says so in waiting().
+  // The step gets an id of its own: args.step_id, unique in this process alone, is not used. While
+  // tasks have not answered, args.rendezvous says so in waiting().
   void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const override;
   // UNIMPLEMENTED.
   Result<Ref<PartialRun>> start_partial(const StepArgs& args,

@@ -14,8 +14,8 @@ Device* TaskContext::find_device(std::string_view full_name) const {
   return nullptr;
 }
 
-// A receive that a peer was asked for. It ends once: by the answer, by the caller's cancellation or by an
-// abort, whichever takes `done` first. So a peer that never answers holds up nobody.
+// A receive that a peer was asked for. It ends once: by the answer, by the caller's cancellation or
+// by an abort, whichever takes `done` first. So a peer that never answers holds up nobody.
 struct StepRendezvous::RemoteRecv : RefCounted {
   Ref<StepRendezvous> owner;
   std::string key;
@@ -151,7 +151,8 @@ bool StepRendezvous::ended_from_outside() const {
 std::vector<std::string> StepRendezvous::waiting() const {
   std::vector<std::string> out = here_->waiting();
   MutexLock lock(mu_);
-  for (const auto& [address, recv] : remote_) out.push_back(str_cat(recv->key, " from ", recv->task));
+  for (const auto& [address, recv] : remote_)
+    out.push_back(str_cat(recv->key, " from ", recv->task));
   return out;
 }
 

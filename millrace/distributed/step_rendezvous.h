@@ -23,8 +23,9 @@ struct TaskContext : RefCounted {
   Device* find_device(std::string_view full_name) const;
 };
 
-// Where the sends and receives of one step on one task meet. What is sent stays here until a device of this
-// task, or a peer, receives it; a receive of what another task sends asks that task. Thread-safe.
+// Where the sends and receives of one step on one task meet. What is sent stays here until a device
+// of this task, or a peer, receives it; a receive of what another task sends asks that task.
+// Thread-safe.
 class StepRendezvous : public Rendezvous {
  public:
   StepRendezvous(int64_t step_id, Ref<const TaskContext> task);

@@ -33,7 +33,8 @@ Status note_position(const SubNode& node, std::map<int, DType>& positions, DType
                             kMaxPosition, ", got ", position);
   }
   if (!positions.emplace(static_cast<int>(position), type).second) {
-    return invalid_argument(node.op->name, " \"", node.name, "\": index ", position, " is there twice");
+    return invalid_argument(node.op->name, " \"", node.name, "\": index ", position,
+                            " is there twice");
   }
   return ok_status();
 }
@@ -152,8 +153,7 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   CompileOptions options;
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
-  MR_TRY_ASSIGN(graph->plans,
-                PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
+  MR_TRY_ASSIGN(graph->plans, PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
   MutexLock lock(mu_);
   MR_TRY(stopped_);
   // With the incarnation, so that a handle given before a restart is never taken for a new one.
@@ -203,7 +203,8 @@ Result<Ref<Worker::Run>> Worker::prepare_run(RunGraphRequest& request) {
     Tensor& slot = run->feeds[static_cast<size_t>(position)];
     if (slot.valid()) return invalid_argument("feed ", position, " was given twice");
     if (value.dtype() != it->second) {
-      return invalid_argument("feed ", position, ": expected ", it->second, ", got ", value.dtype());
+      return invalid_argument("feed ", position, ": expected ", it->second, ", got ",
+                              value.dtype());
     }
     slot = std::move(value);
   }
@@ -242,8 +243,8 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
   if (cancel) {
     run->caller = cancel;
     // By bare pointer: the run takes the callback back before it ends.
-    run->ticket = cancel->on_cancel(
-        [step = run->step, token = cancel.get()] { step->end(token->status()); });
+    run->ticket =
+        cancel->on_cancel([step = run->step, token = cancel.get()] { step->end(token->status()); });
     if (run->ticket == 0) {
       run->step->end(cancel->status());
       return run->finish(cancel->status());
@@ -296,7 +297,8 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
 }
 
 void Worker::abort_step(int64_t step_id, Status reason, StatusDone done) {
-  if (reason.ok()) return done(invalid_argument("abort of step ", step_id, " needs an error as reason"));
+  if (reason.ok())
+    return done(invalid_argument("abort of step ", step_id, " needs an error as reason"));
   Result<Ref<Step>> step = find_step(step_id);
   // ABORTED: the step is over already.
   if (!step.ok()) return done(step.status().code() == Code::kAborted ? ok_status() : step.status());

@@ -15,17 +15,17 @@
 
 namespace millrace {
 
-// A task: owns its devices, with all state on them, for as long as its process lives; keeps the graphs that
-// masters register; runs them; hands out what they send. register_graph compiles, and run_graph begins
-// to run, on the caller's thread; nothing waits on a thread.
+// A task: owns its devices, with all state on them, for as long as its process lives; keeps the
+// graphs that masters register; runs them; hands out what they send. register_graph compiles, and
+// run_graph begins to run, on the caller's thread; nothing waits on a thread.
 //
 // A step exists here from the first run_graph, recv_tensor or abort_step that names it until
-// cleanup_step, since a peer's recv_tensor may come before the master's run_graph. Calls that name a
-// step after that are ABORTED; the last 4096 such steps are remembered.
+// cleanup_step, since a peer's recv_tensor may come before the master's run_graph. Calls that name
+// a step after that are ABORTED; the last 4096 such steps are remembered.
 class Worker final : public WorkerInterface {
  public:
-  // `devices` are those of the task called `task`, the first one a CPU: INVALID_ARGUMENT otherwise. `peers`
-  // is how the other tasks are reached. Registers all ops on first use.
+  // `devices` are those of the task called `task`, the first one a CPU: INVALID_ARGUMENT otherwise.
+  // `peers` is how the other tasks are reached. Registers all ops on first use.
   static Result<Ref<Worker>> create(std::string task, std::vector<Ref<Device>> devices,
                                     Ref<WorkerCache> peers);
 
@@ -41,8 +41,8 @@ class Worker final : public WorkerInterface {
   void cleanup_step(int64_t step_id, StatusDone done) override;
   void reset(std::vector<std::string> containers, StatusDone done) override;
 
-  // Ends every step with `reason` (an error) and answers every later call with it: the task's process
-  // ends.
+  // Ends every step with `reason` (an error) and answers every later call with it: the task's
+  // process ends.
   void shut_down(Status reason);
 
   const std::string& task() const { return task_->name; }

@@ -23,8 +23,8 @@ struct WorkerStatus {
 struct RegisterGraphRequest {
   // Tells apart the sessions that share the task: names state that belongs to one session.
   std::string session;
-  // A GraphDef in which every node is on a device of this task. Feeds are _Arg nodes and fetches are
-  // _Retval nodes; their attribute "index" is the position that run_graph uses.
+  // A GraphDef in which every node is on a device of this task. Feeds are _Arg nodes and fetches
+  // are _Retval nodes; their attribute "index" is the position that run_graph uses.
   std::string graph_def;
   // The task's incarnation as the master knows it; 0: not known, not checked.
   uint64_t incarnation = 0;
@@ -57,14 +57,14 @@ struct RecvTensorRequest {
   std::string key;  // of the rendezvous, see kernel/rendezvous.h
 };
 
-// What a master, or a peer, asks of a task. A transport implements it by carrying requests and answers; the
-// task's Worker implements it by doing the work. Requests and answers are values, bytes and tensors
-// in host memory, nothing else, so they can cross a network; each call is one method of TensorFlow's
-// WorkerService, named beside it.
+// What a master, or a peer, asks of a task. A transport implements it by carrying requests and
+// answers; the task's Worker implements it by doing the work. Requests and answers are values,
+// bytes and tensors in host memory, nothing else, so they can cross a network; each call is one
+// method of TensorFlow's WorkerService, named beside it.
 //
-// Every call returns without waiting and calls `done` exactly once, from any thread, perhaps before it
-// returns. Calls may arrive in another order than they were made. UNAVAILABLE, naming the task, is
-// the transport's alone: the task cannot be reached, and what it knew may be lost. Thread-safe.
+// Every call returns without waiting and calls `done` exactly once, from any thread, perhaps before
+// it returns. Calls may arrive in another order than they were made. UNAVAILABLE, naming the task,
+// is the transport's alone: the task cannot be reached, and what it knew may be lost. Thread-safe.
 class WorkerInterface : public RefCounted {
  public:
   using StatusDone = UniqueFunction<void(Status)>;
@@ -72,32 +72,34 @@ class WorkerInterface : public RefCounted {
   // GetStatus.
   virtual void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) = 0;
 
-  // RegisterGraph: makes a graph ready to run any number of times, and answers its handle. ABORTED when the
-  // incarnation is another one; INVALID_ARGUMENT or NOT_FOUND for a graph that cannot run here.
+  // RegisterGraph: makes a graph ready to run any number of times, and answers its handle. ABORTED
+  // when the incarnation is another one; INVALID_ARGUMENT or NOT_FOUND for a graph that cannot run
+  // here.
   virtual void register_graph(RegisterGraphRequest request,
                               UniqueFunction<void(Result<std::string>)> done) = 0;
   // DeregisterGraph: forgets it; steps that run it go on. ABORTED for an unknown handle.
   virtual void deregister_graph(std::string graph_handle, StatusDone done) = 0;
 
-  // RunGraph: runs a graph once as part of a step and answers when nothing of it runs any more. ABORTED for
-  // an unknown handle (the task has restarted), for a step that is over, and for a second run in the
-  // same step; INVALID_ARGUMENT for feeds or fetches that the graph does not have or that are missing, and
-  // for a fetch on a branch that was not taken.
+  // RunGraph: runs a graph once as part of a step and answers when nothing of it runs any more.
+  // ABORTED for an unknown handle (the task has restarted), for a step that is over, and for a
+  // second run in the same step; INVALID_ARGUMENT for feeds or fetches that the graph does not have
+  // or that are missing, and for a fetch on a branch that was not taken.
   //
-  // Once `cancel` (may be null) is cancelled, the run stops and `done` is called soon with an error:
-  // the worker's, or, where it does not answer, the reason of the cancellation.
+  // Once `cancel` (may be null) is cancelled, the run stops and `done` is called soon with an
+  // error: the worker's, or, where it does not answer, the reason of the cancellation.
   virtual void run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                          UniqueFunction<void(Status, RunGraphResponse)> done) = 0;
 
-  // RecvTensor: answers with the value that the step sends under this key (a tensor or dead), once it exists;
-  // the step may begin here later. Whatever ends the step before is the answer otherwise. ABORTED for
-  // a key of another incarnation, a second receive and a step that is over; INVALID_ARGUMENT for a
-  // malformed key or one whose sender is not of this task. `cancel` (may be null) as in run_graph.
+  // RecvTensor: answers with the value that the step sends under this key (a tensor or dead), once
+  // it exists; the step may begin here later. Whatever ends the step before is the answer
+  // otherwise. ABORTED for a key of another incarnation, a second receive and a step that is over;
+  // INVALID_ARGUMENT for a malformed key or one whose sender is not of this task. `cancel` (may be
+  // null) as in run_graph.
   virtual void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
                            UniqueFunction<void(Status, Value)> done) = 0;
 
-  // Ends what runs and waits in a step with `reason` (an error); a run_graph or recv_tensor that arrives
-  // later fails with it at once. TensorFlow cancels its RunGraph calls instead.
+  // Ends what runs and waits in a step with `reason` (an error); a run_graph or recv_tensor that
+  // arrives later fails with it at once. TensorFlow cancels its RunGraph calls instead.
   virtual void abort_step(int64_t step_id, Status reason, StatusDone done) = 0;
   // CleanupGraph: forgets a step, after its run_graph has answered. What is left of it is dropped.
   virtual void cleanup_step(int64_t step_id, StatusDone done) = 0;

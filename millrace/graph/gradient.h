@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/graph/expr.h"
@@ -34,6 +36,11 @@ class GradientContext {
   // An attribute of the op as it is, to hand on to an op of the rule.
   const AttrValue& attr_value(std::string_view name) const;
 
+  // Names the computation of gradients that this is part of: what two of them accumulate in one
+  // step, such as a gradient TensorArray, must not meet.
+  const std::string& source() const { return source_; }
+  void set_source(std::string source) { source_ = std::move(source); }
+
   // The gradient of input i. An input not set has none (it is an index, a shape, a seed).
   void set(int i, Expr gradient) { input_gradients_[static_cast<size_t>(i)] = {gradient, {}, {}}; }
   // The same as rows: `values` added at `indices` of dimension 0 of a tensor of shape
@@ -57,6 +64,7 @@ class GradientContext {
   const AttrMap& attrs_;
   std::vector<DType> input_types_;
   std::vector<InputGradient> input_gradients_;
+  std::string source_ = "gradients";
 };
 
 }  // namespace millrace

@@ -6,6 +6,12 @@
 #include "millrace/ops/linalg/register.h"
 #include "millrace/ops/math/register.h"
 #include "millrace/ops/nn/register.h"
+#include "millrace/ops/queue/register.h"
+#include "millrace/ops/random/register.h"
+#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/state/register.h"
+#include "millrace/ops/tensor_array/register.h"
+#include "millrace/ops/training/register.h"
 
 namespace millrace {
 
@@ -15,6 +21,12 @@ void register_all_ops(Registry& registry) {
   register_linalg_ops(registry);
   register_math_ops(registry);
   register_nn_ops(registry);
+  register_queue_ops(registry);
+  register_random_ops(registry);
+  register_reduce_ops(registry);
+  register_state_ops(registry);
+  register_tensor_array_ops(registry);
+  register_training_ops(registry);
 }
 
 Status register_ops() {

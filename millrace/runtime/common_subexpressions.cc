@@ -28,6 +28,15 @@ bool may_merge(const SubNode& node, const OptimizeOptions& options) {
          std::all_of(node.output_types.begin(), node.output_types.end(), plain);
 }
 
+// Whether the order of the inputs leaves the result's bits alone. Not so for floats: a sum of three
+// depends on it, and a zero's sign or a NaN's payload may be that of the first input.
+bool order_is_free(const SubNode& node) {
+  static constexpr TypeSet kRounded = kFloating | kComplex;
+  return node.op->traits.commutative &&
+         std::none_of(node.output_types.begin(), node.output_types.end(),
+                      [](DType type) { return kRounded.contains(type); });
+}
+
 // What two nodes must have in common to be one.
 struct Expression {
   const SubNode* node;
@@ -74,7 +83,7 @@ Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions&
     for (NodeId& c : node.control_inputs) c = stands_for[index(c)];
     if (!may_merge(node, options) || reads_reference(node)) continue;
     Expression e{&node, node.inputs, node.control_inputs};
-    if (node.op->traits.commutative) {
+    if (order_is_free(node)) {
       std::sort(e.inputs.begin(), e.inputs.end(), [](Output a, Output b) {
         return a.node != b.node ? a.node < b.node : a.index < b.index;
       });

@@ -103,6 +103,14 @@ TEST_F(Semantics2Optimizing, MergesEqualExpressions) {
   EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
 }
 
+// The bits of a float may tell which input came first.
+TEST_F(Semantics2Optimizing, SwapsNoFloats) {
+  Output x = g.feed(DType::kFloat, 0), y = g.feed(DType::kFloat, 1);
+  g.fetch(g.add("Add", {x, y}), 0);
+  g.fetch(g.add("Add", {y, x}), 1);
+  EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
+}
+
 TEST_F(Semantics2Optimizing, MergesNothingThatDiffers) {
   Output x = g.feed(DType::kInt32, 0);
   g.add("Tick", {});

@@ -16,6 +16,12 @@ constexpr std::string_view kColocation = "loc:@";
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
+// What a feed's or fetch's node is called: a name that a GraphDef may hold, so without the ":" of "node:1".
+std::string boundary_name(std::string_view prefix, std::string tensor, size_t position) {
+  std::replace(tensor.begin(), tensor.end(), ':', '_');
+  return str_cat(prefix, tensor, "_", position);
+}
+
 bool is_call(const SubNode& node) { return node.op_owner && !node.op->unknown; }
 
 // Collects the nodes that a request needs and writes them, feeds and fetches replaced, to a new graph.
@@ -135,7 +141,7 @@ class Pruner {
   Status add_feeds() {
     for (size_t i = 0; i < feeds_.size(); ++i) {
       DType type = base_type(lowered_.output_type(feeds_[i]));
-      MR_TRY_ASSIGN(NodeId id, out_.add(str_cat("_recv_", signature_.feeds[i], "_", i), "_Arg", {}, {},
+      MR_TRY_ASSIGN(NodeId id, out_.add(boundary_name("_recv_", signature_.feeds[i], i), "_Arg", {}, {},
                                         {{"T", type}, {"index", static_cast<int64_t>(i)}},
                                         devices_.client_name()));
       feed_nodes_.push_back(id);
@@ -233,7 +239,7 @@ class Pruner {
     }
     for (size_t i = 0; i < fetches_.size(); ++i) {
       Output from = mapped(fetches_[i]);
-      MR_TRY(out_.add(str_cat("_send_", signature_.fetches[i], "_", i), "_Retval", {from}, {},
+      MR_TRY(out_.add(boundary_name("_send_", signature_.fetches[i], i), "_Retval", {from}, {},
                       {{"T", base_type(out_.output_type(from))}, {"index", static_cast<int64_t>(i)}},
                       devices_.client_name())
                  .status());

@@ -8,6 +8,7 @@
 #include "millrace/base/file_testing.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/ops/register_ops.h"
+#include "proto/config.pb.h"
 
 namespace millrace {
 namespace {
@@ -261,6 +262,22 @@ TEST_F(SessionTest, AForkedChildGetsAnErrorInsteadOfAHang) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(SessionTest, ReadsTheOptionsOfAMessage) {
+  tensorflow::ConfigProto config;
+  (*config.mutable_device_count())["CPU"] = 3;
+  config.set_allow_soft_placement(true);
+  config.set_operation_timeout_in_ms(250);
+  config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
+      tensorflow::OptimizerOptions::L0);
+  SessionOptions options = SessionOptions::from_proto(config).value();
+  EXPECT_EQ(options.cpu_devices, 3);
+  EXPECT_TRUE(options.soft_placement);
+  EXPECT_EQ(options.timeout_ms, 250);
+  EXPECT_EQ(options.optimizer_level, 0);
+  (*config.mutable_device_count())["CPU"] = -1;
+  EXPECT_EQ(SessionOptions::from_proto(config).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(SessionTest, UnknownTargetsOfSessionsAreNamed) {

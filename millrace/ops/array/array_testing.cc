@@ -5,9 +5,8 @@
 namespace millrace {
 
 std::vector<DType> moved_types() {
-  return {DType::kBool,      DType::kHalf,   DType::kFloat,    DType::kInt64,
-          DType::kComplex64, DType::kString, DType::kComplex128, DType::kResource,
-          DType::kVariant};
+  return {DType::kBool,   DType::kHalf,       DType::kFloat,    DType::kInt64,  DType::kComplex64,
+          DType::kString, DType::kComplex128, DType::kResource, DType::kVariant};
 }
 
 int64_t flat_index(const Shape& shape, const Index& index) {

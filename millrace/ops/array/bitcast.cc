@@ -16,16 +16,16 @@
 namespace millrace {
 namespace {
 
-// The sizes after a cast between elements of `from` and `to` bytes: a narrower type gets a dimension
-// more, a wider one takes the last.
+// The sizes after a cast between elements of `from` and `to` bytes: a narrower type gets a
+// dimension more, a wider one takes the last.
 Result<std::vector<int64_t>> bitcast_dims(std::span<const int64_t> dims, size_t from, size_t to) {
   std::vector<int64_t> out(dims.begin(), dims.end());
   if (from > to) out.push_back(static_cast<int64_t>(from / to));
   if (from < to) {
     const int64_t ratio = static_cast<int64_t>(to / from);
     if (out.empty() || (out.back() != ratio && out.back() >= 0)) {
-      return invalid_argument("the last dimension must have size ", ratio, " to make elements of ", to,
-                              " bytes from elements of ", from, ", got ",
+      return invalid_argument("the last dimension must have size ", ratio, " to make elements of ",
+                              to, " bytes from elements of ", from, ", got ",
                               out.empty() ? std::string("a scalar") : str_cat("size ", out.back()));
     }
     out.pop_back();
@@ -61,8 +61,9 @@ Status bitcast_cpu(KernelContext& ctx) {
 constexpr TypeSet kBitcastTypes = kNumberTypes;
 
 Status check_numerics_grad(GradientContext& g) {
-  g.set(0, call("CheckNumerics", {g.gradient()},
-                {{"message", "Not a number (NaN) or infinity (Inf) values detected in gradient."}}));
+  g.set(0,
+        call("CheckNumerics", {g.gradient()},
+             {{"message", "Not a number (NaN) or infinity (Inf) values detected in gradient."}}));
   return ok_status();
 }
 
@@ -82,7 +83,8 @@ class CheckNumerics : public Kernel {
       ctx.parallel_for(x.num_elements(), 0.5, [&](int64_t begin, int64_t end) {
         bool nan = false, inf = false;
         for (int64_t i = begin; i < end; ++i) {
-          const auto v = std::abs(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(data[i]));
+          const auto v =
+              std::abs(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(data[i]));
           nan |= v != v;
           inf |= v > std::numeric_limits<decltype(v)>::max();
         }
@@ -113,15 +115,16 @@ void register_bitcast(Registry& registry) {
                 .types = {{"T", kBitcastTypes}, {"type", kBitcastTypes}},
                 .traits = {.cannot_differentiate = true, .may_alias = 1},
                 .shape = bitcast_shape});
-  registry.add({.name = "CheckNumerics",
-                .doc = "The input, if it holds no NaN and no infinity; else an error with the message.",
-                .inputs = {{"tensor", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = {{"message", "string"}},
-                .traits = {.may_alias = 1, .cost = 0.3F},
-                .shape = shape_rules::unchanged,
-                .gradient = check_numerics_grad});
+  registry.add(
+      {.name = "CheckNumerics",
+       .doc = "The input, if it holds no NaN and no infinity; else an error with the message.",
+       .inputs = {{"tensor", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", kFloating}},
+       .attrs = {{"message", "string"}},
+       .traits = {.may_alias = 1, .cost = 0.3F},
+       .shape = shape_rules::unchanged,
+       .gradient = check_numerics_grad});
   registry.kernel("Bitcast", DeviceKind::kCpu, bitcast_cpu);
   registry.kernel<CheckNumerics>("CheckNumerics", DeviceKind::kCpu);
 }

@@ -72,8 +72,8 @@ Status concat_shape_of(ShapeContext& c, Inputs values) {
     shape.set_dim(axis, -1);
     Result<PartialShape> both = out.merge(shape);
     if (!both.ok()) {
-      return invalid_argument("values must agree in all dimensions but ", axis, ": input ", i, " is ",
-                              c.input(i), ", those before it are ", out);
+      return invalid_argument("values must agree in all dimensions but ", axis, ": input ", i,
+                              " is ", c.input(i), ", those before it are ", out);
     }
     out = std::move(both).value();
   }
@@ -141,8 +141,8 @@ Status concat_of(KernelContext& ctx, Inputs values) {
     bool agrees = shape.rank() == rank;
     for (int k = 0; agrees && k < rank; ++k) agrees = k == axis || shape.dim(k) == first.dim(k);
     if (!agrees) {
-      return invalid_argument("values must agree in all dimensions but ", axis, ": input ", i, " is ",
-                              shape, ", input ", values.first, " is ", first);
+      return invalid_argument("values must agree in all dimensions but ", axis, ": input ", i,
+                              " is ", shape, ", input ", values.first, " is ", first);
     }
     if (__builtin_add_overflow(total, shape.dim(axis), &total)) {
       return invalid_argument("the sizes along axis ", axis, " are too large together");
@@ -163,8 +163,12 @@ Status concat_of(KernelContext& ctx, Inputs values) {
   join(ctx, values, outer, *out);
   return ok_status();
 }
-Status concat_v2_cpu(KernelContext& ctx) { return concat_of(ctx, concat_values_v2(ctx.num_inputs())); }
-Status concat_v1_cpu(KernelContext& ctx) { return concat_of(ctx, concat_values_v1(ctx.num_inputs())); }
+Status concat_v2_cpu(KernelContext& ctx) {
+  return concat_of(ctx, concat_values_v2(ctx.num_inputs()));
+}
+Status concat_v1_cpu(KernelContext& ctx) {
+  return concat_of(ctx, concat_values_v1(ctx.num_inputs()));
+}
 
 Status concat_offset_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 0).status());
@@ -217,7 +221,8 @@ Status concat_offset_cpu(KernelContext& ctx) {
     for (size_t k = 0; k < shape.size(); ++k) {
       if (static_cast<int>(k) != axis && shape[k] != first[k]) {
         return invalid_argument("shapes must agree in all dimensions but ", axis, ": shape ", i - 1,
-                                " has size ", shape[k], " in dimension ", k, ", expected ", first[k]);
+                                " has size ", shape[k], " in dimension ", k, ", expected ",
+                                first[k]);
       }
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(i - 1, ctx.input(i).shape()));
@@ -266,8 +271,8 @@ void pack_value(ValueContext& c) {
 }
 
 Status pack_grad(GradientContext& g) {
-  const std::vector<Expr> parts =
-      call_multi("Unpack", {g.gradient()}, {{"num", g.num_inputs()}, {"axis", g.attr_value("axis")}});
+  const std::vector<Expr> parts = call_multi(
+      "Unpack", {g.gradient()}, {{"num", g.num_inputs()}, {"axis", g.attr_value("axis")}});
   for (size_t i = 0; i < parts.size(); ++i) g.set(static_cast<int>(i), parts[i]);
   return ok_status();
 }
@@ -343,16 +348,17 @@ void register_concat(Registry& registry) {
                 .traits = {.cannot_differentiate = true},
                 .shape = concat_offset_shape,
                 .value = concat_offset_value});
-  registry.add({.name = "Pack",
-                .doc = "Joins tensors of one shape along a new dimension.",
-                .inputs = {{"values", "N*T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", {}}},
-                .attrs = {{"N", "int >= 1"}, {"axis", "int = 0", "Where the dimension is inserted."}},
-                .traits = kJoins,
-                .shape = pack_shape,
-                .value = pack_value,
-                .gradient = pack_grad});
+  registry.add(
+      {.name = "Pack",
+       .doc = "Joins tensors of one shape along a new dimension.",
+       .inputs = {{"values", "N*T"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", {}}},
+       .attrs = {{"N", "int >= 1"}, {"axis", "int = 0", "Where the dimension is inserted."}},
+       .traits = kJoins,
+       .shape = pack_shape,
+       .value = pack_value,
+       .gradient = pack_grad});
   registry.kernel("ConcatV2", DeviceKind::kCpu, concat_v2_cpu);
   registry.kernel("Concat", DeviceKind::kCpu, concat_v1_cpu);
   registry.kernel("ConcatOffset", DeviceKind::kCpu, concat_offset_cpu);

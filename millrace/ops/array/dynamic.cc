@@ -49,8 +49,8 @@ Status dynamic_partition_shape(ShapeContext& c) {
 Status dynamic_partition_grad(GradientContext& g) {
   OpBuilder& b = g.builder();
   const Expr partitions = g.input(1);
-  const Expr positions = reshape(
-      range(int32_scalar(b, 0), size_of(partitions), int32_scalar(b, 1)), shape_of(partitions));
+  const Expr positions = reshape(range(int32_scalar(b, 0), size_of(partitions), int32_scalar(b, 1)),
+                                 shape_of(partitions));
   std::vector<Expr> inputs = call_multi("DynamicPartition", {positions, partitions},
                                         {{"num_partitions", g.num_outputs()}});
   for (int i = 0; i < g.num_outputs(); ++i) inputs.push_back(g.gradient(i));
@@ -82,8 +82,8 @@ Status dynamic_partition_cpu(KernelContext& ctx) {
   }
   std::vector<Tensor*> parts;
   for (int i = 0; i < n; ++i) {
-    MR_TRY_ASSIGN(const Shape shape, rows_of(counts[static_cast<size_t>(i)], data.shape(),
-                                             partitions.rank()));
+    MR_TRY_ASSIGN(const Shape shape,
+                  rows_of(counts[static_cast<size_t>(i)], data.shape(), partitions.rank()));
     MR_TRY_ASSIGN(Tensor * part, ctx.allocate_output(i, shape));
     parts.push_back(part);
   }
@@ -123,8 +123,8 @@ Status dynamic_stitch_shape(ShapeContext& c) {
                                 "], got ", data, " and ", indices);
       }
     }
-    MR_TRY_ASSIGN(const PartialShape own, PartialShape::make(data.dims().subspan(
-                                              static_cast<size_t>(indices.rank()))));
+    MR_TRY_ASSIGN(const PartialShape own,
+                  PartialShape::make(data.dims().subspan(static_cast<size_t>(indices.rank()))));
     Result<PartialShape> both = rest.merge(own);
     if (!both.ok()) {
       return invalid_argument("rows of data[", i, "] are ", own, ", those before it ", rest);
@@ -160,8 +160,8 @@ void dynamic_stitch_value(ValueContext& c) {
   if (any) c.set_output(0, std::move(out));
 }
 
-// Every piece of data gets the rows it was written to. (Where one row was written twice both writers
-// get its gradient, as in TensorFlow.)
+// Every piece of data gets the rows it was written to. (Where one row was written twice both
+// writers get its gradient, as in TensorFlow.)
 Status dynamic_stitch_grad(GradientContext& g) {
   const int n = g.num_inputs() / 2;
   for (int i = 0; i < n; ++i) g.set(n + i, call("Gather", {g.gradient(), g.input(i)}));

@@ -31,11 +31,14 @@ void fill_value(ValueContext& c) {
   const PartialValue* dims = c.input(0);
   const PartialValue* value = c.input(1);
   if (dims == nullptr || value == nullptr || value->elements.size() != 1) return;
-  if (dims->elements.empty()) return c.set_output(0, {.is_scalar = true, .elements = value->elements});
+  if (dims->elements.empty())
+    return c.set_output(0, {.is_scalar = true, .elements = value->elements});
   if (dims->elements.size() > 1 || !dims->elements[0]) return;
   const int64_t n = *dims->elements[0];
   if (n < 0 || n > kMaxValueElements) return;
-  c.set_output(0, {.elements = {static_cast<size_t>(n), value->elements[0]}});
+  PartialValue out;
+  out.elements.assign(static_cast<size_t>(n), value->elements[0]);
+  c.set_output(0, std::move(out));
 }
 
 Status fill_grad(GradientContext& g) {
@@ -100,7 +103,8 @@ Result<int64_t> range_size(T start, T limit, T delta) {
   if constexpr (std::is_integral_v<T>) {
     if (delta == 0) return invalid_argument("'delta' must not be 0");
     if (delta > 0 ? start > limit : start < limit) {
-      return invalid_argument("a range from ", start, " cannot reach ", limit, " with delta ", delta);
+      return invalid_argument("a range from ", start, " cannot reach ", limit, " with delta ",
+                              delta);
     }
     // The distance of two int64s and the size of the smallest one fit in 64 bits without sign.
     const uint64_t s = static_cast<uint64_t>(start), l = static_cast<uint64_t>(limit),
@@ -121,7 +125,8 @@ Result<int64_t> range_size(T start, T limit, T delta) {
     }
     if (d == 0) return invalid_argument("'delta' must not be 0");
     if (d > 0 ? s > l : s < l) {
-      return invalid_argument("a range from ", start, " cannot reach ", limit, " with delta ", delta);
+      return invalid_argument("a range from ", start, " cannot reach ", limit, " with delta ",
+                              delta);
     }
     const double size = std::ceil(std::abs((l - s) / d));
     if (!(size < 0x1p62)) return invalid_argument("a range of ", size, " elements is too long");
@@ -138,7 +143,8 @@ Status range_shape(ShapeContext& c) {
                *delta = c.input_facts(2).constant;
   if (start != nullptr && limit != nullptr && delta != nullptr) {
     return dispatch<RangeTypes>(c.input_type(0), [&]<class T>() -> Status {
-      MR_TRY_ASSIGN(const int64_t n, range_size(start->item<T>(), limit->item<T>(), delta->item<T>()));
+      MR_TRY_ASSIGN(const int64_t n,
+                    range_size(start->item<T>(), limit->item<T>(), delta->item<T>()));
       c.set_output(0, PartialShape({n}));
       return ok_status();
     });

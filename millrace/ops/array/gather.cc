@@ -64,7 +64,8 @@ Result<int> normalize_batch_dims(int64_t batch_dims, int rank) {
 Status gather_along(KernelContext& ctx, int64_t given_axis, int64_t given_batch_dims) {
   const Tensor& params = ctx.input(0);
   const Tensor& indices = ctx.input(1);
-  if (params.rank() == 0) return invalid_argument("'params' must have rank 1 or more, got a scalar");
+  if (params.rank() == 0)
+    return invalid_argument("'params' must have rank 1 or more, got a scalar");
   MR_TRY_ASSIGN(const int axis, normalize_axis(given_axis, params.rank(), "axis"));
   MR_TRY_ASSIGN(const int batch_dims, normalize_batch_dims(given_batch_dims, indices.rank()));
   if (batch_dims > axis) {
@@ -179,7 +180,8 @@ Status gather_grad(GradientContext& g) {
   return ok_status();
 }
 
-// The gathered dimension is brought to the front, where the rows of equal index are added, and back.
+// The gathered dimension is brought to the front, where the rows of equal index are added, and
+// back.
 Status gather_v2_grad(GradientContext& g) {
   MR_TRY_ASSIGN(const int64_t batch_dims, g.attr<int64_t>("batch_dims"));
   if (batch_dims != 0) return unimplemented("GatherV2 with batch_dims has no gradient");
@@ -234,17 +236,17 @@ void register_gather(Registry& registry) {
                 .shape = gather_shape,
                 .value = gather_value,
                 .gradient = gather_grad});
-  registry.add({.name = "GatherV2",
-                .doc = "The slices of params along axis that indices name.",
-                .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}, {"axis", "Taxis"}},
-                .outputs = {{"output", "Tparams"}},
-                .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}, {"Taxis", kIndexTypes}},
-                .attrs = {{"batch_dims", "int = 0",
-                           "How many first dimensions params and indices share."}},
-                .traits = {.cost = 0.7F},
-                .shape = gather_v2_shape,
-                .value = gather_value,
-                .gradient = gather_v2_grad});
+  registry.add(
+      {.name = "GatherV2",
+       .doc = "The slices of params along axis that indices name.",
+       .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}, {"axis", "Taxis"}},
+       .outputs = {{"output", "Tparams"}},
+       .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}, {"Taxis", kIndexTypes}},
+       .attrs = {{"batch_dims", "int = 0", "How many first dimensions params and indices share."}},
+       .traits = {.cost = 0.7F},
+       .shape = gather_v2_shape,
+       .value = gather_value,
+       .gradient = gather_v2_grad});
   registry.kernel("Gather", DeviceKind::kCpu, gather_cpu);
   registry.kernel<GatherV2>("GatherV2", DeviceKind::kCpu);
 }

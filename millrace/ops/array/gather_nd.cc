@@ -23,11 +23,12 @@ struct NdSizes {
 
 // INVALID_ARGUMENT unless indices of this shape can name parts of a tensor of shape `params`.
 Result<NdSizes> nd_sizes(const Shape& params, const Shape& indices) {
-  if (indices.rank() == 0) return invalid_argument("'indices' must have rank 1 or more, got a scalar");
+  if (indices.rank() == 0)
+    return invalid_argument("'indices' must have rank 1 or more, got a scalar");
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth > params.rank()) {
-    return invalid_argument("index vectors of ", depth, " elements are too long for a tensor of shape ",
-                            params);
+    return invalid_argument("index vectors of ", depth,
+                            " elements are too long for a tensor of shape ", params);
   }
   NdSizes sizes;
   sizes.depth = static_cast<int>(depth);
@@ -73,8 +74,8 @@ Status gather_nd_shape(ShapeContext& c) {
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth < 0) return ok_status();
   if (depth > params.rank()) {
-    return invalid_argument("index vectors of ", depth, " elements are too long for a tensor of shape ",
-                            params);
+    return invalid_argument("index vectors of ", depth,
+                            " elements are too long for a tensor of shape ", params);
   }
   std::vector<int64_t> dims(indices.dims().begin(), indices.dims().end() - 1);
   dims.insert(dims.end(), params.dims().begin() + depth, params.dims().end());
@@ -174,14 +175,15 @@ Status scatter_nd_cpu(KernelContext& ctx) {
 }  // namespace
 
 void register_gather_nd(Registry& registry) {
-  registry.add({.name = "GatherNd",
-                .doc = "The parts of params that the index vectors in the last dimension of indices name.",
-                .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}},
-                .outputs = {{"output", "Tparams"}},
-                .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}},
-                .traits = {.cost = 1},
-                .shape = gather_nd_shape,
-                .gradient = gather_nd_grad});
+  registry.add(
+      {.name = "GatherNd",
+       .doc = "The parts of params that the index vectors in the last dimension of indices name.",
+       .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}},
+       .outputs = {{"output", "Tparams"}},
+       .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}},
+       .traits = {.cost = 1},
+       .shape = gather_nd_shape,
+       .gradient = gather_nd_grad});
   registry.add({.name = "ScatterNd",
                 .doc = "Zeros of the given shape, with updates added where the index vectors say.",
                 .inputs = {{"indices", "Tindices"}, {"updates", "T"}, {"shape", "Tindices"}},

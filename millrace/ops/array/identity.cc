@@ -88,7 +88,8 @@ void register_identity(Registry& registry) {
                 .shape = same_facts,
                 .value = same_value,
                 .gradient = refuse_gradient});
-  for (const char* op : {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient"}) {
+  for (const char* op :
+       {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient"}) {
     registry.kernel(op, DeviceKind::kCpu, forward_all);
   }
 }

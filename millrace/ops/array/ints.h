@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// The integers of a small host tensor (axes, sizes, offsets: at most two per dimension), read without
-// a heap allocation. Large: lives on the stack, passed by reference.
+// The integers of a small host tensor (axes, sizes, offsets: at most two per dimension), read
+// without a heap allocation. Large: lives on the stack, passed by reference.
 class Ints {
  public:
   static constexpr int kMax = 2 * Shape::kMaxRank;

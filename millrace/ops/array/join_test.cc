@@ -43,7 +43,8 @@ TEST(Concat, EveryTypeAxisAndSize) {
         }
         const Result<Tensor> v2 =
             OpTester("ConcatV2").input_list(parts).input(scalar(axis - shape.rank())).run_one();
-        const Result<Tensor> v1 = OpTester("Concat").input(scalar(axis)).input_list(parts).run_one();
+        const Result<Tensor> v1 =
+            OpTester("Concat").input(scalar(axis)).input_list(parts).run_one();
         ASSERT_TRUE(v2.ok() && v1.ok()) << v2.status().to_string();
         expect_tensor_equal(*v1, *v2);
         EXPECT_EQ(v2->dim(axis), shape.dim(axis) + 5);
@@ -58,7 +59,8 @@ TEST(Concat, EveryTypeAxisAndSize) {
 }
 
 TEST(Concat, OneFilledValueIsShared) {
-  const Tensor x = random_tensor(DType::kFloat, {2, 3}, 1), none = random_tensor(DType::kFloat, {2, 0}, 1);
+  const Tensor x = random_tensor(DType::kFloat, {2, 3}, 1),
+               none = random_tensor(DType::kFloat, {2, 0}, 1);
   EXPECT_TRUE(OpTester("ConcatV2")
                   .input_list({none, x, none})
                   .input(scalar(1))
@@ -67,7 +69,8 @@ TEST(Concat, OneFilledValueIsShared) {
 }
 
 TEST(Concat, Errors) {
-  const Tensor a = random_tensor(DType::kFloat, {2, 3}, 1), b = random_tensor(DType::kFloat, {2, 4}, 1);
+  const Tensor a = random_tensor(DType::kFloat, {2, 3}, 1),
+               b = random_tensor(DType::kFloat, {2, 4}, 1);
   const Tensor s = random_tensor(DType::kFloat, {}, 1);
   expect_invalid(OpTester("ConcatV2").input_list({a, b}).input(scalar(0)), "input 1 is [2,4]");
   expect_invalid(OpTester("ConcatV2").input_list({a, a}).input(scalar(2)), "axis");
@@ -88,21 +91,25 @@ TEST(Concat, Rules) {
 }
 
 TEST(ConcatOffset, KernelAndRules) {
-  const auto offsets =
-      OpTester("ConcatOffset")
-          .input(scalar(1))
-          .input_list({int_vector({2, 3}), int_vector({2, 5}), int_vector({2, 1})})
-          .run();
+  const auto offsets = OpTester("ConcatOffset")
+                           .input(scalar(1))
+                           .input_list({int_vector({2, 3}), int_vector({2, 5}), int_vector({2, 1})})
+                           .run();
   ASSERT_TRUE(offsets.ok()) << offsets.status().to_string();
   expect_tensor_equal((*offsets)[0], int_vector({0, 0}));
   expect_tensor_equal((*offsets)[1], int_vector({0, 3}));
   expect_tensor_equal((*offsets)[2], int_vector({0, 8}));
-  expect_invalid(OpTester("ConcatOffset").input(scalar(1)).input_list({int_vector({2, 3}), int_vector({3, 3})}),
+  expect_invalid(OpTester("ConcatOffset")
+                     .input(scalar(1))
+                     .input_list({int_vector({2, 3}), int_vector({3, 3})}),
                  "agree");
-  expect_invalid(OpTester("ConcatOffset").input(scalar(0)).input_list({int_vector({INT32_MAX}), int_vector({1})}),
+  expect_invalid(OpTester("ConcatOffset")
+                     .input(scalar(0))
+                     .input_list({int_vector({INT32_MAX}), int_vector({1})}),
                  "int32");
-  expect_invalid(OpTester("ConcatOffset").input(scalar(0)).input_list({int_vector({}), int_vector({})}),
-                 "concat_dim");
+  expect_invalid(
+      OpTester("ConcatOffset").input(scalar(0)).input_list({int_vector({}), int_vector({})}),
+      "concat_dim");
   EXPECT_EQ(*values("ConcatOffset", "=0;=[2,3];=[?,3];=[1,3]"), "[0,0];[2,0];[?,0]");
 }
 
@@ -140,7 +147,8 @@ TEST(Pack, ErrorsAndRules) {
   expect_invalid(OpTester("Pack").input_list({a, b}), "input 1 is [3]");
   expect_invalid(OpTester("Pack").attr("axis", 2).input_list({a, a}), "axis");
   expect_invalid(OpTester("Unpack").attr("num", 3).input(a), "size 3");
-  expect_invalid(OpTester("Unpack").attr("num", 1).input(random_tensor(DType::kFloat, {}, 1)), "axis");
+  expect_invalid(OpTester("Unpack").attr("num", 1).input(random_tensor(DType::kFloat, {}, 1)),
+                 "axis");
   EXPECT_EQ(*shapes("Pack", "[2,?];[?,3]", {{"axis", 1}}), "[2,2,3]");
   EXPECT_EQ(*shapes("Unpack", "[?,3]", {{"num", 2}}), "[3];[3]");
   EXPECT_FALSE(shapes("Unpack", "[4,3]", {{"num", 2}}).ok());
@@ -189,19 +197,17 @@ TEST(Split, ErrorsAndRules) {
                                                 {{-2, 8}, "got -2"},
                                                 {{2, 2, 2}, "2 elements"}};
   for (const auto& [sizes, part] : rows) {
-    expect_invalid(OpTester("SplitV")
-                       .attr("num_split", 2)
-                       .input(x)
-                       .input(int_vector(sizes))
-                       .input(scalar(0)),
-                   part);
+    expect_invalid(
+        OpTester("SplitV").attr("num_split", 2).input(x).input(int_vector(sizes)).input(scalar(0)),
+        part);
   }
   EXPECT_EQ(*shapes("Split", "=1;[2,6]", {{"num_split", 2}}), "[2,3];[2,3]");
   EXPECT_EQ(*shapes("Split", "[];[2,6]", {{"num_split", 2}}), "[?,?];[?,?]");
   EXPECT_FALSE(shapes("Split", "=1;[2,5]", {{"num_split", 2}}).ok());
   EXPECT_EQ(*shapes("SplitV", "[?,6];=[2,-1];=1", {{"num_split", 2}}), "[?,2];[?,4]");
   EXPECT_EQ(*shapes("SplitV", "[?,6];[2];=1", {{"num_split", 2}}), "[?,?];[?,?]");
-  EXPECT_EQ(*values("Split", "=0;=[1,2,?,4]", {{"num_split", 2}, {"T", DType::kInt32}}), "[1,2];[?,4]");
+  EXPECT_EQ(*values("Split", "=0;=[1,2,?,4]", {{"num_split", 2}, {"T", DType::kInt32}}),
+            "[1,2];[?,4]");
 }
 
 }  // namespace

@@ -74,14 +74,15 @@ class OneHot : public Kernel {
 }  // namespace
 
 void register_one_hot(Registry& registry) {
-  registry.add({.name = "OneHot",
-                .doc = "A new dimension of size depth with on_value at each index, off_value elsewhere.",
-                .inputs = {{"indices", "TI"}, {"depth", "int32"}, {"on_value", "T"}, {"off_value", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", {}}, {"TI", type_set_of<OneHotIndices>, DType::kInt64}},
-                .attrs = {{"axis", "int = -1", "Where the dimension is inserted."}},
-                .traits = {.cannot_differentiate = true, .cost = 0.3F},
-                .shape = one_hot_shape});
+  registry.add(
+      {.name = "OneHot",
+       .doc = "A new dimension of size depth with on_value at each index, off_value elsewhere.",
+       .inputs = {{"indices", "TI"}, {"depth", "int32"}, {"on_value", "T"}, {"off_value", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", {}}, {"TI", type_set_of<OneHotIndices>, DType::kInt64}},
+       .attrs = {{"axis", "int = -1", "Where the dimension is inserted."}},
+       .traits = {.cannot_differentiate = true, .cost = 0.3F},
+       .shape = one_hot_shape});
   registry.kernel<OneHot>("OneHot", DeviceKind::kCpu);
 }
 

@@ -31,8 +31,8 @@ Status pad_shape(ShapeContext& c) {
   int rank = c.input(0).rank();
   if (paddings.dim_known(0)) {
     if ((rank >= 0 && rank != paddings.dim(0)) || paddings.dim(0) > Shape::kMaxRank) {
-      return invalid_argument("'paddings' must have one row per dimension of ", c.input(0), ", got ",
-                              paddings);
+      return invalid_argument("'paddings' must have one row per dimension of ", c.input(0),
+                              ", got ", paddings);
     }
     rank = static_cast<int>(paddings.dim(0));
   }
@@ -60,8 +60,7 @@ Expr sum_all(Expr x) {
 Status pad_grad(GradientContext& g) {
   OpBuilder& b = g.builder();
   const Expr paddings = g.input(1), dy = g.gradient();
-  const Expr column = call(
-      "Slice", {paddings, int32_vector(b, {0, 0}), int32_vector(b, {-1, 1})});
+  const Expr column = call("Slice", {paddings, int32_vector(b, {0, 0}), int32_vector(b, {-1, 1})});
   const Expr before = reshape(column, int32_vector(b, {-1}));
   const Expr dx = call("Slice", {dy, before, shape_of(g.input(0), paddings.dtype())});
   g.set(0, dx);
@@ -75,8 +74,8 @@ Status pad_cpu(KernelContext& ctx) {
   const Shape& paddings_shape = ctx.input(1).shape();
   const int rank = input.rank();
   if (!(paddings_shape == Shape{rank, 2})) {
-    return invalid_argument("'paddings' must have shape ", Shape{rank, 2}, " for an input of shape ",
-                            input.shape(), ", got ", paddings_shape);
+    return invalid_argument("'paddings' must have shape ", Shape{rank, 2},
+                            " for an input of shape ", input.shape(), ", got ", paddings_shape);
   }
   if (ctx.num_inputs() > 2) MR_TRY(expect_rank(ctx, 2, 0));
   Ints paddings, sizes;

@@ -28,9 +28,9 @@ void register_sparse_to_dense(Registry& registry);  // SparseToDense
 void register_split(Registry& registry);            // Split SplitV Unpack
 void register_strided_slice(Registry& registry);    // StridedSlice StridedSliceGrad
 void register_tile(Registry& registry);             // Tile BroadcastTo
-void register_transpose(Registry& registry);        // Transpose ConjugateTranspose InvertPermutation
-                                                    // ReverseV2 Reverse
-void register_unique(Registry& registry);           // Unique UniqueWithCounts ListDiff
-void register_where(Registry& registry);            // Where
+void register_transpose(Registry& registry);  // Transpose ConjugateTranspose InvertPermutation
+                                              // ReverseV2 Reverse
+void register_unique(Registry& registry);     // Unique UniqueWithCounts ListDiff
+void register_where(Registry& registry);      // Where
 
 }  // namespace millrace

@@ -51,7 +51,8 @@ Status reshape_shape(ShapeContext& c) {
     }
     if (missing == 0 && known != elements) {
       return invalid_argument("a tensor of shape ", c.input(0), " with ", elements,
-                              " elements cannot be reshaped to ", target, " (", known, " elements)");
+                              " elements cannot be reshaped to ", target, " (", known,
+                              " elements)");
     }
     if (missing == 1 && (known != 0 || elements != 0)) {
       MR_TRY_ASSIGN(const int64_t size, missing_size(elements, known, target));
@@ -79,7 +80,8 @@ Status reshape_cpu(KernelContext& ctx) {
   for (int i = 0; i < target.size(); ++i) {
     if (target[i] != -1) continue;
     if (missing >= 0) {
-      return invalid_argument("only one size of 'shape' may be -1, found it at ", missing, " and ", i);
+      return invalid_argument("only one size of 'shape' may be -1, found it at ", missing, " and ",
+                              i);
     }
     missing = i;
     target[i] = 1;
@@ -131,8 +133,8 @@ Status expand_dims_cpu(KernelContext& ctx) {
   return share_as(ctx, out);
 }
 
-// Marks in `drop` the dimensions that `squeeze_dims` name, all of which must be 1 where known. Without
-// names all dimensions of size 1 go.
+// Marks in `drop` the dimensions that `squeeze_dims` name, all of which must be 1 where known.
+// Without names all dimensions of size 1 go.
 Status choose_squeezed(std::span<const int64_t> dims, std::span<const int64_t> squeeze_dims,
                        bool* drop) {
   const int rank = static_cast<int>(dims.size());

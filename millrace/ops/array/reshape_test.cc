@@ -12,7 +12,9 @@ namespace {
 
 const bool registered = register_for_tests({register_array_ops});
 
-Tensor some(const Shape& shape, DType dtype = DType::kFloat) { return random_tensor(dtype, shape, 1); }
+Tensor some(const Shape& shape, DType dtype = DType::kFloat) {
+  return random_tensor(dtype, shape, 1);
+}
 
 Result<std::string> shapes(std::string_view op, std::string_view inputs, AttrMap attrs = {},
                            const TestConstants& constants = {}) {
@@ -61,9 +63,12 @@ TEST(Reshape, SharesTheBuffer) {
   EXPECT_EQ(OpTester("Reshape").input(some({1})).input(int_vector({})).run_one()->rank(), 0);
   EXPECT_EQ(OpTester("Reshape").input(some({0, 3})).input(int_vector({-1, 5})).run_one()->shape(),
             (Shape{0, 5}));
-  EXPECT_EQ(
-      OpTester("Reshape").input(some({4})).input(int_vector({2, 2}, DType::kInt64)).run_one()->shape(),
-      (Shape{2, 2}));
+  EXPECT_EQ(OpTester("Reshape")
+                .input(some({4}))
+                .input(int_vector({2, 2}, DType::kInt64))
+                .run_one()
+                ->shape(),
+            (Shape{2, 2}));
 }
 
 TEST(Reshape, Errors) {
@@ -224,9 +229,9 @@ TEST(Placeholder, MustBeFed) {
         "placeholder tensor 'x' with dtype float and shape [?,3]");
   }
   EXPECT_EQ(*shapes("Placeholder", "", {{"dtype", DType::kFloat}}), "?");
-  EXPECT_EQ(*shapes("PlaceholderV2", "",
-                    {{"dtype", DType::kFloat}, {"shape", PartialShape::scalar()}}),
-            "[]");
+  EXPECT_EQ(
+      *shapes("PlaceholderV2", "", {{"dtype", DType::kFloat}, {"shape", PartialShape::scalar()}}),
+      "[]");
   OpTester with_default("PlaceholderWithDefault");
   with_default.attr("shape", PartialShape({-1}));
   expect_tensor_equal(*with_default.input(some({2})).run_one(), some({2}));

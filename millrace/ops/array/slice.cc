@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-// The size of the slice along dimension `i`, of which `dim` is the size; `size` of -1 means the rest.
+// The size of the slice along dimension `i`, of which `dim` is the size; `size` of -1 means the
+// rest.
 Result<int64_t> slice_size(int i, int64_t dim, int64_t begin, int64_t size) {
   if (begin < 0 || begin > dim) {
     return invalid_argument("'begin' must be in [0, ", dim, "] in dimension ", i, ", got ", begin);
@@ -38,12 +39,14 @@ Status slice_shape(ShapeContext& c) {
     all = std::move(both).value();
   }
   if (!all.dim_known(0)) return ok_status();
-  if (all.dim(0) > Shape::kMaxRank) return invalid_argument("'begin' has ", all.dim(0), " elements");
+  if (all.dim(0) > Shape::kMaxRank)
+    return invalid_argument("'begin' has ", all.dim(0), " elements");
   const int rank = static_cast<int>(all.dim(0));
   MR_TRY_ASSIGN(const PartialShape shape, c.with_rank(0, rank));
   PartialShape out = PartialShape::of_rank(rank);
   for (int i = 0; i < rank; ++i) {
-    const auto begin = element(c.input_facts(1).value, i), size = element(c.input_facts(2).value, i);
+    const auto begin = element(c.input_facts(1).value, i),
+               size = element(c.input_facts(2).value, i);
     if (shape.dim_known(i) && begin && size) {
       MR_TRY_ASSIGN(const int64_t n, slice_size(i, shape.dim(i), *begin, *size));
       out.set_dim(i, n);
@@ -73,7 +76,8 @@ void slice_value(ValueContext& c) {
 // Zeros around the gradient: begin before it, what was left of the input after it.
 Status slice_grad(GradientContext& g) {
   const Expr begin = g.input(1);
-  const Expr after = shape_of(g.input(0), begin.dtype()) - shape_of(g.output(0), begin.dtype()) - begin;
+  const Expr after =
+      shape_of(g.input(0), begin.dtype()) - shape_of(g.output(0), begin.dtype()) - begin;
   const Expr one = int32_scalar(g.builder(), 1);
   const Expr paddings = concat({expand_dims(begin, one), expand_dims(after, one)}, 1);
   g.set(0, call("Pad", {g.gradient(), paddings}));
@@ -117,15 +121,16 @@ Status slice_cpu(KernelContext& ctx) {
 }  // namespace
 
 void register_slice(Registry& registry) {
-  registry.add({.name = "Slice",
-                .doc = "The box of `size` elements at `begin`; a size of -1 means all that is left.",
-                .inputs = {{"input", "T"}, {"begin", "Index"}, {"size", "Index"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", {}}, {"Index", kIndexTypes}},
-                .traits = {.may_alias = 1, .cost = 0.5F},
-                .shape = slice_shape,
-                .value = slice_value,
-                .gradient = slice_grad});
+  registry.add(
+      {.name = "Slice",
+       .doc = "The box of `size` elements at `begin`; a size of -1 means all that is left.",
+       .inputs = {{"input", "T"}, {"begin", "Index"}, {"size", "Index"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", {}}, {"Index", kIndexTypes}},
+       .traits = {.may_alias = 1, .cost = 0.5F},
+       .shape = slice_shape,
+       .value = slice_value,
+       .gradient = slice_grad});
   registry.kernel("Slice", DeviceKind::kCpu, slice_cpu);
 }
 

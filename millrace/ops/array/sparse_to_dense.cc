@@ -12,7 +12,8 @@ Status sparse_to_dense_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
   MR_TRY(c.with_rank(3, 0).status());
   if (c.input(0).rank_known() && c.input(0).rank() > 2) {
-    return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ", c.input(0));
+    return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ",
+                            c.input(0));
   }
   if (c.input(2).rank_known() && c.input(2).rank() > 1) {
     return invalid_argument("'sparse_values' must be a scalar or vector, got ", c.input(2));
@@ -61,8 +62,8 @@ class SparseToDense : public Kernel {
 
  private:
   template <class T>
-  Status write(const Shape& shape, const Tensor& indices, int64_t count, const T* values, int64_t step,
-               T* out) const {
+  Status write(const Shape& shape, const Tensor& indices, int64_t count, const T* values,
+               int64_t step, T* out) const {
     int64_t last = -1;
     for (int64_t i = 0; i < count; ++i) {
       int64_t at = 0;

@@ -10,7 +10,8 @@
 namespace millrace {
 namespace {
 
-// Sets output `i` to the part of `from` that begins at `begin` of dimension `axis` and is of `shape`.
+// Sets output `i` to the part of `from` that begins at `begin` of dimension `axis` and is of
+// `shape`.
 Status cut(KernelContext& ctx, const Tensor& from, int axis, int64_t begin, int64_t size,
            const Shape& shape, int i) {
   int64_t outer = 1, inner = 1;
@@ -103,7 +104,8 @@ Status complete_sizes(std::span<int64_t> sizes, int64_t total) {
     if (size == -1 && missing == nullptr) {
       missing = &size;
     } else if (size < 0) {
-      return invalid_argument("'size_splits' may hold one -1 and no other negative size, got ", size);
+      return invalid_argument("'size_splits' may hold one -1 and no other negative size, got ",
+                              size);
     } else if (__builtin_add_overflow(sum, size, &sum)) {
       return invalid_argument("the sizes of 'size_splits' are too large together");
     }

@@ -153,7 +153,8 @@ void StridedCopy::run_typed(const KernelContext& ctx, DType dtype, const T* from
   });
 }
 
-// `across` is the dimension along which the source is contiguous; the target is along the innermost.
+// `across` is the dimension along which the source is contiguous; the target is along the
+// innermost.
 template <class T>
 void StridedCopy::run_tiled(const KernelContext& ctx, DType dtype, const T* from, T* to,
                             int across) const {

@@ -6,13 +6,14 @@
 
 namespace millrace {
 
-// Copies a box of elements from one strided layout to another: what slicing, joining, padding, tiling,
-// transposing and reversing have in common. Strides are in elements; they may be negative, and zero
-// where an element is copied many times. No two elements may have the same place in the target.
+// Copies a box of elements from one strided layout to another: what slicing, joining, padding,
+// tiling, transposing and reversing have in common. Strides are in elements; they may be negative,
+// and zero where an element is copied many times. No two elements may have the same place in the
+// target.
 //
 // Dimensions are given outermost first, in the order of the target's memory where it is contiguous.
-// Neighbours that lie next to each other on both sides become one; contiguous runs are copied whole;
-// what is a transposition in memory goes in square tiles.
+// Neighbours that lie next to each other on both sides become one; contiguous runs are copied
+// whole; what is a transposition in memory goes in square tiles.
 class StridedCopy {
  public:
   StridedCopy() {}  // NOLINT(modernize-use-equals-default): the array stays uninitialised
@@ -27,8 +28,8 @@ class StridedCopy {
   }
 
   // Copies from element `from_offset` of `from` to element `to_offset` of `to`, on the context's
-  // threads. The tensors have one dtype, live in host memory, and all elements of the box lie within
-  // them.
+  // threads. The tensors have one dtype, live in host memory, and all elements of the box lie
+  // within them.
   void run(const KernelContext& ctx, const Tensor& from, int64_t from_offset, Tensor& to,
            int64_t to_offset) const;
 

@@ -78,7 +78,8 @@ void strided_slice_value(ValueContext& c) {
   PartialValue out;
   out.is_scalar = plan.output().empty();
   for (int64_t i = 0; i < plan.size(0); ++i) {
-    out.elements.push_back(value->elements[static_cast<size_t>(plan.begin(0) + i * plan.stride(0))]);
+    out.elements.push_back(
+        value->elements[static_cast<size_t>(plan.begin(0) + i * plan.stride(0))]);
   }
   c.set_output(0, std::move(out));
 }
@@ -130,8 +131,8 @@ Status make_plan(const KernelContext& ctx, std::span<const int64_t> input,
   return plan.make(input, begin.span(), end.span(), strides.span(), masks);
 }
 
-// Adds the slice's dimensions to a copy between the sliced tensor, of sizes `dims`, and the slice, which
-// is contiguous. Returns where the slice begins. Nothing is empty.
+// Adds the slice's dimensions to a copy between the sliced tensor, of sizes `dims`, and the slice,
+// which is contiguous. Returns where the slice begins. Nothing is empty.
 int64_t add_slice(const StridedSlicePlan& plan, std::span<const int64_t> dims, bool slice_is_target,
                   StridedCopy& copy) {
   int64_t whole_stride = 1, slice_stride = 1, offset = 0;
@@ -210,7 +211,8 @@ class StridedSliceGrad : public Kernel {
     MR_TRY_ASSIGN(const Shape slice, Shape::make(plan.output()));
     const Tensor& dy = ctx.input(4);
     if (!(dy.shape() == slice)) {
-      return invalid_argument("'dy' must have the shape of the slice, ", slice, ", got ", dy.shape());
+      return invalid_argument("'dy' must have the shape of the slice, ", slice, ", got ",
+                              dy.shape());
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (is_plain(out->dtype())) std::memset(out->mutable_raw(), 0, out->bytes());
@@ -236,16 +238,17 @@ std::vector<OpSpec::Attr> mask_definitions() {
 }  // namespace
 
 void register_strided_slice(Registry& registry) {
-  registry.add({.name = "StridedSlice",
-                .doc = "The elements begin, begin + stride, ... before end, in every dimension.",
-                .inputs = {{"input", "T"}, {"begin", "Index"}, {"end", "Index"}, {"strides", "Index"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", {}}, {"Index", kIndexTypes}},
-                .attrs = mask_definitions(),
-                .traits = {.may_alias = 1, .cost = 0.5F},
-                .shape = strided_slice_shape,
-                .value = strided_slice_value,
-                .gradient = strided_slice_grad});
+  registry.add(
+      {.name = "StridedSlice",
+       .doc = "The elements begin, begin + stride, ... before end, in every dimension.",
+       .inputs = {{"input", "T"}, {"begin", "Index"}, {"end", "Index"}, {"strides", "Index"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", {}}, {"Index", kIndexTypes}},
+       .attrs = mask_definitions(),
+       .traits = {.may_alias = 1, .cost = 0.5F},
+       .shape = strided_slice_shape,
+       .value = strided_slice_value,
+       .gradient = strided_slice_grad});
   registry.add({.name = "StridedSliceGrad",
                 .doc = "Zeros of shape `shape` with dy where StridedSlice would read.",
                 .inputs = {{"shape", "Index"},

@@ -22,14 +22,14 @@ constexpr int64_t kUnknown = StridedSlicePlan::kUnknown;
 Status check_stride(const Entry& e, int i) {
   if (e.stride == 0) return invalid_argument("strides[", i, "] must not be 0");
   if (e.shrink && e.stride != kUnknown && e.stride < 0) {
-    return invalid_argument("strides[", i, "] must be positive where a single element is taken, got ",
-                            e.stride);
+    return invalid_argument("strides[", i,
+                            "] must be positive where a single element is taken, got ", e.stride);
   }
   return ok_status();
 }
 
-// How many elements the entry takes of a dimension of size `dim`, where it begins set right; -1 when
-// something is unknown.
+// How many elements the entry takes of a dimension of size `dim`, where it begins set right; -1
+// when something is unknown.
 Result<int64_t> resolve(Entry& e, int64_t dim, int i) {
   MR_TRY(check_stride(e, i));
   if (e.shrink) {
@@ -44,7 +44,8 @@ Result<int64_t> resolve(Entry& e, int64_t dim, int i) {
     return int64_t{1};
   }
   if (dim < 0 || e.stride == kUnknown) return int64_t{-1};
-  if ((!e.from_edge && e.begin == kUnknown) || (!e.to_edge && e.end == kUnknown)) return int64_t{-1};
+  if ((!e.from_edge && e.begin == kUnknown) || (!e.to_edge && e.end == kUnknown))
+    return int64_t{-1};
   const bool forward = e.stride > 0;
   const int64_t low = forward ? 0 : -1, high = forward ? dim : dim - 1;
   const int64_t begin = e.from_edge ? (forward ? low : high) : clamp_index(e.begin, dim, low, high);
@@ -71,7 +72,8 @@ Status StridedSlicePlan::make(std::span<const int64_t> input, std::span<const in
   int ellipsis = entries, used = 0;
   for (int i = 0; i < entries; ++i) {
     if (bit(masks.ellipsis, i)) {
-      if (ellipsis != entries) return invalid_argument("a slice may hold one ellipsis, not several");
+      if (ellipsis != entries)
+        return invalid_argument("a slice may hold one ellipsis, not several");
       ellipsis = i;
     } else if (!bit(masks.new_axis, i)) {
       ++used;

@@ -18,12 +18,12 @@ struct StridedSliceMasks {
   int64_t shrink_axis = 0;  // entry i takes the element at begin[i]; the dimension goes
 };
 
-// What a strided slice means for an input of a given shape: the one reading of begin, end, strides and
-// masks, for shape rule, value rule, kernels and gradient. Lives on the stack.
+// What a strided slice means for an input of a given shape: the one reading of begin, end, strides
+// and masks, for shape rule, value rule, kernels and gradient. Lives on the stack.
 class StridedSlicePlan {
  public:
-  // An element of begin, end or strides that is not known. The same number given by a user means what
-  // its neighbour means: further out than any size.
+  // An element of begin, end or strides that is not known. The same number given by a user means
+  // what its neighbour means: further out than any size.
   static constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
   // More entries than masks have bits for are refused.
   static constexpr int kMaxEntries = 62;
@@ -34,8 +34,8 @@ class StridedSlicePlan {
               std::span<const int64_t> end, std::span<const int64_t> strides,
               const StridedSliceMasks& masks);
 
-  // Per dimension of the input: where the slice begins, the step, and how many elements it takes (-1:
-  // unknown; then begin and stride mean nothing).
+  // Per dimension of the input: where the slice begins, the step, and how many elements it takes
+  // (-1: unknown; then begin and stride mean nothing).
   int input_rank() const { return input_rank_; }
   int64_t begin(int i) const { return dims_[i].begin; }
   int64_t stride(int i) const { return dims_[i].stride; }

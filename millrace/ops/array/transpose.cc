@@ -33,8 +33,8 @@ Status transpose_shape(ShapeContext& c) {
   if (c.input(0).rank_known()) {
     Result<PartialShape> both = count.merge(PartialShape({c.input(0).rank()}));
     if (!both.ok()) {
-      return invalid_argument("'perm' must have one element per dimension of ", c.input(0), ", got ",
-                              count);
+      return invalid_argument("'perm' must have one element per dimension of ", c.input(0),
+                              ", got ", count);
     }
     count = std::move(both).value();
   }
@@ -269,8 +269,10 @@ void register_transpose(Registry& registry) {
                 .gradient = reverse_grad});
   registry.kernel("Transpose", DeviceKind::kCpu, transpose_cpu);
   registry.kernel("ConjugateTranspose", DeviceKind::kCpu, conjugate_transpose_cpu);
-  registry.kernel<int32_t>("InvertPermutation", DeviceKind::kCpu, invert_permutation_typed<int32_t>);
-  registry.kernel<int64_t>("InvertPermutation", DeviceKind::kCpu, invert_permutation_typed<int64_t>);
+  registry.kernel<int32_t>("InvertPermutation", DeviceKind::kCpu,
+                           invert_permutation_typed<int32_t>);
+  registry.kernel<int64_t>("InvertPermutation", DeviceKind::kCpu,
+                           invert_permutation_typed<int64_t>);
   registry.kernel("ReverseV2", DeviceKind::kCpu, reverse_v2_cpu);
   registry.kernel("Reverse", DeviceKind::kCpu, reverse_cpu);
 }

@@ -175,13 +175,14 @@ constexpr OpTraits kTraits = {.cannot_differentiate = true, .cost = 20};
 }  // namespace
 
 void register_unique(Registry& registry) {
-  registry.add({.name = "Unique",
-                .doc = "The different elements of x in order of appearance, and where each x is there.",
-                .inputs = {{"x", "T"}},
-                .outputs = {{"y", "T"}, {"idx", "out_idx"}},
-                .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
-                .traits = kTraits,
-                .shape = unique_shape});
+  registry.add(
+      {.name = "Unique",
+       .doc = "The different elements of x in order of appearance, and where each x is there.",
+       .inputs = {{"x", "T"}},
+       .outputs = {{"y", "T"}, {"idx", "out_idx"}},
+       .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
+       .traits = kTraits,
+       .shape = unique_shape});
   registry.add({.name = "UniqueWithCounts",
                 .doc = "As Unique, and how often each element appears.",
                 .inputs = {{"x", "T"}},

@@ -106,17 +106,17 @@ Result<std::vector<QueueElement>> split_inputs(const KernelContext& ctx, int fir
   for (size_t i = 0; i < spec.types.size(); ++i) {
     const Shape& shape = ctx.input(first + static_cast<int>(i)).shape();
     if (shape.rank() == 0) {
-      return invalid_argument("tuple component ", i,
-                              " must have a batch dimension, got a scalar");
+      return invalid_argument("tuple component ", i, " must have a batch dimension, got a scalar");
     }
     if (i == 0) batch = shape.dim(0);
     if (shape.dim(0) != batch) {
-      return invalid_argument("All input tensors must have the same size in dimension 0. Component ",
-                              i, " has ", shape.dim(0), ", expected ", batch);
+      return invalid_argument(
+          "All input tensors must have the same size in dimension 0. Component ", i, " has ",
+          shape.dim(0), ", expected ", batch);
     }
     if (!fits(spec.shapes[i], shape.dims().subspan(1))) {
-      return invalid_argument("Shape mismatch in tuple component ", i,
-                              ". Expected rows of ", spec.shapes[i], ", got ", shape);
+      return invalid_argument("Shape mismatch in tuple component ", i, ". Expected rows of ",
+                              spec.shapes[i], ", got a batch of shape ", shape);
     }
   }
   std::vector<QueueElement> elements(static_cast<size_t>(batch));

@@ -12,8 +12,8 @@ Result<HandleName> handle_name_input(const KernelContext& ctx, int i, std::strin
     MR_TRY_ASSIGN(const ResourceHandle* handle, handle_input(ctx, i));
     if (handle->type_name != type) {
       return invalid_argument("input ", i, " must be the handle of a ", type, ", got that of a ",
-                              handle->type_name.empty() ? "nothing" : handle->type_name,
-                              " named '", handle->name, "'");
+                              handle->type_name.empty() ? "nothing" : handle->type_name, " named '",
+                              handle->name, "'");
     }
     out.tensor = ctx.input(i);
     out.container = container_or_default(ctx, handle->container);

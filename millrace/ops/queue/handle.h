@@ -10,8 +10,8 @@
 #include "millrace/kernel/value.h"
 #include "millrace/tensor/resource_handle.h"
 
-// How ops name a resource to each other. There are two forms: a tensor with a ResourceHandle, and in
-// older ops a reference to a string tensor [container, name].
+// How ops name a resource to each other. There are two forms: a tensor with a ResourceHandle, and
+// in older ops a reference to a string tensor [container, name].
 
 namespace millrace {
 
@@ -22,8 +22,8 @@ struct HandleName {
   std::string_view name;
 };
 
-// Reads input i, in either form; INVALID_ARGUMENT when it names no resource of type `type` that this
-// device could have.
+// Reads input i, in either form; INVALID_ARGUMENT when it names no resource of type `type` that
+// this device could have.
 Result<HandleName> handle_name_input(const KernelContext& ctx, int i, std::string_view type);
 
 // The resource that input i names; NOT_FOUND when it is gone.

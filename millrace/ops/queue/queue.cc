@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// Stands in a line, or in a list of finished ones. The node stays where it is in memory until finish()
-// has taken the cancellation callback back, so that callback may always look at it.
+// Stands in a line, or in a list of finished ones. The node stays where it is in memory until
+// finish() has taken the cancellation callback back, so that callback may always look at it.
 struct Queue::Request {
   enum class Kind : uint8_t { kPut, kTake, kClose };
 
@@ -171,8 +171,7 @@ Queue::Progress Queue::advance(Request& request) {
       break;
   }
   if (closed_) {
-    request.status =
-        cancelled(queue_kind_name(spec_.kind), " '", name_, "' is already closed.");
+    request.status = cancelled(queue_kind_name(spec_.kind), " '", name_, "' is already closed.");
   }
   closed_ = true;
   return Progress::kFinished;
@@ -220,9 +219,9 @@ Queue::Progress Queue::advance_take(Request& request) {
 void Queue::drop(Line::iterator request, Line& finished) {
   const bool takes = request->kind == Request::Kind::kTake;
   request->waiting = false;
-  request->status = cancelled(takes                                     ? "Dequeue"
+  request->status = cancelled(takes                                    ? "Dequeue"
                               : request->kind == Request::Kind::kClose ? "Close"
-                                                                        : "Enqueue",
+                                                                       : "Enqueue",
                               " operation was cancelled");
   if (takes) give_back(request->elements);
   request->elements.clear();

@@ -16,13 +16,14 @@
 namespace millrace {
 
 // A queue that steps share. Who cannot be served waits in line without a thread: one line for those
-// that put (and for those that close, so that a close comes after the puts before it), one for those
-// that take, each strictly first come, first served. Thread-safe.
+// that put (and for those that close, so that a close comes after the puts before it), one for
+// those that take, each strictly first come, first served. Thread-safe.
 //
 // 1. Both lines are as far as they can get whenever the lock is free.
 // 2. A request that was given a number of elements to take holds what it got so far; it gives them
 //    back when it fails, so no element is ever lost. Those are not in size().
-// 3. `done` is called once, without the lock, after the request's cancellation callback is gone; the
+// 3. `done` is called once, without the lock, after the request's cancellation callback is gone;
+// the
 //    token is not touched afterwards. It must keep the queue alive until then.
 class Queue final : public Resource {
  public:
@@ -38,14 +39,14 @@ class Queue final : public Resource {
   // Its name in the form of a reference; see handle.h.
   const Ref<RefCell>& handle() const { return handle_; }
 
-  // Puts elements that fit spec(), in order, as room comes. Once the queue is closed: CANCELLED, and
-  // what was put stays. `cancel` may be null.
+  // Puts elements that fit spec(), in order, as room comes. Once the queue is closed: CANCELLED,
+  // and what was put stays. `cancel` may be null.
   void enqueue(std::vector<QueueElement> elements, CancellationToken* cancel, Done done);
   // Takes n elements, collecting them as they come. Once the queue is closed and has too few:
   // OUT_OF_RANGE, or, with `up_to`, the rest unless there is none.
   void dequeue(int64_t n, bool up_to, CancellationToken* cancel, Done done);
-  // Lets nobody put any more: after those in line, or, with `cancel_pending`, at once. CANCELLED when
-  // the queue is closed already, except with `cancel_pending`.
+  // Lets nobody put any more: after those in line, or, with `cancel_pending`, at once. CANCELLED
+  // when the queue is closed already, except with `cancel_pending`.
   void close(bool cancel_pending, CancellationToken* cancel, Done done);
   // Returns elements that were taken but could not be used, to be the next ones.
   void put_back(std::vector<QueueElement> elements);

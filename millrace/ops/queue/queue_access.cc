@@ -93,8 +93,8 @@ Status dequeue_batch_shape(ShapeContext& c) {
   if (n < 0 && c.input_scalar(1)) return invalid_argument("n must not be negative, got ", n);
   if (kUpTo && n != 0) n = PartialShape::kUnknownDim;
   for (size_t i = 0; i < types.size(); ++i) {
-    c.set_output(static_cast<int>(i), known == nullptr ? PartialShape::unknown()
-                                                       : batch_of(n, (*known)[i].shape));
+    c.set_output(static_cast<int>(i),
+                 known == nullptr ? PartialShape::unknown() : batch_of(n, (*known)[i].shape));
   }
   return ok_status();
 }
@@ -124,11 +124,10 @@ class Enqueue : public AsyncKernel {
     Result<std::vector<QueueElement>> elements = read_elements(ctx, **queue);
     if (!elements.ok()) return done(elements.status());
     Queue& target = **queue;
-    target.enqueue(std::move(*elements), ctx.cancel(),
-                   [queue = std::move(*queue), done = std::move(done)](
-                       Status status, std::vector<QueueElement>) mutable {
-                     done(std::move(status));
-                   });
+    target.enqueue(
+        std::move(*elements), ctx.cancel(),
+        [queue = std::move(*queue), done = std::move(done)](
+            Status status, std::vector<QueueElement>) mutable { done(std::move(status)); });
   }
 
  private:
@@ -212,9 +211,10 @@ class Close : public AsyncKernel {
     Result<Ref<Queue>> queue = resource_input<Queue>(ctx, 0);
     if (!queue.ok()) return done(queue.status());
     Queue& target = **queue;
-    target.close(cancel_pending_, ctx.cancel(),
-                 [queue = std::move(*queue), done = std::move(done)](
-                     Status status, std::vector<QueueElement>) mutable { done(std::move(status)); });
+    target.close(
+        cancel_pending_, ctx.cancel(),
+        [queue = std::move(*queue), done = std::move(done)](
+            Status status, std::vector<QueueElement>) mutable { done(std::move(status)); });
   }
 
  private:
@@ -237,8 +237,9 @@ void add_forms(Registry& registry, const OpSpec& spec, RegisterKernel kernel) {
     form.inputs[0].type = v2 ? "resource" : "ref(string)";
     form.traits.stateful = true;
     form.traits.cannot_differentiate = true;
-    kernel(form.name);
+    const std::string name = form.name;
     registry.add(std::move(form));
+    kernel(name);
   }
 }
 
@@ -298,15 +299,14 @@ void register_queue_access(Registry& registry) {
                         "Those who wait for room fail instead of going first."}},
              .shape = shape_rules::no_outputs},
             kernel.operator()<Close>());
-  add_forms(registry,
-            {.name = "QueueSize",
-             .doc = "The number of elements in a queue.",
-             .inputs = {{"handle", ""}},
-             .outputs = {{"size", "int32"}},
-             .shape = size_shape},
-            [&registry](const std::string& op) {
-              registry.kernel(op, DeviceKind::kCpu, queue_size);
-            });
+  add_forms(
+      registry,
+      {.name = "QueueSize",
+       .doc = "The number of elements in a queue.",
+       .inputs = {{"handle", ""}},
+       .outputs = {{"size", "int32"}},
+       .shape = size_shape},
+      [&registry](const std::string& op) { registry.kernel(op, DeviceKind::kCpu, queue_size); });
 }
 
 }  // namespace millrace

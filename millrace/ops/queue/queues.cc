@@ -1,5 +1,7 @@
 // The ops that make queues, or find those that others made under the same name.
 
+#include <algorithm>
+
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/handle.h"
@@ -88,8 +90,8 @@ std::string difference(const QueueSpec& shared, const QueueSpec& own) {
                    str_join(own.types, ","), "]");
   }
   if (shared.shapes != own.shapes) {
-    return str_cat("has component shapes [", str_join(shared.shapes, ","),
-                   "], this node expects [", str_join(own.shapes, ","), "]");
+    return str_cat("has component shapes [", str_join(shared.shapes, ","), "], this node expects [",
+                   str_join(own.shapes, ","), "]");
   }
   if (shared.min_after_dequeue != own.min_after_dequeue) {
     return str_cat("has min_after_dequeue ", shared.min_after_dequeue, ", this node expects ",
@@ -104,7 +106,8 @@ class QueueKernel : public Kernel {
   template <QueueKind kKind>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(StateName name, StateName::make(node));
-    // A queue of its own: no shared name begins like this, and all signatures of the session use it.
+    // A queue of its own: no shared name begins like this, and all signatures of the session use
+    // it.
     if (name.shared_name.empty()) {
       name.shared_name = str_cat("_", node.session_prefix, "_", node.name);
     }
@@ -188,7 +191,8 @@ void register_queues(Registry& registry) {
   register_kind<QueueKind::kPaddingFifo>(
       registry,
       "A queue that gives elements in the order they came and pads those of a batch to one size.");
-  register_kind<QueueKind::kRandomShuffle>(registry, "A queue that gives elements in random order.");
+  register_kind<QueueKind::kRandomShuffle>(registry,
+                                           "A queue that gives elements in random order.");
   register_kind<QueueKind::kPriority>(
       registry, "A queue that gives the element whose first component is smallest.");
 }

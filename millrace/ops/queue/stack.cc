@@ -2,7 +2,6 @@
 // gradients.
 
 #include <cstdint>
-#include <limits>
 
 #include "millrace/base/mutex.h"
 #include "millrace/graph/shape_context.h"
@@ -109,7 +108,9 @@ class StackKernel : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     int64_t max_size = -1;
-    if (ctx.num_inputs() == 1) MR_TRY_ASSIGN(max_size, ctx.int_scalar_input(0));
+    if (ctx.num_inputs() == 1) {
+      MR_TRY_ASSIGN(max_size, ctx.int_scalar_input(0));
+    }
     MR_TRY_ASSIGN(std::string_view container, step_container(ctx));
     const std::string name = unique_step_name(name_);
     MR_TRY(ctx.resources().create<Stack>(container, name, make_ref<Stack>(name, dtype_, max_size)));
@@ -170,18 +171,16 @@ void register_stack(Registry& registry) {
                    .shape = v2 ? handle_shape : reference_shape};
     if (v2) make.inputs = {{"max_size", "int32", "How many elements fit; negative: any number."}};
     registry.add(std::move(make));
-    registry.add({.name = "StackPush" + suffix,
-                  .doc = "Puts a tensor on a stack and hands it on.",
-                  .inputs = {{"handle", handle}, {"elem", "T"}},
-                  .outputs = {{"output", "T"}},
-                  .types = {{"T", {}}},
-                  .attrs = {{"swap_memory", "bool = false",
-                             "Keep it in host memory; all stacks of a CPU do."}},
-                  .traits = {.stateful = true,
-                             .cannot_differentiate = true,
-                             .may_alias = 2,
-                             .retains = 2},
-                  .shape = push_shape});
+    registry.add(
+        {.name = "StackPush" + suffix,
+         .doc = "Puts a tensor on a stack and hands it on.",
+         .inputs = {{"handle", handle}, {"elem", "T"}},
+         .outputs = {{"output", "T"}},
+         .types = {{"T", {}}},
+         .attrs = {{"swap_memory", "bool = false",
+                    "Keep it in host memory; all stacks of a CPU do."}},
+         .traits = {.stateful = true, .cannot_differentiate = true, .may_alias = 2, .retains = 2},
+         .shape = push_shape});
     registry.add({.name = "StackPop" + suffix,
                   .doc = "Takes the tensor that was put on a stack last.",
                   .inputs = {{"handle", handle}},

@@ -108,13 +108,13 @@ void fold_columns(A* acc, const A* x, int64_t rows, int64_t stride, int64_t cols
   }
 }
 
-#define MR_FOLD_LOOPS(A)                                                                         \
-  {                                                                                              \
-    {fold_rows<A, FoldSum>, fold_columns<A, FoldSum>},                                           \
-        {fold_rows<A, FoldProd>, fold_columns<A, FoldProd>},                                     \
-        {fold_rows<A, FoldMax>, fold_columns<A, FoldMax>}, {                                     \
-      fold_rows<A, FoldMin>, fold_columns<A, FoldMin>                                            \
-    }                                                                                            \
+#define MR_FOLD_LOOPS(A)                                     \
+  {                                                          \
+    {fold_rows<A, FoldSum>, fold_columns<A, FoldSum>},       \
+        {fold_rows<A, FoldProd>, fold_columns<A, FoldProd>}, \
+        {fold_rows<A, FoldMax>, fold_columns<A, FoldMax>}, { \
+      fold_rows<A, FoldMin>, fold_columns<A, FoldMin>        \
+    }                                                        \
   }
 constexpr FoldTable kFoldTable = {MR_FOLD_LOOPS(float), MR_FOLD_LOOPS(double),
                                   MR_FOLD_LOOPS(int64_t)};

@@ -57,8 +57,8 @@ Result<Shape> read_reduction(const KernelContext& ctx, const Shape& shape, int a
   std::bitset<Shape::kMaxRank> reduced;
   for (int64_t i = 0; i < axes.num_elements(); ++i) {
     const auto k = static_cast<size_t>(i);
-    const int64_t given = axes.dtype() == DType::kInt32 ? int64_t{axes.data<int32_t>()[k]}
-                                                        : axes.data<int64_t>()[k];
+    const int64_t given =
+        axes.dtype() == DType::kInt32 ? int64_t{axes.data<int32_t>()[k]} : axes.data<int64_t>()[k];
     MR_TRY_ASSIGN(const int axis, normalize_axis(given, shape.rank(), "reduction axis"));
     if (reduced[static_cast<size_t>(axis)]) {
       return invalid_argument("reduction axis ", given, " is given twice for shape ", shape);
@@ -155,8 +155,7 @@ class FoldPass {
 
   Status fold_columns(int64_t outer, int64_t n, int64_t inner, A* out) {
     const int64_t group = inner < kNarrow ? kSideBySide / inner : 1;
-    const int64_t row_block =
-        group == 1 ? kRowBlock : kFoldBlock / (group * inner) * group;
+    const int64_t row_block = group == 1 ? kRowBlock : kFoldBlock / (group * inner) * group;
     const int64_t blocks = ceil_div(n, row_block);
     const int64_t chunks = ceil_div(inner, kFoldBlock);
     Tensor partial;
@@ -168,23 +167,23 @@ class FoldPass {
     }
     const double elements =
         static_cast<double>(std::min(n, row_block) * std::min(inner, kFoldBlock));
-    ctx_.parallel_for(
-        outer * blocks * chunks, cost_ * elements + 10, [&](int64_t begin, int64_t end) {
-          for (int64_t u = begin; u < end; ++u) {
-            const int64_t block = u / chunks;  // over outer and blocks
-            const int64_t first_row = block % blocks * row_block;
-            const int64_t first_col = u % chunks * kFoldBlock;
-            const int64_t rows = std::min(row_block, n - first_row);
-            const int64_t cols = std::min(kFoldBlock, inner - first_col);
-            const int64_t from = (block / blocks * n + first_row) * inner + first_col;
-            A* acc = to + block * inner + first_col;
-            if (group > 1 && rows >= 2 * group) {
-              fold_narrow(from, rows, inner, group, acc);
-            } else {
-              fold_wide(from, rows, inner, cols, acc);
-            }
-          }
-        });
+    ctx_.parallel_for(outer * blocks * chunks, cost_ * elements + 10,
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t u = begin; u < end; ++u) {
+                          const int64_t block = u / chunks;  // over outer and blocks
+                          const int64_t first_row = block % blocks * row_block;
+                          const int64_t first_col = u % chunks * kFoldBlock;
+                          const int64_t rows = std::min(row_block, n - first_row);
+                          const int64_t cols = std::min(kFoldBlock, inner - first_col);
+                          const int64_t from = (block / blocks * n + first_row) * inner + first_col;
+                          A* acc = to + block * inner + first_col;
+                          if (group > 1 && rows >= 2 * group) {
+                            fold_narrow(from, rows, inner, group, acc);
+                          } else {
+                            fold_wide(from, rows, inner, cols, acc);
+                          }
+                        }
+                      });
     return blocks > 1 ? fold_partial(partial, outer, blocks, inner, out) : ok_status();
   }
 

@@ -218,10 +218,9 @@ Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& di
     if (kind == Reduction::kMean) finish<T, A>(kind, to, outputs, count, to);
   } else {
     const bool ordered = kind == Reduction::kMax || kind == Reduction::kMin;
-    const FoldSource<A> source = {
-        .data = x,
-        .element_size = sizeof(T),
-        .convert = ordered ? convert<T, A, true> : convert<T, A, false>};
+    const FoldSource<A> source = {.data = x,
+                                  .element_size = sizeof(T),
+                                  .convert = ordered ? convert<T, A, true> : convert<T, A, false>};
     A small[kSmall];
     A* acc = small;
     Tensor large;
@@ -277,8 +276,7 @@ class Reduce final : public Kernel {
     MR_TRY_ASSIGN(const bool keep_dims, node.attr<bool>("keep_dims"));
     Function function = nullptr;
     using Types = ConcatTypes<NumberTypes, TypeList<bool>>;
-    MR_TRY(dispatch<Types>(node.output_types[0],
-                           [&]<class T>() { function = reduce_tensor<T>; }));
+    MR_TRY(dispatch<Types>(node.output_types[0], [&]<class T>() { function = reduce_tensor<T>; }));
     return std::unique_ptr<Kernel>(new Reduce(function, kind, keep_dims));
   }
   Reduce(Function function, Reduction kind, bool keep_dims)
@@ -311,8 +309,7 @@ void register_one(Registry& registry, const char* name, const char* doc, TypeSet
   spec.gradient = gradient;
   if constexpr (kind != Reduction::kMean) spec.value = reduction_value<kind>;
   registry.add(std::move(spec));
-  registry.kernel(
-      {.op = name, .constraints = {{"T", computed}}, .factory = Reduce::make<kind>});
+  registry.kernel({.op = name, .constraints = {{"T", computed}}, .factory = Reduce::make<kind>});
 }
 
 // A truth value is 0 or 1: "all" is the minimum, "any" the maximum.

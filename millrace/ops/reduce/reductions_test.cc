@@ -37,7 +37,8 @@ std::vector<C> reference(std::string_view op, const Tensor& x, const std::vector
   const Shape& shape = x.shape();
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   int64_t per_result = 1, outputs = 1;
-  for (int32_t axis : axes) reduced[static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis)] = true;
+  for (int32_t axis : axes)
+    reduced[static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis)] = true;
   for (int i = 0; i < shape.rank(); ++i) {
     (reduced[static_cast<size_t>(i)] ? per_result : outputs) *= shape.dim(i);
   }
@@ -112,8 +113,8 @@ TEST(Reductions, MatchReference) {
         ASSERT_TRUE(y.ok()) << y.status().to_string();
         const double scale = std::string_view(op) == "Sum" ? 30 : 1;  // sums that cancel
         expect_values(*y, reference(op, x, c.axes), 1e-6 * scale);
-        EXPECT_EQ(y->rank(), keep_dims ? c.shape.rank()
-                                       : c.shape.rank() - static_cast<int>(c.axes.size()));
+        EXPECT_EQ(y->rank(),
+                  keep_dims ? c.shape.rank() : c.shape.rank() - static_cast<int>(c.axes.size()));
       }
     }
   }
@@ -183,7 +184,8 @@ TEST(Reductions, SumsAreAccurate) {
   const double exact = static_cast<double>(0.1F) * (1 << 20);
   EXPECT_NEAR(reduce("Sum", x, {0})->item<float>(), exact, exact * 1e-6);
   const Tensor columns = x.reshaped({1 << 17, 8}).value();
-  for (float v : reduce("Sum", columns, {0})->data<float>()) EXPECT_NEAR(v, exact / 8, exact * 1e-7);
+  for (float v : reduce("Sum", columns, {0})->data<float>())
+    EXPECT_NEAR(v, exact / 8, exact * 1e-7);
 }
 
 TEST(Reductions, DoNotDependOnThreads) {

@@ -142,8 +142,7 @@ void register_scan(Registry& registry, const char* name, const char* doc, Gradie
                 .traits = {.cost = 1.0F},
                 .shape = scan_shape,
                 .gradient = gradient});
-  registry.kernel(
-      {.op = name, .constraints = {{"T", kNumbers}}, .factory = Scan<product>::make});
+  registry.kernel({.op = name, .constraints = {{"T", kNumbers}}, .factory = Scan<product>::make});
 }
 
 }  // namespace

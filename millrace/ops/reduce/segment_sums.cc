@@ -192,8 +192,7 @@ Status check_prefix(const KernelContext& ctx) {
 Status dispatch_sum(KernelContext& ctx, int64_t segments) {
   const bool wide = ctx.input(1).dtype() == DType::kInt64;
   return dispatch<NumberTypes>(ctx.input(0).dtype(), [&]<class T>() {
-    return wide ? sum_segments<T, int64_t>(ctx, segments)
-                : sum_segments<T, int32_t>(ctx, segments);
+    return wide ? sum_segments<T, int64_t>(ctx, segments) : sum_segments<T, int32_t>(ctx, segments);
   });
 }
 
@@ -259,8 +258,7 @@ void register_segment_sums(Registry& registry) {
                 .shape = unsorted_segment_shape,
                 .value = unsorted_segment_value,
                 .gradient = unsorted_segment_grad});
-  registry.kernel(
-      {.op = "SegmentSum", .constraints = {{"T", kNumbers}}, .function = segment_cpu});
+  registry.kernel({.op = "SegmentSum", .constraints = {{"T", kNumbers}}, .function = segment_cpu});
   registry.kernel({.op = "UnsortedSegmentSum",
                    .constraints = {{"T", kNumbers}},
                    .function = unsorted_segment_cpu});

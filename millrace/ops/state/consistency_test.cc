@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <latch>
 #include <thread>
 
 #include "millrace/ops/state/state_testing.h"
@@ -13,7 +14,8 @@ namespace {
 
 constexpr int kThreads = 8;
 constexpr int kRounds = 50;
-constexpr int64_t kSize = 5000;
+// Large enough for updates to overlap.
+constexpr int64_t kSize = 20'000;
 
 // All elements the same.
 Tensor filled(float value) {
@@ -36,9 +38,11 @@ class Consistency : public StateTest {
   // Each thread has an environment of its own, over the device of the test.
   static void run_threads(const Body& body) {
     std::vector<std::thread> threads;
+    std::latch ready(kThreads);
     for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&body, t] {
+      threads.emplace_back([&body, &ready, t] {
         OpEnv env;
+        ready.arrive_and_wait();
         for (int round = 0; round < kRounds; ++round) body(env, t, round);
       });
     }

@@ -1,0 +1,90 @@
+// The C++ client from a project of its own: state, callables, partial runs, traces, mistakes.
+// docs/cpp.md walks through it.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "millrace/api/client_session.h"
+#include "millrace/api/ops.h"
+
+namespace {
+
+using namespace millrace;
+
+Status expect(float wanted, const Tensor& got) {
+  if (got.item<float>() == wanted) return ok_status();
+  return internal("expected ", wanted, ", got ", got);
+}
+
+// A total that lives in the session.
+Status count() {
+  Scope root = Scope::make_root();
+  Expr amount =
+      ops::placeholder(root.with_name("amount"), DType::kFloat, {.shape = PartialShape::scalar()});
+  Expr total = ops::variable_v2(root.with_name("total"), DType::kFloat, Shape{});
+  Expr init = ops::assign(root, total, root.constant(0.0F));
+  Expr added = ops::assign_add(root, total, amount);
+  MR_TRY(root.status());
+
+  MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root));
+  MR_TRY(session.run({}, {}, {root.operation_of(init)}).status());
+
+  MR_TRY_ASSIGN(auto add, session.make_callable({amount}, {added}));
+  std::vector<Tensor> out;
+  for (float v : {1.0F, 2.0F, 3.0F}) {
+    MR_TRY(add->run(std::vector<Tensor>{Tensor::scalar(v)}, out));
+  }
+  MR_TRY(expect(6, out[0]));
+
+  RunOptions options;
+  options.timeout_ms = 10'000;
+  options.trace_path = "guide_trace.json";
+  RunMetadata metadata;
+  MR_TRY_ASSIGN(out, session.run({}, {total}, {}, options, &metadata));
+  std::printf("total %s, %zu events traced\n", out[0].to_string().c_str(), metadata.events.size());
+  return expect(6, out[0]);
+}
+
+// One step, fed and fetched in two pieces.
+Status in_pieces() {
+  Scope root = Scope::make_root();
+  Expr a = ops::placeholder(root.with_name("a"), DType::kFloat);
+  Expr b = ops::placeholder(root.with_name("b"), DType::kFloat);
+  Expr squared = ops::square(root.with_name("squared"), a);
+  ops::add(root.with_name("sum"), squared, b);
+  MR_TRY_ASSIGN(ClientSession client, ClientSession::create(root));
+
+  Session& session = client.session();
+  MR_TRY_ASSIGN(std::string handle,
+                session.partial_run_setup({.feeds = {"a", "b"}, .fetches = {"squared", "sum"}}));
+  MR_TRY_ASSIGN(auto first,
+                session.partial_run(handle, {{"a", Tensor::scalar(3.0F)}}, {"squared"}));
+  MR_TRY(expect(9, first[0]));
+  MR_TRY_ASSIGN(auto second, session.partial_run(handle, {{"b", Tensor::scalar(1.0F)}}, {"sum"}));
+  return expect(10, second[0]);
+}
+
+// A mistake is found where it is made: shapes are checked as operations are added.
+Status mistake() {
+  Scope root = Scope::make_root();
+  Expr x = ops::placeholder(root, DType::kFloat, {.shape = {2, 3}});
+  Expr y = ops::mat_mul(root.sub_scope("layer1").with_name("product"), x, x);
+  std::printf("as it should be: %s\n", root.status().to_string().c_str());
+  if (y.valid() || root.status().code() != Code::kInvalidArgument) {
+    return internal("expected the scope to refuse [2,3] x [2,3]");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+int main() {
+  for (Status (*part)() : {count, in_pieces, mistake}) {
+    if (Status status = part(); !status.ok()) {
+      std::fprintf(stderr, "%s\n", status.to_string().c_str());
+      return 1;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,94 @@
+// test-labels: threads
+#include "millrace/distributed/master.h"
+
+#include <gtest/gtest.h>
+
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/distributed_testing.h"
+#include "millrace/kernel/resource_manager.h"
+
+namespace millrace {
+namespace {
+
+// Answers get_status when it has devices, and nothing else ever.
+class SilentWorker : public WorkerInterface {
+ public:
+  explicit SilentWorker(std::vector<Device::Info> devices) : devices_(std::move(devices)) {}
+
+  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
+    if (!devices_.empty()) done(WorkerStatus{devices_});
+  }
+  void register_graph(RegisterGraphRequest, UniqueFunction<void(Result<std::string>)>) override {}
+  void deregister_graph(std::string, StatusDone) override {}
+  void run_graph(RunGraphRequest, Ref<CancellationToken>,
+                 UniqueFunction<void(Status, RunGraphResponse)>) override {}
+  void recv_tensor(RecvTensorRequest, Ref<CancellationToken>,
+                   UniqueFunction<void(Status, Value)>) override {}
+  void abort_step(int64_t, Status, StatusDone) override {}
+  void cleanup_step(int64_t, StatusDone) override {}
+  void reset(std::vector<std::string>, StatusDone) override {}
+
+ private:
+  const std::vector<Device::Info> devices_;
+};
+
+class MasterTest : public testing::Test {
+ protected:
+  MasterTest() {
+    options_.task = std::string(kTask0);
+    options_.call_timeout_ms = 20;
+  }
+
+  void add(std::string_view task, bool answers) {
+    std::vector<Device::Info> devices;
+    if (answers) {
+      devices.push_back(make_cpu_device(DeviceName::parse(task).value()).value()->info());
+    }
+    ASSERT_TRUE(workers_->add(std::string(task), make_ref<SilentWorker>(std::move(devices))).ok());
+  }
+  Result<Ref<SessionBackend>> backend() { return make_master_backend(workers_, options_); }
+
+  Ref<WorkerCache> workers_ = make_ref<WorkerCache>();
+  MasterOptions options_;
+};
+
+TEST_F(MasterTest, NamesTasksThatDoNotAnswer) {
+  add(kTask0, true);
+  add(kTask1, false);
+  Status status = backend().status();
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_NE(status.message().find(kTask1), std::string_view::npos) << status.to_string();
+  EXPECT_EQ(status.message().find(kTask0), std::string_view::npos) << status.to_string();
+}
+
+TEST_F(MasterTest, FiltersLeaveTasksOut) {
+  add(kTask0, true);
+  add(kTask1, false);
+  add("/job:ps/replica:0/task:0", true);
+  options_.device_filters = {"/job:ps"};
+  Result<Ref<SessionBackend>> made = backend();
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ((*made)->devices().devices().size(), 2u);
+  EXPECT_EQ((*made)->devices().client_name(), str_cat(kTask0, "/device:CPU:0"));
+}
+
+TEST_F(MasterTest, TheOwnTaskMustBeInTheCluster) {
+  add(kTask1, true);
+  EXPECT_EQ(backend().status().code(), Code::kNotFound);
+}
+
+TEST_F(MasterTest, RegistrationAndResetHaveADeadline) {
+  add(kTask0, true);
+  Ref<SessionBackend> made = backend().value();
+  EXPECT_EQ(made->reset({}).code(), Code::kDeadlineExceeded);
+  TestGraph g;
+  g.builder().context().device = made->devices().client_name();
+  g.fetch(g.constant(1), 0);
+  Status status =
+      made->prepare(Subgraph::from_graph(g.graph()), {{}, {"Const:0"}, {}}, "s").status();
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_NE(status.message().find(kTask0), std::string_view::npos) << status.to_string();
+}
+
+}  // namespace
+}  // namespace millrace

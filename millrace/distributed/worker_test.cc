@@ -1,0 +1,271 @@
+// test-labels: threads
+#include "millrace/distributed/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/distributed_testing.h"
+
+namespace millrace {
+namespace {
+
+// One worker without a cluster around it, asked directly.
+class WorkerTest : public testing::Test {
+ protected:
+  WorkerTest() {
+    std::vector<Ref<Device>> devices =
+        make_cpu_devices(DeviceName::parse(kTask0).value(), 2).value();
+    device_ = devices[0];
+    worker_ =
+        Worker::create(std::string(kTask0), std::move(devices), make_ref<WorkerCache>()).value();
+  }
+  ~WorkerTest() override { worker_->shut_down(cancelled("the test is over")); }
+
+  // y = feed 2 + 1, sent to task 1 as "out" and fetched at position 3.
+  Result<std::string> register_sum(uint64_t incarnation = 0) {
+    TestGraph g;
+    g.builder().context().device = device_->name();
+    Expr y =
+        call("Add", {g.feed(DType::kFloat, 2), g.builder().constant(Tensor::scalar<float>(1))});
+    g.fetch(y, 3);
+    g.builder().emit(
+        "_Send", {y},
+        {{"tensor_name", "out"},
+         {"send_device", device_->name()},
+         {"recv_device", receiver()},
+         {"send_device_incarnation", static_cast<int64_t>(device_->info().incarnation)}});
+    MR_TRY(g.builder().status());
+    return add_graph(g, incarnation);
+  }
+  Result<std::string> add_graph(TestGraph& g, uint64_t incarnation = 0) {
+    RegisterGraphRequest request;
+    request.session = "s";
+    request.incarnation = incarnation;
+    MR_TRY_ASSIGN(request.graph_def, Subgraph::from_graph(g.graph()).to_graph_def_bytes());
+    std::optional<Result<std::string>> answer;
+    worker_->register_graph(std::move(request),
+                            [&](Result<std::string> r) { answer = std::move(r); });
+    return *answer;
+  }
+  static std::string receiver() { return str_cat(kTask1, "/device:CPU:0"); }
+  std::string key(std::string_view tensor, uint64_t incarnation_offset = 0) const {
+    return RendezvousKey{device_->name(),
+                         device_->info().incarnation + incarnation_offset,
+                         receiver(),
+                         std::string(tensor),
+                         0,
+                         0}
+        .to_string();
+  }
+
+  // The answer of one call, waited for.
+  struct Answer {
+    Status status;
+    RunGraphResponse response;
+    Value value;
+  };
+  struct Waiter {
+    Mutex mu;
+    CondVar changed;
+    std::optional<Answer> answer MR_GUARDED_BY(mu);
+    void set(Answer a) {
+      MutexLock lock(mu);
+      answer = std::move(a);
+      changed.notify_all();
+    }
+    Answer get() {
+      MutexLock lock(mu);
+      while (!answer) changed.wait(mu);
+      return std::move(*answer);
+    }
+    bool there() {
+      MutexLock lock(mu);
+      return answer.has_value();
+    }
+  };
+  using Pending = std::shared_ptr<Waiter>;
+
+  Pending run(const std::string& handle, int64_t step, std::vector<std::pair<int, Tensor>> feeds,
+              std::vector<int> fetches, Ref<CancellationToken> cancel = nullptr) {
+    auto waiter = std::make_shared<Waiter>();
+    RunGraphRequest request;
+    request.graph_handle = handle;
+    request.step_id = step;
+    request.feeds = std::move(feeds);
+    request.fetches = std::move(fetches);
+    worker_->run_graph(std::move(request), std::move(cancel),
+                       [waiter](Status s, RunGraphResponse r) {
+                         waiter->set({std::move(s), std::move(r), {}});
+                       });
+    return waiter;
+  }
+  Pending recv(int64_t step, std::string key, Ref<CancellationToken> cancel = nullptr) {
+    auto waiter = std::make_shared<Waiter>();
+    worker_->recv_tensor({step, std::move(key)}, std::move(cancel), [waiter](Status s, Value v) {
+      waiter->set({std::move(s), {}, std::move(v)});
+    });
+    return waiter;
+  }
+  Status cleanup(int64_t step) {
+    Status status;
+    worker_->cleanup_step(step, [&](Status s) { status = std::move(s); });
+    return status;
+  }
+  Status abort(int64_t step, Status reason) {
+    Status status;
+    worker_->abort_step(step, std::move(reason), [&](Status s) { status = std::move(s); });
+    return status;
+  }
+
+  static std::vector<std::pair<int, Tensor>> feed(float value) {
+    return {{2, Tensor::scalar<float>(value)}};
+  }
+
+  Ref<Device> device_;
+  Ref<Worker> worker_;
+};
+
+TEST_F(WorkerTest, RunsWhatWasRegistered) {
+  std::string handle = register_sum(worker_->incarnation()).value();
+  Answer answer = run(handle, 1, feed(41), {3})->get();
+  ASSERT_TRUE(answer.status.ok()) << answer.status.to_string();
+  ASSERT_EQ(answer.response.fetches.size(), 1u);
+  EXPECT_EQ(answer.response.fetches[0].item<float>(), 42);
+  EXPECT_EQ(recv(1, key("out"))->get().value.tensor.item<float>(), 42);
+  EXPECT_TRUE(cleanup(1).ok());
+  EXPECT_TRUE(worker_->steps().empty());
+}
+
+TEST_F(WorkerTest, APeerMayAskBeforeTheStepBegins) {
+  std::string handle = register_sum().value();
+  Pending early = recv(5, key("out"));
+  EXPECT_FALSE(early->there());
+  ASSERT_EQ(worker_->steps().size(), 1u);
+  EXPECT_NE(worker_->steps()[0].find(key("out")), std::string::npos);
+  EXPECT_TRUE(run(handle, 5, feed(1), {})->get().status.ok());
+  EXPECT_EQ(early->get().value.tensor.item<float>(), 2);
+}
+
+TEST_F(WorkerTest, UnknownHandlesAndRestartsAreAborted) {
+  std::string handle = register_sum().value();
+  EXPECT_EQ(run("no_such_graph", 1, {}, {})->get().status.code(), Code::kAborted);
+  EXPECT_EQ(register_sum(worker_->incarnation() + 1).status().code(), Code::kAborted);
+  EXPECT_EQ(recv(1, key("out", 1))->get().status.code(), Code::kAborted);
+  EXPECT_EQ(worker_->num_graphs(), 1);
+  Status status;
+  worker_->deregister_graph(handle, [&](Status s) { status = std::move(s); });
+  EXPECT_TRUE(status.ok());
+  worker_->deregister_graph(handle, [&](Status s) { status = std::move(s); });
+  EXPECT_EQ(status.code(), Code::kAborted);
+  EXPECT_EQ(worker_->num_graphs(), 0);
+}
+
+TEST_F(WorkerTest, BadRequestsAreInvalid) {
+  std::string handle = register_sum().value();
+  Tensor one = Tensor::scalar<float>(1);
+  auto code = [&](std::vector<std::pair<int, Tensor>> feeds, std::vector<int> fetches) {
+    return run(handle, 9, std::move(feeds), std::move(fetches))->get().status.code();
+  };
+  EXPECT_EQ(code({}, {3}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{0, one}, {2, one}}, {3}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{2, one}, {2, one}}, {3}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{2, Tensor::scalar<int32_t>(1)}}, {3}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{2, one}}, {2}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{2, one}}, {-1}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{2, one}}, {3, 3}), Code::kInvalidArgument);
+  EXPECT_EQ(recv(9, "nonsense")->get().status.code(), Code::kInvalidArgument);
+  RendezvousKey other{receiver(), 1, device_->name(), "out", 0, 0};
+  EXPECT_EQ(recv(9, other.to_string())->get().status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(abort(9, ok_status()).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(worker_->steps().empty());
+  EXPECT_EQ(code({{2, one}}, {3}), Code::kOk);
+}
+
+TEST_F(WorkerTest, BadGraphsAreRefused) {
+  RegisterGraphRequest request;
+  request.graph_def = "these bytes are no graph";
+  Status status;
+  worker_->register_graph(request, [&](Result<std::string> r) { status = r.status(); });
+  EXPECT_FALSE(status.ok());
+
+  TestGraph elsewhere;
+  elsewhere.builder().context().device = receiver();
+  elsewhere.constant(1);
+  EXPECT_EQ(add_graph(elsewhere).status().code(), Code::kInvalidArgument);
+
+  TestGraph huge;
+  huge.builder().context().device = device_->name();
+  huge.fetch(huge.constant(1), INT32_MAX);
+  EXPECT_EQ(add_graph(huge).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(WorkerTest, AStepIsOverAfterCleanup) {
+  std::string handle = register_sum().value();
+  Pending waiting = recv(3, key("never"));
+  EXPECT_TRUE(cleanup(3).ok());
+  EXPECT_EQ(waiting->get().status.code(), Code::kCancelled);
+  EXPECT_EQ(recv(3, key("never"))->get().status.code(), Code::kAborted);
+  EXPECT_EQ(run(handle, 3, feed(1), {})->get().status.code(), Code::kAborted);
+  EXPECT_TRUE(abort(3, internal("late")).ok());
+  EXPECT_TRUE(cleanup(3).ok());
+  EXPECT_TRUE(worker_->steps().empty());
+}
+
+TEST_F(WorkerTest, OneStepRunsOnce) {
+  std::string handle = register_sum().value();
+  EXPECT_TRUE(run(handle, 4, feed(1), {})->get().status.ok());
+  EXPECT_EQ(run(handle, 4, feed(1), {})->get().status.code(), Code::kAborted);
+  EXPECT_TRUE(recv(4, key("out"))->get().status.ok());
+  EXPECT_EQ(recv(4, key("out"))->get().status.code(), Code::kAborted);
+}
+
+TEST_F(WorkerTest, AnAbortThatComesFirstIsRemembered) {
+  std::string handle = register_sum().value();
+  EXPECT_TRUE(abort(6, data_loss("disk on fire")).ok());
+  EXPECT_EQ(recv(6, key("out"))->get().status.code(), Code::kDataLoss);
+  Answer answer = run(handle, 6, feed(1), {3})->get();
+  EXPECT_EQ(answer.status.code(), Code::kDataLoss);
+  EXPECT_TRUE(answer.response.derived);
+}
+
+TEST_F(WorkerTest, WaitsEndWhenTheirCallIsCancelled) {
+  Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  Pending waiting = recv(7, key("out"), cancel);
+  EXPECT_FALSE(waiting->there());
+  cancel->cancel(deadline_exceeded("too late"));
+  EXPECT_EQ(waiting->get().status.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(recv(7, key("other"), cancel)->get().status.code(), Code::kDeadlineExceeded);
+  std::string handle = register_sum().value();
+  Answer answer = run(handle, 8, feed(1), {3}, cancel)->get();
+  EXPECT_EQ(answer.status.code(), Code::kDeadlineExceeded);
+  EXPECT_TRUE(answer.response.derived);
+}
+
+TEST_F(WorkerTest, AKernelsErrorIsTheStepsOwn) {
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  g.builder().emit("Assert", {g.constant(false), g.constant(7)}, {});
+  std::string handle = add_graph(g).value();
+  Pending waiting = recv(1, key("out"));
+  Answer answer = run(handle, 1, {}, {})->get();
+  EXPECT_EQ(answer.status.code(), Code::kInvalidArgument);
+  EXPECT_FALSE(answer.response.derived);
+  EXPECT_EQ(waiting->get().status.code(), Code::kInvalidArgument);
+}
+
+TEST_F(WorkerTest, AStoppedWorkerAnswersWithTheReason) {
+  Pending waiting = recv(1, key("out"));
+  worker_->shut_down(unavailable("gone"));
+  EXPECT_EQ(waiting->get().status.code(), Code::kUnavailable);
+  EXPECT_EQ(recv(2, key("out"))->get().status.code(), Code::kUnavailable);
+  EXPECT_EQ(register_sum().status().code(), Code::kUnavailable);
+  EXPECT_EQ(cleanup(1).code(), Code::kUnavailable);
+  Status status;
+  worker_->get_status([&](Result<WorkerStatus> r) { status = r.status(); });
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace millrace

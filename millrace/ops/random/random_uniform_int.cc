@@ -1,0 +1,92 @@
+#include <memory>
+
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/random/fill_blocks.h"
+#include "millrace/ops/random/random_state.h"
+#include "millrace/ops/random/register.h"
+
+namespace millrace {
+namespace {
+
+Status uniform_int_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(1, 0).status());
+  MR_TRY(c.with_rank(2, 0).status());
+  return random_shape(c);
+}
+
+void fill(const KernelContext& ctx, const Philox& stream, int32_t low, int32_t high, int32_t* out,
+          int64_t n) {
+  const uint32_t range = static_cast<uint32_t>(high) - static_cast<uint32_t>(low);
+  fill_from_blocks<4>(ctx, stream, 12, out, n, [=](const uint32_t* w, int32_t* y) {
+    for (int i = 0; i < 4; ++i) {
+      y[i] = static_cast<int32_t>(static_cast<uint32_t>(low) + w[i] % range);
+    }
+  });
+}
+
+void fill(const KernelContext& ctx, const Philox& stream, int64_t low, int64_t high, int64_t* out,
+          int64_t n) {
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  fill_from_blocks<2>(ctx, stream, 16, out, n, [=](const uint32_t* w, int64_t* y) {
+    for (int i = 0; i < 2; ++i) {
+      const uint64_t bits = w[2 * i] | uint64_t{w[2 * i + 1]} << 32;
+      y[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
+    }
+  });
+}
+
+template <class T>
+class RandomUniformInt final : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(RandomSource source, RandomSource::make(node));
+    return std::unique_ptr<Kernel>(new RandomUniformInt(std::move(source)));
+  }
+  explicit RandomUniformInt(RandomSource source) : source_(std::move(source)) {}
+
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_rank(ctx, 0, 1));
+    MR_TRY(expect_rank(ctx, 1, 0));
+    MR_TRY(expect_rank(ctx, 2, 0));
+    MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
+    MR_TRY_ASSIGN(const T low, ctx.scalar_input<T>(1));
+    MR_TRY_ASSIGN(const T high, ctx.scalar_input<T>(2));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    const int64_t n = shape.num_elements();
+    if (n == 0) return ok_status();
+    if (low >= high) {
+      return invalid_argument("Need minval < maxval, got ", low, " >= ", high);
+    }
+    MR_TRY_ASSIGN(const Philox stream,
+                  source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerElement));
+    fill(ctx, stream, low, high, out->mutable_data<T>().data(), n);
+    return ok_status();
+  }
+
+ private:
+  RandomSource source_;
+};
+
+}  // namespace
+
+void register_random_uniform_int(Registry& registry) {
+  registry.add({.name = "RandomUniformInt",
+                .doc = "Integers evenly distributed over [minval, maxval), but for the slight bias "
+                       "of a remainder.",
+                .inputs = {{"shape", "T"}, {"minval", "Tout"}, {"maxval", "Tout"}},
+                .outputs = {{"output", "Tout"}},
+                .types = {{"Tout", kIndexTypes}, {"T", kIndexTypes}},
+                .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
+                .traits = {.stateful = true, .cannot_differentiate = true, .cost = 3},
+                .shape = uniform_int_shape});
+  registry.kernel({.op = "RandomUniformInt",
+                   .constraints = {{"Tout", {DType::kInt32}}},
+                   .factory = RandomUniformInt<int32_t>::make,
+                   .host_inputs = {-1}});
+  registry.kernel({.op = "RandomUniformInt",
+                   .constraints = {{"Tout", {DType::kInt64}}},
+                   .factory = RandomUniformInt<int64_t>::make,
+                   .host_inputs = {-1}});
+}
+
+}  // namespace millrace

@@ -1,0 +1,18 @@
+#pragma once
+
+namespace millrace {
+
+class Registry;
+
+// Ops that draw random numbers. Same seeds, same numbers, on any number of threads.
+void register_random_ops(Registry& registry);
+
+// Its parts, one per source.
+void register_candidate_samplers(Registry& registry);  // *CandidateSampler ComputeAccidentalHits
+void register_multinomial(Registry& registry);         // Multinomial
+void register_random_fill(
+    Registry& registry);  // RandomUniform RandomStandardNormal TruncatedNormal
+void register_random_shuffle(Registry& registry);      // RandomShuffle
+void register_random_uniform_int(Registry& registry);  // RandomUniformInt
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+#include "millrace/ops/register_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "millrace/kernel/registry.h"
+
+namespace millrace {
+namespace {
+
+// The ops that the core promises.
+constexpr char kPromised[] = R"(
+Abs Add AddN All Any ApplyAdam ApplyCenteredRMSProp ApplyGradientDescent ApplyMomentum ApplyAdagrad
+ApplyRMSProp ArgMax ArgMin Assert Assign AssignAdd AssignSub AvgPool AvgPoolGrad BatchMatMul BiasAdd
+BiasAddGrad BroadcastGradientArgs Cast ComputeAccidentalHits ConcatOffset ConcatV2 Const ControlTrigger
+Conv2D Conv2DBackpropFilter Conv2DBackpropInput Cumprod Cumsum DynamicPartition DynamicStitch Enter Equal
+Exit Exp ExpandDims Fill Floor FloorDiv FloorMod Gather GatherNd Greater GreaterEqual Identity InTopK
+InvertPermutation IsVariableInitialized L2Loss LRN LRNGrad Less LessEqual ListDiff Log Log1p LogSoftmax
+LogUniformCandidateSampler LogicalAnd LogicalNot LogicalOr LoopCond MatMul Max MaxPool MaxPoolGrad Maximum
+Mean Merge Min Minimum Mul Neg NextIteration NoOp NotEqual OneHot Pack Pad Placeholder
+PlaceholderWithDefault Pow PreventGradient Prod RandomShuffle RandomStandardNormal RandomUniform
+RandomUniformInt Range Rank RealDiv Div Reciprocal RefIdentity RefSwitch RefMerge RefEnter RefExit
+RefNextIteration Relu ReluGrad Relu6 Relu6Grad Elu EluGrad Selu SeluGrad Softplus SoftplusGrad Softsign
+SoftsignGrad CountUpTo Reshape Round Rsqrt RsqrtGrad ScatterAdd ScatterSub ScatterUpdate Select Shape
+ShapeN Sigmoid SigmoidGrad Sign Size Slice Softmax SoftmaxCrossEntropyWithLogits
+SparseSoftmaxCrossEntropyWithLogits SparseToDense Split SplitV Sqrt SqrtGrad Square SquaredDifference
+Squeeze StopGradient StridedSlice StridedSliceGrad Sub Sum Switch Tanh TanhGrad TensorArrayV3
+TensorArrayGradV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3 TensorArrayScatterV3
+TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3 Stack StackPush StackPop
+StackClose StackV2 StackPushV2 StackPopV2 StackCloseV2 Tile TopKV2 Transpose TruncatedNormal Unique Unpack
+UnsortedSegmentSum VariableV2 VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp
+AssignSubVariableOp ResourceGather ResourceScatterAdd VarIsInitializedOp Where ZerosLike OnesLike FIFOQueue
+RandomShuffleQueue PaddingFIFOQueue PriorityQueue FIFOQueueV2 RandomShuffleQueueV2 PaddingFIFOQueueV2
+PriorityQueueV2 QueueEnqueue QueueEnqueueMany QueueDequeue QueueDequeueMany QueueDequeueUpTo QueueClose
+QueueSize QueueEnqueueV2 QueueEnqueueManyV2 QueueDequeueV2 QueueDequeueManyV2 QueueDequeueUpToV2
+QueueCloseV2 QueueSizeV2 _Send _Recv _Arg _Retval
+)";
+
+TEST(RegisterOps, HasEveryPromisedOp) {
+  ASSERT_TRUE(register_ops().ok()) << register_ops().to_string();
+  std::istringstream names(kPromised);
+  for (std::string name; names >> name;) {
+    EXPECT_NE(OpRegistry::global().find(name), nullptr) << name;
+  }
+}
+
+TEST(RegisterOps, EveryOpIsWhole) {
+  ASSERT_TRUE(register_ops().ok());
+  for (const OpDef* op : OpRegistry::global().list()) {
+    EXPECT_FALSE(op->doc.empty()) << op->name;
+    EXPECT_TRUE(op->shape != nullptr || op->traits.constant) << op->name << " has no shape rule";
+    bool on_cpu = false;
+    for (const KernelDef* kernel : KernelRegistry::global().list(op->name)) {
+      on_cpu |= kernel->device == DeviceKind::kCpu;
+    }
+    EXPECT_TRUE(on_cpu) << op->name << " has no CPU kernel";
+    EXPECT_FALSE(op->gradient != nullptr && op->traits.cannot_differentiate)
+        << op->name << " has a gradient and says that it cannot have one";
+  }
+}
+
+// An op either has a gradient, or says that it knowingly has none, or is one of those that gradients
+// never go through as they are.
+TEST(RegisterOps, EveryOpKnowsItsGradient) {
+  ASSERT_TRUE(register_ops().ok());
+  std::set<std::string> undecided;
+  for (const OpDef* op : OpRegistry::global().list()) {
+    const OpTraits& t = op->traits;
+    bool decided = op->gradient != nullptr || t.cannot_differentiate || t.argument || t.result ||
+                   t.send || t.recv || t.control_flow != ControlFlow::kNone;
+    if (!decided) undecided.insert(op->name);
+  }
+  EXPECT_TRUE(undecided.empty()) << str_join(undecided, " ");
+}
+
+}  // namespace
+}  // namespace millrace
