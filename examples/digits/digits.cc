@@ -23,7 +23,7 @@ constexpr int64_t kPixels = 64, kHidden = 64, kDigits = 10;
 constexpr int64_t kTrain = 1437, kBatch = 32, kEpochs = 30;
 
 struct Digits {
-  std::vector<float> pixels;     // kPixels an image, 0 to 1
+  std::vector<float> pixels;  // kPixels an image, 0 to 1
   std::vector<int32_t> labels;
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
 };
@@ -35,11 +35,13 @@ Result<Digits> read_digits(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
     std::vector<int> values;
-    for (std::string field; std::getline(fields, field, ',');) values.push_back(std::atoi(field.c_str()));
+    for (std::string field; std::getline(fields, field, ',');)
+      values.push_back(std::atoi(field.c_str()));
     if (values.size() != kPixels + 1) {
       return data_loss(path, ":", out.size() + 1, ": expected 65 numbers, got ", values.size());
     }
-    for (size_t i = 0; i < kPixels; ++i) out.pixels.push_back(static_cast<float>(values[i]) / 16.0f);
+    for (size_t i = 0; i < kPixels; ++i)
+      out.pixels.push_back(static_cast<float>(values[i]) / 16.0f);
     out.labels.push_back(values[kPixels]);
   }
   if (out.size() <= kTrain) return data_loss(path, ": expected 1797 images, got ", out.size());
@@ -50,7 +52,8 @@ Result<Digits> read_digits(const std::string& path) {
 struct Batch {
   Tensor images, labels;
 };
-Batch make_batch(const Digits& digits, const std::vector<int64_t>& order, int64_t begin, int64_t end) {
+Batch make_batch(const Digits& digits, const std::vector<int64_t>& order, int64_t begin,
+                 int64_t end) {
   std::vector<float> pixels;
   std::vector<int32_t> labels;
   for (int64_t i = begin; i < end; ++i) {
@@ -70,7 +73,9 @@ struct Variable {
 Variable make_variable(const Scope& scope, Shape shape, float stddev, std::mt19937& random) {
   std::normal_distribution<float> normal(0, stddev);
   Tensor value = Tensor::zeros(DType::kFloat, shape).value();
-  if (stddev > 0) std::generate_n(value.mutable_data<float>().data(), value.num_elements(), [&] { return normal(random); });
+  if (stddev > 0)
+    std::generate_n(value.mutable_data<float>().data(), value.num_elements(),
+                    [&] { return normal(random); });
   Expr ref = ops::variable_v2(scope, DType::kFloat, shape);
   return {ref, ops::assign(scope, ref, scope.constant(value))};
 }
@@ -97,8 +102,10 @@ Status train(const std::string& folder) {
 
   // The backward pass, by hand, and the update.
   Expr d_logits = loss.backprop * (1.0 / kBatch);
-  Expr d_hidden = ops::relu_grad(root, ops::mat_mul(root, d_logits, w2.ref, {.transpose_b = true}), hidden);
-  Expr rate = ops::placeholder(root.with_name("rate"), DType::kFloat, {.shape = PartialShape::scalar()});
+  Expr d_hidden =
+      ops::relu_grad(root, ops::mat_mul(root, d_logits, w2.ref, {.transpose_b = true}), hidden);
+  Expr rate =
+      ops::placeholder(root.with_name("rate"), DType::kFloat, {.shape = PartialShape::scalar()});
   std::vector<Operation> updates;
   auto update = [&](const Variable& v, Expr gradient) {
     updates.push_back(root.operation_of(ops::apply_gradient_descent(root, v.ref, rate, gradient)));

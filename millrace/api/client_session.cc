@@ -13,7 +13,8 @@ std::vector<std::string> target_names(const std::vector<Operation>& targets) {
 
 Result<ClientSession> ClientSession::create(const Scope& scope, SessionOptions options) {
   MR_TRY(scope.status());
-  MR_TRY_ASSIGN(std::unique_ptr<Session> session, Session::create(scope.graph(), std::move(options)));
+  MR_TRY_ASSIGN(std::unique_ptr<Session> session,
+                Session::create(scope.graph(), std::move(options)));
   return ClientSession(scope, std::move(session));
 }
 

@@ -2,9 +2,9 @@
 //
 //   mr_gen_ops <ops.h> <ops.cc>
 //
-// An op becomes a function in namespace millrace::ops that takes the scope, the inputs, the attributes that
-// have no default and, as a struct of its own, those that have one. Type and number attributes that
-// follow from the inputs are left out.
+// An op becomes a function in namespace millrace::ops that takes the scope, the inputs, the
+// attributes that have no default and, as a struct of its own, those that have one. Type and number
+// attributes that follow from the inputs are left out.
 
 #include <cstdio>
 #include <set>
@@ -34,9 +34,9 @@ std::string snake_case(std::string_view name) {
     out += is_upper(name[i]) ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
   }
   static const std::set<std::string> reserved = {
-      "and",    "assert", "bool",   "const",  "delete", "double", "float", "for",   "if",
-      "int",    "long",   "new",    "not",    "operator", "or",  "short", "switch",
-      "template", "this", "typename", "union", "unsigned", "while", "xor", "default"};
+      "and",  "assert",   "bool",  "const",    "delete",   "double", "float",  "for",    "if",
+      "int",  "long",     "new",   "not",      "operator", "or",     "short",  "switch", "template",
+      "this", "typename", "union", "unsigned", "while",    "xor",    "default"};
   if (reserved.contains(out)) out += '_';
   return out;
 }
@@ -71,7 +71,9 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-std::string dtype_literal(DType t) { return str_cat("static_cast<DType>(", static_cast<int>(t), ")"); }
+std::string dtype_literal(DType t) {
+  return str_cat("static_cast<DType>(", static_cast<int>(t), ")");
+}
 
 template <class T, class F>
 std::string list_literal(const std::vector<T>& values, F&& one) {
@@ -85,7 +87,8 @@ std::string list_literal(const std::vector<T>& values, F&& one) {
 
 std::string float_literal(float v) { return str_cat("static_cast<float>(", v, ")"); }
 
-// A default value as C++ text; empty when it has none that can be written: then it is left to the op.
+// A default value as C++ text; empty when it has none that can be written: then it is left to the
+// op.
 std::string literal(const AttrValue& value) {
   if (const auto* v = value.get<int64_t>()) return str_cat(*v);
   if (const auto* v = value.get<float>()) return float_literal(*v);
@@ -154,7 +157,8 @@ class OpWriter {
   }
 
   void write_attrs() {
-    header_ += str_cat("// Attributes of ", function_, "() that have a default.\nstruct ", attrs_type(), " {\n");
+    header_ += str_cat("// Attributes of ", function_, "() that have a default.\nstruct ",
+                       attrs_type(), " {\n");
     for (const AttrDef* attr : optional_) {
       if (!attr->doc.empty()) header_ += str_cat("  // ", attr->doc, "\n");
       header_ += str_cat("  ", cpp_type(attr->type), " ", parameter(attr->name), " = ",
@@ -167,7 +171,8 @@ class OpWriter {
     if (op_.outputs.size() < 2) return;
     header_ += str_cat("// What ", function_, "() gives.\nstruct ", op_.name, "Result {\n");
     for (const ArgDef& out : op_.outputs) {
-      header_ += str_cat("  ", out.is_list() ? "std::vector<Expr> " : "Expr ", parameter(out.name), ";\n");
+      header_ +=
+          str_cat("  ", out.is_list() ? "std::vector<Expr> " : "Expr ", parameter(out.name), ";\n");
     }
     header_ += "  Operation operation;\n};\n";
   }
@@ -190,12 +195,14 @@ class OpWriter {
   std::string parameters(bool defaults) const {
     std::string out = "const Scope& scope";
     for (const ArgDef& in : op_.inputs) {
-      out += str_cat(", ", in.is_list() ? "const std::vector<Expr>& " : "Expr ", parameter(in.name));
+      out +=
+          str_cat(", ", in.is_list() ? "const std::vector<Expr>& " : "Expr ", parameter(in.name));
     }
     for (const AttrDef* attr : required_) {
       out += str_cat(", ", cpp_type(attr->type), " ", parameter(attr->name));
     }
-    if (!optional_.empty()) out += str_cat(", const ", attrs_type(), "& attrs", defaults ? " = {}" : "");
+    if (!optional_.empty())
+      out += str_cat(", const ", attrs_type(), "& attrs", defaults ? " = {}" : "");
     return out + str_cat(", SourceLocation where", defaults ? " = SourceLocation::current()" : "");
   }
 
@@ -203,7 +210,8 @@ class OpWriter {
     source_ += "  std::vector<Expr> all_inputs;\n";
     for (const ArgDef& in : op_.inputs) {
       std::string name = parameter(in.name);
-      source_ += in.is_list() ? str_cat("  all_inputs.insert(all_inputs.end(), ", name, ".begin(), ", name, ".end());\n")
+      source_ += in.is_list() ? str_cat("  all_inputs.insert(all_inputs.end(), ", name,
+                                        ".begin(), ", name, ".end());\n")
                               : str_cat("  all_inputs.push_back(", name, ");\n");
     }
     source_ += "  AttrMap map;\n";
@@ -214,7 +222,8 @@ class OpWriter {
     for (const AttrDef* attr : optional_) {
       source_ += str_cat("  map.set(\"", attr->name, "\", attrs.", parameter(attr->name), ");\n");
     }
-    source_ += str_cat("  Operation op = scope.add(\"", op_.name, "\", std::move(all_inputs), std::move(map), where);\n");
+    source_ += str_cat("  Operation op = scope.add(\"", op_.name,
+                       "\", std::move(all_inputs), std::move(map), where);\n");
     write_outputs();
   }
 
@@ -224,7 +233,8 @@ class OpWriter {
     for (const ArgDef& in : op_.inputs) {
       std::string name = parameter(in.name);
       if (!in.number_attr.empty() && done.insert(in.number_attr).second) {
-        source_ += str_cat("  map.set(\"", in.number_attr, "\", static_cast<int64_t>(", name, ".size()));\n");
+        source_ += str_cat("  map.set(\"", in.number_attr, "\", static_cast<int64_t>(", name,
+                           ".size()));\n");
       } else if (!in.type_list_attr.empty() && done.insert(in.type_list_attr).second) {
         source_ += str_cat("  map.set(\"", in.type_list_attr, "\", types_of(", name, "));\n");
       }
@@ -237,7 +247,8 @@ class OpWriter {
       return;
     }
     if (op_.outputs.size() == 1) {
-      source_ += op_.outputs[0].is_list() ? "  return scope.outputs(op);\n" : "  return scope.output(op, 0);\n";
+      source_ += op_.outputs[0].is_list() ? "  return scope.outputs(op);\n"
+                                          : "  return scope.output(op, 0);\n";
       return;
     }
     source_ += str_cat("  OutputReader out(scope, op);\n  ", op_.name, "Result result;\n");

@@ -19,9 +19,9 @@ struct Operation {
   bool valid() const { return node >= 0; }
 };
 
-// Where a C++ program adds operations: a graph together with a name prefix, a device and other settings
-// for what is added. Copies share the graph. The first error sticks (status()), and everything built
-// afterwards is invalid, so a program checks once, at the end.
+// Where a C++ program adds operations: a graph together with a name prefix, a device and other
+// settings for what is added. Copies share the graph. The first error sticks (status()), and
+// everything built afterwards is invalid, so a program checks once, at the end.
 //
 //   Scope root = Scope::make_root();
 //   Expr x = ops::placeholder(root, DType::kFloat);

@@ -17,9 +17,9 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
-           std::is_invocable_r_v<R, F&, Args...>)
-      FunctionRef(F&& f)  // NOLINT(google-explicit-constructor)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
+             std::is_invocable_r_v<R, F&, Args...>)
+  FunctionRef(F&& f)  // NOLINT(google-explicit-constructor)
       : object_(const_cast<void*>(static_cast<const void*>(&f))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
@@ -42,9 +42,9 @@ class UniqueFunction<R(Args...)> {
   UniqueFunction() = default;
   UniqueFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, UniqueFunction> &&
-           std::is_invocable_r_v<R, std::remove_cvref_t<F>&, Args...>)
-      UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, UniqueFunction> &&
+             std::is_invocable_r_v<R, std::remove_cvref_t<F>&, Args...>)
+  UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor)
     using Held = std::remove_cvref_t<F>;
     if constexpr (kInline<Held>) {
       new (storage_) Held(std::forward<F>(f));
@@ -77,8 +77,8 @@ class UniqueFunction<R(Args...)> {
   static constexpr size_t kInlineBytes = 48;
   template <class F>
   static constexpr bool kInline =
-      sizeof(F) <= kInlineBytes &&
-      alignof(F) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<F>;
+      sizeof(F) <= kInlineBytes && alignof(F) <= alignof(std::max_align_t) &&
+      std::is_nothrow_move_constructible_v<F>;
   template <class F>
   static constexpr Table kInlineTable = {
       [](void* s, Args... args) -> R { return (*static_cast<F*>(s))(std::forward<Args>(args)...); },

@@ -13,7 +13,8 @@ uint64_t hash_bytes(std::string_view bytes, uint64_t seed = 0);
 // Only for void pointers: what a number after a char pointer means, size or seed, is not to be
 // seen.
 template <class Void>
-requires(std::is_void_v<Void>) uint64_t hash_bytes(Void* data, size_t size) {
+  requires(std::is_void_v<Void>)
+uint64_t hash_bytes(Void* data, size_t size) {
   return hash_bytes(std::string_view(static_cast<const char*>(data), size));
 }
 uint64_t hash_bytes(const char*, uint64_t) = delete;

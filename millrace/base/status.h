@@ -90,10 +90,10 @@ class [[nodiscard]] Result {
     MR_CHECK(!status_.ok());
   }
   template <class U>
-  requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-           !std::is_same_v<std::remove_cvref_t<U>, Status> &&
-           !std::is_same_v<std::remove_cvref_t<U>, T>) Result(U&& value)
-      : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+    requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+             !std::is_same_v<std::remove_cvref_t<U>, Status> &&
+             !std::is_same_v<std::remove_cvref_t<U>, T>)
+  Result(U&& value) : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
   Result(const Result& other) : status_(other.status_) {
     if (ok()) new (&value_) T(other.value_);
   }

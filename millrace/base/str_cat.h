@@ -23,8 +23,8 @@ void append_to(std::string& out, float v);  // shortest text that reads back as 
 void append_to(std::string& out, double v);
 
 template <class T>
-requires(std::is_integral_v<T> && !std::is_same_v<T, bool> &&
-         !std::is_same_v<T, char>) void append_to(std::string& out, T v) {
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char>)
+void append_to(std::string& out, T v) {
   if constexpr (std::is_signed_v<T>) {
     append_to(out, static_cast<long long>(v));
   } else {

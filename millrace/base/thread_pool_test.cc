@@ -277,8 +277,7 @@ TEST(ParallelFor, StopsStartingRangesWhenCancelled) {
   EXPECT_GE(ranges, 1);
   EXPECT_LE(ranges, 3);
   ranges = 0;
-  pool.parallel_for(
-      5, 1.0, [&](int64_t, int64_t) { ++ranges; }, 1 << 20, token.get());
+  pool.parallel_for(5, 1.0, [&](int64_t, int64_t) { ++ranges; }, 1 << 20, token.get());
   EXPECT_EQ(ranges, 0);
 }
 

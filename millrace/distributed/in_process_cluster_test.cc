@@ -99,9 +99,7 @@ TEST(InProcessCluster, LoopsOverBothTasks) {
   Expr start = t.constant(1), two = t.constant(2);
   Values out = t.graph().while_loop(
       "loop", {zero, start}, {n, one, two},
-      [&](Values v, Values c) {
-        return t.add("Less", {v[0], c[0]});
-      },
+      [&](Values v, Values c) { return t.add("Less", {v[0], c[0]}); },
       [&](Values v, Values c) -> Values {
         Expr next = t.add("Add", {v[0], c[1]});
         t.on(kTask1);

@@ -95,10 +95,9 @@ class WorkerTest : public testing::Test {
     request.step_id = step;
     request.feeds = std::move(feeds);
     request.fetches = std::move(fetches);
-    worker_->run_graph(std::move(request), std::move(cancel),
-                       [waiter](Status s, RunGraphResponse r) {
-                         waiter->set({std::move(s), std::move(r), {}});
-                       });
+    worker_->run_graph(
+        std::move(request), std::move(cancel),
+        [waiter](Status s, RunGraphResponse r) { waiter->set({std::move(s), std::move(r), {}}); });
     return waiter;
   }
   Pending recv(int64_t step, std::string key, Ref<CancellationToken> cancel = nullptr) {

@@ -61,8 +61,8 @@ TEST(RegisterOps, EveryOpIsWhole) {
   }
 }
 
-// An op either has a gradient, or says that it knowingly has none, or is one of those that gradients
-// never go through as they are.
+// An op either has a gradient, or says that it knowingly has none, or is one of those that
+// gradients never go through as they are.
 TEST(RegisterOps, EveryOpKnowsItsGradient) {
   ASSERT_TRUE(register_ops().ok());
   std::set<std::string> undecided;

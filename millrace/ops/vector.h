@@ -70,9 +70,7 @@ template <class T>
 inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 
 template <class V>
-inline constexpr bool is_vec = requires(V v) {
-  v[0];
-};
+inline constexpr bool is_vec = requires(V v) { v[0]; };
 
 // What V is made of: Element<Vec<float>> and Element<float> are float.
 template <class V, bool = is_vec<V>>

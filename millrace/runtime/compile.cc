@@ -105,7 +105,8 @@ class Compiler {
     plan_->nodes.push_back(std::move(kernel_node));
     plan_->origins.push_back(node.origin);
     std::unique_ptr<Kernel> kernel;
-    if (Status s = prepare(step, kernel); !s.ok()) return annotate_error(s, *step.node, node.origin);
+    if (Status s = prepare(step, kernel); !s.ok())
+      return annotate_error(s, *step.node, node.origin);
     plan_->kernels.push_back(std::move(kernel));
     return ok_status();
   }
@@ -225,7 +226,8 @@ class Compiler {
         if (last_reader[slot] != static_cast<int32_t>(i)) continue;
         int readers = 0;
         for (int j = 0; j < s.num_inputs; ++j) {
-          readers += plan_->inputs[static_cast<size_t>(s.first_input + j)] == static_cast<int>(slot);
+          readers +=
+              plan_->inputs[static_cast<size_t>(s.first_input + j)] == static_cast<int>(slot);
         }
         if (readers == 1 && k < 64) out.movable |= uint64_t{1} << k;
         last_reader[slot] = INT32_MAX;  // released once, also when read twice
@@ -252,7 +254,8 @@ class Compiler {
 Plan::Plan() = default;
 Plan::~Plan() = default;
 
-Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device, const CompileOptions& options) {
+Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device,
+                          const CompileOptions& options) {
   return Compiler(graph, std::move(device), options).run();
 }
 

@@ -27,8 +27,8 @@ struct StepArgs {
   FunctionRunner* functions = nullptr;
 };
 
-// What a signature has been turned into: ready to run any number of times, also at once. In this process
-// it is a PlanSet; a master has one that drives workers.
+// What a signature has been turned into: ready to run any number of times, also at once. In this
+// process it is a PlanSet; a master has one that drives workers.
 class Executable : public RefCounted {
  public:
   // Runs one step and returns when nothing of it runs any more.

@@ -186,7 +186,8 @@ INSTANTIATE_TEST_SUITE_P(ParallelIterations, Loops, ::testing::Values(1, 2, 10, 
 TEST(Executor, TheFirstErrorEndsTheRunAndNamesTheNode) {
   TestGraph g;
   Expr x = g.feed(DType::kInt32, 0);
-  g.builder().context().origin = intern_origin({.file = "train.py", .line = 14, .code = "y = x // z"});
+  g.builder().context().origin =
+      intern_origin({.file = "train.py", .line = 14, .code = "y = x // z"});
   Expr y = call("FloorDiv", {x, x - x});
   g.builder().context().origin = 0;
   g.fetch(y, 0);

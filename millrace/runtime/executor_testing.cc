@@ -25,8 +25,9 @@ void TestGraph::fetch(Expr value, int position) {
 }
 
 Expr TestGraph::enter(Expr value, std::string frame, bool constant, int parallel) {
-  return call("Enter", {value},
-              {{"frame_name", frame}, {"is_constant", constant}, {"parallel_iterations", parallel}});
+  return call(
+      "Enter", {value},
+      {{"frame_name", frame}, {"is_constant", constant}, {"parallel_iterations", parallel}});
 }
 
 TestGraph::Values TestGraph::while_loop(const std::string& frame, Values initial, Values invariants,
@@ -48,8 +49,8 @@ TestGraph::Values TestGraph::while_loop(const std::string& frame, Values initial
   Values next = body(inside, constants);
   for (size_t i = 0; i < merges.size(); ++i) {
     Expr n = call("NextIteration", {next[i]});
-    Status status = graph_->set_back_edge(GraphBuilder::output(merges[i]).node, 1,
-                                          GraphBuilder::output(n));
+    Status status =
+        graph_->set_back_edge(GraphBuilder::output(merges[i]).node, 1, GraphBuilder::output(n));
     if (!status.ok()) builder_->fail(status);
   }
   return exits;

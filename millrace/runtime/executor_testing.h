@@ -25,7 +25,8 @@ class TestGraph {
   Expr constant(int32_t v) { return builder_->constant(Tensor::scalar<int32_t>(v)); }
   Expr constant(bool v) { return builder_->constant(Tensor::scalar<bool>(v)); }
   Expr enter(Expr value, std::string frame, bool constant = false, int parallel = 10);
-  // `while (cond(vars)) vars = body(vars)`. `invariants` are made constant in the frame and given to both.
+  // `while (cond(vars)) vars = body(vars)`. `invariants` are made constant in the frame and given
+  // to both.
   using Values = std::vector<Expr>;
   Values while_loop(const std::string& frame, Values initial, Values invariants,
                     FunctionRef<Expr(Values vars, Values invariants)> cond,

@@ -15,14 +15,14 @@ struct Partition {
   Subgraph graph;
 };
 
-// Cuts a placed graph into one graph per task or device. An edge between two parts becomes a _Send and a
-// _Recv, one pair for each tensor and destination; a control edge carries an empty tensor; a loop that
-// runs on several parts gets, on each device that takes part, a small loop driven by its LoopCond.
-// Everything is as spec/graph_semantics.md section 6 says, names included. INVALID_ARGUMENT for a loop
-// over several parts that has no LoopCond.
+// Cuts a placed graph into one graph per task or device. An edge between two parts becomes a _Send
+// and a _Recv, one pair for each tensor and destination; a control edge carries an empty tensor; a
+// loop that runs on several parts gets, on each device that takes part, a small loop driven by its
+// LoopCond. Everything is as spec/graph_semantics.md section 6 says, names included.
+// INVALID_ARGUMENT for a loop over several parts that has no LoopCond.
 //
-// Cutting by task and then each part by device gives the same result as cutting by device at once: a
-// _Send or _Recv that exists keeps its key.
+// Cutting by task and then each part by device gives the same result as cutting by device at once:
+// a _Send or _Recv that exists keeps its key.
 Result<std::vector<Partition>> partition(const Subgraph& graph, PartitionBy by,
                                          const DeviceSet& devices);
 

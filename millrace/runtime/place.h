@@ -16,22 +16,22 @@ struct PlaceOptions {
   bool log = false;
 };
 
-// Gives every node a device: SubNode::device becomes a full name. Obeys, in this order: what nodes ask
-// for, colocation (attribute _class, reference and resource edges), the kernels there are, and then the
-// cost of moving tensors: a node without a wish goes where most of its inputs are, sources to their
-// consumers, Shape-like ops to their input. INVALID_ARGUMENT names the node, what it asked for and what
-// there is.
+// Gives every node a device: SubNode::device becomes a full name. Obeys, in this order: what nodes
+// ask for, colocation (attribute _class, reference and resource edges), the kernels there are, and
+// then the cost of moving tensors: a node without a wish goes where most of its inputs are, sources
+// to their consumers, Shape-like ops to their input. INVALID_ARGUMENT names the node, what it asked
+// for and what there is.
 Status place(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options);
 
-// Fixes, for the session's life, the devices of the nodes from `first` on that have state, and of those
-// that must be with them (colocation groups): their SubNode::device becomes a full name. All other nodes
-// stay as they are; so does a group that cannot be placed: a request that needs it gets the error from
-// place().
+// Fixes, for the session's life, the devices of the nodes from `first` on that have state, and of
+// those that must be with them (colocation groups): their SubNode::device becomes a full name. All
+// other nodes stay as they are; so does a group that cannot be placed: a request that needs it gets
+// the error from place().
 Status pin_stateful(Subgraph& graph, NodeId first, const DeviceSet& devices,
                     const PlaceOptions& options);
 
-// Moves control-flow nodes to where their data is, before partitioning: Switch and Exit to their input's
-// device, Enter and NextIteration to their first consumer's.
+// Moves control-flow nodes to where their data is, before partitioning: Switch and Exit to their
+// input's device, Enter and NextIteration to their first consumer's.
 void place_control_flow(Subgraph& graph);
 
 }  // namespace millrace

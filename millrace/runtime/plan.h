@@ -41,7 +41,7 @@ struct PlanStep {
   bool constant_enter = false;    // an Enter whose value is the same in every iteration
   bool uninitialized_ok = false;  // takes references to variables without a value
   bool reads_refs = false;        // some input comes as a reference
-  uint32_t retains = 0;           // bit i: input i is kept past the run, so it must be our own memory
+  uint32_t retains = 0;  // bit i: input i is kept past the run, so it must be our own memory
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
   int32_t first_input = 0;   // in Plan::inputs: the slots it reads, in the iteration it runs in
@@ -51,18 +51,18 @@ struct PlanStep {
   int32_t frame = 0;         // the frame it runs in
   int32_t output_frame = 0;  // the frame its outputs live in
   int32_t index_in_frame = 0;
-  int32_t position = 0;      // kFeed, kFetch: in the signature
+  int32_t position = 0;  // kFeed, kFetch: in the signature
   const Kernel* kernel = nullptr;
   const KernelNode* node = nullptr;
 };
 
 // The same step for the straight gear, where a slot is used again once its last reader is done.
 struct StraightStep {
-  int32_t first_input = 0;   // in Plan::straight_inputs
+  int32_t first_input = 0;  // in Plan::straight_inputs
   int32_t first_output = 0;
   int32_t first_release = 0;  // in Plan::releases: slots that nobody reads after this step
   int32_t num_releases = 0;
-  uint64_t movable = 0;       // inputs that this step is the last to read
+  uint64_t movable = 0;  // inputs that this step is the last to read
 };
 
 // A static loop frame: how large an iteration is and how it starts.
@@ -81,8 +81,8 @@ struct PlanFrame {
 
 struct PlanScratch;
 
-// A graph compiled for one device, shared by all runs: dense steps in topological order, edges as slots.
-// Immutable but for its measurements and its pool of scratch memory.
+// A graph compiled for one device, shared by all runs: dense steps in topological order, edges as
+// slots. Immutable but for its measurements and its pool of scratch memory.
 class Plan : public RefCounted {
  public:
   Plan();
@@ -90,10 +90,10 @@ class Plan : public RefCounted {
   std::vector<PlanStep> steps;
   std::vector<int32_t> inputs;
   std::vector<PlanEdge> edges;
-  std::vector<PlanFrame> frames;     // [0] is the root
-  std::vector<int32_t> roots;        // steps that wait for nothing, feeds left out
-  std::vector<int32_t> feeds;        // the kFeed steps
-  std::vector<int32_t> fetches;      // the kFetch steps
+  std::vector<PlanFrame> frames;  // [0] is the root
+  std::vector<int32_t> roots;     // steps that wait for nothing, feeds left out
+  std::vector<int32_t> feeds;     // the kFeed steps
+  std::vector<int32_t> fetches;   // the kFetch steps
 
   // The straight gear's form; empty unless straight_allowed().
   std::vector<StraightStep> straight;
@@ -106,7 +106,7 @@ class Plan : public RefCounted {
   bool has_async = false;
   bool has_blocking = false;
   bool has_step_state = false;  // some step makes resources that end with the run
-  bool has_dead = false;  // a Switch or Merge: values may be dead
+  bool has_dead = false;        // a Switch or Merge: values may be dead
   bool straight_allowed() const { return !has_frames && !has_async && !has_dead; }
 
   std::vector<std::unique_ptr<KernelNode>> nodes;  // by step
@@ -138,8 +138,8 @@ struct CompileOptions {
   std::string kernel_label;
 };
 
-// Compiles a partition for the device that owns it: every node is on that device. INVALID_ARGUMENT or
-// NOT_FOUND name the node and its origin.
+// Compiles a partition for the device that owns it: every node is on that device. INVALID_ARGUMENT
+// or NOT_FOUND name the node and its origin.
 Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device, const CompileOptions& options);
 
 }  // namespace millrace

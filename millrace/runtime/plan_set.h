@@ -11,11 +11,12 @@
 
 namespace millrace {
 
-// The plans of one task for one signature, one for each device that takes part, run together. Shared by all runs.
+// The plans of one task for one signature, one for each device that takes part, run together.
+// Shared by all runs.
 class PlanSet : public Executable {
  public:
-  // Cuts `graph` (placed on devices of one task) by device and compiles the parts. `devices` are those
-  // of the task, `all` the whole cluster's.
+  // Cuts `graph` (placed on devices of one task) by device and compiles the parts. `devices` are
+  // those of the task, `all` the whole cluster's.
   static Result<Ref<PlanSet>> build(const Subgraph& graph, std::span<const Ref<Device>> devices,
                                     const DeviceSet& all, const CompileOptions& options);
 

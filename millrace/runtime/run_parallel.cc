@@ -27,8 +27,8 @@ struct Frame {
   Mutex mu;
   std::deque<Iteration*> live MR_GUARDED_BY(mu);  // oldest first
   int64_t newest MR_GUARDED_BY(mu) = -1;
-  std::vector<Parked> constants MR_GUARDED_BY(mu);  // of constant Enters, for iterations to come
-  std::vector<Parked> parked MR_GUARDED_BY(mu);     // for iteration newest + 1, which must wait
+  std::vector<Parked> constants MR_GUARDED_BY(mu);    // of constant Enters, for iterations to come
+  std::vector<Parked> parked MR_GUARDED_BY(mu);       // for iteration newest + 1, which must wait
   std::vector<int32_t> dead_exits MR_GUARDED_BY(mu);  // of iteration `newest`
 };
 
@@ -109,7 +109,8 @@ class ParallelRun : public RefCounted {
 
   bool stopped() {
     if (failed_.load(std::memory_order_acquire)) return true;
-    if (step_.cancel == nullptr || !step_.cancel->cancelled()) [[likely]] return false;
+    if (step_.cancel == nullptr || !step_.cancel->cancelled()) [[likely]]
+      return false;
     fail(step_.cancel->status());
     return true;
   }
@@ -252,7 +253,8 @@ class ParallelRun : public RefCounted {
   void complete(const Ready& ready, Status status, ReadyList& next) {
     const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
     if (!status.ok()) [[unlikely]] {
-      return fail(annotate_error(status, *step.node, plan_->origins[static_cast<size_t>(ready.step)]));
+      return fail(
+          annotate_error(status, *step.node, plan_->origins[static_cast<size_t>(ready.step)]));
     }
     if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
     size_t before = next.size();
@@ -558,7 +560,8 @@ class ParallelRun : public RefCounted {
     {
       MutexLock lock(mu_);
       if (dead_fetch_.ok()) {
-        dead_fetch_ = invalid_argument("the tensor fetched at position ", step.position, " (", step.node->name,
+        dead_fetch_ = invalid_argument("the tensor fetched at position ", step.position, " (",
+                                       step.node->name,
                                        ") was not valid: it lies on a branch that was not taken");
       }
     }
@@ -677,8 +680,7 @@ class ParallelRun : public RefCounted {
                                   std::memory_order_relaxed);
   }
 
-  void replay_constants(Frame& frame, Iteration* iteration, ReadyList& next)
-      MR_REQUIRES(frame.mu) {
+  void replay_constants(Frame& frame, Iteration* iteration, ReadyList& next) MR_REQUIRES(frame.mu) {
     size_t before = next.size();
     for (const Frame::Parked& constant : frame.constants) {
       put(plan_->steps[static_cast<size_t>(constant.step)], iteration, constant.value, next);
@@ -710,8 +712,8 @@ class ParallelRun : public RefCounted {
     }
   }
 
-  // Starts the iteration that waited for room, held by the iteration before it: or, when that is the
-  // one that ends, by the caller.
+  // Starts the iteration that waited for room, held by the iteration before it: or, when that is
+  // the one that ends, by the caller.
   void start_parked(Frame& frame, ReadyList& next) MR_REQUIRES(frame.mu) {
     std::vector<Frame::Parked> parked = std::move(frame.parked);
     frame.parked.clear();
@@ -726,8 +728,8 @@ class ParallelRun : public RefCounted {
                                  std::memory_order_relaxed);
   }
 
-  // Sends the exits that stayed dead and removes the frame. Returns the parent's iteration when that is
-  // over too.
+  // Sends the exits that stayed dead and removes the frame. Returns the parent's iteration when
+  // that is over too.
   Iteration* end_frame(Frame* frame, ReadyList& next) {
     Iteration* parent = frame->parent_iteration;
     std::vector<int32_t> exits;
@@ -775,8 +777,11 @@ class PartialRunImpl : public PartialRun {
  public:
   PartialRunImpl(std::vector<Ref<Plan>> plans, const ExecuteArgs& args,
                  UniqueFunction<void(Status)> on_end)
-      : fetched_(args.fetches.size()), has_(args.fetches.size()), on_end_(std::move(on_end)),
-        running_(static_cast<int>(plans.size())), cancel_(args.step.cancel) {
+      : fetched_(args.fetches.size()),
+        has_(args.fetches.size()),
+        on_end_(std::move(on_end)),
+        running_(static_cast<int>(plans.size())),
+        cancel_(args.step.cancel) {
     for (Ref<Plan>& plan : plans) {
       Ref<PartialRunImpl> self(this);
       Ref<ParallelRun> run =
@@ -784,7 +789,8 @@ class PartialRunImpl : public PartialRun {
       run->on_fetch = [this](int position, Tensor value) { set_fetch(position, std::move(value)); };
       for (int32_t step : plan->feeds) {
         int position = plan->steps[static_cast<size_t>(step)].position;
-        if (position >= static_cast<int>(feeds_.size())) feeds_.resize(static_cast<size_t>(position) + 1);
+        if (position >= static_cast<int>(feeds_.size()))
+          feeds_.resize(static_cast<size_t>(position) + 1);
         feeds_[static_cast<size_t>(position)].push_back({run, step});
       }
       runs_.push_back({run, static_cast<int64_t>(plan->feeds.size())});
@@ -892,7 +898,8 @@ class PartialRunImpl : public PartialRun {
   Mutex mu_;
   CondVar changed_;
   Status status_ MR_GUARDED_BY(mu_);
-  std::vector<std::vector<Target>> feeds_ MR_GUARDED_BY(mu_);  // by position: who still waits for it
+  std::vector<std::vector<Target>> feeds_
+      MR_GUARDED_BY(mu_);  // by position: who still waits for it
   std::vector<bool> fed_ MR_GUARDED_BY(mu_);
   std::vector<RunState> runs_ MR_GUARDED_BY(mu_);
   std::vector<Tensor> fetched_ MR_GUARDED_BY(mu_);

@@ -19,7 +19,8 @@ class StraightRun {
     bool measured = begin_run(plan_);
     CancellationToken* cancel = step_.cancel;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      if (cancel != nullptr && cancel->cancelled()) [[unlikely]] return fail(cancel->status());
+      if (cancel != nullptr && cancel->cancelled()) [[unlikely]]
+        return fail(cancel->status());
       const PlanStep& step = plan_.steps[i];
       const StraightStep& place = plan_.straight[i];
       StepTimer timer(plan_, static_cast<int32_t>(i), measured, step_.trace);
@@ -38,9 +39,7 @@ class StraightRun {
     return arena_->inputs[static_cast<size_t>(place.first_input + i)];
   }
 
-  Value* outputs_of(const StraightStep& place) {
-    return arena_->slots.get() + place.first_output;
-  }
+  Value* outputs_of(const StraightStep& place) { return arena_->slots.get() + place.first_output; }
 
   Status run_step(const PlanStep& step, const StraightStep& place) {
     Value* outputs = outputs_of(place);
@@ -62,7 +61,8 @@ class StraightRun {
     a.num_inputs = step.num_inputs;
     a.num_outputs = step.num_outputs;
     a.movable = place.movable;
-    if (needs_preparation(step)) [[unlikely]] return run_prepared(step, a);
+    if (needs_preparation(step)) [[unlikely]]
+      return run_prepared(step, a);
     KernelContext ctx(a);
     MR_TRY(step.kernel->compute(ctx));
     return check_outputs(step, outputs);
@@ -86,7 +86,8 @@ class StraightRun {
   }
 
   Status fail(Status status) {
-    for (int32_t s = 0; s < plan_.straight_slots; ++s) arena_->slots[static_cast<size_t>(s)].clear();
+    for (int32_t s = 0; s < plan_.straight_slots; ++s)
+      arena_->slots[static_cast<size_t>(s)].clear();
     return status;
   }
 

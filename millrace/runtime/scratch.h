@@ -13,8 +13,8 @@ namespace millrace {
 
 struct Frame;
 
-// The values of one straight run: one slot per live value, and for every input of every step a pointer
-// to its slot, made once.
+// The values of one straight run: one slot per live value, and for every input of every step a
+// pointer to its slot, made once.
 struct StraightArena {
   explicit StraightArena(const Plan& plan);
   std::unique_ptr<Value[]> slots;  // all empty between runs
@@ -29,9 +29,9 @@ struct Iteration {
 
   Frame* frame = nullptr;
   int64_t number = 0;
-  // Steps of this iteration that are ready or running, plus one for each of: an Enter that has not come
-  // (iteration 0), the iteration before, a frame started from here. At 0 the iteration is over. Not kept
-  // for the root.
+  // Steps of this iteration that are ready or running, plus one for each of: an Enter that has not
+  // come (iteration 0), the iteration before, a frame started from here. At 0 the iteration is
+  // over. Not kept for the root.
   std::atomic<int64_t> outstanding{0};
   std::unique_ptr<Value[]> slots;
   std::unique_ptr<std::atomic<int32_t>[]> uses;      // per slot: inputs that still read it

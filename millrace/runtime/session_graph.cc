@@ -16,7 +16,8 @@ constexpr std::string_view kColocation = "loc:@";
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
-// What a feed's or fetch's node is called: a name that a GraphDef may hold, so without the ":" of "node:1".
+// What a feed's or fetch's node is called: a name that a GraphDef may hold, so without the ":" of
+// "node:1".
 std::string boundary_name(std::string_view prefix, std::string tensor, size_t position) {
   std::replace(tensor.begin(), tensor.end(), ':', '_');
   return str_cat(prefix, tensor, "_", position);
@@ -24,7 +25,8 @@ std::string boundary_name(std::string_view prefix, std::string tensor, size_t po
 
 bool is_call(const SubNode& node) { return node.op_owner && !node.op->unknown; }
 
-// Collects the nodes that a request needs and writes them, feeds and fetches replaced, to a new graph.
+// Collects the nodes that a request needs and writes them, feeds and fetches replaced, to a new
+// graph.
 class Pruner {
  public:
   Pruner(const Graph& client, const Subgraph& lowered, const std::vector<NodeId>& lowered_of,
@@ -141,8 +143,8 @@ class Pruner {
   Status add_feeds() {
     for (size_t i = 0; i < feeds_.size(); ++i) {
       DType type = base_type(lowered_.output_type(feeds_[i]));
-      MR_TRY_ASSIGN(NodeId id, out_.add(boundary_name("_recv_", signature_.feeds[i], i), "_Arg", {}, {},
-                                        {{"T", type}, {"index", static_cast<int64_t>(i)}},
+      MR_TRY_ASSIGN(NodeId id, out_.add(boundary_name("_recv_", signature_.feeds[i], i), "_Arg", {},
+                                        {}, {{"T", type}, {"index", static_cast<int64_t>(i)}},
                                         devices_.client_name()));
       feed_nodes_.push_back(id);
     }
@@ -194,9 +196,9 @@ class Pruner {
       if (other < 0 || needed_[index(other)]) continue;
       other = follow_colocation(other);
       if (node.device.empty()) node.device = lowered_.node(other).device;
-      const std::string& with =
-          needed_[index(other)] ? lowered_.node(other).name
-                                : stands_for_.try_emplace(other, node.name).first->second;
+      const std::string& with = needed_[index(other)]
+                                    ? lowered_.node(other).name
+                                    : stands_for_.try_emplace(other, node.name).first->second;
       entry = str_cat(kColocation, with);
       changed = true;
     }
@@ -239,10 +241,11 @@ class Pruner {
     }
     for (size_t i = 0; i < fetches_.size(); ++i) {
       Output from = mapped(fetches_[i]);
-      MR_TRY(out_.add(boundary_name("_send_", signature_.fetches[i], i), "_Retval", {from}, {},
-                      {{"T", base_type(out_.output_type(from))}, {"index", static_cast<int64_t>(i)}},
-                      devices_.client_name())
-                 .status());
+      MR_TRY(
+          out_.add(boundary_name("_send_", signature_.fetches[i], i), "_Retval", {from}, {},
+                   {{"T", base_type(out_.output_type(from))}, {"index", static_cast<int64_t>(i)}},
+                   devices_.client_name())
+              .status());
     }
     return ok_status();
   }
@@ -323,12 +326,12 @@ Status SessionGraph::inline_calls(NodeId first) {
   return ok_status();
 }
 
-// The call node becomes an IdentityN of the body's results, so its outputs keep their names; the body's
-// nodes are called "<call>/<node>". New calls among them are added to `calls`.
+// The call node becomes an IdentityN of the body's results, so its outputs keep their names; the
+// body's nodes are called "<call>/<node>". New calls among them are added to `calls`.
 Status SessionGraph::inline_call(NodeId call, std::vector<NodeId>& calls) {
   SubNode node = lowered_.node(call);
-  MR_TRY_ASSIGN(Ref<FunctionBody> body, graph_->functions().instantiate(node.op->name, *node.attrs,
-                                                                       graph_->registry()));
+  MR_TRY_ASSIGN(Ref<FunctionBody> body,
+                graph_->functions().instantiate(node.op->name, *node.attrs, graph_->registry()));
   const Graph& g = *body->graph;
   if (lowered_.size() + g.num_nodes() > kMaxNodes) {
     return resource_exhausted("inlining functions makes more than ", kMaxNodes, " nodes");
@@ -336,8 +339,8 @@ Status SessionGraph::inline_call(NodeId call, std::vector<NodeId>& calls) {
   // What the call waits for, the body waits for.
   NodeId start = -1;
   if (!node.control_inputs.empty()) {
-    MR_TRY_ASSIGN(start, lowered_.add(str_cat(node.name, "/_inputs"), "NoOp", {}, node.control_inputs,
-                                      {}, node.device));
+    MR_TRY_ASSIGN(start, lowered_.add(str_cat(node.name, "/_inputs"), "NoOp", {},
+                                      node.control_inputs, {}, node.device));
   }
   std::vector<Output> arg_source(static_cast<size_t>(g.num_nodes()));
   for (size_t i = 0; i < body->args.size(); ++i) arg_source[index(body->args[i])] = node.inputs[i];
@@ -404,7 +407,8 @@ Result<Subgraph> SessionGraph::prune(const Signature& signature) const {
   return Pruner(*graph_, lowered_, lowered_of_, devices_, signature).run();
 }
 
-std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned, const Signature& signature) {
+std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned,
+                                                 const Signature& signature) {
   std::vector<std::vector<int>> out(signature.fetches.size());
   for (NodeId id = 0; id < pruned.size(); ++id) {
     const SubNode& fetch = pruned.node(id);

@@ -10,27 +10,29 @@
 
 namespace millrace {
 
-// A session's view of its graph: the client's nodes with calls of functions replaced by the functions'
-// nodes, and with stateful nodes pinned to devices for the session's life. Grows with the graph.
-// Not thread-safe: the session serialises it.
+// A session's view of its graph: the client's nodes with calls of functions replaced by the
+// functions' nodes, and with stateful nodes pinned to devices for the session's life. Grows with
+// the graph. Not thread-safe: the session serialises it.
 class SessionGraph {
  public:
   // `devices` outlives it.
   SessionGraph(Ref<Graph> graph, const DeviceSet& devices, PlaceOptions place_options);
 
-  // Takes the nodes added to the graph since the last time: freezes them, replaces calls, pins state. On
-  // error nothing was taken. More than ten million nodes after inlining are RESOURCE_EXHAUSTED.
+  // Takes the nodes added to the graph since the last time: freezes them, replaces calls, pins
+  // state. On error nothing was taken. More than ten million nodes after inlining are
+  // RESOURCE_EXHAUSTED.
   Status extend();
   // True when the graph has nodes that extend() has not taken.
   bool behind() const { return graph_->num_nodes() > taken_; }
 
-  // The part of the graph that `signature` needs, each pinned node asking for its device. A feed becomes an
-  // _Arg node (attribute "index" = its position in signature.feeds) that replaces every data edge out of
-  // the fed tensor; a fetch becomes a _Retval likewise; both sit on the client device.
+  // The part of the graph that `signature` needs, each pinned node asking for its device. A feed
+  // becomes an _Arg node (attribute "index" = its position in signature.feeds) that replaces every
+  // data edge out of the fed tensor; a fetch becomes a _Retval likewise; both sit on the client
+  // device.
   //
-  // NOT_FOUND for an unknown node and for a reached node of an unknown op (listing all); INVALID_ARGUMENT for
-  // a bad output number, a tensor fed twice or both fed and fetched, a fetch of a node without outputs,
-  // and a signature that asks for nothing.
+  // NOT_FOUND for an unknown node and for a reached node of an unknown op (listing all);
+  // INVALID_ARGUMENT for a bad output number, a tensor fed twice or both fed and fetched, a fetch
+  // of a node without outputs, and a signature that asks for nothing.
   Result<Subgraph> prune(const Signature& signature) const;
 
   const Subgraph& lowered() const { return lowered_; }
@@ -44,12 +46,13 @@ class SessionGraph {
   Ref<Graph> graph_;
   const DeviceSet& devices_;
   PlaceOptions place_options_;
-  int taken_ = 0;                   // nodes of graph_ seen so far
+  int taken_ = 0;  // nodes of graph_ seen so far
   Subgraph lowered_;
   std::vector<NodeId> lowered_of_;  // by client node
 };
 
 // For each fetch, the positions of the feeds that it depends on. `pruned` is what prune() gave.
-std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned, const Signature& signature);
+std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned,
+                                                 const Signature& signature);
 
 }  // namespace millrace

@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-// What one kind of request feeds, fetches and runs. Names as the client wrote them: "node", "node:1";
-// targets are node names.
+// What one kind of request feeds, fetches and runs. Names as the client wrote them: "node",
+// "node:1"; targets are node names.
 struct Signature {
   std::vector<std::string> feeds = {};
   std::vector<std::string> fetches = {};

@@ -14,18 +14,21 @@ inline Status uninitialized(const RefCell& cell) {
   return failed_precondition("Attempting to use uninitialized value ", cell.name);
 }
 
-// Reads a reference for a step that wants the value; FAILED_PRECONDITION for a variable without one.
+// Reads a reference for a step that wants the value; FAILED_PRECONDITION for a variable without
+// one.
 inline Status read_reference(const Value& reference, Value& value) {
   value = Value::of(reference.cell->read());
-  if (value.tensor.valid()) [[likely]] return ok_status();
+  if (value.tensor.valid()) [[likely]]
+    return ok_status();
   return uninitialized(*reference.cell);
 }
 
 // Whether inputs must go through prepare_inputs().
 inline bool needs_preparation(const PlanStep& step) { return step.reads_refs || step.retains != 0; }
-// Replaces the pointers of inputs that the step cannot take as they are by pointers to `copies` (as many as
-// inputs): references wanted by value are read; borrowed memory that the step would keep is copied.
-// A reference wanted as such must point to an initialised variable unless the op allows less.
+// Replaces the pointers of inputs that the step cannot take as they are by pointers to `copies` (as
+// many as inputs): references wanted by value are read; borrowed memory that the step would keep is
+// copied. A reference wanted as such must point to an initialised variable unless the op allows
+// less.
 Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies);
 
 // INTERNAL unless the kernel set every output, each to the declared type.
@@ -51,13 +54,15 @@ Result<Tensor> fetch_value(Value& input, bool movable);
 // measured, and for the step's trace when there is one. Costs nothing otherwise.
 class StepTimer {
  public:
-  StepTimer(Plan& plan, int32_t step, bool measured, TraceCollector* trace, int64_t scheduled_ns = 0)
+  StepTimer(Plan& plan, int32_t step, bool measured, TraceCollector* trace,
+            int64_t scheduled_ns = 0)
       : plan_(plan), trace_(trace), scheduled_ns_(scheduled_ns), step_(step), measured_(measured) {
     if (measured_ || trace_ != nullptr) start_ns_ = monotonic_nanos();
   }
   // `outputs`: what the step made, for the trace; may be null.
   void stop(const Value* outputs) {
-    if (measured_ || trace_ != nullptr) [[unlikely]] record(outputs);
+    if (measured_ || trace_ != nullptr) [[unlikely]]
+      record(outputs);
   }
 
  private:

@@ -53,7 +53,8 @@ NodeId Subgraph::add(SubNode node) {
 }
 
 Result<NodeId> Subgraph::add(std::string name, std::string_view op, std::vector<Output> inputs,
-                             std::vector<NodeId> control_inputs, AttrMap attrs, std::string device) {
+                             std::vector<NodeId> control_inputs, AttrMap attrs,
+                             std::string device) {
   SubNode node;
   MR_TRY_ASSIGN(node.op, registry_->lookup(op));
   MR_TRY(check_attrs(*node.op, attrs));
@@ -175,7 +176,8 @@ Result<std::string> Subgraph::to_graph_def_bytes() const {
   return bytes;
 }
 
-Result<Subgraph> Subgraph::from_graph_def_bytes(std::string_view bytes, const OpRegistry& registry) {
+Result<Subgraph> Subgraph::from_graph_def_bytes(std::string_view bytes,
+                                                const OpRegistry& registry) {
   Ref<Graph> graph = make_ref<Graph>(registry);
   ImportOptions options;
   options.allow_internal_names = true;
@@ -226,10 +228,11 @@ Result<FrameInfo> analyze_frames(const Subgraph& graph) {
       if (name.empty()) return invalid_argument(where(), ": frame_name must not be empty");
       MR_TRY_ASSIGN(int64_t parallel, node.attr<int64_t>("parallel_iterations"));
       if (parallel < 1 || parallel > INT32_MAX) {
-        return invalid_argument(where(), ": parallel_iterations must be at least 1, got ", parallel);
+        return invalid_argument(where(), ": parallel_iterations must be at least 1, got ",
+                                parallel);
       }
-      auto [it, added] = children.try_emplace(str_cat(frame, ";", name),
-                                              static_cast<int>(info.frames.size()));
+      auto [it, added] =
+          children.try_emplace(str_cat(frame, ";", name), static_cast<int>(info.frames.size()));
       if (added) {
         FrameInfo::Frame& f = info.frames.emplace_back();
         f.name = std::move(name);

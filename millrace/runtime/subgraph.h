@@ -11,19 +11,20 @@
 
 namespace millrace {
 
-// A node that passes may change: the same facts as a graph's Node, inputs by index into the Subgraph.
+// A node that passes may change: the same facts as a graph's Node, inputs by index into the
+// Subgraph.
 struct SubNode {
   std::string name;
   const OpDef* op = nullptr;
-  Ref<RefCounted> op_owner;  // keeps a definition that is not of the registry
+  Ref<RefCounted> op_owner;              // keeps a definition that is not of the registry
   std::shared_ptr<const AttrMap> attrs;  // shared by copies; replaced, never changed
   std::vector<Output> inputs;
   std::vector<NodeId> control_inputs;
   std::vector<DType> input_types;
   std::vector<DType> output_types;
-  std::string device;     // what was asked for; after placement the full name of the device
+  std::string device;  // what was asked for; after placement the full name of the device
   OriginId origin = 0;
-  bool erased = false;    // left out by compact()
+  bool erased = false;  // left out by compact()
 
   template <class T>
   Result<T> attr(std::string_view attr_name) const {
@@ -33,8 +34,9 @@ struct SubNode {
   void set_attr(std::string_view attr_name, AttrValue value);
 };
 
-// The part of a graph that one request needs, on its way to becoming plans. Passes edit it in place; it
-// can be written to and read from GraphDef bytes at any time between passes (a master ships partitions).
+// The part of a graph that one request needs, on its way to becoming plans. Passes edit it in
+// place; it can be written to and read from GraphDef bytes at any time between passes (a master
+// ships partitions).
 class Subgraph {
  public:
   explicit Subgraph(const OpRegistry& registry) : registry_(&registry) {}
@@ -68,8 +70,8 @@ class Subgraph {
   };
   std::vector<std::vector<Use>> uses() const;
 
-  // Producers before consumers; edges from a NextIteration to a Merge do not count. INVALID_ARGUMENT
-  // "N nodes in a cycle" naming some of them otherwise.
+  // Producers before consumers; edges from a NextIteration to a Merge do not count.
+  // INVALID_ARGUMENT "N nodes in a cycle" naming some of them otherwise.
   Result<std::vector<NodeId>> topological_order() const;
 
   // Drops erased nodes and renumbers the rest. No live node may use an erased one.
@@ -92,18 +94,21 @@ class Subgraph {
 // The loop frames of a graph: which frame each node is in.
 struct FrameInfo {
   struct Frame {
-    std::string name;     // attribute frame_name; empty: the root
+    std::string name;  // attribute frame_name; empty: the root
     int parent = -1;
     int parallel_iterations = 10;
     NodeId loop_cond = -1;  // -1: none
     std::vector<NodeId> enters;
   };
-  std::vector<Frame> frames;    // [0] is the root
-  std::vector<int> node_frame;  // the frame a node runs in (its inputs' frame): an Enter is in the parent
-  // The frame in which a node's outputs live: the child for Enter, the parent for Exit, else its own.
+  std::vector<Frame> frames;  // [0] is the root
+  std::vector<int>
+      node_frame;  // the frame a node runs in (its inputs' frame): an Enter is in the parent
+  // The frame in which a node's outputs live: the child for Enter, the parent for Exit, else its
+  // own.
   std::vector<int> output_frame;
 };
-// INVALID_ARGUMENT for a node with inputs from two frames, an Enter without a name, an Exit outside any frame.
+// INVALID_ARGUMENT for a node with inputs from two frames, an Enter without a name, an Exit outside
+// any frame.
 Result<FrameInfo> analyze_frames(const Subgraph& graph);
 
 }  // namespace millrace

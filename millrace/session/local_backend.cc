@@ -29,7 +29,8 @@ class LocalBackend : public SessionBackend {
 
   Status reset(std::span<const std::string> containers) override {
     for (const Ref<Device>& device : devices_) {
-      if (containers.empty()) device->resources().clear_container(ResourceManager::kDefaultContainer);
+      if (containers.empty())
+        device->resources().clear_container(ResourceManager::kDefaultContainer);
       for (const std::string& c : containers) device->resources().clear_container(c);
     }
     return ok_status();

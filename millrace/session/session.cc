@@ -79,7 +79,8 @@ struct Session::Impl {
 
   Status check_open() {
     MR_TRY(ThreadPool::global().check_usable());
-    if (!closing->cancelled()) [[likely]] return ok_status();
+    if (!closing->cancelled()) [[likely]]
+      return ok_status();
     return failed_precondition("Session is closed.");
   }
 
@@ -172,8 +173,8 @@ Status Session::Impl::check_feeds(const Prepared& prepared, std::span<const Tens
   }
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (feeds[i].dtype() == prepared.feed_types[i]) continue;
-    return internal("feed '", signature.feeds[i], "' has type ", feeds[i].dtype(), ", but the tensor's type is ",
-                    prepared.feed_types[i]);
+    return internal("feed '", signature.feeds[i], "' has type ", feeds[i].dtype(),
+                    ", but the tensor's type is ", prepared.feed_types[i]);
   }
   return ok_status();
 }
@@ -266,7 +267,8 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
   if (traced && over) {
     std::vector<TraceEvent> events = state->trace->events();
     if (!run_options.trace_path.empty()) {
-      MR_TRY(write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
+      MR_TRY(
+          write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
     }
     if (metadata != nullptr) {
       metadata->events = std::move(events);
@@ -309,7 +311,8 @@ Status Session::extend() {
   return impl_->extend();
 }
 
-Result<std::vector<Tensor>> Session::run(const Feeds& feeds, const std::vector<std::string>& fetches,
+Result<std::vector<Tensor>> Session::run(const Feeds& feeds,
+                                         const std::vector<std::string>& fetches,
                                          const std::vector<std::string>& targets,
                                          const RunOptions& options, RunMetadata* metadata) {
   MR_TRY(impl_->check_open());
@@ -373,8 +376,8 @@ Result<std::string> Session::partial_run_setup(const Signature& signature) {
   StepArgs args = impl_->step_args({}, sizes);
   args.cancel = partial->cancel;
   std::shared_ptr<Impl> impl = impl_;
-  Result<Ref<PartialRun>> run =
-      partial->prepared->executable->start_partial(args, [impl](const Status&) { impl->end_run(); });
+  Result<Ref<PartialRun>> run = partial->prepared->executable->start_partial(
+      args, [impl](const Status&) { impl->end_run(); });
   if (!run.ok()) {
     impl_->end_run();
     return run.status();
@@ -404,11 +407,13 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
     for (const auto& [name, value] : feeds) {
       auto f = partial->feeds.find(name);
       if (f == partial->feeds.end()) {
-        return invalid_argument("feed '", name, "' was not declared for this partial run, or was fed already");
+        return invalid_argument("feed '", name,
+                                "' was not declared for this partial run, or was fed already");
       }
       DType type = prepared.feed_types[static_cast<size_t>(f->second)];
       if (value.dtype() != type) {
-        return internal("feed '", name, "' has type ", value.dtype(), ", but the tensor's type is ", type);
+        return internal("feed '", name, "' has type ", value.dtype(), ", but the tensor's type is ",
+                        type);
       }
       after[static_cast<size_t>(f->second)] = true;
       fed.emplace_back(f->second, value);
@@ -416,7 +421,8 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
     for (const std::string& name : fetches) {
       auto f = partial->fetches.find(name);
       if (f == partial->fetches.end()) {
-        return invalid_argument("fetch '", name, "' was not declared for this partial run, or was fetched already");
+        return invalid_argument("fetch '", name,
+                                "' was not declared for this partial run, or was fetched already");
       }
       for (int feed : prepared.fetch_dependencies[static_cast<size_t>(f->second)]) {
         if (after[static_cast<size_t>(feed)]) continue;
@@ -432,8 +438,9 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
     if (partial->feeds.empty() && partial->fetches.empty()) impl_->partials.erase(it);
   }
   for (auto& [position, value] : fed) MR_TRY(partial->run->feed(position, std::move(value)));
-  Deadline deadline = impl_->options.timeout_ms > 0 ? Deadline::after_millis(impl_->options.timeout_ms)
-                                                    : Deadline::none();
+  Deadline deadline = impl_->options.timeout_ms > 0
+                          ? Deadline::after_millis(impl_->options.timeout_ms)
+                          : Deadline::none();
   std::vector<Tensor> out;
   for (int position : wanted) {
     MR_TRY_ASSIGN(Tensor value, partial->run->fetch(position, deadline));
@@ -458,7 +465,9 @@ Status Session::close() {
   return ok_status();
 }
 
-std::vector<Device::Info> Session::list_devices() const { return impl_->backend->devices().devices(); }
+std::vector<Device::Info> Session::list_devices() const {
+  return impl_->backend->devices().devices();
+}
 
 Status Session::reset(std::span<const std::string> containers) {
   MR_TRY(impl_->check_open());

@@ -16,14 +16,14 @@ namespace millrace {
 
 class Callable;
 
-// Runs parts of a graph: what a client holds. Variables, queues and other state belong to the session and live
-// until it is closed.
+// Runs parts of a graph: what a client holds. Variables, queues and other state belong to the
+// session and live until it is closed.
 //
 //   MR_TRY_ASSIGN(auto session, Session::create(graph));
 //   MR_TRY_ASSIGN(std::vector<Tensor> out, session->run({{"x", x}}, {"y"}));
 //
-// Thread-safe: any number of threads may run at once, also while the graph grows. Errors leave the session
-// usable.
+// Thread-safe: any number of threads may run at once, also while the graph grows. Errors leave the
+// session usable.
 class Session {
  public:
   using Feeds = std::vector<std::pair<std::string, Tensor>>;
@@ -53,12 +53,13 @@ class Session {
 
   // Declares the feeds and fetches of a run that happens in pieces; the handle names it.
   Result<std::string> partial_run_setup(const Signature& signature);
-  // Feeds and fetches some of what was declared, each once. A fetch that depends on a feed that has not
-  // come is INVALID_ARGUMENT. The run ends when all that was declared is done.
+  // Feeds and fetches some of what was declared, each once. A fetch that depends on a feed that has
+  // not come is INVALID_ARGUMENT. The run ends when all that was declared is done.
   Result<std::vector<Tensor>> partial_run(const std::string& handle, const Feeds& feeds,
                                           const std::vector<std::string>& fetches);
 
-  // Cancels what runs and waits for it; every later call is FAILED_PRECONDITION. OK when closed already.
+  // Cancels what runs and waits for it; every later call is FAILED_PRECONDITION. OK when closed
+  // already.
   Status close();
   std::vector<Device::Info> list_devices() const;
   // Drops the variables and queues in these containers (none named: the default one).
@@ -74,7 +75,8 @@ class Session {
   std::shared_ptr<Impl> impl_;
 };
 
-// A signature ready to run. Thread-safe. Keeps its session's state alive, but fails once it is closed.
+// A signature ready to run. Thread-safe. Keeps its session's state alive, but fails once it is
+// closed.
 class Callable {
  public:
   // Feeds and fetches in the order of the signature.
@@ -89,6 +91,5 @@ class Callable {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
 
 }  // namespace millrace

@@ -13,8 +13,8 @@
 
 namespace millrace {
 
-// Who owns a session's devices. The session prunes, places and optimises; the backend turns the result into
-// something that runs. Thread-safe.
+// Who owns a session's devices. The session prunes, places and optimises; the backend turns the
+// result into something that runs. Thread-safe.
 class SessionBackend : public RefCounted {
  public:
   virtual const DeviceSet& devices() const = 0;

@@ -13,15 +13,17 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
   if (out.cpu_devices < 1) {
     return invalid_argument("device_count[\"CPU\"] must be at least 1, got ", out.cpu_devices);
   }
-  int threads = std::max(config.intra_op_parallelism_threads(), config.inter_op_parallelism_threads());
-  if (threads < 0) return invalid_argument("the number of threads must not be negative, got ", threads);
+  int threads =
+      std::max(config.intra_op_parallelism_threads(), config.inter_op_parallelism_threads());
+  if (threads < 0)
+    return invalid_argument("the number of threads must not be negative, got ", threads);
   out.threads = threads;
   out.device_filters.assign(config.device_filters().begin(), config.device_filters().end());
   out.soft_placement = config.allow_soft_placement();
   out.log_placement = config.log_device_placement();
   out.timeout_ms = config.operation_timeout_in_ms();
-  bool off = config.graph_options().optimizer_options().opt_level() ==
-             tensorflow::OptimizerOptions::L0;
+  bool off =
+      config.graph_options().optimizer_options().opt_level() == tensorflow::OptimizerOptions::L0;
   out.optimizer_level = off ? 0 : 1;
   return out;
 }

@@ -22,7 +22,9 @@ class SessionTest : public ::testing::Test {
     graph_ = make_ref<Graph>();
     builder_ = std::make_unique<GraphBuilder>(*graph_);
   }
-  Expr placeholder(const char* name) { return add("Placeholder", name, {}, {{"dtype", DType::kFloat}}); }
+  Expr placeholder(const char* name) {
+    return add("Placeholder", name, {}, {{"dtype", DType::kFloat}});
+  }
   Expr constant(float v) { return builder_->constant(f32(v)); }
   // Adds a node under exactly this name.
   Expr add(const char* op, const char* name, std::vector<Expr> inputs, AttrMap attrs = {}) {
@@ -177,7 +179,8 @@ TEST_F(Semantics2PartialRun, FeedsAndFetchesInPieces) {
   ASSERT_TRUE(handle.ok()) << handle.status().to_string();
   EXPECT_EQ(code_of(s->partial_run(*handle, {{"a", f32(1)}}, {"r1"})), Code::kInvalidArgument);
   EXPECT_TRUE(said("depends on feed 'b'")) << message_;
-  EXPECT_EQ(s->partial_run(*handle, {{"a", f32(1)}, {"b", f32(2)}}, {"r1"}).value()[0].item<float>(), 3);
+  EXPECT_EQ(
+      s->partial_run(*handle, {{"a", f32(1)}, {"b", f32(2)}}, {"r1"}).value()[0].item<float>(), 3);
   EXPECT_EQ(code_of(s->partial_run(*handle, {{"a", f32(1)}}, {})), Code::kInvalidArgument);
   EXPECT_EQ(code_of(s->partial_run(*handle, {}, {"r1"})), Code::kInvalidArgument);
   EXPECT_EQ(s->partial_run(*handle, {{"c", f32(10)}}, {"r2"}).value()[0].item<float>(), 30);

@@ -90,7 +90,8 @@ struct Float16Base {
 struct Half : Float16Base<Half> {
   constexpr Half() = default;
   template <class T>
-  requires(std::is_arithmetic_v<T>) explicit constexpr Half(T value) {
+    requires(std::is_arithmetic_v<T>)
+  explicit constexpr Half(T value) {
     bits = float_to_half_bits(static_cast<float>(value));
   }
   constexpr operator float() const {  // NOLINT(google-explicit-constructor): exact
@@ -102,7 +103,8 @@ struct Half : Float16Base<Half> {
 struct BFloat16 : Float16Base<BFloat16> {
   constexpr BFloat16() = default;
   template <class T>
-  requires(std::is_arithmetic_v<T>) explicit constexpr BFloat16(T value) {
+    requires(std::is_arithmetic_v<T>)
+  explicit constexpr BFloat16(T value) {
     bits = float_to_bfloat16_bits(static_cast<float>(value));
   }
   explicit constexpr BFloat16(Half value) : BFloat16(static_cast<float>(value)) {}

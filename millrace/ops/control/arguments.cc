@@ -1,5 +1,5 @@
-// The ends of a function body and of a pruned graph: where values come in and go out. The executor moves
-// them; no kernel runs.
+// The ends of a function body and of a pruned graph: where values come in and go out. The executor
+// moves them; no kernel runs.
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"

@@ -1,5 +1,6 @@
-// Branches and loops as dataflow. The executor treats these ops by their trait `control_flow` and moves
-// values itself; the kernels here say what one activation means, for callers that run single ops.
+// Branches and loops as dataflow. The executor treats these ops by their trait `control_flow` and
+// moves values itself; the kernels here say what one activation means, for callers that run single
+// ops.
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -78,7 +79,9 @@ Status merge_kernel(KernelContext& ctx) {
 Status nothing(KernelContext&) { return ok_status(); }
 
 // "data: T" or, for the form that hands a variable on, "data: ref(T)".
-std::string maybe_ref(bool ref, const char* type) { return ref ? str_cat("ref(", type, ")") : type; }
+std::string maybe_ref(bool ref, const char* type) {
+  return ref ? str_cat("ref(", type, ")") : type;
+}
 
 void add(Registry& registry, OpSpec spec, KernelFunction kernel) {
   std::string name = spec.name;

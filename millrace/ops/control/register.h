@@ -1,7 +1,7 @@
 #pragma once
 
-// Ops that steer a step instead of computing: branches and loops as dataflow, ordering, assertions, and
-// the ends of edges that leave a plan.
+// Ops that steer a step instead of computing: branches and loops as dataflow, ordering, assertions,
+// and the ends of edges that leave a plan.
 
 namespace millrace {
 
@@ -9,10 +9,11 @@ class Registry;
 
 void register_control_ops(Registry& registry);
 
-void register_arguments(Registry& registry);     // _Arg _Retval
-void register_assert(Registry& registry);        // Assert
-void register_control_flow(Registry& registry);  // Switch Merge Enter Exit NextIteration LoopCond ...
-void register_no_op(Registry& registry);         // NoOp
-void register_send_recv(Registry& registry);     // _Send _Recv _HostSend _HostRecv
+void register_arguments(Registry& registry);  // _Arg _Retval
+void register_assert(Registry& registry);     // Assert
+void register_control_flow(
+    Registry& registry);                      // Switch Merge Enter Exit NextIteration LoopCond ...
+void register_no_op(Registry& registry);      // NoOp
+void register_send_recv(Registry& registry);  // _Send _Recv _HostSend _HostRecv
 
 }  // namespace millrace

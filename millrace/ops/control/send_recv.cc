@@ -1,5 +1,5 @@
-// The two ends of an edge between devices. They run even when what they carry is dead: the news travels to
-// the other side.
+// The two ends of an edge between devices. They run even when what they carry is dead: the news
+// travels to the other side.
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"

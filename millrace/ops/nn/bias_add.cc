@@ -92,7 +92,7 @@ struct AddType {
   using Type = T;
 };
 template <class T>
-requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
 struct AddType<T> {
   using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };

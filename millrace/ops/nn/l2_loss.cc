@@ -21,7 +21,7 @@ struct SquareType {
   using Type = T;
 };
 template <class T>
-requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
 struct SquareType<T> {
   using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };

@@ -65,8 +65,7 @@ T row_exp_sum(const T* x, T shift, int64_t n, T* out) {
         const int64_t count = n - first < kSums<T> ? n - first : kSums<T>;
         __builtin_memcpy(out + first, terms, static_cast<size_t>(count) * sizeof(T));
       });
-  return fold_sums<T>(
-      sums, [](T a, T b) __attribute__((always_inline)) { return a + b; });
+  return fold_sums<T>(sums, [](T a, T b) __attribute__((always_inline)) { return a + b; });
 }
 
 inline constexpr SoftmaxRowsTable kSoftmaxRows = {{&row_max<float>, &row_exp_sum<float>},
