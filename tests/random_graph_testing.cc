@@ -485,6 +485,11 @@ class ProgramMaker {
   }
 
   void choose_requests(const Scope& root) {
+    if (root_values_.empty()) {  // every variable is still its placeholder
+      Variable v = root.vars[0];
+      v.value = add("Identity", {v.value});
+      root_values_.push_back(v);
+    }
     if (!status_.ok()) return;
     const Graph& graph = *program_.graph;
     std::vector<Variable> fed = placeholders_;

@@ -5,7 +5,10 @@
 
 namespace millrace {
 
+class Status;
+
 [[noreturn, gnu::cold]] void check_failed(const char* file, int line, const char* condition);
+[[noreturn, gnu::cold]] void check_ok_failed(const char* file, int line, const Status& status);
 
 }  // namespace millrace
 
@@ -15,8 +18,12 @@ namespace millrace {
       ::millrace::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-// The Status must be ok.
-#define MR_CHECK_OK(status) MR_CHECK((status).ok())
+// The Status must be ok; its text is printed when it is not.
+#define MR_CHECK_OK(status)                                      \
+  do {                                                           \
+    if (!(status).ok()) [[unlikely]]                             \
+      ::millrace::check_ok_failed(__FILE__, __LINE__, (status)); \
+  } while (false)
 
 #ifdef NDEBUG
 #define MR_DCHECK(condition) \

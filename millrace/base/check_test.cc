@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "millrace/base/status.h"
+
 namespace millrace {
 namespace {
 
@@ -13,6 +15,11 @@ TEST(Check, PassesWhenTrueAndEvaluatesOnce) {
 
 TEST(CheckDeathTest, NamesPlaceAndCondition) {
   EXPECT_DEATH(MR_CHECK(1 + 1 == 3), "check_test.cc:[0-9]+: check failed: 1 \\+ 1 == 3");
+}
+
+TEST(CheckDeathTest, ShowsTheTextOfAStatus) {
+  EXPECT_DEATH(MR_CHECK_OK(not_found("no such thing")), "NOT_FOUND: no such thing");
+  EXPECT_DEATH((void)Result<int>(invalid_argument("seven")).value(), "INVALID_ARGUMENT: seven");
 }
 
 }  // namespace

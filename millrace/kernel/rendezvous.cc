@@ -167,8 +167,8 @@ bool is_lower_hex(std::string_view text) {
 
 Ref<Rendezvous> make_local_rendezvous() { return make_ref<LocalRendezvous>(); }
 
-uint64_t frame_id(std::string_view instance_name) {
-  uint64_t hash = hash_bytes(instance_name, 0xDECAFCAFFE);
+uint64_t frame_id(uint64_t parent, uint64_t iteration, std::string_view name) {
+  uint64_t hash = hash_combine(hash_combine(hash_bytes(name), parent), iteration);
   return hash != 0 ? hash : 1;
 }
 

@@ -35,9 +35,9 @@ class Rendezvous : public RefCounted {
 // One in this process's memory.
 Ref<Rendezvous> make_local_rendezvous();
 
-// The number that stands for a frame in keys, from the name of its instance (which tells iterations
-// of enclosing frames apart); the same in every process. 0 is the root's alone.
-uint64_t frame_id(std::string_view instance_name);
+// The number that stands in keys for the frame `name` started from `iteration` of frame `parent`;
+// the same in every process. 0 is the root's alone.
+uint64_t frame_id(uint64_t parent, uint64_t iteration, std::string_view name);
 
 struct RendezvousKey {
   std::string send_device;

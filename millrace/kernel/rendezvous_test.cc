@@ -208,9 +208,11 @@ TEST(RendezvousKey, Malformed) {
 }
 
 TEST(FrameId, TellsInstancesApart) {
-  EXPECT_NE(frame_id("loop"), frame_id("loop;1"));
-  EXPECT_NE(frame_id(""), 0u);
-  EXPECT_EQ(frame_id("loop"), frame_id("loop"));
+  EXPECT_NE(frame_id(0, 0, "loop"), frame_id(0, 1, "loop"));
+  EXPECT_NE(frame_id(0, 0, "loop"), frame_id(1, 0, "loop"));
+  EXPECT_NE(frame_id(0, 0, "loop"), frame_id(0, 0, "other"));
+  EXPECT_NE(frame_id(0, 0, ""), 0u);
+  EXPECT_EQ(frame_id(3, 4, "loop"), frame_id(3, 4, "loop"));
 }
 
 }  // namespace

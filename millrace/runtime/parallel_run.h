@@ -1,0 +1,210 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/runtime/executor.h"
+#include "millrace/runtime/scratch.h"
+#include "millrace/runtime/step_runner.h"
+
+// The inside of the parallel gear, shared by run_parallel.cc, parallel_frames.cc and
+// partial_run.cc.
+
+namespace millrace {
+
+// One execution of a loop: all its iterations. Made by the first Enter that reaches it.
+struct Frame {
+  const PlanFrame* desc = nullptr;
+  int32_t static_id = 0;
+  Frame* parent = nullptr;
+  Iteration* parent_iteration = nullptr;
+  uint64_t id = 0;  // the same in every process that runs a part of the loop
+
+  struct Parked {
+    int32_t step;
+    Value value;
+  };
+  Mutex mu;
+  std::deque<Iteration*> live MR_GUARDED_BY(mu);    // oldest first
+  std::vector<Iteration*> spare MR_GUARDED_BY(mu);  // over and reset, for iterations to come
+  int64_t newest MR_GUARDED_BY(mu) = -1;
+  std::vector<Parked> constants MR_GUARDED_BY(mu);    // of constant Enters, for iterations to come
+  std::vector<Parked> parked MR_GUARDED_BY(mu);       // for iteration newest + 1, which must wait
+  std::vector<int32_t> dead_exits MR_GUARDED_BY(mu);  // of iteration `newest`
+};
+
+// A step that has all its inputs, in one iteration.
+struct Ready {
+  int32_t step;
+  bool dead;
+  Iteration* iteration;
+  int64_t scheduled_ns = 0;  // when traced
+};
+using ReadyList = std::vector<Ready>;
+
+// One run of one plan in the parallel gear.
+class ParallelRun : public RefCounted {
+ public:
+  ParallelRun(Ref<Plan> plan, const ExecuteArgs& args, UniqueFunction<void(Status)> done);
+
+  // Called when a fetch has its value (or is dead: an invalid tensor), before done.
+  UniqueFunction<void(int position, Tensor value)> on_fetch;
+
+  // Starts all steps that wait for nothing. With `feeds_later`, feeds start with feed().
+  void start(bool feeds_later);
+
+  // Runs feed step `step` with this value.
+  void feed(int32_t step, Tensor value);
+  // Feeds that will never come: their steps are over.
+  void abandon_feeds(int64_t count);
+
+  void fail(const Status& status);
+
+  const Plan& plan() const { return *plan_; }
+
+ protected:
+  ~ParallelRun() override { plan_->scratch->give_back(0, root_iteration_); }
+
+ private:
+  struct AsyncStep;
+
+  // True once the run has failed or was cancelled: what is ready does not start any more.
+  bool stopped();
+
+  // Runs steps until nothing more is ready here, giving some away on the way.
+  void run_from(ReadyList todo);
+
+  // Accounts for one finished step that made `next` ready, and hands those out.
+  void finish(ReadyList& next, ReadyList& todo);
+
+  // Keeps what is cheap and one that is not for this thread; the pool gets the rest.
+  void hand_out(ReadyList& next, ReadyList& todo);
+
+  bool is_cheap(const Ready& ready) const;
+
+  void schedule(ReadyList list, bool blocking);
+
+  void finish_steps(int64_t count);
+
+  void free_frames(Iteration* first);
+
+  // Runs one step. False when it goes on asynchronously.
+  bool execute(const Ready& ready, ReadyList& next);
+
+  // The end of a step whose outputs are in its own iteration.
+  void complete(const Ready& ready, Status status, ReadyList& next);
+
+  // Kinds of steps: run_parallel.cc.
+  Value& slot(Iteration* iteration, int32_t index) {
+    return iteration->slots[static_cast<size_t>(index)];
+  }
+  int32_t input_slot(const PlanStep& step, int i) const {
+    return plan_->inputs[static_cast<size_t>(step.first_input + i)];
+  }
+  Value& input(const PlanStep& step, Iteration* iteration, int i) {
+    return slot(iteration, input_slot(step, i));
+  }
+  bool last_user(const PlanStep& step, Iteration* iteration, int i) {
+    return iteration->uses[static_cast<size_t>(input_slot(step, i))].load(
+               std::memory_order_acquire) == 1;
+  }
+
+  void fill_args(const Ready& ready, Value** inputs, KernelContext::Args& a);
+
+  Status run_kernel(const Ready& ready);
+
+  Status run_feed(const PlanStep& step, Iteration* iteration);
+
+  Status run_fetch(const PlanStep& step, Iteration* iteration);
+
+  // The value of a forwarding step's input, moved when nobody else reads it.
+  Status take(const PlanStep& step, Iteration* iteration, int i, Value& out);
+
+  Status run_switch(const PlanStep& step, Iteration* iteration);
+
+  Status run_merge(const PlanStep& step, Iteration* iteration);
+
+  // LoopCond stays in its iteration; the others carry a value to another one.
+  Status run_forward(const Ready& ready, ReadyList& next);
+
+  bool start_async(const Ready& ready, ReadyList& next);
+
+  void end_async(AsyncStep* state, ReadyList& next);
+
+  // Values, who waits for them, and loop frames: parallel_frames.cc.
+  void release_input(const PlanStep& step, Iteration* iteration, int i) {
+    size_t index = static_cast<size_t>(input_slot(step, i));
+    std::atomic<int32_t>& uses = iteration->uses[index];
+    if (uses.load(std::memory_order_acquire) == 1 ||
+        uses.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      iteration->slots[index].clear();
+    }
+  }
+  void release_inputs(const PlanStep& step, Iteration* iteration) {
+    for (int i = 0; i < step.num_inputs; ++i) release_input(step, iteration, i);
+  }
+
+  // Tells the consumers of `step`, whose outputs are in `iteration`, that its values are there.
+  void arrive(const PlanStep& step, Iteration* iteration, bool node_dead, ReadyList& next);
+
+  void arrive_at_merge(const PlanStep& from, const PlanEdge& edge, const PlanStep& to,
+                       Iteration* iteration, std::atomic<uint64_t>& pending, bool dead,
+                       ReadyList& next);
+
+  // Adds `delta` to what is outstanding in an iteration; ends it at zero.
+  void account(Iteration* iteration, int64_t delta, ReadyList& next);
+
+  // A dead step: all its outputs are dead.
+  void deliver_dead(int32_t step_index, Iteration* iteration, ReadyList& next);
+
+  void note_dead_fetch(const PlanStep& step);
+
+  // Hands the value of a forwarding step to the iteration its output belongs to, and ends the step.
+  void deliver(int32_t step_index, Iteration* iteration, Value value, ReadyList& next);
+
+  // Stores the value and tells the consumers; the caller accounts for what became ready.
+  void put(const PlanStep& step, Iteration* iteration, Value value, ReadyList& next);
+
+  // The frame that `step` enters from `iteration`, made when this is the first to come.
+  Frame* child_frame(const PlanStep& step, Iteration* iteration);
+
+  Iteration* add_iteration(Frame& frame) MR_REQUIRES(frame.mu);
+
+  void enter(int32_t step_index, Iteration* from, Value value, ReadyList& next);
+
+  void next_iteration(int32_t step_index, Iteration* iteration, Value value, ReadyList& next);
+
+  void replay_constants(Frame& frame, Iteration* iteration, ReadyList& next) MR_REQUIRES(frame.mu);
+
+  // Ends an iteration with nothing outstanding, and whatever ends with it.
+  void end_iteration(Iteration* iteration, ReadyList& next);
+
+  // Starts the iteration that waited for room, held by the iteration before it: or, when that is
+  // the one that ends, by the caller.
+  void start_parked(Frame& frame, ReadyList& next) MR_REQUIRES(frame.mu);
+
+  // Sends the exits that stayed dead and removes the frame. Returns the parent's iteration when
+  // that is over too.
+  Iteration* end_frame(Frame* frame, ReadyList& next);
+  void delete_frame(Frame* frame);
+
+  Ref<Plan> plan_;
+  const ExecuteArgs args_;
+  StepContext step_;
+  bool measured_ = false;
+  Frame root_;
+  Iteration* root_iteration_;
+  // Steps that are ready or running, anywhere in the run. At zero the run is over.
+  std::atomic<int64_t> in_flight_{0};
+  std::atomic<bool> failed_{false};
+  std::vector<Frame*> dropped_;
+  Mutex mu_;
+  Status status_ MR_GUARDED_BY(mu_);
+  Status dead_fetch_ MR_GUARDED_BY(mu_);
+  UniqueFunction<void(Status)> done_;
+};
+
+}  // namespace millrace
