@@ -56,7 +56,7 @@ TEST_F(Semantics2Pruning, OnlyWhatIsNeeded) {
   add({.name = "z", .op = "Add", .inputs = {unused, x}});
   Subgraph pruned = prune({.fetches = {"y:0"}}).value();
   EXPECT_EQ(pruned.size(), 4);
-  const SubNode& fetch = node_named(pruned, "_send_y:0_0");
+  const SubNode& fetch = node_named(pruned, "_send_y_0_0");
   EXPECT_EQ(fetch.op->name, "_Retval");
   EXPECT_EQ(fetch.device, kCpu0);
   EXPECT_EQ(node_named(pruned, "y").control_inputs.size(), 1u);
