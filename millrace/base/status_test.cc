@@ -92,7 +92,7 @@ TEST(Result, AssignsAcrossValueAndError) {
 
 TEST(ResultDeathTest, ValueOfAnErrorIsADefect) {
   const Result<int> result = internal("no");
-  EXPECT_DEATH((void)result.value(), "check failed");
+  EXPECT_DEATH((void)result.value(), "INTERNAL: no");
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void register_identity(Registry& registry) {
                 .outputs = {{"output", "ref(T)"}},
                 .types = {{"T", {}}},
                 .traits = {.allows_uninitialized_input = true, .may_alias = 1},
-                .shape = same_facts});
+                .shape = same_facts,
+                .gradient = pass_gradients});
   registry.add({.name = "StopGradient",
                 .doc = "The input itself, which gradients treat as a constant.",
                 .inputs = {{"input", "T"}},

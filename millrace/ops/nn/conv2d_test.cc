@@ -68,7 +68,7 @@ void compare(const Case& c, DType type, bool nchw, std::mt19937& random) {
     EXPECT_TRUE(want.ok()) << want.status().to_string();
     if (got.ok() && want.ok()) {
       EXPECT_EQ(got->shape(), want->shape());
-      expect_close(*got, values_of(*want), 64);
+      expect_close(*got, doubles_of(*want), 64);
     }
     return want.ok() ? want->shape() : Shape();
   };

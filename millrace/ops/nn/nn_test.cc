@@ -37,7 +37,7 @@ TEST(BiasAdd, AllTypesAndLayouts) {
         const Tensor value = iota(type, shape), bias = iota(type, {shape[channel]});
         int64_t inner = 1;
         for (int i = channel + 1; i < shape.rank(); ++i) inner *= shape[i];
-        std::vector<double> want = values_of(value), sums(static_cast<size_t>(shape[channel]));
+        std::vector<double> want = doubles_of(value), sums(static_cast<size_t>(shape[channel]));
         for (size_t i = 0; i < want.size(); ++i) {
           const size_t c = i / static_cast<size_t>(inner) % sums.size();
           sums[c] += want[i];
@@ -140,7 +140,7 @@ TEST(Lrn, ValueAndGradient) {
           op->attr("alpha", static_cast<float>(alpha)).attr("beta", beta);
         }
         const Tensor y = forward.input(x).run_one().value();
-        const std::vector<double> values = values_of(x), g = values_of(dy);
+        const std::vector<double> values = doubles_of(x), g = doubles_of(dy);
         const auto channels = static_cast<size_t>(std::max<int64_t>(1, shape[3]));
         expect_close(y, value(values, channels), 16);
         // Numeric derivative of sum(dy * y).
@@ -178,7 +178,7 @@ TEST(Softmax, AgreesWithTheDefinition) {
                                Shape{0, 3}, Shape{3, 0}}) {
       SCOPED_TRACE(str_cat(type, " ", shape));
       const Tensor logits = random_tensor(type, shape, random);
-      const std::vector<double> x = values_of(logits);
+      const std::vector<double> x = doubles_of(logits);
       const auto n = static_cast<size_t>(shape[shape.rank() - 1]);
       std::vector<double> want(x.size()), want_log(x.size());
       for (size_t i = 0; i < x.size(); ++i) {
@@ -216,7 +216,7 @@ TEST(CrossEntropy, DenseAndSparse) {
       SCOPED_TRACE(str_cat(type, " ", shape));
       const auto n = static_cast<size_t>(shape[1]), rows = static_cast<size_t>(shape[0]);
       const Tensor logits = random_tensor(type, shape, random);
-      const std::vector<double> x = values_of(logits);
+      const std::vector<double> x = doubles_of(logits);
       std::vector<double> labels(x.size()), loss(rows), gradient(x.size());
       std::vector<int64_t> classes(rows);
       for (size_t r = 0; r < rows; ++r) {
@@ -320,7 +320,7 @@ TEST(TopK, OrderOfNanZerosAndNegatives) {
 TEST(TopK, LargeRowsAgreeWithSorting) {
   std::mt19937 random(12);
   const Tensor x = random_tensor(DType::kFloat, {3, 500}, random);  // many ties
-  const std::vector<double> values = values_of(x);
+  const std::vector<double> values = doubles_of(x);
   for (int32_t k : {0, 1, 7, 16, 17, 100, 500}) {
     std::vector<double> want;
     for (size_t row = 0; row < 3; ++row) {
@@ -332,7 +332,7 @@ TEST(TopK, LargeRowsAgreeWithSorting) {
       });
       want.insert(want.end(), order.begin(), order.begin() + k);
     }
-    EXPECT_EQ(values_of(OpTester("TopKV2").input(x).input(Tensor::scalar(k)).run().value()[1]),
+    EXPECT_EQ(doubles_of(OpTester("TopKV2").input(x).input(Tensor::scalar(k)).run().value()[1]),
               want)
         << k;
   }

@@ -25,7 +25,7 @@ Tensor random_tensor(DType dtype, const Shape& shape, std::mt19937& random) {
   return tensor_of(dtype, shape, values);
 }
 
-std::vector<double> values_of(const Tensor& tensor) {
+std::vector<double> doubles_of(const Tensor& tensor) {
   std::vector<double> values;
   const Status status = dispatch<RealTypes>(tensor.dtype(), [&]<class T>() {
     for (T x : tensor.data<T>()) values.push_back(static_cast<double>(x));
@@ -48,7 +48,7 @@ double tolerance(DType dtype, double ulps) {
 }
 
 void expect_close(const Tensor& got, const std::vector<double>& want, double ulps) {
-  const std::vector<double> values = values_of(got);
+  const std::vector<double> values = doubles_of(got);
   ASSERT_EQ(values.size(), want.size());
   const double relative = tolerance(got.dtype(), ulps);
   for (size_t i = 0; i < want.size(); ++i) {

@@ -13,7 +13,7 @@ namespace millrace {
 // Numbers from -2 to 2 in steps of 1/4: exact in every floating type, and so are their short sums.
 Tensor random_tensor(DType dtype, const Shape& shape, std::mt19937& random);
 Tensor tensor_of(DType dtype, const Shape& shape, const std::vector<double>& values);
-std::vector<double> values_of(const Tensor& tensor);
+std::vector<double> doubles_of(const Tensor& tensor);
 
 // Relative to the larger of 1 and the value; what one rounding of the type allows, times `ulps`.
 double tolerance(DType dtype, double ulps = 4);

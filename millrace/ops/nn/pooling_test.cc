@@ -97,7 +97,7 @@ TEST(MaxPool, AgreesWithTheDefinition) {
     ASSERT_TRUE(y.ok()) << y.status().to_string();
     const Tensor dy = random_tensor(type, y->shape(), random);
     const Tensor ddx = random_tensor(type, image.shape(), random);
-    const std::vector<double> x = values_of(image), g = values_of(dy), gg = values_of(ddx);
+    const std::vector<double> x = doubles_of(image), g = doubles_of(dy), gg = doubles_of(ddx);
     std::vector<double> want(g.size()), want_grad(x.size()), want_grad_grad(g.size());
     for_each_window(c, nchw, [&](size_t out, const std::vector<size_t>& window) {
       size_t best = window.at(0);
@@ -133,7 +133,7 @@ TEST(AvgPool, AgreesWithTheDefinition) {
     const Result<Tensor> y = with_attrs(pool, c, nchw).input(image).run_one();
     ASSERT_TRUE(y.ok()) << y.status().to_string();
     const Tensor dy = random_tensor(type, y->shape(), random);
-    const std::vector<double> x = values_of(image), g = values_of(dy);
+    const std::vector<double> x = doubles_of(image), g = doubles_of(dy);
     std::vector<double> want(g.size()), want_grad(x.size());
     for_each_window(c, nchw, [&](size_t out, const std::vector<size_t>& window) {
       const double share = 1.0 / static_cast<double>(window.size());
