@@ -184,8 +184,8 @@ TEST(Reductions, SumsAreAccurate) {
   const double exact = static_cast<double>(0.1F) * (1 << 20);
   EXPECT_NEAR(reduce("Sum", x, {0})->item<float>(), exact, exact * 1e-6);
   const Tensor columns = x.reshaped({1 << 17, 8}).value();
-  for (float v : reduce("Sum", columns, {0})->data<float>())
-    EXPECT_NEAR(v, exact / 8, exact * 1e-7);
+  const Tensor sums = reduce("Sum", columns, {0}).value();
+  for (float v : sums.data<float>()) EXPECT_NEAR(v, exact / 8, exact * 1e-7);
 }
 
 TEST(Reductions, DoNotDependOnThreads) {
