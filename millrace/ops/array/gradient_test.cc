@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "millrace/graph/op_registry.h"
+#include "millrace/kernel/eager_testing.h"
 #include "millrace/ops/array/array_testing.h"
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/math/register.h"
@@ -19,59 +20,6 @@ namespace {
 
 const bool registered =
     register_for_tests({register_array_ops, register_math_ops, register_reduce_ops});
-
-// Runs every operation as it is made.
-class EagerBuilder : public OpBuilder {
- public:
-  Expr add(Tensor tensor) {
-    tensors_.push_back(std::move(tensor));
-    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
-  }
-  const Tensor& tensor(Expr e) const { return tensors_[static_cast<size_t>(e.id())]; }
-
-  std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) override {
-    const OpDef* def = OpRegistry::global().lookup(op).value();
-    OpTester tester(op);
-    for (const auto& [name, value] : attrs) tester.attr(name, value);
-    size_t singles = 0, lists = 0;
-    for (const ArgDef& arg : def->inputs) ++(arg.is_list() ? lists : singles);
-    const size_t length = lists == 0 ? 0 : (inputs.size() - singles) / lists;
-    size_t next = 0;
-    for (const ArgDef& arg : def->inputs) {
-      if (arg.is_list()) {
-        std::vector<Tensor> list;
-        for (size_t i = 0; i < length; ++i) list.push_back(tensor(inputs[next++]));
-        tester.input_list(std::move(list));
-      } else {
-        tester.input(tensor(inputs[next++]));
-      }
-    }
-    Result<std::vector<Tensor>> outputs = tester.run();
-    if (!outputs.ok()) {
-      ADD_FAILURE() << op << ": " << outputs.status().to_string();
-      fail(outputs.status());
-      return {};
-    }
-    std::vector<Expr> out;
-    for (Tensor& output : *outputs) out.push_back(add(std::move(output)));
-    return out;
-  }
-  Expr constant(const Tensor& value) override { return add(value); }
-  DType dtype(Expr e) const override { return tensor(e).dtype(); }
-  PartialShape shape(Expr e) const override {
-    return shapes_known ? PartialShape(tensor(e).shape()) : PartialShape();
-  }
-  const Status& status() const override { return status_; }
-  void fail(Status error) override {
-    if (status_.ok()) status_ = std::move(error);
-  }
-
-  bool shapes_known = true;
-
- private:
-  std::vector<Tensor> tensors_;
-  Status status_;
-};
 
 double dot(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.shape(), b.shape());
@@ -92,11 +40,11 @@ void check(std::string_view op, const std::vector<Tensor>& inputs, AttrMap attrs
   for (bool shapes_known : {true, false}) {
     SCOPED_TRACE(str_cat(op, shapes_known ? "" : ", shapes unknown"));
     EagerBuilder b;
-    b.shapes_known = shapes_known;
+    if (!shapes_known) b.shapes = EagerBuilder::Shapes::kUnknown;
     std::vector<Expr> in;
     std::vector<DType> types;
     for (const Tensor& tensor : inputs) {
-      in.push_back(b.add(tensor));
+      in.push_back(b.constant(tensor));
       types.push_back(tensor.dtype());
     }
     const std::vector<Expr> out = b.emit(op, in, attrs);
@@ -111,7 +59,7 @@ void check(std::string_view op, const std::vector<Tensor>& inputs, AttrMap attrs
     std::vector<Expr> weights;
     double forward = 0;
     for (Expr y : out) {
-      weights.push_back(b.add(doubles(b.tensor(y).shape())));
+      weights.push_back(b.constant(doubles(b.tensor(y).shape())));
       forward += dot(b.tensor(y), b.tensor(weights.back()));
     }
     GradientContext g(b, in, out, weights, all, types);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "millrace/ops/array/element.h"
+#include "millrace/ops/element.h"
 
 namespace millrace {
 namespace {

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "millrace/kernel/eager_testing.h"
 #include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/array/register.h"
 #include "millrace/ops/math/math_testing.h"
 #include "millrace/ops/math/register.h"
 
@@ -13,49 +15,9 @@
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_math_ops});
+const bool registered = register_for_tests({register_array_ops, register_math_ops});
 
 using C = Complex128;
-
-class EagerBuilder final : public OpBuilder {
- public:
-  Expr constant(const Tensor& value) override {
-    tensors_.push_back(value);
-    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
-  }
-  std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) override {
-    if (!status_.ok()) return {};
-    // The only ops of rules here that are not of this family.
-    if (op == "ZerosLike" || op == "OnesLike") {
-      const Tensor& like = tensor(inputs[0]);
-      const std::vector<C> values(static_cast<size_t>(like.num_elements()),
-                                  op == "OnesLike" ? 1 : 0);
-      return {constant(make_tensor(like.dtype(), like.shape(), values))};
-    }
-    OpTester tester(op);
-    for (const auto& [name, value] : attrs) tester.attr(name, value);
-    for (Expr e : inputs) tester.input(tensor(e));
-    Result<std::vector<Tensor>> outputs = tester.run();
-    if (!outputs.ok()) {
-      fail(outputs.status());
-      return {};
-    }
-    std::vector<Expr> result;
-    for (const Tensor& t : *outputs) result.push_back(constant(t));
-    return result;
-  }
-  DType dtype(Expr e) const override { return tensor(e).dtype(); }
-  PartialShape shape(Expr e) const override { return tensor(e).shape(); }
-  const Status& status() const override { return status_; }
-  void fail(Status error) override {
-    if (status_.ok()) status_ = std::move(error);
-  }
-  const Tensor& tensor(Expr e) const { return tensors_[static_cast<size_t>(e.id())]; }
-
- private:
-  std::vector<Tensor> tensors_;
-  Status status_;
-};
 
 // The gradients of sum(real(conj(dy) * op(inputs))) with respect to the inputs, by the op's rule.
 std::vector<std::vector<C>> by_rule(const char* op, const std::vector<Tensor>& inputs,

@@ -4,6 +4,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/element.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/ops/math/register.h"
 #include "millrace/tensor/resource_handle.h"
@@ -11,37 +12,6 @@
 
 namespace millrace {
 namespace {
-
-struct Bytes16 {
-  uint64_t parts[2];
-};
-
-// Calls f.operator()<T>() with a type that elements of `dtype` may be copied as.
-template <class F>
-void with_element(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kString:
-      return f.template operator()<std::string>();
-    case DType::kResource:
-      return f.template operator()<ResourceHandle>();
-    case DType::kVariant:
-      return f.template operator()<Variant>();
-    default:
-      break;
-  }
-  switch (dtype_size(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    case 8:
-      return f.template operator()<uint64_t>();
-    default:
-      return f.template operator()<Bytes16>();
-  }
-}
 
 Status select_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape data, c.input(1).merge(c.input(2)));

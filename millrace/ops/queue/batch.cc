@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "millrace/ops/array/element.h"
+#include "millrace/ops/element.h"
 
 namespace millrace {
 namespace {

@@ -1,5 +1,6 @@
 #include "millrace/graph/gradient.h"
 
+#include "millrace/kernel/eager_testing.h"
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/state/state_testing.h"
 
@@ -7,54 +8,6 @@
 
 namespace millrace {
 namespace {
-
-class EagerBuilder final : public OpBuilder {
- public:
-  explicit EagerBuilder(OpEnv& env) : env_(env) {}
-
-  Expr constant(const Tensor& value) override {
-    tensors_.push_back(value);
-    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
-  }
-  std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) override {
-    OpTester tester(env_, op);
-    for (const auto& [name, value] : attrs) tester.attr(name, value);
-    const OpDef* def = OpRegistry::global().find(op);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      // A list argument takes the rest but for the arguments after it.
-      if (def != nullptr && i < def->inputs.size() && def->inputs[i].is_list()) {
-        const size_t after = def->inputs.size() - i - 1;
-        std::vector<Tensor> list;
-        for (; i + after < inputs.size(); ++i) list.push_back(tensor(inputs[i]));
-        tester.input_list(std::move(list));
-        --i;
-      } else {
-        tester.input(tensor(inputs[i]));
-      }
-    }
-    Result<std::vector<Tensor>> outputs = tester.run();
-    EXPECT_TRUE(outputs.ok()) << op << ": " << outputs.status().to_string();
-    std::vector<Expr> result;
-    if (outputs.ok()) {
-      for (const Tensor& t : *outputs) result.push_back(constant(t));
-    } else {
-      fail(outputs.status());
-    }
-    return result;
-  }
-  DType dtype(Expr e) const override { return tensor(e).dtype(); }
-  PartialShape shape(Expr e) const override { return tensor(e).shape(); }
-  const Status& status() const override { return status_; }
-  void fail(Status error) override {
-    if (status_.ok()) status_ = std::move(error);
-  }
-  const Tensor& tensor(Expr e) const { return tensors_[static_cast<size_t>(e.id())]; }
-
- private:
-  OpEnv& env_;
-  std::vector<Tensor> tensors_;
-  Status status_;
-};
 
 class VariableGradients : public StateTest {
  protected:

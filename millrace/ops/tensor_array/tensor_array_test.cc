@@ -6,6 +6,7 @@
 #include <list>
 
 #include "millrace/graph/shape_testing.h"
+#include "millrace/kernel/eager_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/tensor_array/register.h"
 #include "millrace/tensor/tensor_testing.h"
@@ -281,42 +282,6 @@ TEST(TensorArrayShapes, Rules) {
   EXPECT_EQ(rule("TensorArraySplitV3", {}, "[];[];[3];[]"), "INVALID_ARGUMENT");
   EXPECT_EQ(rule("TensorArraySizeV3", {}, "[];[]"), "[]");
 }
-
-// Runs the ops of gradient rules at once, all in one step.
-class EagerBuilder final : public OpBuilder {
- public:
-  explicit EagerBuilder(OpEnv& env) : env_(env) {}
-  Expr constant(const Tensor& value) override {
-    tensors_.push_back(value);
-    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
-  }
-  std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) override {
-    if (!status_.ok()) return {};
-    OpTester tester(env_, op);
-    for (const auto& [name, value] : attrs) tester.attr(name, value);
-    for (Expr e : inputs) tester.input(tensor(e));
-    const Result<std::vector<Tensor>> outputs = tester.run();
-    if (!outputs.ok()) {
-      fail(outputs.status());
-      return {};
-    }
-    std::vector<Expr> result;
-    for (const Tensor& t : *outputs) result.push_back(constant(t));
-    return result;
-  }
-  DType dtype(Expr e) const override { return tensor(e).dtype(); }
-  PartialShape shape(Expr e) const override { return tensor(e).shape(); }
-  const Status& status() const override { return status_; }
-  void fail(Status error) override {
-    if (status_.ok()) status_ = std::move(error);
-  }
-  const Tensor& tensor(Expr e) const { return tensors_[static_cast<size_t>(e.id())]; }
-
- private:
-  OpEnv& env_;
-  std::deque<Tensor> tensors_;
-  Status status_;
-};
 
 class TensorArrayGradients : public TensorArrayOps {
  protected:
