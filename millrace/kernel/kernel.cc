@@ -140,7 +140,8 @@ Result<Tensor*> KernelContext::forward_or_allocate_output(std::initializer_list<
     }
     // A kernel may count on the alignment and the memory that a fresh output would have.
     if (reinterpret_cast<uintptr_t>(tensor.raw()) % Allocator::kAlignment != 0 ||
-        tensor.buffer()->space() != allocator.space()) {
+        (tensor.buffer()->allocator() != &allocator &&
+         tensor.buffer()->space() != allocator.space())) {
       continue;
     }
     Value& output = args_.outputs[i];
