@@ -118,7 +118,12 @@ class LoopBuilder {
   }
 
   std::string name(const FrameInfo::Frame& frame) {
-    return str_cat("_cloop", frame.name, "/_", ++next_name_);
+    // A frame may have any name, a node may not.
+    std::string text = frame.name;
+    for (char& c : text) {
+      if (!is_valid_node_name(std::string("n") + c)) c = '_';
+    }
+    return str_cat("_cloop", text, "/_", ++next_name_);
   }
 
   Subgraph& graph_;

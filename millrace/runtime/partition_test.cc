@@ -361,7 +361,7 @@ class ProgramBuilder {
   }
 
   std::vector<Output> loop(std::vector<Output> vars, NodeId pivot, int depth) {
-    std::string frame = str_cat("loop", next_frame_++);
+    std::string frame = str_cat("loop: no. ", next_frame_++);
     int64_t parallel = 1 + pick(4);
     auto enter = [&](Output x, bool constant) {
       return g_.add(
