@@ -35,14 +35,14 @@ void run_callable(benchmark::State& state, const Scope& root, std::vector<Expr> 
   }
 }
 
-void BM_CallableOneOp(benchmark::State& state) {
+void callable_one_op(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr x = ops::placeholder(root, DType::kFloat);
   run_callable(state, root, {x}, {Tensor::scalar<float>(1)}, {ops::neg(root, x)}, Gear::kAuto);
 }
-BENCHMARK(BM_CallableOneOp);
+BENCHMARK(callable_one_op);
 
-void BM_RunByNameOneOp(benchmark::State& state) {
+void run_by_name_one_op(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr x = ops::placeholder(root, DType::kFloat);
   Expr y = ops::neg(root, x);
@@ -53,13 +53,13 @@ void BM_RunByNameOneOp(benchmark::State& state) {
     if (!out.ok()) return require(state, out.status());
   }
 }
-BENCHMARK(BM_RunByNameOneOp);
+BENCHMARK(run_by_name_one_op);
 
-void BM_EmptyStep(benchmark::State& state) {
+void empty_step(benchmark::State& state) {
   Scope root = Scope::make_root();
   run_callable(state, root, {}, {}, {}, Gear::kAuto, {ops::no_op(root)});
 }
-BENCHMARK(BM_EmptyStep);
+BENCHMARK(empty_step);
 
 void count_nodes(benchmark::State& state, int64_t nodes) {
   state.counters["per_node"] =
@@ -76,10 +76,10 @@ void chain(benchmark::State& state, Gear gear) {
   run_callable(state, root, {x}, {Tensor::scalar<float>(1)}, {y}, gear);
   count_nodes(state, state.range(0));
 }
-void BM_ChainStraight(benchmark::State& state) { chain(state, Gear::kStraight); }
-BENCHMARK(BM_ChainStraight)->Arg(1000)->Arg(10000);
-void BM_ChainParallel(benchmark::State& state) { chain(state, Gear::kParallel); }
-BENCHMARK(BM_ChainParallel)->Arg(1000)->Arg(10000);
+void chain_straight(benchmark::State& state) { chain(state, Gear::kStraight); }
+BENCHMARK(chain_straight)->Arg(1000)->Arg(10000);
+void chain_parallel(benchmark::State& state) { chain(state, Gear::kParallel); }
+BENCHMARK(chain_parallel)->Arg(1000)->Arg(10000);
 
 void fan(benchmark::State& state, Gear gear) {
   Scope root = Scope::make_root();
@@ -89,13 +89,13 @@ void fan(benchmark::State& state, Gear gear) {
   run_callable(state, root, {x}, {Tensor::scalar<float>(1)}, {ops::add_n(root, all)}, gear);
   count_nodes(state, state.range(0));
 }
-void BM_FanStraight(benchmark::State& state) { fan(state, Gear::kStraight); }
-BENCHMARK(BM_FanStraight)->Arg(1000)->Arg(10000);
-void BM_FanParallel(benchmark::State& state) { fan(state, Gear::kParallel); }
-BENCHMARK(BM_FanParallel)->Arg(1000)->Arg(10000);
+void fan_straight(benchmark::State& state) { fan(state, Gear::kStraight); }
+BENCHMARK(fan_straight)->Arg(1000)->Arg(10000);
+void fan_parallel(benchmark::State& state) { fan(state, Gear::kParallel); }
+BENCHMARK(fan_parallel)->Arg(1000)->Arg(10000);
 
 // Independent matrix products: how much a second thread helps.
-void BM_ParallelGearScaling(benchmark::State& state) {
+void parallel_gear_scaling(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr x = ops::placeholder(root, DType::kFloat);
   std::vector<Expr> all;
@@ -103,9 +103,9 @@ void BM_ParallelGearScaling(benchmark::State& state) {
   run_callable(state, root, {x}, {Tensor::zeros(DType::kFloat, {128, 128}).value()},
                {ops::add_n(root, all)}, Gear::kParallel, {}, static_cast<int>(state.range(0)));
 }
-BENCHMARK(BM_ParallelGearScaling)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(parallel_gear_scaling)->Arg(1)->Arg(2)->UseRealTime();
 
-void BM_Loop(benchmark::State& state) {
+void loop(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr n = ops::enter(root, root.constant(static_cast<int32_t>(state.range(0))), "loop",
                       {.is_constant = true});
@@ -119,32 +119,32 @@ void BM_Loop(benchmark::State& state) {
   run_callable(state, root, {}, {}, {ops::exit(root, branch.output_false)}, Gear::kAuto);
   count_nodes(state, state.range(0));
 }
-BENCHMARK(BM_Loop)->Arg(10000);
+BENCHMARK(loop)->Arg(10000);
 
 // A feed of 100 MB that an op passes through, against a plain copy of as much.
-void BM_Feed100MB(benchmark::State& state) {
+void feed100mb(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr x = ops::placeholder(root, DType::kFloat);
   run_callable(state, root, {x}, {Tensor::zeros(DType::kFloat, {25'000'000}).value()},
                {ops::size(root, x)}, Gear::kAuto);
 }
-BENCHMARK(BM_Feed100MB);
+BENCHMARK(feed100mb);
 
-void BM_Fetch100MB(benchmark::State& state) {
+void fetch100mb(benchmark::State& state) {
   Scope root = Scope::make_root();
   Expr shape = root.constant(Tensor::vector<int32_t>({25'000'000}));
   run_callable(state, root, {}, {}, {ops::fill(root, shape, root.constant(1.0f))}, Gear::kAuto);
 }
-BENCHMARK(BM_Fetch100MB);
+BENCHMARK(fetch100mb);
 
-void BM_Memset100MB(benchmark::State& state) {
+void memset100mb(benchmark::State& state) {
   std::vector<char> to(100'000'000);
   for (auto _ : state) {
     std::memset(to.data(), 1, to.size());
     benchmark::DoNotOptimize(to.data());
   }
 }
-BENCHMARK(BM_Memset100MB);
+BENCHMARK(memset100mb);
 
 }  // namespace
 }  // namespace millrace

@@ -25,7 +25,7 @@ TEST(UniqueFunction, HoldsSmallAndLargeCallables) {
   EXPECT_EQ(large(1), 6);
   small = std::move(large);
   EXPECT_EQ(small(1), 6);
-  EXPECT_FALSE(large);
+  EXPECT_FALSE(large);  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(UniqueFunction, OwnsMoveOnlyStateAndEndsItOnce) {

@@ -38,7 +38,7 @@ TEST(Ref, MovesDetachesAndConverts) {
   int alive = 0;
   Ref<Derived> derived = make_ref<Derived>(&alive);
   Ref<Counted> base = std::move(derived);
-  EXPECT_FALSE(derived);
+  EXPECT_FALSE(derived);  // NOLINT(bugprone-use-after-move)
   EXPECT_TRUE(base->unique());
   Counted* bare = base.detach();
   EXPECT_EQ(alive, 1);
@@ -60,6 +60,7 @@ TEST(Ref, CountsFromManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([mine = shared] {
+      // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
       for (int i = 0; i < 1000; ++i) Ref<Counted> copy = mine;
     });
   }

@@ -91,6 +91,7 @@ Graph::Graph(const OpRegistry& registry)
       functions_(new FunctionLibrary),
       producer_version_(kGraphVersion),
       // Pages of the table that no chunk uses are never touched.
+      // NOLINTNEXTLINE(bugprone-sizeof-expression)
       chunks_(static_cast<Node**>(std::calloc(kMaxChunks, sizeof(Node*)))) {
   MR_CHECK(chunks_ != nullptr);
 }

@@ -56,7 +56,7 @@ Value KernelContext::take_input(int i) {
   Value& input = *args_.inputs[i];
   if (!movable(i)) return input;
   Value taken = std::move(input);
-  input.clear();
+  input.clear();  // NOLINT(bugprone-use-after-move): its state says what to drop
   return taken;
 }
 

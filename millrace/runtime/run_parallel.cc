@@ -274,7 +274,7 @@ Status ParallelRun::take(const PlanStep& step, Iteration* iteration, int i, Valu
   }
   if (last_user(step, iteration, i)) {
     out = std::move(in);
-    in.clear();
+    in.clear();  // NOLINT(bugprone-use-after-move): its state says what to drop
   } else {
     out = in;
   }

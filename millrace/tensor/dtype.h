@@ -89,7 +89,7 @@ inline void append_to(std::string& out, DType t) { out += dtype_name(t); }
 class TypeSet {
  public:
   constexpr TypeSet() = default;
-  constexpr TypeSet(std::initializer_list<DType> types) {
+  constexpr TypeSet(std::initializer_list<DType> types) {  // NOLINT(google-explicit-constructor)
     for (DType t : types) bits_ |= bit(t);
   }
   constexpr bool contains(DType t) const { return (bits_ & bit(base_type(t))) != 0; }

@@ -18,10 +18,10 @@ class PartialShape {
 
   // Of unknown rank.
   PartialShape() = default;
-  PartialShape(
-      const Shape& shape);  // NOLINT(google-explicit-constructor): every shape is a partial one
+  PartialShape(  // NOLINT(google-explicit-constructor): every shape is a partial one
+      const Shape& shape);
   // For shapes written out in code: sizes of -1 or more.
-  PartialShape(std::initializer_list<int64_t> dims);
+  PartialShape(std::initializer_list<int64_t> dims);  // NOLINT(google-explicit-constructor)
 
   // INVALID_ARGUMENT for a size below -1, an overflowing product of the known sizes, or too many
   // dimensions.

@@ -22,7 +22,7 @@ class Shape {
   Shape() = default;
   // For shapes written out in code; the sizes must be valid. Sizes that come from anywhere else go
   // through make().
-  Shape(std::initializer_list<int64_t> dims);
+  Shape(std::initializer_list<int64_t> dims);  // NOLINT(google-explicit-constructor)
   Shape(const Shape& other) : num_elements_(other.num_elements_), rank_(other.rank_) {
     copy_storage(other);
     if (rank_ > kInlineRank) [[unlikely]]
