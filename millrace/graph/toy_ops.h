@@ -52,7 +52,7 @@ inline void register_toy_ops(OpRegistry& registry) {
   auto add = [&](const OpSpec& spec) {
     Result<OpDef> def = parse_op_spec(spec);
     MR_CHECK_OK(def.status());
-    MR_CHECK_OK(registry.add(*std::move(def)));  // NOLINT(bugprone-use-after-move)
+    MR_CHECK_OK(registry.add(*std::move(def)));
   };
   auto flow = [](ControlFlow kind) {
     OpTraits traits;
