@@ -19,10 +19,10 @@ class Status;
   } while (false)
 
 // The Status must be ok; its text is printed when it is not.
-#define MR_CHECK_OK(status)                                                             \
-  do {                                                                                  \
-    if (const ::millrace::Status& mr_checked = (status); !mr_checked.ok()) [[unlikely]] \
-      ::millrace::check_ok_failed(__FILE__, __LINE__, mr_checked);                      \
+#define MR_CHECK_OK(status)                                                            \
+  do {                                                                                 \
+    if (const ::millrace::Status mr_checked = (status); !mr_checked.ok()) [[unlikely]] \
+      ::millrace::check_ok_failed(__FILE__, __LINE__, mr_checked);                     \
   } while (false)
 
 #ifdef NDEBUG
