@@ -80,6 +80,7 @@ Status split_grad(GradientContext& g) {
 }
 
 Status split_cpu(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 0));
   MR_TRY_ASSIGN(const int64_t dim, ctx.int_scalar_input(0));
   const Tensor& value = ctx.input(1);
   MR_TRY_ASSIGN(const int axis, normalize_axis(dim, value.rank(), "split_dim"));
@@ -150,6 +151,7 @@ Status split_v_grad(GradientContext& g) {
 
 Status split_v_cpu(KernelContext& ctx) {
   const Tensor& value = ctx.input(0);
+  MR_TRY(expect_rank(ctx, 2, 0));
   MR_TRY_ASSIGN(const int64_t dim, ctx.int_scalar_input(2));
   MR_TRY_ASSIGN(const int axis, normalize_axis(dim, value.rank(), "split_dim"));
   MR_TRY_ASSIGN(std::vector<int64_t> sizes, ctx.int_vector_input(1));

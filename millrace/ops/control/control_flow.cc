@@ -57,6 +57,7 @@ Status forward(KernelContext& ctx) {
 }
 
 Status switch_kernel(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(bool predicate, ctx.scalar_input<bool>(1));
   ctx.set_output_value(predicate ? 1 : 0, ctx.take_input(0));
   ctx.set_output_dead(predicate ? 0 : 1);
@@ -74,6 +75,11 @@ Status merge_kernel(KernelContext& ctx) {
   ctx.set_output_dead(0);
   ctx.set_output_dead(1);
   return ok_status();
+}
+
+Status loop_cond_kernel(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 0));
+  return forward(ctx);
 }
 
 Status nothing(KernelContext&) { return ok_status(); }
@@ -168,7 +174,7 @@ void register_control_flow(Registry& registry) {
                   .control_flow = ControlFlow::kLoopCond,
                   .may_alias = 1},
        .shape = loop_cond_shape},
-      forward);
+      loop_cond_kernel);
   add(registry,
       {.name = "ControlTrigger",
        .doc = "Does nothing, but runs even when what it waits for is dead.",

@@ -151,6 +151,7 @@ Status top_k(KernelContext& ctx, int64_t k) {
 
 template <class T>
 Status top_k_v2(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(1));
   return top_k<T>(ctx, k);
 }
@@ -231,6 +232,7 @@ class InTopKKernel final : public Kernel {
 };
 
 Status in_top_k_v2(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 2, 0));
   MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(2));
   return in_top_k(ctx, k);
 }

@@ -109,6 +109,7 @@ class StackKernel : public Kernel {
   Status compute(KernelContext& ctx) const override {
     int64_t max_size = -1;
     if (ctx.num_inputs() == 1) {
+      MR_TRY(expect_rank(ctx, 0, 0));
       MR_TRY_ASSIGN(max_size, ctx.int_scalar_input(0));
     }
     MR_TRY_ASSIGN(std::string_view container, step_container(ctx));

@@ -63,6 +63,7 @@ class TensorArrayKernel : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     TensorArray::Options options = options_;
+    MR_TRY(expect_rank(ctx, 0, 0));
     MR_TRY_ASSIGN(options.size, ctx.int_scalar_input(0));
     if (options.size < 0) {
       return invalid_argument("size must not be negative, got ", options.size);
@@ -91,6 +92,7 @@ class TensorArrayGrad : public Kernel {
   explicit TensorArrayGrad(std::string source) : source_(std::move(source)) {}
 
   Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_flow(ctx));
     MR_TRY_ASSIGN(HandleName handle, handle_name_input(ctx, 0, TensorArray::kTypeName));
     MR_TRY_ASSIGN(Ref<TensorArray> array,
                   ctx.resources().lookup<TensorArray>(handle.container, handle.name));
@@ -110,6 +112,7 @@ class TensorArrayGrad : public Kernel {
 };
 
 Status array_size(KernelContext& ctx) {
+  MR_TRY(expect_flow(ctx));
   MR_TRY_ASSIGN(Ref<TensorArray> array, resource_input<TensorArray>(ctx, 0));
   MR_TRY_ASSIGN(int64_t size, array->size());
   size = std::min<int64_t>(size, std::numeric_limits<int32_t>::max());

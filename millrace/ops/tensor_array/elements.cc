@@ -40,6 +40,7 @@ Status read_grad(GradientContext& g) {
 
 Status write(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<TensorArray> array, tensor_array_input(ctx, ctx.input(2).dtype()));
+  MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(int32_t index, ctx.scalar_input<int32_t>(1));
   MR_TRY(array->write(index, ctx.take_input(2).tensor));
   pass_flow(ctx);
@@ -48,6 +49,7 @@ Status write(KernelContext& ctx) {
 
 Status read(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<TensorArray> array, tensor_array_input(ctx, ctx.output_type(0)));
+  MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(int32_t index, ctx.scalar_input<int32_t>(1));
   MR_TRY_ASSIGN(Tensor value, array->read(index));
   ctx.set_output(0, std::move(value));

@@ -244,7 +244,10 @@ Status flow_shape(ShapeContext& c) {
   return ok_status();
 }
 
+Status expect_flow(const KernelContext& ctx) { return expect_rank(ctx, ctx.num_inputs() - 1, 0); }
+
 Result<Ref<TensorArray>> tensor_array_input(const KernelContext& ctx, DType dtype) {
+  MR_TRY(expect_flow(ctx));
   MR_TRY_ASSIGN(Ref<TensorArray> array, resource_input<TensorArray>(ctx, 0));
   if (array->dtype() != dtype) {
     return invalid_argument("TensorArray ", array->name(), " holds ", array->dtype(),

@@ -99,7 +99,9 @@ class TensorArray final : public Resource {
 Result<PartialShape> tensor_array_shape(const ShapeContext& c, DType dtype);
 // Sets output 0 to the flow.
 Status flow_shape(ShapeContext& c);
-// The array in input 0, INVALID_ARGUMENT unless it holds `dtype`.
+// INVALID_ARGUMENT unless the flow is a scalar.
+Status expect_flow(const KernelContext& ctx);
+// The array in input 0, INVALID_ARGUMENT unless it holds `dtype` and the flow is a scalar.
 Result<Ref<TensorArray>> tensor_array_input(const KernelContext& ctx, DType dtype);
 // Hands the flow on as output 0.
 void pass_flow(KernelContext& ctx);

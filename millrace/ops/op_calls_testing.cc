@@ -1,0 +1,563 @@
+#include "millrace/ops/op_calls_testing.h"
+
+#include <charconv>
+#include <random>
+
+#include "millrace/ops/math/math_testing.h"
+#include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/tensor_testing.h"
+
+namespace millrace {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Status send_first(OpEnv& env, const TypeChoice& types);
+
+// Inputs are separated by spaces, the tensors of a list by '|' (a list of one ends in it). A tensor
+// is a shape, "[2,3]"; a vector with its elements, "{1,0}"; both, "[2,1]{1,0}"; or the number in a
+// scalar. A word before it is an Operand::Kind.
+struct Row {
+  const char* op;
+  const char* inputs;
+  AttrMap attrs = {};
+  Status (*prepare)(OpEnv&, const TypeChoice&) = nullptr;
+};
+
+const AttrMap kPool = {
+    {"ksize", Ints{1, 2, 2, 1}}, {"strides", Ints{1, 2, 2, 1}}, {"padding", "VALID"}};
+const AttrMap kConv = {{"strides", Ints{1, 1, 1, 1}}, {"padding", "SAME"}};
+const AttrMap kSampler = {{"num_sampled", 3}, {"unique", true}, {"range_max", 10}};
+const AttrMap kQueueOfVectors = {{"shapes", std::vector<PartialShape>{Shape{2}}}};
+const AttrMap kEdge = {{"tensor_name", "t"},
+                       {"send_device", "/job:a/replica:0/task:0/device:CPU:0"},
+                       {"send_device_incarnation", 1},
+                       {"recv_device", "/job:a/replica:0/task:0/device:CPU:0"}};
+
+const Row kRows[] = {
+    // Arrays.
+    {"BroadcastArgs", "{2,3} {3}"},
+    {"BroadcastGradientArgs", "{2,3} {3}"},
+    {"BroadcastTo", "[3] {2,3}"},
+    {"Concat", "1 [2,3]|[2,2]"},
+    {"ConcatOffset", "1 {2,3}|{2,2}"},
+    {"ConcatV2", "[2,3]|[2,2] 1"},
+    {"ConjugateTranspose", "[2,3] {1,0}"},
+    {"DynamicPartition", "[2,3] {1,0}", {{"num_partitions", 2}}},
+    {"DynamicStitch", "{0,2}|{1,3} [2,3]|[2,3]"},
+    {"ExpandDims", "[2,3] 1"},
+    {"Fill", "{2,3} []"},
+    {"Gather", "[4,2] {3,0}"},
+    {"GatherNd", "[4,2] [2,1]{3,0}"},
+    {"GatherV2", "[4,2] {3,0} 0"},
+    {"InvertPermutation", "{2,0,1}"},
+    {"ListDiff", "[4] [2]"},
+    {"OneHot", "{0,2} 3 [] []"},
+    {"Pad", "[2,3] [2,2]{1,0,0,1}"},
+    {"PadV2", "[2,3] [2,2]{1,0,0,1} []"},
+    {"Range", "1 5 1"},
+    {"Reshape", "[2,3] {3,2}"},
+    {"Reverse", "[2,3] {1,0}"},
+    {"ReverseV2", "[2,3] {1}"},
+    {"ScatterNd", "[2,1]{3,0} [2,2] {4,2}"},
+    {"Slice", "[2,3] {0,1} {2,2}"},
+    {"SparseToDense", "{0,2} {4} [2] []"},
+    {"Split", "1 [2,4]", {{"num_split", 2}}},
+    {"SplitV", "[2,4] {1,3} 1", {{"num_split", 2}}},
+    {"Squeeze", "[2,1,3]"},
+    {"StridedSlice", "[4,3] {0,0} {4,2} {2,1}"},
+    {"StridedSliceGrad", "{4,3} {0,0} {4,2} {2,1} [2,2]"},
+    {"Tile", "[2,3] {2,1}"},
+    {"Transpose", "[2,3] {1,0}"},
+    {"Unique", "[4]"},
+    {"UniqueWithCounts", "[4]"},
+    {"Unpack", "[2,3]", {{"num", 2}}},
+    // Control flow and edges.
+    {"Assert", "1 [2,3]|"},
+    {"LoopCond", "1"},
+    {"Merge", "[2,3]|"},
+    {"RefMerge", "[2,3]|"},
+    {"RefSwitch", "[2,3] 1"},
+    {"Switch", "[2,3] 1"},
+    {"_HostRecv", "", kEdge, send_first},
+    {"_HostSend", "[2,3]", kEdge},
+    {"_Recv", "", kEdge, send_first},
+    {"_Send", "[2,3]", kEdge},
+    // Linear algebra and networks.
+    {"AvgPool", "[1,4,4,2]", kPool},
+    {"AvgPoolGrad", "{1,4,4,2} [1,2,2,2]", kPool},
+    {"BatchMatMul", "[2,2,3] [2,3,2]"},
+    {"BatchMatMulV2", "[2,2,3] [3,2]"},
+    {"BiasAdd", "[2,3] [3]"},
+    {"BiasAddV1", "[2,3] [3]"},
+    {"Conv2D", "[1,4,4,2] [2,2,2,3]", kConv},
+    {"Conv2DBackpropFilter", "[1,4,4,2] {2,2,2,3} [1,4,4,3]", kConv},
+    {"Conv2DBackpropInput", "{1,4,4,2} [2,2,2,3] [1,4,4,3]", kConv},
+    {"InTopK", "[2,3] {1,0}", {{"k", 2}}},
+    {"InTopKV2", "[2,3] {1,0} 2"},
+    {"LRN", "[1,2,2,4]"},
+    {"LRNGrad", "[1,2,2,4] [1,2,2,4] [1,2,2,4]"},
+    {"MatMul", "[2,3] [3,2]"},
+    {"MaxPool", "[1,4,4,2]", kPool},
+    {"MaxPoolGrad", "[1,4,4,2] [1,2,2,2] [1,2,2,2]", kPool},
+    {"MaxPoolGradGrad", "[1,4,4,2] [1,2,2,2] [1,4,4,2]", kPool},
+    {"SparseSoftmaxCrossEntropyWithLogits", "[2,3] {1,0}"},
+    {"TopKV2", "[2,3] 2"},
+    // Random numbers.
+    {"ComputeAccidentalHits", "[2,1]{1,2} {2,5}", {{"num_true", 1}}},
+    {"LogUniformCandidateSampler", "[2,1]{1,2}", kSampler},
+    {"Multinomial", "[2,3] 4"},
+    {"RandomStandardNormal", "{2,3}"},
+    {"RandomUniform", "{2,3}"},
+    {"RandomUniformInt", "{2,3} 1 9"},
+    {"TruncatedNormal", "{2,3}"},
+    {"UniformCandidateSampler", "[2,1]{1,2}", kSampler},
+    // Reductions.
+    {"All", "[2,3] {1}"},
+    {"Any", "[2,3] {1}"},
+    {"ArgMax", "[2,3] 1"},
+    {"ArgMin", "[2,3] 1"},
+    {"Cumprod", "[2,3] 1"},
+    {"Cumsum", "[2,3] 1"},
+    {"Max", "[2,3] {1}"},
+    {"Mean", "[2,3] {1}"},
+    {"Min", "[2,3] {1}"},
+    {"Prod", "[2,3] {1}"},
+    {"SegmentSum", "[3,2] {0,0,1}"},
+    {"Sum", "[2,3] {1}"},
+    {"UnsortedSegmentSum", "[3,2] {1,0,1} 3"},
+    // Variables.
+    {"CountUpTo", "1", {{"limit", 5}}},
+    {"DestroyTemporaryVariable", "temporary[2,3]", {{"var_name", "temporary"}}},
+    {"ResourceGather", "variable[4,2] {3,0}"},
+    {"ResourceScatterAdd", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterDiv", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterMax", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterMin", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterMul", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterSub", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterUpdate", "variable[4,2] {3,0} [2,2]"},
+    {"ScatterAdd", "[4,2] {3,0} [2,2]"},
+    {"ScatterDiv", "[4,2] {3,0} [2,2]"},
+    {"ScatterMax", "[4,2] {3,0} [2,2]"},
+    {"ScatterMin", "[4,2] {3,0} [2,2]"},
+    {"ScatterMul", "[4,2] {3,0} [2,2]"},
+    {"ScatterSub", "[4,2] {3,0} [2,2]"},
+    {"ScatterUpdate", "[4,2] {3,0} [2,2]"},
+    {"TemporaryVariable", "", {{"shape", Shape{2, 3}}}},
+    {"Variable", "", {{"shape", Shape{2, 3}}}},
+    {"VariableV2", "", {{"shape", Shape{2, 3}}}},
+    // Optimisers.
+    {"ApplyAdagrad", "[2,3] [2,3] .5 [2,3]"},
+    {"ApplyAdam", "[2,3] [2,3] [2,3] .5 .5 .5 .5 .5 .5 [2,3]"},
+    {"ApplyCenteredRMSProp", "[2,3] [2,3] [2,3] [2,3] .5 .5 .5 .5 [2,3]"},
+    {"ApplyGradientDescent", "[2,3] .5 [2,3]"},
+    {"ApplyMomentum", "[2,3] [2,3] .5 [2,3] .5"},
+    {"ApplyRMSProp", "[2,3] [2,3] [2,3] .5 .5 .5 .5 [2,3]"},
+    {"ResourceApplyAdagrad", "variable[2,3] variable[2,3] .5 [2,3]"},
+    {"ResourceApplyAdam", "variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 .5 .5 [2,3]"},
+    {"ResourceApplyCenteredRMSProp",
+     "variable[2,3] variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 [2,3]"},
+    {"ResourceApplyGradientDescent", "variable[2,3] .5 [2,3]"},
+    {"ResourceApplyMomentum", "variable[2,3] variable[2,3] .5 [2,3] .5"},
+    {"ResourceApplyRMSProp", "variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 [2,3]"},
+    // Queues.
+    {"PaddingFIFOQueue", "", kQueueOfVectors},
+    {"PaddingFIFOQueueV2", "", kQueueOfVectors},
+    {"PriorityQueue", "", kQueueOfVectors},
+    {"PriorityQueueV2", "", kQueueOfVectors},
+    {"QueueClose", "queue[2]"},
+    {"QueueCloseV2", "queue[2]"},
+    {"QueueDequeue", "queue[2]"},
+    {"QueueDequeueMany", "queue[2] 2"},
+    {"QueueDequeueManyV2", "queue[2] 2"},
+    {"QueueDequeueUpTo", "queue[2] 2"},
+    {"QueueDequeueUpToV2", "queue[2] 2"},
+    {"QueueDequeueV2", "queue[2]"},
+    {"QueueEnqueue", "queue[2] [2]|"},
+    {"QueueEnqueueMany", "queue[2] [3,2]|"},
+    {"QueueEnqueueManyV2", "queue[2] [3,2]|"},
+    {"QueueEnqueueV2", "queue[2] [2]|"},
+    {"QueueSize", "queue[2]"},
+    {"QueueSizeV2", "queue[2]"},
+    // Stacks and TensorArrays.
+    {"StackClose", "stack[2]"},
+    {"StackCloseV2", "stack[2]"},
+    {"StackPop", "stack[2]"},
+    {"StackPopV2", "stack[2]"},
+    {"StackPush", "stack[2] [2]"},
+    {"StackPushV2", "stack[2] [2]"},
+    {"StackV2", "5"},
+    {"TensorArrayCloseV3", "array[2]"},
+    {"TensorArrayConcatV3", "full_array[2] 0"},
+    {"TensorArrayGatherV3", "full_array[2] {1,0} 0"},
+    {"TensorArrayGradV3", "array[2] 0", {{"source", "gradients"}}},
+    {"TensorArrayReadV3", "full_array[2] 1 0"},
+    {"TensorArrayScatterV3", "array[2] {1,0} [2,3] 0"},
+    {"TensorArraySizeV3", "array[2] 0"},
+    {"TensorArraySplitV3", "array[2] [3,2] {1,2} 0"},
+    {"TensorArrayV3", "3"},
+    {"TensorArrayWriteV3", "array[2] 1 [2] 0"},
+};
+
+constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
+    {"variable", Operand::Kind::kVariable}, {"temporary", Operand::Kind::kTemporary},
+    {"queue", Operand::Kind::kQueue},       {"stack", Operand::Kind::kStack},
+    {"array", Operand::Kind::kArray},       {"full_array", Operand::Kind::kFullArray},
+    {"no_handle", Operand::Kind::kNoHandle}};
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(at), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+double number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  MR_CHECK(error == std::errc() && end == text.data() + text.size() && "not a number");
+  return value;
+}
+
+// What stands in brackets at the start of `text`, which loses it.
+std::vector<double> take_numbers(std::string_view& text, char close) {
+  const size_t end = text.find(close);
+  MR_CHECK(end != std::string_view::npos && "a bracket is not closed");
+  std::vector<double> numbers;
+  for (std::string_view part : split(text.substr(1, end - 1), ',')) numbers.push_back(number(part));
+  text.remove_prefix(end + 1);
+  return numbers;
+}
+
+Operand parse_operand(std::string_view text) {
+  Operand operand;
+  const size_t word = std::min(text.find_first_of("[{0123456789."), text.size());
+  for (const auto& [name, kind] : kKinds) {
+    if (text.substr(0, word) == name) operand.kind = kind;
+  }
+  MR_CHECK((word == 0 || operand.kind != Operand::Kind::kTensor) && "no such kind of operand");
+  text.remove_prefix(word);
+  bool has_shape = false;
+  if (text.starts_with('[')) {
+    Ints sizes;
+    for (double size : take_numbers(text, ']')) sizes.push_back(static_cast<int64_t>(size));
+    operand.shape = Shape::make(sizes).value();
+    has_shape = true;
+  }
+  if (text.starts_with('{')) {
+    operand.values = take_numbers(text, '}');
+    if (!has_shape) operand.shape = Shape{static_cast<int64_t>(operand.values.size())};
+  } else if (!text.empty()) {
+    operand.values = {number(text)};
+  }
+  return operand;
+}
+
+// Numbers and bools can be made from values; other types get whatever elements they have.
+bool is_number(DType dtype) { return (kNumberTypes | TypeSet{DType::kBool}).contains(dtype); }
+
+Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_t seed) {
+  if (!is_number(dtype)) return random_tensor(dtype, shape, seed);
+  std::mt19937_64 random(seed);
+  const bool fraction = (kFloating | kComplex).contains(dtype);
+  const bool negative = elements == Elements::kSigned && !kWithoutSign.contains(dtype);
+  auto draw = [&] {
+    const double size = fraction ? static_cast<double>(random() % 16 + 1) / 16
+                                 : static_cast<double>(random() % 5 + 1);
+    return negative && random() % 2 == 0 ? -size : size;
+  };
+  std::vector<Complex128> values(static_cast<size_t>(shape.num_elements()));
+  for (Complex128& value : values) {
+    value = Complex128(draw(), 0);
+    if (kComplex.contains(dtype)) value = Complex128(value.real(), draw());
+    if (dtype == DType::kBool) value = random() % 2 == 0 ? 1 : 0;
+  }
+  return make_tensor(dtype, shape, values);
+}
+
+// The tensor that an operand describes.
+Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed) {
+  if (operand.values.empty() || !is_number(dtype)) {
+    return make_elements(dtype, operand.shape, elements, seed);
+  }
+  return make_tensor(dtype, operand.shape,
+                     std::vector<Complex128>(operand.values.begin(), operand.values.end()));
+}
+
+// Of what state behind a handle holds.
+DType content_type(const TypeChoice& types) {
+  for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type"}) {
+    if (auto found = types.find(attr); found != types.end()) return found->second;
+  }
+  return DType::kFloat;
+}
+
+// Makes what is behind a handle argument, and gives the handle to the tester.
+class HandleMaker {
+ public:
+  HandleMaker(OpEnv& env, const ArgDef& arg) : env_(env), suffix_(arg.is_ref ? "" : "V2") {}
+
+  Result<Value> make(Operand::Kind kind, const Tensor& content) {
+    switch (kind) {
+      case Operand::Kind::kVariable:
+        return variable(content);
+      case Operand::Kind::kTemporary:
+        return first(op("TemporaryVariable")
+                         .attr("dtype", content.dtype())
+                         .attr("shape", content.shape())
+                         .attr("var_name", "temporary"));
+      case Operand::Kind::kQueue:
+        return queue(content);
+      case Operand::Kind::kStack:
+        return stack(content);
+      default:
+        return array(content, kind == Operand::Kind::kFullArray);
+    }
+  }
+
+ private:
+  OpTester op(std::string_view name) { return OpTester(env_, name); }
+  static Result<Value> first(OpTester& tester) {
+    MR_TRY_ASSIGN(std::vector<Value> outputs, tester.run_values());
+    return outputs[0];
+  }
+  static OpTester& give(OpTester& tester, const Value& handle) {
+    return handle.is_ref() ? tester.input_ref(handle.cell) : tester.input(handle.tensor);
+  }
+
+  Result<Value> variable(const Tensor& content) {
+    OpTester make = op("VarHandleOp");
+    make.attr("dtype", content.dtype()).attr("shape", PartialShape());
+    MR_TRY_ASSIGN(Value handle, first(make.attr("shared_name", str_cat("variable", names_++))));
+    MR_TRY(op("AssignVariableOp").input(handle.tensor).input(content).run().status());
+    return handle;
+  }
+  Result<Value> queue(const Tensor& content) {
+    OpTester make = op(str_cat("FIFOQueue", suffix_));
+    make.attr("shapes", std::vector<PartialShape>{content.shape()});
+    MR_TRY_ASSIGN(Value handle,
+                  first(make.attr("component_types", std::vector<DType>{content.dtype()})));
+    for (int i = 0; i < 2; ++i) {
+      OpTester enqueue = op(str_cat("QueueEnqueue", suffix_));
+      MR_TRY(give(enqueue, handle).input_list({content}).run().status());
+    }
+    return handle;
+  }
+  Result<Value> stack(const Tensor& content) {
+    OpTester make = op(str_cat("Stack", suffix_));
+    if (!suffix_.empty()) make.input(Tensor::scalar<int32_t>(5));
+    MR_TRY_ASSIGN(Value handle, first(make.attr("elem_type", content.dtype())));
+    OpTester push = op(str_cat("StackPush", suffix_));
+    MR_TRY(give(push, handle).input(content).run().status());
+    return handle;
+  }
+  Result<Value> array(const Tensor& content, bool full) {
+    OpTester make = op("TensorArrayV3");
+    MR_TRY_ASSIGN(Value handle,
+                  first(make.input(Tensor::scalar<int32_t>(2)).attr("dtype", content.dtype())));
+    for (int32_t i = 0; full && i < 2; ++i) {
+      MR_TRY(op("TensorArrayWriteV3")
+                 .input(handle.tensor)
+                 .input(Tensor::scalar(i))
+                 .input(content)
+                 .input(Tensor::scalar(0.0F))
+                 .run()
+                 .status());
+    }
+    return handle;
+  }
+
+  OpEnv& env_;
+  std::string suffix_;
+  static inline int names_ = 0;
+};
+
+Status send_first(OpEnv& env, const TypeChoice& types) {
+  OpTester send(env, "_Send");
+  for (const auto& [name, value] : kEdge) send.attr(name, value);
+  return send.input(random_tensor(types.at("tensor_type"), Shape{2, 3}, 1)).run().status();
+}
+
+// A value for an attribute that has no default and that no input decides.
+AttrValue guess_attr(const AttrDef& attr, const TypeChoice& types) {
+  if (attr.type == "int") return std::max<int64_t>(attr.has_minimum ? attr.minimum : 1, 1);
+  if (attr.type == "bool") return false;
+  if (attr.type == "string") {
+    return attr.allowed_strings.empty() ? "name" : attr.allowed_strings[0].c_str();
+  }
+  if (attr.type == "shape") return PartialShape();
+  if (attr.type == "tensor") {
+    return make_elements(types.at("dtype"), Shape{2, 3}, Elements::kPositive, 1);
+  }
+  return {};
+}
+
+// The attributes of a call: those it gives, the types, and guesses.
+AttrMap all_attrs(const OpCall& call, const TypeChoice& types) {
+  AttrMap attrs = call.attrs;
+  std::map<std::string, int64_t, std::less<>> sizes;
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const ArgDef& arg = call.op->inputs[i];
+    const std::string& list = arg.number_attr.empty() ? arg.type_list_attr : arg.number_attr;
+    if (!list.empty()) sizes[list] = static_cast<int64_t>(call.arguments[i].size());
+  }
+  for (const AttrDef& attr : call.op->attrs) {
+    const auto size = sizes.find(attr.name);
+    if (attr.type == "type") {
+      attrs.set(attr.name, types.at(attr.name));
+    } else if (attr.type == "list(type)") {
+      attrs.set(attr.name,
+                std::vector<DType>(size == sizes.end() ? 1 : size->second, types.at(attr.name)));
+    } else if (size != sizes.end()) {
+      attrs.set(attr.name, size->second);
+    } else if (attr.default_value.empty() && attrs.find(attr.name) == nullptr) {
+      attrs.set(attr.name, guess_attr(attr, types));
+    }
+  }
+  return attrs;
+}
+
+DType type_of(const ArgDef& arg, const TypeChoice& types) {
+  if (arg.dtype != DType::kInvalid) return arg.dtype;
+  return types.at(arg.type_attr.empty() ? arg.type_list_attr : arg.type_attr);
+}
+
+void append_shape(std::string& out, const Operand& operand) {
+  for (const auto& [name, kind] : kKinds) {
+    if (kind == operand.kind) out += name;
+  }
+  out += operand.shape.to_string();
+  if (!operand.values.empty()) out += str_cat("{", str_join(operand.values, ","), "}");
+}
+
+}  // namespace
+
+std::vector<TypeChoice> type_choices(const OpDef& op) {
+  std::vector<TypeChoice> choices = {{}};
+  for (const AttrDef& attr : op.attrs) {
+    if (attr.type != "type" && attr.type != "list(type)") continue;
+    std::vector<TypeChoice> longer;
+    for (const TypeChoice& choice : choices) {
+      for (int i = 1; i < kNumDTypes; ++i) {
+        const DType dtype = static_cast<DType>(i);
+        if (!attr.allowed_types.empty() && !attr.allowed_types.contains(dtype)) continue;
+        longer.push_back(choice);
+        longer.back()[attr.name] = dtype;
+      }
+    }
+    choices = std::move(longer);
+  }
+  std::erase_if(choices, [&](const TypeChoice& choice) {
+    AttrMap attrs;
+    for (const auto& [name, dtype] : choice) attrs.set(name, dtype);
+    return !KernelRegistry::global().any(op.name, DeviceKind::kCpu, attrs);
+  });
+  return choices;
+}
+
+std::string to_string(const TypeChoice& types) {
+  std::string out;
+  for (const auto& [name, dtype] : types) out += str_cat(out.empty() ? "" : " ", name, "=", dtype);
+  return out;
+}
+
+OpCall valid_call(const OpDef& op) {
+  OpCall call{.op = &op};
+  for (const Row& row : kRows) {
+    if (row.op != op.name) continue;
+    call.attrs = row.attrs;
+    call.prepare = row.prepare;
+    for (std::string_view argument : split(row.inputs, ' ')) {
+      std::vector<Operand>& operands = call.arguments.emplace_back();
+      for (std::string_view text : split(argument, '|')) operands.push_back(parse_operand(text));
+    }
+    return call;
+  }
+  for (const ArgDef& arg : op.inputs) {
+    Operand operand{.shape = Shape{2, 3}};
+    if (arg.dtype == DType::kResource) operand.kind = Operand::Kind::kVariable;
+    call.arguments.emplace_back(arg.is_list() ? 2 : 1, operand);
+  }
+  return call;
+}
+
+std::string to_string(const OpCall& call) {
+  std::string out = call.op->name;
+  for (const std::vector<Operand>& operands : call.arguments) {
+    out += ' ';
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (i > 0) out += '|';
+      append_shape(out, operands[i]);
+    }
+  }
+  for (const auto& [name, value] : call.attrs) out += str_cat(" ", name, "=", value);
+  return out;
+}
+
+Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types,
+                                     Elements elements) {
+  const OpDef& op = *call.op;
+  OpEnv env;
+  if (call.prepare != nullptr) MR_TRY(call.prepare(env, types));
+  OpTester tester(env, op.name);
+  for (const auto& [name, value] : all_attrs(call, types)) tester.attr(name, value);
+
+  std::vector<Ref<RefCell>> cells;
+  std::vector<std::pair<Tensor, DType>> variables;
+  MR_CHECK(call.arguments.size() == op.inputs.size() && "one operand or list for each input");
+  uint64_t seed = 1;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const ArgDef& arg = op.inputs[i];
+    std::vector<Tensor> tensors;
+    for (const Operand& operand : call.arguments[i]) {
+      const bool plain =
+          operand.kind == Operand::Kind::kTensor || operand.kind == Operand::Kind::kNoHandle;
+      const DType dtype = plain ? type_of(arg, types) : content_type(types);
+      Tensor tensor = make_operand(operand, dtype, elements, seed++);
+      Ref<RefCell> cell;
+      if (!plain) {
+        MR_TRY_ASSIGN(Value handle, HandleMaker(env, arg).make(operand.kind, tensor));
+        tensor = handle.tensor;
+        cell = handle.cell;
+        if (operand.kind == Operand::Kind::kVariable) variables.emplace_back(tensor, dtype);
+      } else if (arg.is_ref) {
+        cell = make_ref_cell(tensor);
+        cells.push_back(cell);
+      }
+      if (arg.is_ref) {
+        tester.input_ref(cell);
+      } else {
+        tensors.push_back(tensor);
+      }
+    }
+    if (arg.is_ref) continue;
+    if (arg.is_list()) {
+      tester.input_list(std::move(tensors));
+    } else {
+      tester.input(std::move(tensors[0]));
+    }
+  }
+
+  MR_TRY_ASSIGN(std::vector<Value> values, tester.run_values());
+  std::vector<Tensor> results;
+  for (Value& value : values) {
+    if (value.is_ref()) {
+      if (Tensor tensor = value.cell->read(); tensor.valid()) results.push_back(tensor);
+    } else if (!value.dead()) {
+      results.push_back(value.tensor);
+    }
+  }
+  for (const Ref<RefCell>& cell : cells) results.push_back(cell->read());
+  for (const auto& [handle, dtype] : variables) {
+    Result<Tensor> value =
+        OpTester(env, "ReadVariableOp").attr("dtype", dtype).input(handle).run_one();
+    if (value.ok()) results.push_back(*value);
+  }
+  return results;
+}
+
+}  // namespace millrace

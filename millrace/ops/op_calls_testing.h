@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "millrace/graph/op_def.h"
+#include "millrace/kernel/kernel_testing.h"
+
+// How to call every op, for tests that go through the whole registry.
+
+namespace millrace {
+
+// The types of a node: for each attribute of kind type, and of kind list(type), one type. Lists are
+// of this type alone.
+using TypeChoice = std::map<std::string, DType, std::less<>>;
+
+// Every choice for which the op has a CPU kernel.
+std::vector<TypeChoice> type_choices(const OpDef& op);
+std::string to_string(const TypeChoice& types);
+
+// One tensor that is given to an op, or what stands behind the handle that is given to it.
+struct Operand {
+  enum class Kind {
+    kTensor,     // the tensor itself; for a reference argument, a variable that holds it
+    kVariable,   // a resource variable that holds the tensor
+    kTemporary,  // a TemporaryVariable of this shape
+    kQueue,      // a queue with two such tensors
+    kStack,      // a stack with one
+    kArray,      // a TensorArray of two elements, not written
+    kFullArray,  // and written
+    kNoHandle,   // a handle argument that holds no handle at all
+  };
+  Kind kind = Kind::kTensor;
+  Shape shape = {};
+  std::vector<double> values = {};  // empty: made up
+};
+
+// A call of an op but for its types.
+struct OpCall {
+  const OpDef* op = nullptr;
+  AttrMap attrs = {};
+  std::vector<std::vector<Operand>> arguments = {};  // one list for each input of the definition
+  Status (*prepare)(OpEnv&, const TypeChoice&) = nullptr;
+};
+
+// One that works: small tensors, from the table in the source where a guess would be refused.
+OpCall valid_call(const OpDef& op);
+std::string to_string(const OpCall& call);
+
+inline constexpr TypeSet kWithoutSign =
+    kUnsignedIntegers | TypeSet{DType::kQUInt8, DType::kQUInt16};
+
+// Which elements are made up: floating numbers are multiples of 1/16 up to 1, integers up to 5,
+// none of them zero; so they are exact in every type that has them.
+enum class Elements { kPositive, kSigned };
+
+// Runs the call in an environment of its own, shape rules checked: the outputs that are not dead,
+// then what the variables among its inputs hold now.
+Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types,
+                                     Elements elements);
+
+}  // namespace millrace
