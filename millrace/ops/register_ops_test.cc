@@ -72,8 +72,7 @@ TEST(RegisterOps, EveryOpKnowsItsGradient) {
                    t.send || t.recv || t.control_flow != ControlFlow::kNone;
     if (!decided) undecided.insert(op->name);
   }
-  // Those whose rule is not written yet.
-  EXPECT_EQ(str_join(undecided, " "), "LRNGrad");
+  EXPECT_EQ(str_join(undecided, " "), "");
 }
 
 }  // namespace

@@ -45,6 +45,47 @@ Status lrn_shape(ShapeContext& c) {
   return ok_status();
 }
 
+// The sum of x over |d - c| <= radius along the channels: a product with a matrix of ones around
+// the diagonal. It is its own transpose.
+class WindowSum {
+ public:
+  WindowSum(Expr x, int64_t radius) {
+    OpBuilder& builder = *x.builder();
+    const Expr channels = call("StridedSlice",
+                               {shape_of(x), int32_vector(builder, {3}), int32_vector(builder, {4}),
+                                int32_vector(builder, {1})},
+                               {{"shrink_axis_mask", 1}});
+    const Expr c = range(int32_scalar(builder, 0), channels, int32_scalar(builder, 1));
+    const Expr distance =
+        abs(expand_dims(c, int32_scalar(builder, 1)) - expand_dims(c, int32_scalar(builder, 0)));
+    band_ =
+        cast(less_equal(distance, int32_scalar(builder, static_cast<int32_t>(radius))), x.dtype());
+  }
+  Expr operator()(Expr x) const { return call("BatchMatMulV2", {x, band_}); }
+
+ private:
+  Expr band_;
+};
+
+// With n the norms and W the window sum, LRNGrad is f = dy n^-beta - 2 alpha beta x W(dy y / n).
+Status lrn_grad_grad(GradientContext& c) {
+  MR_TRY_ASSIGN(const int64_t radius, c.attr<int64_t>("depth_radius"));
+  MR_TRY_ASSIGN(const double bias, c.attr<float>("bias"));
+  MR_TRY_ASSIGN(const double alpha, c.attr<float>("alpha"));
+  MR_TRY_ASSIGN(const double beta, c.attr<float>("beta"));
+  const Expr dy = c.input(0), x = c.input(1), y = c.input(2), g = c.gradient();
+  if (!x.valid()) return ok_status();
+  const WindowSum window_sum(x, radius);
+  const Expr n = window_sum(square(x)) * alpha + bias;
+  const Expr power = pow(n, constant_like(n, -beta));
+  const Expr scaled = window_sum(g * x) * (-2 * alpha * beta) / n;
+  const Expr df_dn = -dy * (g * power * beta + scaled * y) / n;
+  c.set(0, g * power + scaled * y);
+  c.set(1, g * window_sum(dy * y / n) * (-2 * alpha * beta) + x * window_sum(df_dn) * (2 * alpha));
+  c.set(2, scaled * dy);
+  return ok_status();
+}
+
 Status lrn_grad(GradientContext& c) {
   AttrMap attrs;
   for (const char* name : {"depth_radius", "bias", "alpha", "beta"}) {
@@ -180,7 +221,8 @@ void register_lrn(Registry& registry) {
                 .types = {{"T", type_set_of<LrnTypes>, DType::kFloat}},
                 .attrs = attrs,
                 .traits = {.cost = 40},
-                .shape = lrn_shape});
+                .shape = lrn_shape,
+                .gradient = lrn_grad_grad});
   register_kernels(registry, LrnTypes());
 }
 

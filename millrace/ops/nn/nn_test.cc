@@ -5,7 +5,12 @@
 #include <limits>
 #include <numeric>
 
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_testing.h"
+#include "millrace/kernel/eager_testing.h"
+#include "millrace/ops/array/register.h"
+#include "millrace/ops/linalg/register.h"
+#include "millrace/ops/math/register.h"
 #include "millrace/ops/nn/nn_testing.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
@@ -13,9 +18,9 @@
 namespace millrace {
 namespace {
 
-const bool registered =
-    register_for_tests({register_bias_add, register_cross_entropy, register_l2_loss, register_lrn,
-                        register_softmax, register_top_k});
+const bool registered = register_for_tests(
+    {register_array_ops, register_linalg_ops, register_math_ops, register_bias_add,
+     register_cross_entropy, register_l2_loss, register_lrn, register_softmax, register_top_k});
 
 constexpr DType kRealTypes[] = {DType::kFloat, DType::kDouble, DType::kHalf,   DType::kBFloat16,
                                 DType::kInt8,  DType::kInt16,  DType::kInt32,  DType::kInt64,
@@ -154,6 +159,72 @@ TEST(Lrn, ValueAndGradient) {
           for (size_t j = 0; j < values.size(); ++j) want[i] += g[j] * (yu[j] - yd[j]) / (2 * h);
         }
         expect_close(backward.input(dy).input(x).input(y).run_one().value(), want, 64);
+      }
+    }
+  }
+}
+
+// LRNGrad in double precision: dy[d] n[d]^-beta - 2 alpha beta x[d] sum of dy[c] y[c] / n[c].
+std::vector<double> lrn_gradient(const std::vector<std::vector<double>>& inputs, size_t channels,
+                                 size_t radius, double bias, double alpha, double beta) {
+  const std::vector<double>&dy = inputs[0], &x = inputs[1], &y = inputs[2];
+  const auto window_sum = [&](auto term) {
+    std::vector<double> sums(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      for (size_t j = i / channels * channels; j < (i / channels + 1) * channels; ++j) {
+        if (std::max(i, j) - std::min(i, j) <= radius) sums[i] += term(j);
+      }
+    }
+    return sums;
+  };
+  std::vector<double> n = window_sum([&](size_t j) { return x[j] * x[j]; });
+  for (double& norm : n) norm = bias + alpha * norm;
+  const std::vector<double> sums = window_sum([&](size_t j) { return dy[j] * y[j] / n[j]; });
+  std::vector<double> dx(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    dx[i] = dy[i] * std::pow(n[i], -beta) - 2 * alpha * beta * x[i] * sums[i];
+  }
+  return dx;
+}
+
+TEST(Lrn, GradientOfTheGradient) {
+  const double bias = 1.5, alpha = 0.25;
+  const AttrMap base = {{"bias", 1.5f}, {"alpha", 0.25f}};
+  std::mt19937 random(7);
+  for (float beta : {0.5f, 0.75f}) {
+    for (size_t radius : {size_t{0}, size_t{2}, size_t{9}}) {
+      const Shape shape{1, 2, 2, 5};
+      AttrMap attrs = base;
+      attrs.set("beta", beta);
+      attrs.set("depth_radius", static_cast<int64_t>(radius));
+      EagerBuilder builder;
+      std::vector<std::vector<double>> inputs;
+      std::vector<Expr> in;
+      for (int i = 0; i < 3; ++i) {
+        const Tensor tensor = random_tensor(DType::kFloat, shape, random);
+        inputs.push_back(doubles_of(tensor));
+        in.push_back(builder.constant(tensor));
+      }
+      const Tensor dz = random_tensor(DType::kFloat, shape, random);
+      const std::vector<double> g = doubles_of(dz);
+      const std::vector<Expr> out = builder.emit("LRNGrad", in, attrs);
+      GradientContext context(builder, in, out, {builder.constant(dz)}, attrs,
+                              std::vector<DType>(3, DType::kFloat));
+      ASSERT_TRUE(OpRegistry::global().find("LRNGrad")->gradient(context).ok());
+      ASSERT_TRUE(builder.status().ok()) << builder.status().to_string();
+      for (size_t k = 0; k < 3; ++k) {
+        SCOPED_TRACE(str_cat("beta ", beta, " radius ", radius, " input ", k));
+        std::vector<double> want(g.size());
+        for (size_t i = 0; i < g.size(); ++i) {
+          const double h = 1e-6;
+          auto up = inputs, down = inputs;
+          up[k][i] += h;
+          down[k][i] -= h;
+          const std::vector<double> zu = lrn_gradient(up, 5, radius, bias, alpha, beta),
+                                    zd = lrn_gradient(down, 5, radius, bias, alpha, beta);
+          for (size_t j = 0; j < g.size(); ++j) want[i] += g[j] * (zu[j] - zd[j]) / (2 * h);
+        }
+        expect_close(builder.tensor(context.input_gradients()[k].values), want, 64);
       }
     }
   }
