@@ -23,14 +23,6 @@ Status avg_pool_grad_shape(ShapeContext& c) {
   return ok_status();
 }
 
-AttrMap pool_attrs(const GradientContext& c) {
-  AttrMap attrs;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"}) {
-    attrs.set(name, c.attr_value(name));
-  }
-  return attrs;
-}
-
 Status avg_pool_grad(GradientContext& c) {
   c.set(0, call("AvgPoolGrad", {shape_of(c.input(0)), c.gradient()}, pool_attrs(c)));
   return ok_status();
@@ -40,9 +32,6 @@ Status avg_pool_grad_grad(GradientContext& c) {
   c.set(1, call("AvgPool", {c.gradient()}, pool_attrs(c)));
   return ok_status();
 }
-
-template <class T>
-using SumOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // The elements that output (oy, ox) averages.
 template <class Sum>
@@ -54,71 +43,43 @@ Sum window_count(const PoolGeometry& g, int64_t oy, int64_t ox) {
 // Output (oy, ox) of one image, all channels.
 template <class T>
 void average(const PoolGeometry& g, const T* image, int64_t oy, int64_t ox, T* out) {
-  using Sum = SumOf<T>;
+  using Sum = PoolSum<T>;
   constexpr int64_t kChunk = 128;
-  const AxisGeometry &h = g.height, &w = g.width;
   const Sum count = window_count<Sum>(g, oy, ox);
   for (int64_t first = 0; first < g.channels; first += kChunk) {
     const int64_t channels = std::min(kChunk, g.channels - first);
     Sum sums[kChunk] = {};
-    for (int64_t fy = h.first(oy); fy < h.last(oy); ++fy) {
-      for (int64_t fx = w.first(ox); fx < w.last(ox); ++fx) {
-        const int64_t pixel = (h.origin(oy) + fy) * w.input + w.origin(ox) + fx;
-        const T* x = image + pixel * g.channels + first;
-        for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<Sum>(x[c]);
-      }
-    }
+    g.for_each_in_window(oy, ox, [&](int64_t offset) {
+      const T* const x = image + offset + first;
+      for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<Sum>(x[c]);
+    });
     for (int64_t c = 0; c < channels; ++c) out[first + c] = static_cast<T>(sums[c] / count);
   }
 }
 
 template <class T>
-class AvgPoolKernel final : public Kernel {
+class AvgPoolKernel final : public PoolKernel<AvgPoolKernel<T>> {
  public:
-  explicit AvgPoolKernel(const WindowSpec& spec) : spec_(spec) {}
-
-  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_pool_spec(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<AvgPoolKernel>(spec));
-  }
-
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec_, ctx.input(0).shape()));
+    MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(this->spec_, ctx.input(0).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
     if (out->num_elements() == 0) return ok_status();
     const T* const in = ctx.input(0).data<T>().data();
     T* const to = out->mutable_data<T>().data();
-    const AxisGeometry &h = g.height, &w = g.width;
-    const double cost = g.work(static_cast<double>(w.output * g.channels)) * 0.5;
-    ctx.parallel_for(g.batch * h.output, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const T* image = in + row / h.output * h.input * w.input * g.channels;
-        for (int64_t ox = 0; ox < w.output; ++ox) {
-          average(g, image, row % h.output, ox, to + (row * w.output + ox) * g.channels);
-        }
-      }
+    g.for_each_output(ctx, [&](int64_t n, int64_t oy, int64_t ox, int64_t at) {
+      average(g, in + n * g.image_size(), oy, ox, to + at);
     });
     return ok_status();
   }
-
- private:
-  WindowSpec spec_;
 };
 
 template <class T>
-class AvgPoolGradKernel final : public Kernel {
+class AvgPoolGradKernel final : public PoolKernel<AvgPoolGradKernel<T>> {
  public:
-  explicit AvgPoolGradKernel(const WindowSpec& spec) : spec_(spec) {}
-
-  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_pool_spec(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<AvgPoolGradKernel>(spec));
-  }
-
   Status compute(KernelContext& ctx) const override {
-    using Sum = SumOf<T>;
+    using Sum = PoolSum<T>;
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
-    MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec_, shape, &ctx.input(1).shape()));
+    MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(this->spec_, shape, &ctx.input(1).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
     Tensor sums = *out;
@@ -129,7 +90,7 @@ class AvgPoolGradKernel final : public Kernel {
     Sum* const all_sums = sums.mutable_data<Sum>().data();
     T* const to = out->mutable_data<T>().data();
     const AxisGeometry &h = g.height, &w = g.width;
-    const int64_t image_size = h.input * w.input * g.channels;
+    const int64_t image_size = g.image_size();
     const double cost = g.work(static_cast<double>(h.output * w.output * g.channels));
     ctx.parallel_for(g.batch, cost, [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
@@ -139,12 +100,10 @@ class AvgPoolGradKernel final : public Kernel {
           for (int64_t ox = 0; ox < w.output; ++ox) {
             const T* dy = gradient + ((n * h.output + oy) * w.output + ox) * g.channels;
             const Sum count = window_count<Sum>(g, oy, ox);
-            for (int64_t fy = h.first(oy); fy < h.last(oy); ++fy) {
-              for (int64_t fx = w.first(ox); fx < w.last(ox); ++fx) {
-                Sum* x = image + ((h.origin(oy) + fy) * w.input + w.origin(ox) + fx) * g.channels;
-                for (int64_t c = 0; c < g.channels; ++c) x[c] += static_cast<Sum>(dy[c]) / count;
-              }
-            }
+            g.for_each_in_window(oy, ox, [&](int64_t offset) {
+              Sum* const x = image + offset;
+              for (int64_t c = 0; c < g.channels; ++c) x[c] += static_cast<Sum>(dy[c]) / count;
+            });
           }
         }
         if constexpr (!std::is_same_v<T, Sum>) {
@@ -155,9 +114,6 @@ class AvgPoolGradKernel final : public Kernel {
     });
     return ok_status();
   }
-
- private:
-  WindowSpec spec_;
 };
 
 template <class... Ts>
@@ -173,16 +129,12 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
 }  // namespace
 
 void register_avg_pool(Registry& registry) {
-  const std::vector<OpSpec::Attr> attrs = {{"ksize", "list(int) >= 4"},
-                                           {"strides", "list(int) >= 4"},
-                                           {"padding", "string in {'SAME','VALID'}"},
-                                           {"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}};
   registry.add({.name = "AvgPool",
                 .doc = "The mean of every window, padding left out.",
                 .inputs = {{"value", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
-                .attrs = attrs,
+                .attrs = pool_attrs(),
                 .traits = {.cost = 4},
                 .shape = pool_shape,
                 .gradient = avg_pool_grad});
@@ -191,7 +143,7 @@ void register_avg_pool(Registry& registry) {
                 .inputs = {{"orig_input_shape", "int32"}, {"grad", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
-                .attrs = attrs,
+                .attrs = pool_attrs(),
                 .traits = {.cost = 8},
                 .shape = avg_pool_grad_shape,
                 .gradient = avg_pool_grad_grad});

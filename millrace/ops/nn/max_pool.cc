@@ -23,14 +23,6 @@ Status max_pool_grad_shape(ShapeContext& c) {
   return ok_status();
 }
 
-AttrMap pool_attrs(const GradientContext& c) {
-  AttrMap attrs;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"}) {
-    attrs.set(name, c.attr_value(name));
-  }
-  return attrs;
-}
-
 Status max_pool_grad(GradientContext& c) {
   c.set(0, call("MaxPoolGrad", {c.input(0), c.output(0), c.gradient()}, pool_attrs(c)));
   return ok_status();
@@ -62,29 +54,19 @@ bool larger<double>(double a, double b) {
 
 template <class T>
 void max_pool(KernelContext& ctx, const PoolGeometry& g, const T* in, T* out) {
-  const AxisGeometry &h = g.height, &w = g.width;
-  const double cost = g.work(static_cast<double>(w.output * g.channels)) * 0.5;
-  ctx.parallel_for(g.batch * h.output, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* image = in + row / h.output * h.input * w.input * g.channels;
-      const int64_t oy = row % h.output;
-      for (int64_t ox = 0; ox < w.output; ++ox) {
-        T* best = out + (row * w.output + ox) * g.channels;
-        bool first = true;
-        for (int64_t fy = h.first(oy); fy < h.last(oy); ++fy) {
-          for (int64_t fx = w.first(ox); fx < w.last(ox); ++fx) {
-            const T* x = image + ((h.origin(oy) + fy) * w.input + w.origin(ox) + fx) * g.channels;
-            if (first) {
-              std::copy_n(x, g.channels, best);
-            } else {
-              for (int64_t c = 0; c < g.channels; ++c)
-                best[c] = larger(x[c], best[c]) ? x[c] : best[c];
-            }
-            first = false;
-          }
-        }
+  g.for_each_output(ctx, [&](int64_t n, int64_t oy, int64_t ox, int64_t at) {
+    const T* const image = in + n * g.image_size();
+    T* const best = out + at;
+    bool first = true;
+    g.for_each_in_window(oy, ox, [&](int64_t offset) {
+      const T* const x = image + offset;
+      if (first) {
+        std::copy_n(x, g.channels, best);
+      } else {
+        for (int64_t c = 0; c < g.channels; ++c) best[c] = larger(x[c], best[c]) ? x[c] : best[c];
       }
-    }
+      first = false;
+    });
   });
 }
 
@@ -98,13 +80,10 @@ void for_each_largest(const PoolGeometry& g, const T* in, int64_t n, int64_t fro
     for (int64_t ox = 0; ox < w.output; ++ox) {
       for (int64_t c = from; c < to; ++c) {
         int64_t best = -1;
-        for (int64_t fy = h.first(oy); fy < h.last(oy); ++fy) {
-          for (int64_t fx = w.first(ox); fx < w.last(ox); ++fx) {
-            const int64_t at =
-                ((n * h.input + h.origin(oy) + fy) * w.input + w.origin(ox) + fx) * g.channels + c;
-            if (best < 0 || larger(in[at], in[best])) best = at;
-          }
-        }
+        g.for_each_in_window(oy, ox, [&](int64_t offset) {
+          const int64_t at = n * g.image_size() + offset + c;
+          if (best < 0 || larger(in[at], in[best])) best = at;
+        });
         if (best >= 0) found(((n * h.output + oy) * w.output + ox) * g.channels + c, best);
       }
     }
@@ -114,29 +93,23 @@ void for_each_largest(const PoolGeometry& g, const T* in, int64_t n, int64_t fro
 enum class Kind : uint8_t { kPool, kGrad, kGradGrad };
 
 template <class T, Kind kKind>
-class MaxPoolKernel final : public Kernel {
+class MaxPoolKernel final : public PoolKernel<MaxPoolKernel<T, kKind>> {
  public:
-  explicit MaxPoolKernel(const WindowSpec& spec) : spec_(spec) {}
-
-  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_pool_spec(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<MaxPoolKernel>(spec));
-  }
-
   Status compute(KernelContext& ctx) const override {
+    const WindowSpec& spec = this->spec_;
     const Tensor& input = ctx.input(0);
     const T* in = input.data<T>().data();
     if constexpr (kKind == Kind::kPool) {
-      MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec_, input.shape()));
+      MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec, input.shape()));
       MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
       max_pool(ctx, g, in, out->mutable_data<T>().data());
       return ok_status();
     } else {
-      MR_TRY(pool_geometry(spec_, input.shape(), &ctx.input(1).shape(), "orig_output").status());
+      MR_TRY(pool_geometry(spec, input.shape(), &ctx.input(1).shape(), "orig_output").status());
       const Tensor& gradient = ctx.input(2);
       const bool forward = kKind == Kind::kGradGrad;
       MR_TRY_ASSIGN(const PoolGeometry g,
-                    pool_geometry(spec_, input.shape(), forward ? nullptr : &gradient.shape()));
+                    pool_geometry(spec, input.shape(), forward ? nullptr : &gradient.shape()));
       if (forward && !(gradient.shape() == input.shape())) {
         return invalid_argument("grad must have the shape of orig_input, ", input.shape(), ", got ",
                                 gradient.shape());
@@ -150,7 +123,7 @@ class MaxPoolKernel final : public Kernel {
   Status scatter(KernelContext& ctx, const PoolGeometry& g, const T* in, const T* gradient,
                  Tensor& out) const {
     constexpr int64_t kChannels = 32;
-    using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using Sum = PoolSum<T>;
     T* const to = out.mutable_data<T>().data();
     // Windows overlap, so half precision is summed in float.
     Tensor sums;
@@ -187,8 +160,6 @@ class MaxPoolKernel final : public Kernel {
     }
     return ok_status();
   }
-
-  WindowSpec spec_;
 };
 
 template <class... Ts>
@@ -202,16 +173,12 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
 }  // namespace
 
 void register_max_pool(Registry& registry) {
-  const std::vector<OpSpec::Attr> attrs = {{"ksize", "list(int) >= 4"},
-                                           {"strides", "list(int) >= 4"},
-                                           {"padding", "string in {'SAME','VALID'}"},
-                                           {"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}};
   registry.add({.name = "MaxPool",
                 .doc = "The largest element of every window.",
                 .inputs = {{"input", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating, DType::kFloat}},
-                .attrs = attrs,
+                .attrs = pool_attrs(),
                 .traits = {.cost = 4},
                 .shape = pool_shape,
                 .gradient = max_pool_grad});
@@ -220,7 +187,7 @@ void register_max_pool(Registry& registry) {
                 .inputs = {{"orig_input", "T"}, {"orig_output", "T"}, {"grad", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating, DType::kFloat}},
-                .attrs = attrs,
+                .attrs = pool_attrs(),
                 .traits = {.cost = 8},
                 .shape = max_pool_grad_shape,
                 .gradient = max_pool_grad_grad});
@@ -230,7 +197,7 @@ void register_max_pool(Registry& registry) {
                 .inputs = {{"orig_input", "T"}, {"orig_output", "T"}, {"grad", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
-                .attrs = attrs,
+                .attrs = pool_attrs(),
                 .traits = {.cost = 8},
                 .shape = pool_shape,
                 .gradient = max_pool_grad_grad_grad});

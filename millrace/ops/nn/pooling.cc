@@ -1,5 +1,6 @@
 #include "millrace/ops/nn/pooling.h"
 
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 
 namespace millrace {
@@ -23,6 +24,19 @@ Result<PoolGeometry> pool_geometry(const WindowSpec& spec, const Shape& input,
   g.batch = empty ? 0 : (nhwc ? input[0] : input[0] * input[1]);
   g.channels = nhwc ? input[3] : 1;
   return g;
+}
+
+std::vector<OpSpec::Attr> pool_attrs() {
+  return {{"ksize", "list(int) >= 4"},
+          {"strides", "list(int) >= 4"},
+          {"padding", "string in {'SAME','VALID'}"},
+          {"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}};
+}
+
+AttrMap pool_attrs(const GradientContext& c) {
+  AttrMap attrs;
+  for (const OpSpec::Attr& attr : pool_attrs()) attrs.set(attr.name, c.attr_value(attr.name));
+  return attrs;
 }
 
 Status pool_shape(ShapeContext& c) {
