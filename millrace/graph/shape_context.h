@@ -30,7 +30,8 @@ struct TensorFacts {
   std::optional<PartialValue> value;
   // Set for constants (host tensor): for rules that need more than small integers.
   const Tensor* constant = nullptr;
-  // For a resource: dtypes and shapes of what it holds.
+  // For a resource, or a variant that is a list of tensors: dtypes and shapes of what it holds (one
+  // for a list, that of its elements).
   std::vector<ResourceHandle::DTypeAndShape> resource;
 };
 

@@ -11,6 +11,7 @@
 #include "millrace/ops/reduce/register.h"
 #include "millrace/ops/state/register.h"
 #include "millrace/ops/tensor_array/register.h"
+#include "millrace/ops/tensor_list/register.h"
 #include "millrace/ops/training/register.h"
 
 namespace millrace {
@@ -26,6 +27,7 @@ void register_all_ops(Registry& registry) {
   register_reduce_ops(registry);
   register_state_ops(registry);
   register_tensor_array_ops(registry);
+  register_tensor_list_ops(registry);
   register_training_ops(registry);
 }
 

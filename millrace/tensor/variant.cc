@@ -17,7 +17,55 @@ Decoders& decoders() {
   return *decoders;
 }
 
+Status no_sums(const VariantObject& object) {
+  return unimplemented("variants of type \"", object.type_name(), "\" cannot be added");
+}
+
 }  // namespace
+
+Result<Ref<VariantObject>> VariantObject::zeros_like() const { return no_sums(*this); }
+Result<Ref<VariantObject>> VariantObject::copy() const { return no_sums(*this); }
+Status VariantObject::add(const VariantObject&, ParallelFor) { return no_sums(*this); }
+
+Result<Tensor> zeros_like_variants(const Tensor& tensor) {
+  MR_TRY_ASSIGN(Tensor zeros, Tensor::allocate(DType::kVariant, tensor.shape()));
+  const std::span<const Variant> from = tensor.data<Variant>();
+  const std::span<Variant> to = zeros.mutable_data<Variant>();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (!from[i].object) continue;
+    MR_TRY_ASSIGN(to[i].object, from[i].object->zeros_like());
+  }
+  return zeros;
+}
+
+Status add_variants(Tensor& sum, const Tensor& other, ParallelFor parallel_for) {
+  if (sum.shape() != other.shape()) {
+    return invalid_argument("variants to add must have one shape, got ", sum.shape(), " and ",
+                            other.shape());
+  }
+  if (!sum.writable()) {
+    MR_TRY_ASSIGN(sum, sum.clone());
+  }
+  const std::span<const Variant> from = other.data<Variant>();
+  const std::span<Variant> to = sum.mutable_data<Variant>();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (!from[i].object) continue;
+    Ref<VariantObject>& object = to[i].object;
+    if (!object) {
+      object = from[i].object;
+      continue;
+    }
+    if (object->type_name() != from[i].object->type_name()) {
+      return invalid_argument("variants to add must have one type, got \"", object->type_name(),
+                              "\" and \"", from[i].object->type_name(), '"');
+    }
+    if (!object->unique()) {
+      MR_TRY_ASSIGN(object, object->copy());
+    }
+    MR_TRY(object->add(*from[i].object, parallel_for));
+  }
+  return ok_status();
+}
 
 Status register_variant_decoder(std::string_view type_name, VariantDecoder decoder) {
   if (type_name.empty() || decoder == nullptr) {

@@ -10,6 +10,7 @@
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -69,10 +70,21 @@ void like_value(ValueContext& c) {
   c.set_output(0, std::move(value));
 }
 
+Status zeros_like_shape(ShapeContext& c) {
+  c.set_output(0, c.input(0));
+  c.set_output_resource(0, c.input_facts(0).resource);
+  return ok_status();
+}
+
 Status zeros_like_cpu(KernelContext& ctx) {
   const DType dtype = ctx.output_type(0);
   const Shape shape = ctx.input(0).shape();
   if (!is_plain(dtype)) {
+    if (dtype == DType::kVariant) {
+      MR_TRY_ASSIGN(Tensor zeros, zeros_like_variants(ctx.input(0)));
+      ctx.set_output(0, std::move(zeros));
+      return ok_status();
+    }
     if (dtype != DType::kString) return unimplemented("there is no zero of type ", dtype);
     return ctx.allocate_output(0, shape).status();
   }
@@ -212,7 +224,7 @@ void register_fill(Registry& registry) {
                 .outputs = {{"y", "T"}},
                 .types = {{"T", {}}},
                 .traits = {.elementwise = true, .cannot_differentiate = true, .cost = 0.2F},
-                .shape = shape_rules::unchanged,
+                .shape = zeros_like_shape,
                 .value = like_value<0>});
   registry.add({.name = "OnesLike",
                 .doc = "Ones in the shape and type of x.",

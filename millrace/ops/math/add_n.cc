@@ -6,12 +6,40 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/elementwise.h"
 #include "millrace/ops/math/register.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
 
 constexpr OpInfo kAdd{"Add", kNumbers, ""};
 constexpr int64_t kBlock = 4096;  // elements summed over all inputs before going on
+
+// What is known of variants' contents is what any of them knows.
+Status add_n_shape(ShapeContext& c) {
+  MR_TRY(shape_rules::merged(c));
+  if (c.input_type(0) != DType::kVariant) return ok_status();
+  std::vector<ResourceHandle::DTypeAndShape> known;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const std::vector<ResourceHandle::DTypeAndShape>& here = c.input_facts(i).resource;
+    if (here.empty()) continue;
+    if (known.empty()) known = here;
+    if (here.size() != known.size()) {
+      return invalid_argument("variants to add must hold the same, but input ", i, " has ",
+                              here.size(), " parts and those before it ", known.size());
+    }
+    for (size_t k = 0; k < known.size(); ++k) {
+      Result<PartialShape> both = known[k].shape.merge(here[k].shape);
+      if (known[k].dtype != here[k].dtype || !both.ok()) {
+        return invalid_argument("variants to add must hold the same: input ", i,
+                                " has elements of ", here[k].dtype, ' ', here[k].shape,
+                                ", those before it ", known[k].dtype, ' ', known[k].shape);
+      }
+      known[k].shape = std::move(both).value();
+    }
+  }
+  c.set_output_resource(0, std::move(known));
+  return ok_status();
+}
 
 Status add_n_grad(GradientContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) c.set(i, c.gradient());
@@ -59,6 +87,18 @@ class AddN final : public Kernel {
   BinaryFunction add_;
 };
 
+Status add_n_variants(KernelContext& ctx) {
+  Tensor sum = ctx.take_input(0).tensor;
+  for (int i = 1; i < ctx.num_inputs(); ++i) {
+    MR_TRY(add_variants(sum, ctx.input(i),
+                        [&](int64_t n, double cost, FunctionRef<void(int64_t, int64_t)> body) {
+                          ctx.parallel_for(n, cost, body);
+                        }));
+  }
+  ctx.set_output(0, std::move(sum));
+  return ok_status();
+}
+
 }  // namespace
 
 void register_add_n(Registry& registry) {
@@ -66,16 +106,18 @@ void register_add_n(Registry& registry) {
                 .doc = "The sum of tensors of one shape, from the first to the last.",
                 .inputs = {{"inputs", "N*T"}},
                 .outputs = {{"sum", "T"}},
-                .types = {{"T", kNumberTypes}},
+                .types = {{"T", kNumberTypes | TypeSet{DType::kVariant}}},
                 .attrs = {{"N", "int >= 1"}},
                 .traits = {.commutative = true,
                            .aggregate = true,
                            .elementwise = true,
                            .may_alias = 1,
                            .cost = 0.5F},
-                .shape = shape_rules::merged,
+                .shape = add_n_shape,
                 .gradient = add_n_grad});
   registry.kernel({.op = "AddN", .constraints = {{"T", kNumbers}}, .factory = AddN::make});
+  registry.kernel(
+      {.op = "AddN", .constraints = {{"T", {DType::kVariant}}}, .function = add_n_variants});
 }
 
 }  // namespace millrace
