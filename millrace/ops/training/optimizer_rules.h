@@ -1,7 +1,9 @@
 #pragma once
 
-#include "millrace/ops/training/apply_loops.h"
-#include "millrace/ops/vector.h"
+#include "millrace/ops/training/adaptive_rules.h"
+#include "millrace/ops/training/descent_rules.h"
+#include "millrace/ops/training/optimizer_loops.h"
+#include "millrace/ops/training/proximal_rules.h"
 
 // The table of optimisers. An entry has
 //
@@ -9,211 +11,86 @@
 //   Step   what happens to one element (or vector of them): made once per pass from the scalar
 //          arguments, then called with the gradient and the slots, which it updates.
 //
-// apply.cc makes definitions and kernels of it, for reference and resource variables.
+// apply.cc makes the dense ops of it, sparse_apply.cc the sparse ones, both for reference and for
+// resource variables.
 
 namespace millrace {
 inline namespace MR_ISA_NAMESPACE {
 
-struct OptimizerInfo {
-  const char* name;  // of ApplyX and ResourceApplyX
-  const char* doc;
-  int num_slots;
-  const char* arguments[10];   // slots, scalars and gradient; null after the last
-  const char* gradient;        // which of them is the gradient
-  float cost;                  // nanoseconds per float
-  const char* flag = nullptr;  // an attribute that changes the formula
-  bool flag_default = false;
-  const char* flag_doc = "";
-};
-
-struct GradientDescent {
-  static constexpr OptimizerInfo info = {
-      "GradientDescent", "var -= alpha * delta.", 1, {"var", "alpha", "delta"}, "delta", 0.3F};
-  template <class T, bool>
-  struct Step {
-    T alpha;
-    MR_VECTOR_FN explicit Step(const T* s) : alpha(s[0]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      slot[0] -= grad * alpha;
-    }
-  };
-};
-
-struct Momentum {
-  static constexpr OptimizerInfo info = {"Momentum",
-                                         "accum = momentum * accum + grad; var -= lr * accum.",
-                                         2,
-                                         {"var", "accum", "lr", "grad", "momentum"},
-                                         "grad",
-                                         0.5F,
-                                         "use_nesterov",
-                                         false,
-                                         "Steps by grad * lr + accum * momentum * lr instead."};
-  template <class T, bool kNesterov>
-  struct Step {
-    T lr, momentum;
-    MR_VECTOR_FN explicit Step(const T* s) : lr(s[0]), momentum(s[1]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      V& accum = slot[1];
-      accum = accum * momentum + grad;
-      if constexpr (kNesterov) {
-        slot[0] -= grad * lr + accum * momentum * lr;
-      } else {
-        slot[0] -= accum * lr;
-      }
-    }
-  };
-};
-
-struct Adagrad {
-  static constexpr OptimizerInfo info = {"Adagrad",
-                                         "accum += grad^2; var -= lr * grad / sqrt(accum).",
-                                         2,
-                                         {"var", "accum", "lr", "grad"},
-                                         "grad",
-                                         0.8F,
-                                         "update_slots",
-                                         true,
-                                         "Whether accum changes."};
-  template <class T, bool kUpdateSlots>
-  struct Step {
-    T lr;
-    MR_VECTOR_FN explicit Step(const T* s) : lr(s[0]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      V& accum = slot[1];
-      if constexpr (kUpdateSlots) accum += grad * grad;
-      slot[0] -= grad * lr * (vec::lit<V>(1) / vec::sqrt(accum));
-    }
-  };
-};
-
-struct Adam {
-  static constexpr OptimizerInfo info = {
-      "Adam",
-      "m += (grad - m) * (1 - beta1); v += (grad^2 - v) * (1 - beta2);\n"
-      "var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon).",
-      3,
-      {"var", "m", "v", "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad"},
-      "grad",
-      1.2F,
-      "use_nesterov",
-      false,
-      "Uses grad * (1 - beta1) + beta1 * m in place of m."};
-  template <class T, bool kNesterov>
-  struct Step {
-    T alpha, beta1, rest1, rest2, epsilon;
-    MR_VECTOR_FN explicit Step(const T* s)
-        : alpha(s[2] * vec::sqrt(T(1) - s[1]) / (T(1) - s[0])),
-          beta1(s[3]),
-          rest1(T(1) - s[3]),
-          rest2(T(1) - s[4]),
-          epsilon(s[5]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      V &m = slot[1], &v = slot[2];
-      m += (grad - m) * rest1;
-      v += (grad * grad - v) * rest2;
-      if constexpr (kNesterov) {
-        slot[0] -= (grad * rest1 + beta1 * m) * alpha / (vec::sqrt(v) + epsilon);
-      } else {
-        slot[0] -= m * alpha / (vec::sqrt(v) + epsilon);
-      }
-    }
-  };
-};
-
-struct RmsProp {
-  static constexpr OptimizerInfo info = {
-      "RMSProp",
-      "ms += (grad^2 - ms) * (1 - rho); mom = momentum * mom + lr * grad / sqrt(ms + epsilon);\n"
-      "var -= mom.",
-      3,
-      {"var", "ms", "mom", "lr", "rho", "momentum", "epsilon", "grad"},
-      "grad",
-      1.2F};
-  template <class T, bool>
-  struct Step {
-    T lr, rest, momentum, epsilon;
-    MR_VECTOR_FN explicit Step(const T* s)
-        : lr(s[0]), rest(T(1) - s[1]), momentum(s[2]), epsilon(s[3]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      V &ms = slot[1], &mom = slot[2];
-      ms += (grad * grad - ms) * rest;
-      mom = mom * momentum + grad * lr / vec::sqrt(ms + epsilon);
-      slot[0] -= mom;
-    }
-  };
-};
-
-struct CenteredRmsProp {
-  static constexpr OptimizerInfo info = {
-      "CenteredRMSProp",
-      "mg += (grad - mg) * (1 - rho); ms += (grad^2 - ms) * (1 - rho);\n"
-      "mom = momentum * mom + lr * grad / sqrt(ms - mg^2 + epsilon); var -= mom.",
-      4,
-      {"var", "mg", "ms", "mom", "lr", "rho", "momentum", "epsilon", "grad"},
-      "grad",
-      1.5F};
-  template <class T, bool>
-  struct Step {
-    T lr, rest, momentum, epsilon;
-    MR_VECTOR_FN explicit Step(const T* s)
-        : lr(s[0]), rest(T(1) - s[1]), momentum(s[2]), epsilon(s[3]) {}
-    template <class V>
-    MR_VECTOR_FN void operator()(V grad, V* slot) const {
-      V &mg = slot[1], &ms = slot[2], &mom = slot[3];
-      ms += (grad * grad - ms) * rest;
-      mg += (grad - mg) * rest;
-      const V variance = (ms - mg * mg) + epsilon;
-      mom = mom * momentum + grad * lr / vec::sqrt(variance);
-      slot[0] -= mom;
-    }
-  };
-};
-
 template <class... Rules>
 struct RuleList {};
-using OptimizerRules = RuleList<GradientDescent, Momentum, Adagrad, Adam, RmsProp, CenteredRmsProp>;
+using OptimizerRules =
+    RuleList<GradientDescent, Momentum, KerasMomentum, AddSign, PowerSign, Adagrad, AdagradV2,
+             Adadelta, Adam, AdamW, AdamWithAmsgrad, AdaMax, RmsProp, CenteredRmsProp,
+             ProximalGradientDescent, ProximalAdagrad, AdagradDa, Ftrl, FtrlV2>;
 
-template <class Rule, class T, bool kFlag>
-void apply_elements(void* const* slots, const void* grad, const void* scalars, int64_t n) {
-  constexpr int kSlots = Rule::info.num_slots;
-  const typename Rule::template Step<T, kFlag> step(static_cast<const T*>(scalars));
-  T* p[kSlots];
-  for (int k = 0; k < kSlots; ++k) p[k] = static_cast<T*>(slots[k]);
-  const T* g = static_cast<const T*>(grad);
+// One row, or all of a variable. What is left after whole vectors goes through one that is filled
+// up with zeros.
+template <class Step, int kSlots, class T>
+MR_VECTOR_FN void apply_elements(const Step& step, T* const* p, const T* grad, int64_t n) {
   int64_t i = 0;
   for (; i + vec::kLanes<T> <= n; i += vec::kLanes<T>) {
     vec::Vec<T> v[kSlots];
     for (int k = 0; k < kSlots; ++k) v[k] = vec::load(p[k] + i);
-    step(vec::load(g + i), v);
+    step(vec::load(grad + i), v);
     for (int k = 0; k < kSlots; ++k) vec::store(p[k] + i, v[k]);
   }
-  for (; i < n; ++i) {
-    T v[kSlots];
-    for (int k = 0; k < kSlots; ++k) v[k] = p[k][i];
-    step(g[i], v);
-    for (int k = 0; k < kSlots; ++k) p[k][i] = v[k];
+  if (i == n) return;
+  const size_t bytes = static_cast<size_t>(n - i) * sizeof(T);
+  vec::Vec<T> v[kSlots] = {}, g = {};
+  for (int k = 0; k < kSlots; ++k) __builtin_memcpy(&v[k], p[k] + i, bytes);
+  __builtin_memcpy(&g, grad + i, bytes);
+  step(g, v);
+  for (int k = 0; k < kSlots; ++k) __builtin_memcpy(p[k] + i, &v[k], bytes);
+}
+
+// Asks for the first cache lines of a row; the hardware finds the rest by itself.
+template <class T>
+MR_VECTOR_FN void prefetch_row(const T* row, int64_t width) {
+  constexpr int64_t kLine = 64 / sizeof(T), kMost = 8 * kLine;
+  const int64_t end = width < kMost ? width : kMost;
+  for (int64_t i = 0; i < end; i += kLine) __builtin_prefetch(row + i, 1);
+}
+
+template <class Rule, class T, bool kFlag>
+void apply_rows(const ApplyRows& rows, void* const* slots, const void* grad, const void* scalars) {
+  constexpr int kSlots = Rule::info.num_slots();
+  using Step = typename Rule::template Step<T, kFlag>;
+  // Rows lie anywhere in memory: without asking ahead, each would wait for it.
+  constexpr int64_t kAhead = 4;
+  const Step step(static_cast<const T*>(scalars));
+  const T* g = static_cast<const T*>(grad);
+  for (int64_t r = 0; r < rows.count; ++r) {
+    if (r + kAhead < rows.count) {
+      for (int k = 0; k < kSlots; ++k) {
+        const T* next = static_cast<const T*>(slots[k]) + rows.targets[r + kAhead] * rows.stride;
+        prefetch_row(next, rows.width);
+      }
+      prefetch_row(g + rows.sources[r + kAhead] * rows.stride, rows.width);
+    }
+    T* p[kSlots];
+    for (int k = 0; k < kSlots; ++k) {
+      p[k] = static_cast<T*>(slots[k]) + rows.targets[r] * rows.stride;
+    }
+    apply_elements<Step, kSlots>(step, p, g + rows.sources[r] * rows.stride, rows.width);
   }
 }
 
-template <class Rule>
-ApplyLoop loop_of(bool flag, DType dtype) {
-  if (dtype == DType::kDouble) {
-    return flag ? &apply_elements<Rule, double, true> : &apply_elements<Rule, double, false>;
+template <class Rule, class T>
+ApplyLoop loop_of(bool flag) {
+  if constexpr (Rule::info.flag.name == nullptr) {
+    return &apply_rows<Rule, T, false>;
+  } else {
+    return flag ? &apply_rows<Rule, T, true> : &apply_rows<Rule, T, false>;
   }
-  return flag ? &apply_elements<Rule, float, true> : &apply_elements<Rule, float, false>;
 }
 
 template <class... Rules>
 ApplyLoop pick_apply_loop(int rule, bool flag, DType dtype, RuleList<Rules...>) {
-  using Pick = ApplyLoop (*)(bool, DType);
-  constexpr Pick picks[] = {&loop_of<Rules>...};
-  return picks[rule](flag, dtype);
+  using Pick = ApplyLoop (*)(bool);
+  constexpr Pick of_float[] = {&loop_of<Rules, float>...};
+  constexpr Pick of_double[] = {&loop_of<Rules, double>...};
+  return dtype == DType::kDouble ? of_double[rule](flag) : of_float[rule](flag);
 }
 
 }  // namespace MR_ISA_NAMESPACE

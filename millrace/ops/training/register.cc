@@ -2,6 +2,9 @@
 
 namespace millrace {
 
-void register_training_ops(Registry& registry) { register_apply(registry); }
+void register_training_ops(Registry& registry) {
+  register_apply(registry);
+  register_sparse_apply(registry);
+}
 
 }  // namespace millrace

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "millrace/ops/training/optimizer_info.h"
+#include "millrace/tensor/dtype.h"
+
+namespace millrace {
+
+// Which rows of the slots take which rows of the gradient, one after the other. A dense update is
+// one row of all elements.
+struct ApplyRows {
+  const int64_t* targets;  // rows of the slots
+  const int64_t* sources;  // rows of the gradient
+  int64_t count;
+  int64_t stride;  // elements from one row to the next
+  int64_t width;   // elements of a row to update
+};
+
+// A pass of an optimiser over rows. slots[0] is the variable, the rest what the optimiser
+// remembers; `scalars` are its other arguments in their order. All of one type, float or double.
+using ApplyLoop = void (*)(const ApplyRows& rows, void* const* slots, const void* grad,
+                           const void* scalars);
+
+// How many optimisers there are, and what the table says of each.
+int num_optimizers();
+const OptimizerInfo& optimizer_info(int rule);
+
+// The loop of optimiser number `rule` with its flag: the best that this machine can run.
+ApplyLoop find_apply_loop(int rule, bool flag, DType dtype);
+
+// The same in the source for each instruction set.
+ApplyLoop apply_loop_baseline(int rule, bool flag, DType dtype);
+ApplyLoop apply_loop_avx2(int rule, bool flag, DType dtype);
+ApplyLoop apply_loop_avx512(int rule, bool flag, DType dtype);
+
+}  // namespace millrace
