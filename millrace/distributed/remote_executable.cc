@@ -235,22 +235,6 @@ void RemoteExecutable::run_async(const StepArgs& args, UniqueFunction<void(Statu
   for (size_t i = 0; i < count; ++i) run->start(i);
 }
 
-Status RemoteExecutable::run(const StepArgs& args) const {
-  Mutex mu;
-  CondVar ended;
-  bool over = false;
-  Status result;
-  run_async(args, [&](Status status) {
-    MutexLock lock(mu);
-    result = std::move(status);
-    over = true;
-    ended.notify_all();
-  });
-  MutexLock lock(mu);
-  while (!over) ended.wait(mu);
-  return result;
-}
-
 Result<Ref<PartialRun>> RemoteExecutable::start_partial(const StepArgs&,
                                                         UniqueFunction<void(Status)>) const {
   return unimplemented(

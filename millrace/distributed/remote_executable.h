@@ -26,7 +26,6 @@ class RemoteExecutable : public Executable {
   // Sends `requests`, one for each part, and waits for the answers.
   Status register_parts(std::vector<RegisterGraphRequest> requests, int64_t timeout_ms);
 
-  Status run(const StepArgs& args) const override;
   // The step gets an id of its own: args.step_id, unique in this process alone, is not used. While
   // tasks have not answered, args.rendezvous says so in waiting().
   void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const override;

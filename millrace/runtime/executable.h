@@ -31,8 +31,9 @@ struct StepArgs {
 // process it is a PlanSet; a master has one that drives workers.
 class Executable : public RefCounted {
  public:
-  // Runs one step and returns when nothing of it runs any more.
-  virtual Status run(const StepArgs& args) const = 0;
+  // Runs one step and returns when nothing of it runs any more. Unless overridden, it waits for
+  // run_async().
+  virtual Status run(const StepArgs& args) const;
   // The same without waiting; `done` is called once, perhaps before this returns.
   virtual void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const = 0;
   // A run that is fed and fetched piece by piece. Of args.fetches only the size counts.

@@ -135,19 +135,7 @@ Status PlanSet::run(const StepArgs& args) const {
     end_step(container);
     return status;
   }
-  Mutex mu;
-  CondVar ended;
-  bool over = false;
-  Status result;
-  run_async(args, [&](Status status) {
-    MutexLock lock(mu);
-    result = std::move(status);
-    over = true;
-    ended.notify_all();
-  });
-  MutexLock lock(mu);
-  while (!over) ended.wait(mu);
-  return result;
+  return Executable::run(args);
 }
 
 Result<Ref<PartialRun>> PlanSet::start_partial(const StepArgs& args,
