@@ -87,6 +87,11 @@ class InProcessTransport final : public WorkerInterface {
     if (!worker.ok()) return done(worker.status());
     (*worker)->cleanup_step(step_id, std::move(done));
   }
+  void delete_session(std::string session, StatusDone done) override {
+    Result<Ref<Worker>> worker = task_->get();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->delete_session(std::move(session), std::move(done));
+  }
   void reset(std::vector<std::string> containers, StatusDone done) override {
     Result<Ref<Worker>> worker = task_->get();
     if (!worker.ok()) return done(worker.status());

@@ -38,8 +38,7 @@ class MasterBackend : public SessionBackend {
     std::vector<RegisterGraphRequest> requests;
     for (const Partition& part : parts) {
       RegisterGraphRequest request;
-      // Sessions of other processes may have the same name.
-      request.session = str_cat(unique_, "_", session);
+      request.session = unique_name(session);
       MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
       request.incarnation = discovered_.incarnations.at(part.location);
       request.kernel_label = options_.kernel_label;
@@ -49,6 +48,13 @@ class MasterBackend : public SessionBackend {
     MR_TRY(executable->check_fetches(signature.fetches.size()));
     MR_TRY(executable->register_parts(std::move(requests), options_.call_timeout_ms));
     return Ref<Executable>(std::move(executable));
+  }
+
+  void close(const std::string& session) override {
+    for (const auto& [task, incarnation] : discovered_.incarnations) {
+      Result<Ref<WorkerInterface>> worker = workers_->find(task);
+      if (worker.ok()) (*worker)->delete_session(unique_name(session), [](const Status&) {});
+    }
   }
 
   Status reset(std::span<const std::string> containers) override {
@@ -66,6 +72,11 @@ class MasterBackend : public SessionBackend {
   }
 
  private:
+  // Sessions of other processes may have the same name.
+  std::string unique_name(const std::string& session) const {
+    return str_cat(unique_, "_", session);
+  }
+
   const Ref<WorkerCache> workers_;
   const MasterOptions options_;
   const Discovered discovered_;

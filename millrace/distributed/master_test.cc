@@ -26,7 +26,12 @@ class SilentWorker : public WorkerInterface {
                    UniqueFunction<void(Status, Value)>) override {}
   void abort_step(int64_t, Status, StatusDone) override {}
   void cleanup_step(int64_t, StatusDone) override {}
+  void delete_session(std::string session, StatusDone) override {
+    deleted.push_back(std::move(session));
+  }
   void reset(std::vector<std::string>, StatusDone) override {}
+
+  std::vector<std::string> deleted;
 
  private:
   const std::vector<Device::Info> devices_;
@@ -44,10 +49,12 @@ class MasterTest : public testing::Test {
     if (answers) {
       devices.push_back(make_cpu_device(DeviceName::parse(task).value()).value()->info());
     }
-    ASSERT_TRUE(workers_->add(std::string(task), make_ref<SilentWorker>(std::move(devices))).ok());
+    silent_.push_back(make_ref<SilentWorker>(std::move(devices)));
+    ASSERT_TRUE(workers_->add(std::string(task), silent_.back()).ok());
   }
   Result<Ref<SessionBackend>> backend() { return make_master_backend(workers_, options_); }
 
+  std::vector<Ref<SilentWorker>> silent_;
   Ref<WorkerCache> workers_ = make_ref<WorkerCache>();
   MasterOptions options_;
 };
@@ -75,6 +82,20 @@ TEST_F(MasterTest, FiltersLeaveTasksOut) {
 TEST_F(MasterTest, TheOwnTaskMustBeInTheCluster) {
   add(kTask1, true);
   EXPECT_EQ(backend().status().code(), Code::kNotFound);
+}
+
+// And does not wait for them.
+TEST_F(MasterTest, CloseTellsAllTasks) {
+  add(kTask0, true);
+  add(kTask1, true);
+  Ref<SessionBackend> one = backend().value(), other = backend().value();
+  one->close("s");
+  other->close("s");
+  for (const Ref<SilentWorker>& worker : silent_) {
+    ASSERT_EQ(worker->deleted.size(), 2u);
+    EXPECT_TRUE(worker->deleted[0].ends_with("_s")) << worker->deleted[0];
+    EXPECT_NE(worker->deleted[0], worker->deleted[1]) << "sessions of two masters are two";
+  }
 }
 
 TEST_F(MasterTest, RegistrationAndResetHaveADeadline) {

@@ -119,12 +119,7 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
 }
 
 void Worker::get_status(UniqueFunction<void(Result<WorkerStatus>)> done) {
-  Status stopped;
-  {
-    MutexLock lock(mu_);
-    stopped = stopped_;
-  }
-  if (!stopped.ok()) return done(stopped);
+  if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
   WorkerStatus status;
   for (const Ref<Device>& device : task_->devices) status.devices.push_back(device->info());
   done(std::move(status));
@@ -327,15 +322,14 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
   done(std::move(status));
 }
 
+void Worker::delete_session(std::string session, StatusDone done) {
+  if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
+  for (const Ref<Device>& device : task_->devices) device->resources().clear_session(session);
+  done(ok_status());
+}
+
 void Worker::reset(std::vector<std::string> containers, StatusDone done) {
-  {
-    MutexLock lock(mu_);
-    if (!stopped_.ok()) {
-      Status stopped = stopped_;
-      lock.unlock();
-      return done(std::move(stopped));
-    }
-  }
+  if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
   if (containers.empty()) containers.emplace_back(ResourceManager::kDefaultContainer);
   for (const Ref<Device>& device : task_->devices) {
     for (const std::string& container : containers) device->resources().clear_container(container);

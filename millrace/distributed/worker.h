@@ -39,6 +39,7 @@ class Worker final : public WorkerInterface {
                    UniqueFunction<void(Status, Value)> done) override;
   void abort_step(int64_t step_id, Status reason, StatusDone done) override;
   void cleanup_step(int64_t step_id, StatusDone done) override;
+  void delete_session(std::string session, StatusDone done) override;
   void reset(std::vector<std::string> containers, StatusDone done) override;
 
   // Ends every step with `reason` (an error) and answers every later call with it: the task's
@@ -59,6 +60,11 @@ class Worker final : public WorkerInterface {
   explicit Worker(Ref<const TaskContext> task);
   ~Worker() override;
 
+  // The reason of shut_down(), if it was called.
+  Status stopped() const {
+    MutexLock lock(mu_);
+    return stopped_;
+  }
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   Result<Ref<Run>> prepare_run(RunGraphRequest& request);

@@ -104,6 +104,10 @@ class WorkerInterface : public RefCounted {
   // CleanupGraph: forgets a step, after its run_graph has answered. What is left of it is dropped.
   virtual void cleanup_step(int64_t step_id, StatusDone done) = 0;
 
+  // DeleteWorkerSession: drops what the session of this name had to itself, such as queues without
+  // a shared name, once none of its steps runs. OK when there is nothing.
+  virtual void delete_session(std::string session, StatusDone done) = 0;
+
   // CleanupAll: drops the resources in these containers; none named: in the default one.
   virtual void reset(std::vector<std::string> containers, StatusDone done) = 0;
 };

@@ -7,6 +7,7 @@
 
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/distributed_testing.h"
+#include "millrace/kernel/resource_manager.h"
 
 namespace millrace {
 namespace {
@@ -145,6 +146,33 @@ TEST_F(WorkerTest, APeerMayAskBeforeTheStepBegins) {
   EXPECT_NE(worker_->steps()[0].find(key("out")), std::string::npos);
   EXPECT_TRUE(run(handle, 5, feed(1), {})->get().status.ok());
   EXPECT_EQ(early->get().value.tensor.item<float>(), 2);
+}
+
+// Queues without a shared name and random states end with their session, variables do not.
+TEST_F(WorkerTest, DeletedSessionsLeaveNothingOfTheirOwn) {
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  g.builder().emit("FIFOQueueV2", {}, {{"component_types", std::vector<DType>{DType::kFloat}}});
+  g.fetch(call("RandomUniform", {int32_vector(g.builder(), {2})}, {{"dtype", DType::kFloat}}), 0);
+  const Expr handle =
+      g.builder().emit("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape()}})[0];
+  g.builder().emit("AssignVariableOp", {handle, g.builder().constant(Tensor::scalar(1.0F))}, {});
+  ASSERT_TRUE(g.builder().status().ok()) << g.builder().status().to_string();
+  ASSERT_TRUE(run(add_graph(g).value(), 1, {}, {0})->get().status.ok());
+  EXPECT_EQ(device_->resources().list().size(), 3u);
+
+  Status status;
+  worker_->delete_session("another", [&](Status s) { status = std::move(s); });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(device_->resources().list().size(), 3u);
+  worker_->delete_session("s", [&](Status s) { status = std::move(s); });
+  EXPECT_TRUE(status.ok());
+  const std::vector<ResourceManager::Entry> left = device_->resources().list();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].type, "Variable");
+  worker_->shut_down(cancelled("the test is over"));
+  worker_->delete_session("s", [&](Status s) { status = std::move(s); });
+  EXPECT_EQ(status.code(), Code::kCancelled);
 }
 
 TEST_F(WorkerTest, UnknownHandlesAndRestartsAreAborted) {

@@ -162,6 +162,15 @@ void ResourceManager::clear_container(std::string_view container) {
   impl_->take_if([&](const Key& key) { return key.container == container; });
 }
 
+std::string ResourceManager::session_name(std::string_view session, std::string_view node) {
+  return str_cat("_", session, "/", node);
+}
+
+void ResourceManager::clear_session(std::string_view session) {
+  const std::string prefix = session_name(session, "");
+  impl_->take_if([&](const Key& key) { return key.name.starts_with(prefix); });
+}
+
 void ResourceManager::clear() {
   impl_->take_if([](const Key&) { return true; });
 }

@@ -56,8 +56,14 @@ class ResourceManager : public RefCounted {
     return remove_any(container, T::kTypeName, name);
   }
 
+  // The name of a resource that belongs to one node of one session, in whichever container: a queue
+  // without a shared name, the state of a random op. No name that a user gives begins with '_'.
+  static std::string session_name(std::string_view session, std::string_view node);
+
   // Drops everything in a container. OK when there is none of that name.
   void clear_container(std::string_view container);
+  // Drops what has a session_name() of this session, in all containers.
+  void clear_session(std::string_view session);
   void clear();
 
   struct Entry {

@@ -85,6 +85,22 @@ TEST(ResourceManager, ClearContainerAndList) {
   EXPECT_EQ(list[1].name, "11");
 }
 
+TEST(ResourceManager, ClearSessionDropsWhatItHadToItself) {
+  std::atomic<int> ended{0};
+  Ref<ResourceManager> m = make_ref<ResourceManager>();
+  const auto add = [&](std::string_view container, std::string_view name) {
+    ASSERT_TRUE(m->create(container, name, make_ref<Counter>(1, &ended)).ok());
+  };
+  add("a", ResourceManager::session_name("s1", "queue"));
+  add("b", ResourceManager::session_name("s1", "queue"));
+  add("a", ResourceManager::session_name("s12", "queue"));
+  add("a", ResourceManager::session_name("s1_2", "queue"));
+  add("a", "s1/queue");
+  m->clear_session("s1");
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(m->list().size(), 3u);
+}
+
 TEST(ResourceManager, FailedMakeLeavesNothing) {
   Ref<ResourceManager> m = make_ref<ResourceManager>();
   Result<Ref<Counter>> made = m->lookup_or_create<Counter>(

@@ -27,6 +27,10 @@ class LocalBackend : public SessionBackend {
     return Ref<Executable>(std::move(plans));
   }
 
+  void close(const std::string& session) override {
+    for (const Ref<Device>& device : devices_) device->resources().clear_session(session);
+  }
+
   Status reset(std::span<const std::string> containers) override {
     for (const Ref<Device>& device : devices_) {
       if (containers.empty())

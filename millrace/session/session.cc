@@ -451,17 +451,22 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
 }
 
 Status Session::close() {
+  bool first = false;
   {
     MutexLock lock(impl_->mu);
+    first = !impl_->closed;
     impl_->closed = true;
   }
   // A forked child has none of the threads that would end what runs.
   if (!ThreadPool::global().check_usable().ok()) return ok_status();
   impl_->closing->cancel(cancelled("explicit call to Session::close()"));
-  MutexLock lock(impl_->mu);
-  while (impl_->running > 0) impl_->idle.wait(impl_->mu);
-  impl_->partials.clear();
-  impl_->plans.clear();
+  {
+    MutexLock lock(impl_->mu);
+    while (impl_->running > 0) impl_->idle.wait(impl_->mu);
+    impl_->partials.clear();
+    impl_->plans.clear();
+  }
+  if (first) impl_->backend->close(impl_->name);
   return ok_status();
 }
 

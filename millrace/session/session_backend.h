@@ -23,6 +23,9 @@ class SessionBackend : public RefCounted {
   // Makes a placed graph ready to run. `session` tells apart the sessions that share devices.
   virtual Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
                                           const std::string& session) = 0;
+  // Drops what belongs to this session alone, once it is closed and nothing of it runs. Devices
+  // that cannot be reached are not waited for.
+  virtual void close(const std::string& session) = 0;
   // Drops the resources in these containers on all devices; none named: in the default one.
   virtual Status reset(std::span<const std::string> containers) = 0;
 };

@@ -106,10 +106,9 @@ class QueueKernel : public Kernel {
   template <QueueKind kKind>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(StateName name, StateName::make(node));
-    // A queue of its own: no shared name begins like this, and all signatures of the session use
-    // it.
+    // A queue of its own, which all signatures of the session use.
     if (name.shared_name.empty()) {
-      name.shared_name = str_cat("_", node.session_prefix, "_", node.name);
+      name.shared_name = ResourceManager::session_name(node.session_prefix, node.name);
     }
     MR_TRY_ASSIGN(QueueSpec spec, read_spec(node, kKind));
     return std::make_unique<QueueKernel>(std::move(name), std::move(spec),

@@ -9,8 +9,7 @@ namespace millrace {
 Result<RandomSource> RandomSource::make(const KernelNode& node) {
   MR_TRY_ASSIGN(const int64_t seed, node.attr<int64_t>("seed"));
   MR_TRY_ASSIGN(const int64_t seed2, node.attr<int64_t>("seed2"));
-  // No name that a user gives to shared state begins with '_'.
-  return RandomSource(str_cat('_', node.session_prefix, '/', node.name), seed, seed2);
+  return RandomSource(ResourceManager::session_name(node.session_prefix, node.name), seed, seed2);
 }
 
 Result<Philox> RandomSource::reserve(const KernelContext& ctx, uint64_t blocks) const {
