@@ -26,7 +26,7 @@ LADDER = {
     "ops": ["device", "io"],
     "data": ["device", "io"],
     "autodiff": ["graph"],
-    "runtime": ["kernel"],
+    "runtime": ["kernel", "autodiff"],
     "eager": ["kernel", "autodiff"],
     "session": ["runtime", "ops", "data"],
     "distributed": ["session"],

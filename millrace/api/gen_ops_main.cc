@@ -34,9 +34,14 @@ std::string snake_case(std::string_view name) {
     out += is_upper(name[i]) ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
   }
   static const std::set<std::string> reserved = {
-      "and",  "assert",   "bool",  "const",    "delete",   "double", "float",  "for",    "if",
-      "int",  "long",     "new",   "not",      "operator", "or",     "short",  "switch", "template",
-      "this", "typename", "union", "unsigned", "while",    "xor",    "default"};
+      "and",     "assert",   "auto",     "bool",    "break",    "case",     "catch",     "class",
+      "concept", "const",    "continue", "default", "delete",   "do",       "double",    "else",
+      "enum",    "explicit", "export",   "extern",  "false",    "float",    "for",       "friend",
+      "goto",    "if",       "inline",   "int",     "long",     "mutable",  "namespace", "new",
+      "not",     "operator", "or",       "private", "public",   "register", "requires",  "return",
+      "short",   "signed",   "sizeof",   "static",  "struct",   "switch",   "template",  "this",
+      "throw",   "true",     "try",      "typedef", "typename", "union",    "unsigned",  "using",
+      "virtual", "void",     "volatile", "while",   "xor"};
   if (reserved.contains(out)) out += '_';
   return out;
 }

@@ -10,7 +10,14 @@ Scope Scope::make_root() {
   return scope;
 }
 
-Scope::Scope(Ref<Graph> graph) : shared_(std::make_shared<Shared>(std::move(graph))) {}
+Scope::Scope(Ref<Graph> graph) {
+  auto own = std::make_unique<GraphBuilder>(*graph);
+  GraphBuilder& builder = *own;
+  shared_ = std::make_shared<Shared>(Shared{std::move(graph), std::move(own), builder});
+}
+
+Scope::Scope(FunctionBuilder& function)
+    : shared_(std::make_shared<Shared>(Shared{Ref<Graph>(&function.graph()), nullptr, function})) {}
 
 Scope Scope::sub_scope(std::string_view name) const {
   Scope out = *this;
@@ -55,20 +62,11 @@ Operation Scope::add(std::string_view op, std::vector<Expr> inputs, AttrMap attr
                      SourceLocation where) const {
   GraphBuilder& b = builder();
   if (!b.status().ok()) return {};
-  std::vector<Output> outputs;
-  for (const Expr& input : inputs) {
-    if (!input.valid() || input.builder() != &b) {
-      b.fail(invalid_argument(op, ": input ", outputs.size(),
-                              input.valid() ? " belongs to another graph" : " is no tensor"));
-      return {};
-    }
-    outputs.push_back(GraphBuilder::output(input));
-  }
-  GraphBuilder::Context before = b.context();
-  b.context() = context_;
-  b.context().origin = intern_origin({.file = where.file, .line = where.line});
-  Result<NodeId> node = b.add(op, next_name_, std::move(outputs), std::move(attrs));
-  b.context() = std::move(before);
+  std::optional<std::vector<Output>> outputs = b.import_inputs(op, inputs);
+  if (!outputs) return {};
+  Result<NodeId> node = build(where, [&](GraphBuilder& builder) {
+    return builder.add(op, next_name_, *std::move(outputs), std::move(attrs));
+  });
   if (!node.ok()) {
     b.fail(node.status());
     return {};

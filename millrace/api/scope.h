@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "millrace/base/source_location.h"
-#include "millrace/graph/graph_builder.h"
+#include "millrace/graph/function_builder.h"
 
 namespace millrace {
 
@@ -35,6 +35,8 @@ class Scope {
   static Scope make_root();
   // Over a graph that exists.
   explicit Scope(Ref<Graph> graph);
+  // Inside a function in the making, which must outlive it.
+  explicit Scope(FunctionBuilder& function);
 
   const Ref<Graph>& graph() const { return shared_->graph; }
   GraphBuilder& builder() const { return shared_->builder; }
@@ -61,6 +63,22 @@ class Scope {
   // All outputs.
   std::vector<Expr> outputs(const Operation& operation) const;
 
+  // Runs `code` with the settings of this scope in builder(), and with `where` as the origin of
+  // what it makes.
+  template <class F>
+  auto build(SourceLocation where, F code) const {
+    GraphBuilder::Context before = builder().context();
+    builder().context() = context_;
+    builder().context().origin = intern_origin({.file = where.file, .line = where.line});
+    auto result = code(builder());
+    builder().context() = std::move(before);
+    return result;
+  }
+  // The name given by with_name(); `otherwise` when there is none.
+  std::string name_or(std::string_view otherwise) const {
+    return next_name_.empty() ? std::string(otherwise) : next_name_;
+  }
+
   // A constant from values: scalars, vectors, tensors.
   Expr constant(Tensor value, SourceLocation where = SourceLocation::current()) const;
   template <class T>
@@ -75,9 +93,9 @@ class Scope {
 
  private:
   struct Shared {
-    explicit Shared(Ref<Graph> g) : graph(std::move(g)), builder(*graph) {}
     Ref<Graph> graph;
-    GraphBuilder builder;
+    std::unique_ptr<GraphBuilder> own;  // null: somebody else's
+    GraphBuilder& builder;
   };
 
   std::shared_ptr<Shared> shared_;

@@ -32,7 +32,9 @@ Status Status::with_prefix(std::string_view context) const {
 }
 
 Status Status::with_line(std::string_view line) const {
-  return ok() ? Status() : Status(rep_->code, str_cat(rep_->message, "\n", line));
+  if (ok()) return Status();
+  if (rep_->message.find(str_cat("\n", line)) != std::string::npos) return *this;
+  return Status(rep_->code, str_cat(rep_->message, "\n", line));
 }
 
 std::string Status::to_string() const {

@@ -102,10 +102,15 @@ Expr call(std::string_view op, std::initializer_list<Expr> inputs, AttrMap attrs
 }
 
 std::vector<Expr> call_multi(std::string_view op, const std::vector<Expr>& inputs, AttrMap attrs) {
+  OpBuilder* builder = nullptr;
   for (Expr input : inputs) {
-    if (input.valid()) return input.builder()->emit(op, inputs, std::move(attrs));
+    if (!input.valid()) continue;
+    if (builder == nullptr || input.builder()->depth() > builder->depth()) {
+      builder = input.builder();
+    }
   }
-  return {};
+  if (builder == nullptr) return {};
+  return builder->emit(op, inputs, std::move(attrs));
 }
 
 Expr constant_like(Expr like, double value) {

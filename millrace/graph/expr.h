@@ -29,6 +29,9 @@ class OpBuilder {
   virtual const Status& status() const = 0;
   // Makes `error` the builder's status unless it has one.
   virtual void fail(Status error) = 0;
+  // How many functions enclose what this builder makes. An operation on tensors of several builders
+  // is the innermost one's.
+  virtual int depth() const { return 0; }
 };
 
 // One tensor in the making: an output of an operation of some OpBuilder. A small value.

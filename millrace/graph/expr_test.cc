@@ -76,7 +76,7 @@ TEST_F(ExprTest, InvalidInputsMakeInvalidOutputs) {
   EXPECT_EQ(none.dtype(), DType::kInvalid);
   EXPECT_TRUE(builder_.status().ok());
   EXPECT_FALSE((placeholder({}) + none).valid());
-  EXPECT_EQ(builder_.status().message(), "Add: input 1 is no tensor");
+  EXPECT_EQ(builder_.status().message(), "Add: input 1: there is no tensor");
 }
 
 TEST_F(ExprTest, SumsOnlyWhatWasBroadcast) {

@@ -37,6 +37,8 @@ struct FunctionLibrary::Impl {
   Mutex mu;
   std::map<std::string, Ref<Function>, std::less<>> functions MR_GUARDED_BY(mu);
   std::unordered_map<InstanceKey, Ref<FunctionBody>, InstanceHash> instances MR_GUARDED_BY(mu);
+  // Per base name, the suffix that unique_name() tries next.
+  std::map<std::string, int64_t, std::less<>> next_suffix MR_GUARDED_BY(mu);
 };
 
 FunctionLibrary::FunctionLibrary() : impl_(new Impl) {}
@@ -65,6 +67,17 @@ std::vector<std::string> FunctionLibrary::names() const {
   std::vector<std::string> names;
   for (const auto& [name, function] : impl_->functions) names.push_back(name);
   return names;
+}
+
+std::string FunctionLibrary::unique_name(std::string_view base) {
+  MutexLock lock(impl_->mu);
+  int64_t& suffix = impl_->next_suffix.try_emplace(std::string(base), 0).first->second;
+  std::string name;
+  do {
+    name = suffix == 0 ? std::string(base) : str_cat(base, "_", suffix);
+    ++suffix;
+  } while (impl_->functions.contains(name));
+  return name;
 }
 
 Result<Ref<FunctionBody>> FunctionLibrary::instantiate(std::string_view name, const AttrMap& attrs,

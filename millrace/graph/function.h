@@ -53,18 +53,18 @@ struct FunctionBody : RefCounted {
 };
 
 // Functions by name. Append-only and thread-safe, as the op registry.
-class FunctionLibrary {
+class FunctionLibrary : public RefCounted {
  public:
   FunctionLibrary();
-  ~FunctionLibrary();
-  FunctionLibrary(const FunctionLibrary&) = delete;
-  FunctionLibrary& operator=(const FunctionLibrary&) = delete;
+  ~FunctionLibrary() override;
 
   // The same function again is fine; another one of that name is INVALID_ARGUMENT.
   Status add(Ref<Function> function);
   // Null when there is none.
   Ref<Function> find(std::string_view name) const;
   std::vector<std::string> names() const;
+  // A name that no function has: `base`, or `base`_1, `base`_2, ... The name is reserved.
+  std::string unique_name(std::string_view base);
 
   // The body for these attribute values, built once and kept. INVALID_ARGUMENT for a body that is
   // not a graph: unknown inputs, wrong types, missing attributes, a function that reaches itself.
@@ -77,12 +77,19 @@ class FunctionLibrary {
   Impl* impl_;
 };
 
-// A function made from a graph: `args` become parameters, `results` its results. Every node that
-// the results need, up to the args, becomes part of the body. INVALID_ARGUMENT when a needed node
-// is a placeholder that is no argument.
+// A function made from a graph: `args` become parameters, `results` its results, and `effects` run
+// whenever it is called. Every node that these need, up to the args, becomes part of the body. What
+// is known of the parameters' shapes is kept. INVALID_ARGUMENT when a needed node is a placeholder
+// that is no argument.
 Result<Ref<Function>> function_from_graph(const Graph& graph, std::string_view name,
                                           std::span<const Output> args,
-                                          std::span<const Output> results);
+                                          std::span<const Output> results,
+                                          std::span<const NodeId> effects = {});
+
+// A function's body as a graph of its own that may be changed, sharing the functions of `library`.
+// `facts`: what is known of the arguments where it is called, one per argument, or empty.
+Result<Ref<FunctionBody>> copy_body(const FunctionBody& body, Ref<FunctionLibrary> library,
+                                    std::span<const TensorFacts> facts);
 
 // Conversion to and from messages. INVALID_ARGUMENT for a body whose names, inputs or results do
 // not fit together; types are checked when it is instantiated.

@@ -10,8 +10,9 @@ namespace {
 
 class Extraction {
  public:
-  Extraction(const Graph& graph, std::span<const Output> args, std::span<const Output> results)
-      : graph_(graph), args_(args), results_(results) {}
+  Extraction(const Graph& graph, std::span<const Output> args, std::span<const Output> results,
+             std::span<const NodeId> effects)
+      : graph_(graph), args_(args), results_(results), effects_(effects) {}
 
   Result<Ref<Function>> run(std::string_view name) {
     if (name.empty()) return invalid_argument("expected a name, found none");
@@ -29,6 +30,7 @@ class Extraction {
       ArgDef def = argument(arg);
       arg_names_[key(arg)] = def.name;
       function_->signature.inputs.push_back(std::move(def));
+      add_arg_attrs(arg);
     }
     for (NodeId id : body_) MR_TRY(add_node(graph_.node(id)));
     for (Output result : results_) {
@@ -36,6 +38,10 @@ class Extraction {
       MR_TRY_ASSIGN(std::string source, reference(result));
       function_->returns.emplace_back(def.name, std::move(source));
       function_->signature.outputs.push_back(std::move(def));
+    }
+    for (NodeId effect : effects_) {
+      const std::string& node = graph_.node(effect).name();
+      function_->control_returns.emplace_back(node, node);
     }
     return function_;
   }
@@ -61,6 +67,7 @@ class Extraction {
       if (!arg_names_.contains(key(output))) left.push_back(output.node);
     };
     for (Output result : results_) need(result);
+    left.insert(left.end(), effects_.begin(), effects_.end());
     while (!left.empty()) {
       NodeId id = left.back();
       left.pop_back();
@@ -85,6 +92,27 @@ class Extraction {
   bool is_argument_node(NodeId id) const {
     auto it = arg_names_.lower_bound({id, 0});
     return it != arg_names_.end() && it->first.first == id;
+  }
+
+  // What is known of a parameter, in the attributes that TensorFlow uses for it.
+  void add_arg_attrs(Output arg) {
+    const TensorFacts& facts = graph_.facts(arg);
+    AttrMap attrs;
+    if (facts.shape.rank_known()) {
+      attrs.set("_output_shapes", std::vector<PartialShape>{facts.shape});
+    }
+    if (!facts.resource.empty()) {
+      std::vector<DType> types;
+      std::vector<PartialShape> shapes;
+      for (const ResourceHandle::DTypeAndShape& held : facts.resource) {
+        types.push_back(held.dtype);
+        shapes.push_back(held.shape);
+      }
+      attrs.set("_handle_dtypes", std::move(types));
+      attrs.set("_handle_shapes", std::move(shapes));
+    }
+    int number = static_cast<int>(function_->signature.inputs.size()) - 1;
+    if (!attrs.empty()) function_->arg_attrs.emplace_back(number, std::move(attrs));
   }
 
   // The output as a parameter or result, under a name made from its node's.
@@ -142,6 +170,7 @@ class Extraction {
   const Graph& graph_;
   std::span<const Output> args_;
   std::span<const Output> results_;
+  std::span<const NodeId> effects_;
   Ref<Function> function_ = make_ref<Function>();
   std::map<std::pair<NodeId, int32_t>, std::string> arg_names_;
   std::set<NodeId> body_;
@@ -152,10 +181,41 @@ class Extraction {
 
 Result<Ref<Function>> function_from_graph(const Graph& graph, std::string_view name,
                                           std::span<const Output> args,
-                                          std::span<const Output> results) {
-  Result<Ref<Function>> function = Extraction(graph, args, results).run(name);
+                                          std::span<const Output> results,
+                                          std::span<const NodeId> effects) {
+  Result<Ref<Function>> function = Extraction(graph, args, results, effects).run(name);
   if (!function.ok()) return function.status().with_prefix(str_cat("function \"", name, "\""));
   return function;
+}
+
+Result<Ref<FunctionBody>> copy_body(const FunctionBody& body, Ref<FunctionLibrary> library,
+                                    std::span<const TensorFacts> facts) {
+  auto copy = make_ref<FunctionBody>();
+  copy->graph = make_ref<Graph>(body.graph->registry(), std::move(library));
+  for (NodeId id = 0; id < body.graph->num_nodes(); ++id) {
+    const Node& node = body.graph->node(id);
+    NodeSpec spec;
+    spec.name = node.name();
+    spec.op = node.op_name();
+    spec.inputs.assign(node.inputs().begin(), node.inputs().end());
+    spec.control_inputs.assign(node.control_inputs().begin(), node.control_inputs().end());
+    spec.attrs = node.attrs();
+    spec.device = node.device();
+    spec.origin = node.origin();
+    MR_TRY_ASSIGN(NodeId added, copy->graph->add(std::move(spec)));
+    MR_CHECK(added == id);
+    if (!node.op().traits.argument || facts.empty()) continue;
+    MR_TRY_ASSIGN(int64_t index, node.attr<int64_t>("index"));
+    TensorFacts known = facts[static_cast<size_t>(index)];
+    known.constant = nullptr;  // it need not outlive the graph it comes from
+    MR_TRY(copy->graph->set_argument_facts(id, std::move(known)));
+  }
+  copy->args = body.args;
+  copy->results = body.results;
+  copy->control_results = body.control_results;
+  copy->arg_types = body.arg_types;
+  copy->result_types = body.result_types;
+  return copy;
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <unordered_map>
 #include <unordered_set>
@@ -79,16 +80,20 @@ struct Graph::Impl {
   std::unordered_map<std::string, Ref<UnknownOp>> unknown_ops MR_GUARDED_BY(mu);
   // Former attributes of constants: facts of other nodes may point at the tensor in them.
   std::vector<AttrMap> retired MR_GUARDED_BY(mu);
+  // What nodes were before they were widened: readers may still be looking at it.
+  std::vector<std::unique_ptr<Node::Body>> former MR_GUARDED_BY(mu);
   int frozen MR_GUARDED_BY(mu) = 0;
-  // Some control input comes from a node with a higher number than its own, so the numbers alone no
-  // longer rule a cycle out.
-  bool has_forward_control MR_GUARDED_BY(mu) = false;
+  // Some input comes from a node with a higher number than its own, so the numbers alone no longer
+  // rule a cycle out.
+  bool has_forward_edges MR_GUARDED_BY(mu) = false;
 };
 
-Graph::Graph(const OpRegistry& registry)
+Graph::Graph(const OpRegistry& registry) : Graph(registry, make_ref<FunctionLibrary>()) {}
+
+Graph::Graph(const OpRegistry& registry, Ref<FunctionLibrary> functions)
     : registry_(registry),
       impl_(new Impl),
-      functions_(new FunctionLibrary),
+      functions_(functions.detach()),
       producer_version_(kGraphVersion),
       // Pages of the table that no chunk uses are never touched.
       // NOLINTNEXTLINE(bugprone-sizeof-expression)
@@ -103,7 +108,7 @@ Graph::~Graph() {
     ::operator delete(chunks_[i], std::align_val_t(alignof(Node)));
   }
   std::free(chunks_);
-  delete functions_;
+  functions_->release();
   delete impl_;
 }
 
@@ -153,9 +158,9 @@ Status Graph::connect(NodeSpec& spec, Node& node) const {
     }
     if (node.op_->unknown) continue;
     const DType type = source.output_type(input.index);
-    if (!fits(type, node.input_types_[i])) {
+    if (!fits(type, node.body().input_types[i])) {
       return invalid_argument("input ", i, " (\"", output_name(input), "\") is ", type,
-                              ", expected ", node.input_types_[i]);
+                              ", expected ", node.body().input_types[i]);
     }
   }
   for (NodeId id : spec.control_inputs) {
@@ -165,23 +170,25 @@ Status Graph::connect(NodeSpec& spec, Node& node) const {
     }
   }
   deduplicate(spec.control_inputs);
-  node.inputs_ = std::move(spec.inputs);
+  node.body().inputs = std::move(spec.inputs);
   node.control_inputs_ = std::move(spec.control_inputs);
   return ok_status();
 }
 
-Result<std::vector<TensorFacts>> Graph::infer_node(const Node& node, const AttrMap& attrs) const {
+Result<std::vector<TensorFacts>> Graph::infer_node(const OpDef& op, const Node::Body& body,
+                                                   const AttrMap& attrs) const {
   std::vector<const TensorFacts*> inputs;
-  inputs.reserve(node.inputs_.size());
-  for (Output input : node.inputs_) inputs.push_back(&facts(input));
-  ShapeContext context(*node.op_, attrs, std::move(inputs), node.input_types_, node.output_types_);
+  inputs.reserve(body.inputs.size());
+  for (Output input : body.inputs) inputs.push_back(&facts(input));
+  ShapeContext context(op, attrs, std::move(inputs), body.input_types, body.output_types);
   return infer(context);
 }
 
 // Other nodes may rest on what inference said of this one: `attrs` must not change it.
 Status Graph::check_same_facts(const Node& node, const AttrMap& attrs) const {
-  MR_TRY_ASSIGN(const std::vector<TensorFacts> before, infer_node(node, node.attrs_));
-  MR_TRY_ASSIGN(const std::vector<TensorFacts> after, infer_node(node, attrs));
+  MR_TRY_ASSIGN(const std::vector<TensorFacts> before,
+                infer_node(*node.op_, node.body(), node.body().attrs));
+  MR_TRY_ASSIGN(const std::vector<TensorFacts> after, infer_node(*node.op_, node.body(), attrs));
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].shape != after[i].shape) {
       return invalid_argument("output ", i, " has shape ", before[i].shape, ", would have ",
@@ -201,9 +208,9 @@ Result<NodeId> Graph::add_locked(NodeSpec& spec) {
   MR_TRY(check_name(spec.name));
   MR_TRY(find_op(spec.op, node));
   MR_TRY(check_attrs(*node.op_, spec.attrs));
-  MR_TRY_ASSIGN(node.input_types_, expand_types(node.op_->inputs, spec.attrs));
-  if (node.input_types_.size() != spec.inputs.size()) {
-    return invalid_argument("expected ", node.input_types_.size(), " inputs, got ",
+  MR_TRY_ASSIGN(node.body().input_types, expand_types(node.op_->inputs, spec.attrs));
+  if (node.body().input_types.size() != spec.inputs.size()) {
+    return invalid_argument("expected ", node.body().input_types.size(), " inputs, got ",
                             spec.inputs.size());
   }
   MR_TRY(connect(spec, node));
@@ -212,19 +219,19 @@ Result<NodeId> Graph::add_locked(NodeSpec& spec) {
       return invalid_argument("input ", i, " cannot be a back edge: expected an input of a Merge");
     }
   }
-  MR_TRY_ASSIGN(node.output_types_, expand_types(node.op_->outputs, spec.attrs));
-  node.attrs_ = std::move(spec.attrs);
+  MR_TRY_ASSIGN(node.body().output_types, expand_types(node.op_->outputs, spec.attrs));
+  node.body().attrs = std::move(spec.attrs);
 
   std::vector<const TensorFacts*> inputs;
-  inputs.reserve(node.inputs_.size());
-  for (Output input : node.inputs_) inputs.push_back(&facts(input));
+  inputs.reserve(node.body().inputs.size());
+  for (Output input : node.body().inputs) inputs.push_back(&facts(input));
   // A later iteration may bring another shape than the first.
   const TensorFacts nothing_known;
   for (int32_t i : spec.back_edges) inputs[static_cast<size_t>(i)] = &nothing_known;
   // The facts of a constant point into attrs_, whose elements stay in place when the node moves.
-  ShapeContext context(*node.op_, node.attrs_, std::move(inputs), node.input_types_,
-                       node.output_types_);
-  MR_TRY_ASSIGN(node.facts_, infer(context));
+  ShapeContext context(*node.op_, node.body().attrs, std::move(inputs), node.body().input_types,
+                       node.body().output_types);
+  MR_TRY_ASSIGN(node.body().facts, infer(context));
   node.name_ = std::move(spec.name);
   node.device_ = std::move(spec.device);
   node.origin_ = spec.origin;
@@ -262,10 +269,11 @@ Result<NodeId> Graph::add_unknown(NodeSpec spec, std::vector<DType> output_types
   }
   if (status.ok()) status = connect(spec, node);
   if (!status.ok()) return with_node(status, spec.op, spec.name, spec.origin);
-  for (Output input : node.inputs_) node.input_types_.push_back(base_type(output_type(input)));
-  node.facts_.resize(output_types.size());
-  node.output_types_ = std::move(output_types);
-  node.attrs_ = std::move(spec.attrs);
+  for (Output input : node.body().inputs)
+    node.body().input_types.push_back(base_type(output_type(input)));
+  node.body().facts.resize(output_types.size());
+  node.body().output_types = std::move(output_types);
+  node.body().attrs = std::move(spec.attrs);
   node.name_ = std::move(spec.name);
   node.device_ = std::move(spec.device);
   node.origin_ = spec.origin;
@@ -369,7 +377,7 @@ Status Graph::set_back_edge(NodeId merge, int index, Output source) {
     return refuse("the shape changes over an iteration: it enters as ", target.output_shape(0),
                   " and comes back as ", shape, " from \"", from.name(), "\"");
   }
-  target.inputs_[static_cast<size_t>(index)] = source;
+  target.body().inputs[static_cast<size_t>(index)] = source;
   return ok_status();
 }
 
@@ -389,7 +397,7 @@ Status Graph::set_attr(NodeId id, std::string_view name, AttrValue value) {
   auto refuse = [&](const Status& status) {
     return with_node(status, node.op_name(), node.name(), node.origin());
   };
-  AttrMap attrs = node.attrs_;
+  AttrMap attrs = node.body().attrs;
   attrs.set(name, std::move(value));
   if (!node.op().unknown) {
     if (Status status = check_attrs(node.op(), attrs); !status.ok()) return refuse(status);
@@ -397,15 +405,15 @@ Status Graph::set_attr(NodeId id, std::string_view name, AttrValue value) {
     if (!input_types.ok()) return refuse(input_types.status());
     Result<std::vector<DType>> output_types = expand_types(node.op().outputs, attrs);
     if (!output_types.ok()) return refuse(output_types.status());
-    if (*input_types != node.input_types_ || *output_types != node.output_types_) {
+    if (*input_types != node.body().input_types || *output_types != node.body().output_types) {
       return refuse(invalid_argument("attr '", name, "' cannot change any more: it decides types"));
     }
     if (Status status = check_same_facts(node, attrs); !status.ok()) {
       return refuse(status.with_prefix(str_cat("attr '", name, "' cannot change any more")));
     }
   }
-  if (node.op().traits.constant) impl_->retired.push_back(std::move(node.attrs_));
-  node.attrs_ = std::move(attrs);
+  if (node.op().traits.constant) impl_->retired.push_back(std::move(node.body().attrs));
+  node.body().attrs = std::move(attrs);
   return ok_status();
 }
 
@@ -439,12 +447,12 @@ Status Graph::add_control_input(NodeId id, NodeId source) {
   auto& controls = node.control_inputs_;
   if (std::find(controls.begin(), controls.end(), source) != controls.end()) return ok_status();
   const bool forward = source >= id;
-  if ((forward || impl_->has_forward_control) && depends_on(source, id)) {
+  if ((forward || impl_->has_forward_edges) && depends_on(source, id)) {
     return with_node(invalid_argument("a control input from \"", this->node(source).name(),
                                       "\" would close a cycle"),
                      node.op_name(), node.name(), node.origin());
   }
-  impl_->has_forward_control |= forward;
+  impl_->has_forward_edges |= forward;
   controls.push_back(source);
   return ok_status();
 }
@@ -457,7 +465,7 @@ Status Graph::merge_shape(Output output, const PartialShape& shape) {
     return invalid_argument(node.op_name(), " \"", node.name(), "\": no output ", output.index,
                             "; there are ", node.num_outputs());
   }
-  PartialShape& known = node.facts_[static_cast<size_t>(output.index)].shape;
+  PartialShape& known = node.body().facts[static_cast<size_t>(output.index)].shape;
   Result<PartialShape> both = known.merge(shape);
   if (!both.ok()) {
     return with_node(invalid_argument("output ", output.index, " has shape ", known,
@@ -467,6 +475,65 @@ Status Graph::merge_shape(Output output, const PartialShape& shape) {
   known = std::move(both).value();
   return ok_status();
 }
+
+Status Graph::widen_locked(Node& node, std::span<const Output> more_inputs, AttrMap attrs) {
+  if (node.op().traits.functional == FunctionalOp::kNone) {
+    return invalid_argument("only an op that runs functions can be widened");
+  }
+  MR_TRY(check_attrs(node.op(), attrs));
+  auto body = std::make_unique<Node::Body>();
+  const Node::Body& before = node.body();
+  body->inputs = before.inputs;
+  body->inputs.insert(body->inputs.end(), more_inputs.begin(), more_inputs.end());
+  MR_TRY_ASSIGN(body->input_types, expand_types(node.op().inputs, attrs));
+  MR_TRY_ASSIGN(body->output_types, expand_types(node.op().outputs, attrs));
+  if (body->input_types.size() != body->inputs.size()) {
+    return invalid_argument("expected ", body->input_types.size(), " inputs, got ",
+                            body->inputs.size());
+  }
+  for (size_t i = 0; i < body->inputs.size(); ++i) {
+    MR_TRY(check_mutable(body->inputs[i].node));
+    DType type = output_type(body->inputs[i]);
+    if (!fits(type, body->input_types[i])) {
+      return invalid_argument("input ", i, " (\"", output_name(body->inputs[i]), "\") is ", type,
+                              ", expected ", body->input_types[i]);
+    }
+    impl_->has_forward_edges |= body->inputs[i].node >= node.id();
+  }
+  for (size_t i = 0; i < before.output_types.size(); ++i) {
+    if (i >= body->output_types.size() || body->output_types[i] != before.output_types[i]) {
+      return invalid_argument("output ", i, " is ", before.output_types[i],
+                              " and has to stay that");
+    }
+  }
+  body->attrs = std::move(attrs);
+  MR_TRY_ASSIGN(body->facts, infer_node(node.op(), *body, body->attrs));
+  for (size_t i = 0; i < before.facts.size(); ++i) body->facts[i] = before.facts[i];
+  impl_->former.emplace_back(node.body_.exchange(body.release(), std::memory_order_acq_rel));
+  revision_.fetch_add(1, std::memory_order_acq_rel);
+  return ok_status();
+}
+
+Status Graph::widen(NodeId id, std::span<const Output> more_inputs, AttrMap attrs) {
+  MutexLock lock(impl_->mu);
+  MR_TRY(check_mutable(id));
+  Node& node = mutable_node(id);
+  Status status = widen_locked(node, more_inputs, std::move(attrs));
+  return status.ok() ? status : with_node(status, node.op_name(), node.name(), node.origin());
+}
+
+Status Graph::set_argument_facts(NodeId id, TensorFacts facts) {
+  MutexLock lock(impl_->mu);
+  MR_TRY(check_mutable(id));
+  Node& node = mutable_node(id);
+  if (!node.op().traits.argument) {
+    return invalid_argument(node.op_name(), " \"", node.name(), "\": expected a parameter");
+  }
+  node.body().facts[0] = std::move(facts);
+  return ok_status();
+}
+
+Ref<FunctionLibrary> Graph::shared_functions() const { return Ref<FunctionLibrary>(functions_); }
 
 void Graph::freeze(int count) {
   MutexLock lock(impl_->mu);

@@ -51,45 +51,65 @@ class Node {
   const std::string& op_name() const { return op_->name; }
   // Keeps op() alive where it is not of the registry; null where it is.
   const Ref<RefCounted>& op_owner() const { return op_owner_; }
-  const AttrMap& attrs() const { return attrs_; }
+  const AttrMap& attrs() const { return body().attrs; }
   const std::string& device() const { return device_; }
   OriginId origin() const { return origin_; }
 
-  int num_inputs() const { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const { return static_cast<int>(output_types_.size()); }
-  std::span<const Output> inputs() const { return inputs_; }
-  Output input(int i) const { return inputs_[static_cast<size_t>(i)]; }
+  int num_inputs() const { return static_cast<int>(body().inputs.size()); }
+  int num_outputs() const { return static_cast<int>(body().output_types.size()); }
+  std::span<const Output> inputs() const { return body().inputs; }
+  Output input(int i) const { return body().inputs[static_cast<size_t>(i)]; }
   std::span<const NodeId> control_inputs() const { return control_inputs_; }
   // What the op asks for; a reference type where the argument is a reference.
-  DType input_type(int i) const { return input_types_[static_cast<size_t>(i)]; }
-  DType output_type(int i) const { return output_types_[static_cast<size_t>(i)]; }
-  std::span<const DType> input_types() const { return input_types_; }
-  std::span<const DType> output_types() const { return output_types_; }
+  DType input_type(int i) const { return body().input_types[static_cast<size_t>(i)]; }
+  DType output_type(int i) const { return body().output_types[static_cast<size_t>(i)]; }
+  std::span<const DType> input_types() const { return body().input_types; }
+  std::span<const DType> output_types() const { return body().output_types; }
   // What inference found when the node was added.
-  const TensorFacts& facts(int i) const { return facts_[static_cast<size_t>(i)]; }
+  const TensorFacts& facts(int i) const { return body().facts[static_cast<size_t>(i)]; }
   const PartialShape& output_shape(int i) const { return facts(i).shape; }
 
   template <class T>
   Result<T> attr(std::string_view name) const {
-    return read_attr<T>(attrs_, name);
+    return read_attr<T>(body().attrs, name);
   }
 
  private:
   friend class Graph;
+  // What Graph::widen() replaces as a whole; the graph keeps what it replaced.
+  struct Body {
+    std::vector<Output> inputs;
+    AttrMap attrs;
+    std::vector<DType> input_types;
+    std::vector<DType> output_types;
+    std::vector<TensorFacts> facts;
+  };
+
+  Node() : body_(new Body) {}
+  Node(Node&& other) noexcept
+      : id_(other.id_),
+        name_(std::move(other.name_)),
+        op_(other.op_),
+        op_owner_(std::move(other.op_owner_)),
+        control_inputs_(std::move(other.control_inputs_)),
+        device_(std::move(other.device_)),
+        origin_(other.origin_),
+        body_(other.body_.exchange(nullptr)) {}
+  ~Node() { delete body_.load(); }
+
+  const Body& body() const { return *body_.load(std::memory_order_acquire); }
+  Body& body() { return *body_.load(std::memory_order_acquire); }
+
   NodeId id_ = -1;
   std::string name_;
   const OpDef* op_ = nullptr;
   // Keeps a definition that is not of the registry: a function's signature, or that of an unknown
   // op.
   Ref<RefCounted> op_owner_;
-  std::vector<Output> inputs_;
   std::vector<NodeId> control_inputs_;
-  AttrMap attrs_;
   std::string device_;
   OriginId origin_ = 0;
-  std::vector<DType> input_types_;
-  std::vector<DType> output_types_;
-  std::vector<TensorFacts> facts_;
+  std::atomic<Body*> body_;
 };
 
 // A dataflow graph: nodes joined by edges that carry tensors, and control edges that only order.
@@ -97,12 +117,15 @@ class Node {
 // Nodes are only added. They live in chunks that never move, and num_nodes() is published after a
 // node is complete: any thread may read the nodes below that count while one thread adds. Adding
 // and changing take an internal lock. A node may be changed (device, attribute, control input, back
-// edge) until a session has taken it: freeze(), after which changing it is FAILED_PRECONDITION.
+// edge) until a session has taken it: freeze(), after which changing it is FAILED_PRECONDITION. The
+// one exception is widen(), for values that gradients need saved.
 //
 // Shapes are inferred as nodes are added, so a shape error appears where it was made.
 class Graph : public RefCounted {
  public:
   explicit Graph(const OpRegistry& registry = OpRegistry::global());
+  // With the functions of another graph: what is added to one is there for both.
+  Graph(const OpRegistry& registry, Ref<FunctionLibrary> functions);
 
   // Adds a node. INVALID_ARGUMENT for a bad or taken name, inputs that do not exist or have another
   // type, attributes that are missing, unknown or out of range, or shapes that the op refuses;
@@ -145,11 +168,24 @@ class Graph : public RefCounted {
   // The nodes below `count` belong to a session: they do not change any more.
   void freeze(int count);
 
+  // Gives a functional node (an If, a While) further inputs and outputs behind those it has, with
+  // the attributes that go with them: how gradients have values saved that the node computed all
+  // along. Frozen nodes too: sessions notice by revision() and lower the graph anew. Readers on
+  // other threads see the node as it was or as it is. INVALID_ARGUMENT when the types or shapes of
+  // what was there would change.
+  Status widen(NodeId id, std::span<const Output> more_inputs, AttrMap attrs);
+  // How many times widen() has changed a node.
+  int64_t revision() const { return revision_.load(std::memory_order_acquire); }
+
+  // Sets what is known of a parameter (an _Arg) before anything uses it.
+  Status set_argument_facts(NodeId id, TensorFacts facts);
+
   // A name not taken yet: `base`, or `base`_1, `base`_2, ... The name is reserved.
   std::string unique_name(std::string_view base);
 
   FunctionLibrary& functions() { return *functions_; }
   const FunctionLibrary& functions() const { return *functions_; }
+  Ref<FunctionLibrary> shared_functions() const;
   const OpRegistry& registry() const { return registry_; }
   // The version of TensorFlow's graph format that this graph says it was produced for.
   int producer_version() const { return producer_version_; }
@@ -169,7 +205,9 @@ class Graph : public RefCounted {
   Status check_name(std::string_view name) const;
   Status find_op(const std::string& name, Node& node) const;
   Status connect(NodeSpec& spec, Node& node) const;
-  Result<std::vector<TensorFacts>> infer_node(const Node& node, const AttrMap& attrs) const;
+  Result<std::vector<TensorFacts>> infer_node(const OpDef& op, const Node::Body& body,
+                                              const AttrMap& attrs) const;
+  Status widen_locked(Node& node, std::span<const Output> more_inputs, AttrMap attrs);
   Status check_same_facts(const Node& node, const AttrMap& attrs) const;
   Status check_mutable(NodeId id) const;
   bool depends_on(NodeId node, NodeId target) const;
@@ -178,8 +216,9 @@ class Graph : public RefCounted {
 
   const OpRegistry& registry_;
   Impl* impl_;
-  FunctionLibrary* functions_;
+  FunctionLibrary* functions_;  // a counted reference
   std::atomic<int> published_{0};
+  std::atomic<int64_t> revision_{0};
   int producer_version_;
   Node** chunks_;  // kMaxChunks pointers, so that it never moves
 };

@@ -153,17 +153,9 @@ Result<NodeId> GraphBuilder::add(std::string_view op, std::string_view name,
 
 std::vector<Expr> GraphBuilder::emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {
   if (!status_.ok()) return {};
-  std::vector<Output> outputs;
-  outputs.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].builder() != this) {
-      fail(invalid_argument(op, ": input ", i,
-                            inputs[i].valid() ? " belongs to another builder" : " is no tensor"));
-      return {};
-    }
-    outputs.push_back(output(inputs[i]));
-  }
-  Result<NodeId> id = add(op, "", std::move(outputs), std::move(attrs));
+  std::optional<std::vector<Output>> outputs = import_inputs(op, inputs);
+  if (!outputs) return {};
+  Result<NodeId> id = add(op, "", *std::move(outputs), std::move(attrs));
   if (!id.ok()) {
     fail(id.status());
     return {};
@@ -171,6 +163,28 @@ std::vector<Expr> GraphBuilder::emit(std::string_view op, std::vector<Expr> inpu
   std::vector<Expr> made;
   for (int i = 0; i < graph_.node(*id).num_outputs(); ++i) made.push_back(expr({*id, i}));
   return made;
+}
+
+Expr GraphBuilder::import(Expr e) {
+  if (e.builder() == this) return e;
+  fail(invalid_argument(e.valid() ? "the tensor belongs to another graph" : "there is no tensor"));
+  return Expr();
+}
+
+std::optional<std::vector<Output>> GraphBuilder::import_inputs(std::string_view op,
+                                                               std::span<const Expr> inputs) {
+  if (!status_.ok()) return std::nullopt;
+  std::vector<Output> outputs;
+  outputs.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Expr own = import(inputs[i]);
+    if (!own.valid()) {
+      status_ = status_.with_prefix(str_cat(op, ": input ", i));
+      return std::nullopt;
+    }
+    outputs.push_back(output(own));
+  }
+  return outputs;
 }
 
 Expr GraphBuilder::constant(const Tensor& value) {

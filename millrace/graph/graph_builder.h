@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,14 @@ class GraphBuilder : public OpBuilder {
   PartialShape shape(Expr e) const override;
   const Status& status() const override { return status_; }
   void fail(Status error) override;
+
+  // The tensor as one of this builder's graph; invalid, with status() saying why, when it is of
+  // another one. A FunctionBuilder makes parameters of tensors from the graphs around it.
+  virtual Expr import(Expr e);
+  // The inputs of an operation to be made, imported; nothing, with status() naming `op` and the
+  // input, when one cannot be.
+  std::optional<std::vector<Output>> import_inputs(std::string_view op,
+                                                   std::span<const Expr> inputs);
 
   Expr expr(Output output) { return Expr(this, output.node, output.index); }
   static Output output(Expr e) { return {static_cast<NodeId>(e.id()), e.index()}; }

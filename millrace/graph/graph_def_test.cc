@@ -319,7 +319,7 @@ TEST_F(GraphDefTest, LongChainsUseNoStack) {
 
 TEST_F(GraphDefTest, NestedAttributesUpToTheLimit) {
   AttrValue value = 1;
-  for (int i = 0; i < 64; ++i) value = FunctionAttr{"f", {{"n", value}}};
+  for (int i = 0; i < 32; ++i) value = FunctionAttr{"f", {{"n", value}}};
   tensorflow::AttrValue proto;
   expect_ok(attr_to_proto(value, proto));
   EXPECT_EQ(attr_from_proto(proto).value(), value);

@@ -23,7 +23,7 @@ class OpDef;
 namespace millrace {
 
 // How deep functions may stand in the attributes of functions.
-inline constexpr int kMaxAttrDepth = 64;
+inline constexpr int kMaxAttrDepth = 32;
 
 // Where an exported node keeps its origin: [file, line, function, code].
 inline constexpr std::string_view kOriginAttr = "_mr_origin";

@@ -33,6 +33,17 @@ enum class ControlFlow : uint8_t {
   kControlTrigger,
 };
 
+// How an op runs the functions in its attributes. A session replaces such a node by the functions'
+// nodes, joined by the control flow above.
+enum class FunctionalOp : uint8_t {
+  kNone,
+  kCall,              // attribute "f"
+  kIf,                // "then_branch" or "else_branch", by input 0
+  kCase,              // one of "branches", by input 0
+  kWhile,             // "body" as long as "cond" holds
+  kSymbolicGradient,  // the gradient of "f"
+};
+
 // Facts about an op that passes and the executor ask for. No pass keeps a list of op names.
 struct OpTraits {
   bool stateful = false;     // has effects or memory: never folded, merged, or run twice
@@ -52,6 +63,7 @@ struct OpTraits {
   bool constant = false;       // its value is its attribute "value"
   bool cannot_differentiate = false;  // knowingly has no gradient: integers, state, randomness
   ControlFlow control_flow = ControlFlow::kNone;
+  FunctionalOp functional = FunctionalOp::kNone;
   // Bit i: the kernel may hand input i on as an output (same buffer).
   uint32_t may_alias = 0;
   // Bit i: the kernel keeps input i past the step, so a borrowed buffer is copied first.

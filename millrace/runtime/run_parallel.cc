@@ -288,13 +288,20 @@ Status ParallelRun::run_switch(const PlanStep& step, Iteration* iteration) {
     MR_TRY(read_reference(input(step, iteration, 1), read));
     predicate = &read.tensor;
   }
-  if (predicate->dtype() != DType::kBool || predicate->num_elements() != 1) {
-    return invalid_argument("the predicate must be a bool scalar, got ", predicate->dtype(), " ",
-                            predicate->shape());
+  int taken = 0;
+  if (predicate->dtype() == DType::kBool && predicate->num_elements() == 1) [[likely]] {
+    taken = predicate->item<bool>() ? 1 : 0;
+  } else if (predicate->dtype() == DType::kInt32 && predicate->num_elements() == 1) {
+    int32_t number = predicate->item<int32_t>();
+    taken = number < 0 || number >= step.num_outputs ? step.num_outputs - 1 : number;
+  } else {
+    return invalid_argument("the predicate must be a bool or int32 scalar, got ",
+                            predicate->dtype(), " ", predicate->shape());
   }
-  int taken = predicate->item<bool>() ? 1 : 0;
   MR_TRY(take(step, iteration, 0, slot(iteration, step.first_output + taken)));
-  slot(iteration, step.first_output + 1 - taken).set_dead();
+  for (int i = 0; i < step.num_outputs; ++i) {
+    if (i != taken) slot(iteration, step.first_output + i).set_dead();
+  }
   return ok_status();
 }
 

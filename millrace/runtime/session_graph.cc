@@ -23,17 +23,17 @@ std::string boundary_name(std::string_view prefix, std::string tensor, size_t po
   return str_cat(prefix, tensor, "_", position);
 }
 
-bool is_call(const SubNode& node) { return node.op_owner && !node.op->unknown; }
-
 // Collects the nodes that a request needs and writes them, feeds and fetches replaced, to a new
 // graph.
 class Pruner {
  public:
   Pruner(const Graph& client, const Subgraph& lowered, const std::vector<NodeId>& lowered_of,
-         const DeviceSet& devices, const Signature& signature)
+         const LoweredOutputs& lowered_outputs, const DeviceSet& devices,
+         const Signature& signature)
       : client_(client),
         lowered_(lowered),
         lowered_of_(lowered_of),
+        lowered_outputs_(lowered_outputs),
         devices_(devices),
         signature_(signature),
         needed_(static_cast<size_t>(lowered.size()), false),
@@ -64,7 +64,7 @@ class Pruner {
     if (found->node >= static_cast<NodeId>(lowered_of_.size())) {
       return internal(what, " '", name, "' was added after the session last looked");
     }
-    return Output{lowered_of_[index(found->node)], found->index};
+    return lowered_outputs_({lowered_of_[index(found->node)], found->index});
   }
 
   Status read_feeds() {
@@ -253,6 +253,7 @@ class Pruner {
   const Graph& client_;
   const Subgraph& lowered_;
   const std::vector<NodeId>& lowered_of_;
+  const LoweredOutputs& lowered_outputs_;
   const DeviceSet& devices_;
   const Signature& signature_;
   std::vector<bool> needed_;
@@ -289,12 +290,20 @@ SessionGraph::SessionGraph(Ref<Graph> graph, const DeviceSet& devices, PlaceOpti
       lowered_(graph_->registry()) {}
 
 Status SessionGraph::extend() {
+  // Read before the nodes: a node widened later is seen at the next look.
+  int64_t revision = graph_->revision();
   int count = graph_->num_nodes();
+  if (revision != revision_) {
+    MR_TRY(lower_anew(count));
+    revision_ = revision;
+    return ok_status();
+  }
   if (count == taken_) return ok_status();
   int before = lowered_.size();
   if (Status status = take(count); !status.ok()) {
     lowered_.nodes().resize(static_cast<size_t>(before));
     lowered_of_.resize(static_cast<size_t>(taken_));
+    lowered_outputs_.erase_from(before);
     return status;
   }
   taken_ = count;
@@ -306,105 +315,41 @@ Status SessionGraph::take(int count) {
   NodeId first = lowered_.size();
   for (NodeId id = taken_; id < count; ++id) lowered_of_.push_back(first + (id - taken_));
   for (NodeId id = taken_; id < count; ++id) lowered_.add_copy(graph_->node(id), lowered_of_);
-  MR_TRY(inline_calls(first));
+  for (NodeId id = first; id < lowered_.size(); ++id) {
+    for (Output& input : lowered_.node(id).inputs) input = lowered_outputs_(input);
+  }
+  MR_TRY(lower_functions(lowered_, first, graph_->functions(), kMaxNodes, lowered_outputs_));
   return pin_stateful(lowered_, first, devices_, place_options_);
 }
 
-Status SessionGraph::inline_calls(NodeId first) {
-  std::vector<NodeId> calls;
-  for (NodeId id = first; id < lowered_.size(); ++id) {
-    if (is_call(lowered_.node(id))) calls.push_back(id);
+// Names are a pure function of the path, so what is pinned stays where it was.
+Status SessionGraph::lower_anew(int count) {
+  SessionGraph fresh(graph_, devices_, place_options_);
+  graph_->freeze(count);
+  std::unordered_map<std::string, std::string> pinned;
+  for (const SubNode& node : lowered_.nodes()) {
+    if (node.op->traits.stateful) pinned.emplace(node.name, node.device);
   }
-  while (!calls.empty()) {
-    NodeId call = calls.back();
-    calls.pop_back();
-    if (Status status = inline_call(call, calls); !status.ok()) {
-      const SubNode& node = lowered_.node(call);
-      return status.with_prefix(str_cat(node.op->name, " \"", node.name, "\""));
-    }
+  for (NodeId id = 0; id < count; ++id) fresh.lowered_of_.push_back(id);
+  for (NodeId id = 0; id < count; ++id) {
+    fresh.lowered_.add_copy(graph_->node(id), fresh.lowered_of_);
   }
-  return ok_status();
-}
-
-// The call node becomes an IdentityN of the body's results, so its outputs keep their names; the
-// body's nodes are called "<call>/<node>". New calls among them are added to `calls`.
-Status SessionGraph::inline_call(NodeId call, std::vector<NodeId>& calls) {
-  SubNode node = lowered_.node(call);
-  MR_TRY_ASSIGN(Ref<FunctionBody> body,
-                graph_->functions().instantiate(node.op->name, *node.attrs, graph_->registry()));
-  const Graph& g = *body->graph;
-  if (lowered_.size() + g.num_nodes() > kMaxNodes) {
-    return resource_exhausted("inlining functions makes more than ", kMaxNodes, " nodes");
+  MR_TRY(
+      lower_functions(fresh.lowered_, 0, graph_->functions(), kMaxNodes, fresh.lowered_outputs_));
+  for (SubNode& node : fresh.lowered_.nodes()) {
+    auto it = pinned.find(node.name);
+    if (it != pinned.end()) node.device = it->second;
   }
-  // What the call waits for, the body waits for.
-  NodeId start = -1;
-  if (!node.control_inputs.empty()) {
-    MR_TRY_ASSIGN(start, lowered_.add(str_cat(node.name, "/_inputs"), "NoOp", {},
-                                      node.control_inputs, {}, node.device));
-  }
-  std::vector<Output> arg_source(static_cast<size_t>(g.num_nodes()));
-  for (size_t i = 0; i < body->args.size(); ++i) arg_source[index(body->args[i])] = node.inputs[i];
-  std::vector<NodeId> map(static_cast<size_t>(g.num_nodes()), -1);
-  NodeId next = lowered_.size();
-  for (NodeId id = 0; id < g.num_nodes(); ++id) {
-    const OpTraits& traits = g.node(id).op().traits;
-    if (!traits.argument && !traits.result) map[index(id)] = next++;
-  }
-  auto source = [&](Output o) {
-    return arg_source[index(o.node)].valid() ? arg_source[index(o.node)]
-                                             : Output{map[index(o.node)], o.index};
-  };
-  for (NodeId id = 0; id < g.num_nodes(); ++id) {
-    if (map[index(id)] < 0) continue;
-    const Node& inner = g.node(id);
-    // Copied without its edges, which are set below: an argument has no node to point to.
-    SubNode copy = Subgraph::detached_copy(inner);
-    copy.name = str_cat(node.name, "/", inner.name());
-    if (copy.device.empty()) copy.device = node.device;
-    if (copy.origin == 0) copy.origin = node.origin;
-    if (auto classes = copy.attr<std::vector<std::string>>("_class"); classes.ok()) {
-      for (std::string& c : *classes) {
-        if (c.starts_with("loc:@") && g.find(c.substr(5)) >= 0) {
-          c = str_cat("loc:@", node.name, "/", c.substr(5));
-        }
-      }
-      copy.set_attr("_class", *classes);
-    }
-    for (Output input : inner.inputs()) copy.inputs.push_back(source(input));
-    for (NodeId c : inner.control_inputs()) {
-      if (map[index(c)] >= 0) {
-        copy.control_inputs.push_back(map[index(c)]);
-      } else if (arg_source[index(c)].valid()) {
-        copy.control_inputs.push_back(arg_source[index(c)].node);
-      }
-    }
-    if (start >= 0 && copy.inputs.empty() && copy.control_inputs.empty()) {
-      copy.control_inputs.push_back(start);
-    }
-    NodeId added = lowered_.add(std::move(copy));
-    if (is_call(lowered_.node(added))) calls.push_back(added);
-  }
-  SubNode result;
-  result.name = node.name;
-  result.device = node.device;
-  result.origin = node.origin;
-  for (NodeId r : body->results) result.inputs.push_back(source(g.node(r).input(0)));
-  for (NodeId c : body->control_results) {
-    if (map[index(c)] >= 0) result.control_inputs.push_back(map[index(c)]);
-  }
-  if (start >= 0) result.control_inputs.push_back(start);
-  AttrMap attrs;
-  if (!body->result_types.empty()) attrs.set("T", body->result_types);
-  MR_TRY_ASSIGN(result.op, graph_->registry().lookup(attrs.empty() ? "NoOp" : "IdentityN"));
-  result.attrs = std::make_shared<const AttrMap>(std::move(attrs));
-  result.input_types = body->result_types;
-  result.output_types = body->result_types;
-  lowered_.node(call) = std::move(result);
+  MR_TRY(pin_stateful(fresh.lowered_, 0, devices_, place_options_));
+  lowered_ = std::move(fresh.lowered_);
+  lowered_of_ = std::move(fresh.lowered_of_);
+  lowered_outputs_ = std::move(fresh.lowered_outputs_);
+  taken_ = count;
   return ok_status();
 }
 
 Result<Subgraph> SessionGraph::prune(const Signature& signature) const {
-  return Pruner(*graph_, lowered_, lowered_of_, devices_, signature).run();
+  return Pruner(*graph_, lowered_, lowered_of_, lowered_outputs_, devices_, signature).run();
 }
 
 std::vector<std::vector<int>> fetch_dependencies(const Subgraph& pruned,

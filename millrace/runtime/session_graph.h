@@ -4,14 +4,15 @@
 
 #include "millrace/graph/graph.h"
 #include "millrace/runtime/device_set.h"
+#include "millrace/runtime/lower.h"
 #include "millrace/runtime/place.h"
 #include "millrace/runtime/signature.h"
 #include "millrace/runtime/subgraph.h"
 
 namespace millrace {
 
-// A session's view of its graph: the client's nodes with calls of functions replaced by the
-// functions' nodes, and with stateful nodes pinned to devices for the session's life. Grows with
+// A session's view of its graph: the client's nodes with functional ones replaced by the functions'
+// nodes (lower.h), and with stateful nodes pinned to devices for the session's life. Grows with
 // the graph. Not thread-safe: the session serialises it.
 class SessionGraph {
  public:
@@ -22,8 +23,8 @@ class SessionGraph {
   // state. On error nothing was taken. More than ten million nodes after inlining are
   // RESOURCE_EXHAUSTED.
   Status extend();
-  // True when the graph has nodes that extend() has not taken.
-  bool behind() const { return graph_->num_nodes() > taken_; }
+  // True when the graph has nodes, or a widened node, that extend() has not taken.
+  bool behind() const { return graph_->num_nodes() > taken_ || graph_->revision() != revision_; }
 
   // The part of the graph that `signature` needs, each pinned node asking for its device. A feed
   // becomes an _Arg node (attribute "index" = its position in signature.feeds) that replaces every
@@ -40,8 +41,8 @@ class SessionGraph {
 
  private:
   Status take(int count);
-  Status inline_calls(NodeId first);
-  Status inline_call(NodeId call, std::vector<NodeId>& calls);
+  // As if nothing had been taken yet, up to `count` nodes.
+  Status lower_anew(int count);
 
   Ref<Graph> graph_;
   const DeviceSet& devices_;
@@ -49,6 +50,8 @@ class SessionGraph {
   int taken_ = 0;  // nodes of graph_ seen so far
   Subgraph lowered_;
   std::vector<NodeId> lowered_of_;  // by client node
+  LoweredOutputs lowered_outputs_;
+  int64_t revision_ = 0;  // of graph_ when it was last lowered
 };
 
 // For each fetch, the positions of the feeds that it depends on. `pruned` is what prune() gave.

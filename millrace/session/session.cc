@@ -67,7 +67,8 @@ struct Session::Impl {
   Mutex graph_mu;
   std::unique_ptr<SessionGraph> graph MR_GUARDED_BY(graph_mu);
   Ref<Graph> client_graph;
-  std::atomic<int> taken{0};  // nodes of the graph that `graph` knows
+  std::atomic<int> taken{0};         // nodes of the graph that `graph` knows
+  std::atomic<int64_t> revision{0};  // of the graph, when `graph` last looked
 
   Mutex mu;
   CondVar idle;
@@ -85,11 +86,16 @@ struct Session::Impl {
   }
 
   Status extend() {
-    if (client_graph->num_nodes() <= taken.load(std::memory_order_acquire)) return ok_status();
+    int64_t seen = client_graph->revision();
+    if (client_graph->num_nodes() <= taken.load(std::memory_order_acquire) &&
+        seen == revision.load(std::memory_order_acquire)) {
+      return ok_status();
+    }
     MutexLock lock(graph_mu);
     int count = client_graph->num_nodes();
     MR_TRY(graph->extend());
     taken.store(count, std::memory_order_release);
+    revision.store(seen, std::memory_order_release);
     return ok_status();
   }
 

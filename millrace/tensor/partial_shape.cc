@@ -115,6 +115,15 @@ Result<PartialShape> PartialShape::merge(const PartialShape& other) const {
   return make(dims);
 }
 
+PartialShape PartialShape::common(const PartialShape& other) const {
+  if (rank() != other.rank()) return PartialShape::unknown();
+  PartialShape out = *this;
+  for (int i = 0; i < rank(); ++i) {
+    if (dim(i) != other.dim(i)) out.set_dim(i, kUnknownDim);
+  }
+  return out;
+}
+
 std::string PartialShape::to_string() const {
   if (!rank_known_) return "?";
   std::string out = "[";

@@ -53,6 +53,8 @@ class PartialShape {
   bool compatible(const PartialShape& other) const;
   // What both know together; INVALID_ARGUMENT when they contradict each other.
   Result<PartialShape> merge(const PartialShape& other) const;
+  // What holds for shapes of either kind: sizes in which they agree.
+  PartialShape common(const PartialShape& other) const;
 
   // "?" for unknown rank, "[2,?]" else.
   std::string to_string() const;

@@ -68,7 +68,7 @@ void check(std::string_view op, const std::vector<Tensor>& inputs, AttrMap attrs
     ASSERT_TRUE(status.ok() && b.status().ok()) << status.to_string() << b.status().to_string();
     double backward = 0;
     for (size_t i = 0; i < in.size(); ++i) {
-      const GradientContext::InputGradient& d = g.input_gradients()[i];
+      const Gradient& d = g.input_gradients()[i];
       EXPECT_EQ(d.values.valid(), types[i] == DType::kDouble) << "input " << i;
       if (!d.values.valid()) continue;
       const Expr dense = !d.indices.valid()

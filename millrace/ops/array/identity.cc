@@ -24,7 +24,7 @@ void same_value(ValueContext& c) {
 
 Status pass_gradients(GradientContext& g) {
   for (int i = 0; i < g.num_inputs(); ++i) {
-    if (g.has_gradient(i)) g.set(i, g.gradient(i));
+    if (g.has_gradient(i)) g.set(i, g.gradient_as_is(i));
   }
   return ok_status();
 }

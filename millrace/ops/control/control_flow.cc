@@ -29,16 +29,7 @@ Status switch_shape(ShapeContext& c) {
 // What all inputs have in common: any of them may be the one that comes.
 Status merge_shape(ShapeContext& c) {
   PartialShape out = c.input(0);
-  for (int i = 1; i < c.num_inputs() && out.rank_known(); ++i) {
-    const PartialShape& in = c.input(i);
-    if (in.rank() != out.rank()) {
-      out = PartialShape::unknown();
-      break;
-    }
-    for (int d = 0; d < out.rank(); ++d) {
-      if (in.dim(d) != out.dim(d)) out.set_dim(d, PartialShape::kUnknownDim);
-    }
-  }
+  for (int i = 1; i < c.num_inputs(); ++i) out = out.common(c.input(i));
   c.set_output(0, out);
   c.set_output(1, PartialShape::scalar());
   c.set_output_resource(0, c.input_facts(0).resource);

@@ -6,6 +6,7 @@ void register_control_ops(Registry& registry) {
   register_arguments(registry);
   register_assert(registry);
   register_control_flow(registry);
+  register_functional(registry);
   register_no_op(registry);
   register_send_recv(registry);
 }

@@ -12,8 +12,9 @@ void register_control_ops(Registry& registry);
 void register_arguments(Registry& registry);  // _Arg _Retval
 void register_assert(Registry& registry);     // Assert
 void register_control_flow(
-    Registry& registry);                      // Switch Merge Enter Exit NextIteration LoopCond ...
-void register_no_op(Registry& registry);      // NoOp
-void register_send_recv(Registry& registry);  // _Send _Recv _HostSend _HostRecv
+    Registry& registry);                       // Switch Merge Enter Exit NextIteration LoopCond ...
+void register_functional(Registry& registry);  // If Case While PartitionedCall SymbolicGradient ...
+void register_no_op(Registry& registry);       // NoOp
+void register_send_recv(Registry& registry);   // _Send _Recv _HostSend _HostRecv
 
 }  // namespace millrace

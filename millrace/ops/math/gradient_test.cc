@@ -32,7 +32,7 @@ std::vector<std::vector<C>> by_rule(const char* op, const std::vector<Tensor>& i
   EXPECT_TRUE(OpRegistry::global().find(op)->gradient(context).ok());
   EXPECT_TRUE(builder.status().ok()) << op << ": " << builder.status().to_string();
   std::vector<std::vector<C>> gradients;
-  for (const GradientContext::InputGradient& g : context.input_gradients()) {
+  for (const Gradient& g : context.input_gradients()) {
     EXPECT_TRUE(g.values.valid()) << op;
     if (builder.status().ok() && g.values.valid())
       gradients.push_back(values_of(builder.tensor(g.values)));

@@ -40,7 +40,7 @@ TEST_F(VariableGradients, GatherGivesTheRowsItTook) {
                           {DType::kResource, DType::kInt64});
   ASSERT_TRUE(OpRegistry::global().find("ResourceGather")->gradient(context).ok());
   ASSERT_TRUE(builder.status().ok());
-  const GradientContext::InputGradient& g = context.input_gradients()[0];
+  const Gradient& g = context.input_gradients()[0];
   expect_equal(builder.tensor(g.values), Tensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
   expect_equal(builder.tensor(g.indices), Tensor::vector<int64_t>({4, 0, 4}));
   expect_equal(builder.tensor(g.dense_shape), Tensor::vector<int32_t>({5, 2}));

@@ -54,7 +54,7 @@ Status variable_shape_shape(ShapeContext& c) {
 }
 
 Status read_gradient(GradientContext& g) {
-  g.set(0, g.gradient());
+  g.set(0, g.gradient_as_is());
   return ok_status();
 }
 

@@ -1,0 +1,206 @@
+#include "millrace/autodiff/gradient_walk.h"
+
+#include <algorithm>
+
+#include "millrace/autodiff/aggregate.h"
+#include "millrace/autodiff/gradient_registry.h"
+#include "millrace/graph/function.h"
+
+namespace millrace {
+namespace {
+
+size_t index(NodeId id) { return static_cast<size_t>(id); }
+
+bool is_back_edge(const Graph& graph, const Node& node, Output input) {
+  return node.op().traits.control_flow == ControlFlow::kMerge &&
+         graph.node(input.node).op().traits.control_flow == ControlFlow::kNextIteration;
+}
+
+}  // namespace
+
+void GradientWalk::seed(Output y, Gradient gradient) {
+  gradients_[key(y)].push_back(gradient);
+  seeds_.push_back(y.node);
+}
+
+// Depth first, so that numbers need not be in order: widened nodes have inputs made after them.
+void GradientWalk::find_order() {
+  std::vector<char> state(static_cast<size_t>(graph().num_nodes()), 0);
+  struct Visit {
+    NodeId node;
+    int next;
+  };
+  std::vector<Visit> stack;
+  for (NodeId seed : seeds_) {
+    if (state[index(seed)] != 0) continue;
+    state[index(seed)] = 1;
+    stack.push_back({seed, 0});
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      const Node& node = graph().node(top.node);
+      if (top.next == node.num_inputs()) {
+        order_.push_back(top.node);
+        stack.pop_back();
+        continue;
+      }
+      Output input = node.input(top.next++);
+      if (state[index(input.node)] != 0 || is_back_edge(graph(), node, input)) continue;
+      state[index(input.node)] = 1;
+      consumer_[input.node] = node.id();
+      stack.push_back({input.node, 0});
+    }
+  }
+}
+
+// Whether a gradient is wanted at `o`: it is an x, or flows on to one.
+bool GradientWalk::flows(Output o) const {
+  if (is_x_.contains(key(o))) return true;
+  return dependent_[index(o.node)] && !is_stop_.contains(key(o)) &&
+         has_gradients(graph().output_type(o));
+}
+
+void GradientWalk::find_dependent(std::span<const Output> xs, std::span<const Output> stops) {
+  for (Output x : xs) is_x_[key(x)] = true;
+  for (Output stop : stops) is_stop_[key(stop)] = true;
+  dependent_.assign(static_cast<size_t>(graph().num_nodes()), false);
+  for (NodeId id : order_) {
+    const Node& node = graph().node(id);
+    for (Output input : node.inputs()) {
+      if (flows(input)) dependent_[index(id)] = true;
+    }
+  }
+}
+
+Gradient GradientWalk::take(Output o) {
+  auto it = gradients_.find(key(o));
+  if (it == gradients_.end()) return {};
+  Gradient sum = sum_gradients(it->second);
+  it->second = {sum};
+  return sum;
+}
+
+Result<std::vector<Gradient>> GradientWalk::run(std::span<const Output> xs,
+                                                std::span<const Output> stops) {
+  find_order();
+  find_dependent(xs, stops);
+  GraphBuilder::Context before = context_.backward.context();
+  Status status;
+  for (size_t i = order_.size(); i-- > 0 && status.ok();) {
+    const Node& node = graph().node(order_[i]);
+    if (!dependent_[index(node.id())]) continue;
+    GraphBuilder::Context& now = context_.backward.context();
+    now.scope = str_cat(before.scope, node.name(), "_grad/");
+    if (node.origin() != 0) now.origin = node.origin();
+    if (context_.options.colocate) now.colocate_with = {node.name()};
+    status = differentiate(node);
+    now = before;
+  }
+  MR_TRY(status);
+  std::vector<Gradient> out;
+  for (Output x : xs) out.push_back(take(x));
+  MR_TRY(context_.backward.status());
+  return out;
+}
+
+Status GradientWalk::differentiate(const Node& node) {
+  std::vector<Gradient> output_gradients;
+  bool any = false;
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    Output output = {node.id(), i};
+    output_gradients.push_back(is_stop_.contains(key(output)) ? Gradient() : take(output));
+    any |= output_gradients.back().valid();
+  }
+  if (!any) return ok_status();
+  Status status = call_rule(node, std::move(output_gradients));
+  if (status.ok()) status = context_.backward.status();
+  return status.ok() ? status : annotate(node, status);
+}
+
+Status GradientWalk::annotate(const Node& node, const Status& status) const {
+  Status out =
+      status.with_prefix(str_cat("gradient of ", node.op_name(), " \"", node.name(), "\""));
+  std::string where = describe_origin(node.origin());
+  return where.empty() ? out : out.with_line(where);
+}
+
+// "y <- add <- node <- mul <- x"
+std::string GradientWalk::path_through(NodeId id) const {
+  std::vector<std::string> up;
+  for (auto it = consumer_.find(id); it != consumer_.end(); it = consumer_.find(it->second)) {
+    up.push_back(graph().node(it->second).name());
+    if (up.size() > 20) break;
+  }
+  std::reverse(up.begin(), up.end());
+  std::string path = str_join(up, " <- ");
+  for (int hops = 0; hops < 20 && id >= 0; ++hops) {
+    path += str_cat(path.empty() ? "" : " <- ", graph().node(id).name());
+    NodeId next = -1;
+    for (Output input : graph().node(id).inputs()) {
+      if (!flows(input)) continue;
+      if (is_x_.contains(key(input))) {
+        return str_cat(path, " <- ", graph().output_name(input));
+      }
+      next = input.node;
+    }
+    id = next;
+  }
+  return path;
+}
+
+Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gradients) {
+  const OpDef& op = node.op();
+  std::vector<bool> wanted;
+  for (Output input : node.inputs()) wanted.push_back(flows(input));
+  auto add = [&](int i, const Gradient& gradient) {
+    if (!gradient.valid() || !wanted[static_cast<size_t>(i)]) return;
+    gradients_[key(node.input(i))].push_back(gradient);
+  };
+
+  GradientFunction override_rule;
+  if (node.attrs().find(kGradientOverride) != nullptr) {
+    MR_TRY_ASSIGN(std::string name, node.attr<std::string>(kGradientOverride));
+    override_rule = find_gradient(name);
+    if (!override_rule) return not_found("no gradient is registered under the name '", name, "'");
+  }
+  bool calls_by_name = node.op_owner() && !op.unknown;
+  bool functional = calls_by_name || op.traits.functional != FunctionalOp::kNone;
+  if (!override_rule && functional) {
+    InputGradients inputs;
+    if (calls_by_name) {
+      MR_TRY_ASSIGN(
+          inputs, call_gradients(context_, node, {node.op_name(), node.attrs()}, output_gradients));
+    } else if (op.traits.functional == FunctionalOp::kWhile) {
+      MR_TRY_ASSIGN(inputs, while_gradients(context_, node, output_gradients, wanted));
+    } else {
+      MR_TRY_ASSIGN(inputs, branch_gradients(context_, node, output_gradients, wanted));
+    }
+    for (int i = 0; i < node.num_inputs(); ++i) add(i, inputs[static_cast<size_t>(i)]);
+    return ok_status();
+  }
+  if (!override_rule && op.gradient == nullptr) {
+    if (op.traits.cannot_differentiate) return ok_status();
+    return not_found("No gradient defined for operation '", node.name(), "' (op type: ", op.name,
+                     "), on the way ", path_through(node.id()));
+  }
+
+  std::vector<Expr> inputs, outputs, gradients;
+  for (Output input : node.inputs()) inputs.push_back(context_.view(input));
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    outputs.push_back(context_.view({node.id(), i}));
+    gradients.push_back(Expr());
+  }
+  std::vector<DType> types(node.input_types().begin(), node.input_types().end());
+  GradientContext rule(context_.backward, std::move(inputs), std::move(outputs),
+                       std::move(gradients), node.attrs(), std::move(types));
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    rule.set_output_gradient(i, output_gradients[static_cast<size_t>(i)]);
+  }
+  rule.set_source(context_.source);
+  MR_TRY(override_rule ? override_rule(rule) : op.gradient(rule));
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    add(i, rule.input_gradients()[static_cast<size_t>(i)]);
+  }
+  return ok_status();
+}
+
+}  // namespace millrace

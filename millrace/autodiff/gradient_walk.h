@@ -1,0 +1,78 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/autodiff/gradients.h"
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/graph_builder.h"
+
+namespace millrace {
+
+// What one computation of gradients works with.
+struct WalkContext {
+  // The graph that is differentiated. Nodes are added to it only to save values.
+  GraphBuilder& forward;
+  // Where the gradients are computed: the same builder, or a function's whose enclosing graph is
+  // `forward`, so that what it uses of it is captured.
+  GraphBuilder& backward;
+  const GradientOptions& options;
+  // See GradientContext::source().
+  std::string source;
+
+  // A tensor of the graph that is differentiated, for use by the gradients.
+  Expr view(Output o) const { return backward.import(forward.expr(o)); }
+};
+
+// Walks from the tensors whose gradients are given towards those whose gradients are asked for, in
+// the reverse of the order of computation, and calls one rule per node.
+class GradientWalk {
+ public:
+  explicit GradientWalk(WalkContext context) : context_(std::move(context)) {}
+
+  // A gradient that comes in for `y`; several for one tensor add up.
+  void seed(Output y, Gradient gradient);
+  // The gradients of `xs`, summed, invalid where there is none.
+  Result<std::vector<Gradient>> run(std::span<const Output> xs, std::span<const Output> stops);
+
+ private:
+  using Key = std::pair<NodeId, int32_t>;
+  static Key key(Output o) { return {o.node, o.index}; }
+
+  void find_order();
+  void find_dependent(std::span<const Output> xs, std::span<const Output> stops);
+  bool flows(Output o) const;
+  Status differentiate(const Node& node);
+  Status call_rule(const Node& node, std::vector<Gradient> output_gradients);
+  Gradient take(Output o);
+  std::string path_through(NodeId id) const;
+  Status annotate(const Node& node, const Status& status) const;
+  const Graph& graph() const { return context_.forward.graph(); }
+
+  WalkContext context_;
+  std::map<Key, std::vector<Gradient>> gradients_;
+  std::vector<NodeId> seeds_;
+  std::vector<NodeId> order_;          // producers first
+  std::map<NodeId, NodeId> consumer_;  // on the way to a seed, for messages
+  std::map<Key, bool> is_x_, is_stop_;
+  std::vector<bool> dependent_;  // by node: some x is upstream
+};
+
+// The gradients of a node's inputs where `wanted`, from those of its outputs (invalid: none), for
+// nodes that run functions. The results are the backward builder's.
+using InputGradients = std::vector<Gradient>;
+Result<InputGradients> branch_gradients(const WalkContext& context, const Node& node,
+                                        const std::vector<Gradient>& output_gradients,
+                                        const std::vector<bool>& wanted);
+Result<InputGradients> while_gradients(const WalkContext& context, const Node& node,
+                                       const std::vector<Gradient>& output_gradients,
+                                       const std::vector<bool>& wanted);
+// For calls whose function cannot be widened: runs the function's gradient_function().
+Result<InputGradients> call_gradients(const WalkContext& context, const Node& node,
+                                      const FunctionAttr& function,
+                                      const std::vector<Gradient>& output_gradients);
+
+}  // namespace millrace

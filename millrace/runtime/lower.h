@@ -1,0 +1,41 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "millrace/graph/function.h"
+#include "millrace/runtime/subgraph.h"
+
+namespace millrace {
+
+// What became of the outputs of functional nodes: by node, for each of its outputs the tensor that
+// took its place. The node itself stays, as a NoOp that waits for all that the node did: control
+// edges and targets need no translation.
+class LoweredOutputs {
+ public:
+  void set(NodeId node, std::vector<Output> outputs) { outputs_[node] = std::move(outputs); }
+  Output operator()(Output o) const {
+    auto it = outputs_.find(o.node);
+    return it == outputs_.end() ? o : it->second[static_cast<size_t>(o.index)];
+  }
+  bool contains(NodeId node) const { return outputs_.contains(node); }
+  void erase_from(NodeId first);
+
+ private:
+  std::unordered_map<NodeId, std::vector<Output>> outputs_;
+};
+
+// Replaces the nodes from `first` on that call, choose or repeat functions (traits.functional, and
+// calls of a function by its name) by the functions' nodes, joined by Switch, Merge, Enter, Exit,
+// NextIteration and LoopCond, until none is left. Names are a pure function of the path:
+// "loop/body/add", so that state inside belongs to all signatures and survives being lowered again.
+// Output i of node "loop" is afterwards an Identity: "loop" for the first, "loop/_output_i".
+//
+// Loop variables that the body hands on unchanged enter once, as constants. References are not
+// switched; what uses them waits for its branch.
+//
+// Errors name the node. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
+Status lower_functions(Subgraph& graph, NodeId first, const FunctionLibrary& functions,
+                       int max_nodes, LoweredOutputs& outputs);
+
+}  // namespace millrace
