@@ -138,6 +138,46 @@ struct AdamW {
   };
 };
 
+struct Lamb {
+  static constexpr OptimizerInfo info = {
+      .name = "Lamb",
+      .doc =
+          "m += (grad - m) * (1 - beta1); v += (grad^2 - v) * (1 - beta2);\n"
+          "direction = m / (1 - beta1_power) / (sqrt(v / (1 - beta2_power)) + epsilon) +\n"
+          "weight_decay * var; var -= lr * norm(var) / norm(direction) * direction. A norm that\n"
+          "is zero leaves the ratio out.",
+      .slots = {"var", "m", "v"},
+      .arguments = {"beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "weight_decay",
+                    gradient("grad")},
+      .cost = 1.2F,
+      .forms = kDenseForms,
+      .trust_ratio = true};
+  template <class T, bool>
+  struct Step {
+    T scale1, scale2, rate, rest1, rest2, epsilon, decay;
+    MR_VECTOR_FN explicit Step(const T* s)
+        : scale1(T(1) / (T(1) - s[0])),
+          scale2(T(1) / (T(1) - s[1])),
+          rate(s[2] * s[7]),
+          rest1(T(1) - s[3]),
+          rest2(T(1) - s[4]),
+          epsilon(s[5]),
+          decay(s[6]) {}
+    // Updates the moments.
+    template <class V>
+    MR_VECTOR_FN V direction(V grad, V* slot) const {
+      V &m = slot[1], &v = slot[2];
+      m += (grad - m) * rest1;
+      v += (grad * grad - v) * rest2;
+      return m * scale1 / (vec::sqrt(v * scale2) + epsilon) + slot[0] * decay;
+    }
+    template <class V>
+    MR_VECTOR_FN void operator()(V grad, V* slot) const {
+      slot[0] -= direction(grad, slot) * rate;
+    }
+  };
+};
+
 struct AdamWithAmsgrad {
   static constexpr OptimizerInfo info = {
       .name = "AdamWithAmsgrad",

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "millrace/graph/shape_context.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/ops/training/optimizer_op.h"
@@ -33,7 +37,7 @@ Status apply_shape(ShapeContext& c) {
   return ok_status();
 }
 
-// One pass over variable, slots and gradient.
+// One pass over variable, slots and gradient; two where the first must find norms.
 class Apply : public Kernel {
  public:
   explicit Apply(const OptimizerFunction& function) : function_(function) {}
@@ -56,6 +60,10 @@ class Apply : public Kernel {
                               " do not have the same shape: ", update.tensor(k).shape(), " ",
                               grad.shape());
     }
+    if (info.trust_ratio) {
+      MR_TRY_ASSIGN(double ratio, trust_ratio(ctx, update, grad, scalars));
+      function_.set_trust_ratio(ratio, scalars);
+    }
     char* slots[OptimizerInfo::kMaxSlots] = {};
     for (int k = 0; k < num_slots; ++k) {
       MR_TRY_ASSIGN(Tensor * tensor, update.writable(k));
@@ -75,6 +83,37 @@ class Apply : public Kernel {
   }
 
  private:
+  // Each block has sums of its own, added up in order: their number depends on the size alone.
+  Result<double> trust_ratio(KernelContext& ctx, const VariableUpdate& update, const Tensor& grad,
+                             const OptimizerScalars& scalars) const {
+    constexpr int64_t kBlock = 4096;
+    const int num_slots = function_.info().num_slots();
+    const int64_t n = grad.num_elements(), blocks = (n + kBlock - 1) / kBlock;
+    const int64_t size = static_cast<int64_t>(dtype_size(function_.dtype()));
+    MR_TRY_ASSIGN(Tensor squares, ctx.allocate_temp(DType::kDouble, Shape{blocks, 2}));
+    const std::span<double> sums = squares.mutable_data<double>();
+    std::fill(sums.begin(), sums.end(), 0.0);
+    const double cost = static_cast<double>(function_.info().cost) * kBlock;
+    ctx.parallel_for(blocks, cost, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        const int64_t begin = b * kBlock, count = std::min(n - begin, kBlock);
+        const void* at[OptimizerInfo::kMaxSlots];
+        for (int k = 0; k < num_slots; ++k) {
+          at[k] = static_cast<const char*>(update.tensor(k).raw()) + begin * size;
+        }
+        function_.add_squares(at, static_cast<const char*>(grad.raw()) + begin * size, scalars,
+                              count, &sums[static_cast<size_t>(2 * b)]);
+      }
+    });
+    double var = 0, direction = 0;
+    for (size_t i = 0; i < sums.size(); i += 2) {
+      var += sums[i];
+      direction += sums[i + 1];
+    }
+    if (var == 0 || direction == 0) return 1.0;
+    return std::sqrt(var) / std::sqrt(direction);
+  }
+
   const OptimizerFunction function_;
 };
 

@@ -161,8 +161,10 @@ void dense(benchmark::State& state, const OptimizerInfo* info) {
         nanoseconds([&] { ThreadPool::global().parallel_for(kParameters, 0.3, copy); }));
     state.SetIterationTime(steps.back() * 1e-9);
   }
-  // Every slot is read and written, the gradient is read. A copy reads and writes.
-  const double streams = 2 * info->num_slots() + 1;
+  // Every slot is read and written, the gradient is read; all are read once more for a trust ratio.
+  // A copy reads and writes.
+  const double streams =
+      2 * info->num_slots() + 1 + (info->trust_ratio ? info->num_slots() + 1 : 0);
   state.counters["GB/s"] = streams * sizeof(float) * kParameters / median(steps);
   state.counters["of_memcpy"] = streams / 2 * median(copies) / median(steps);
   state.counters["of_shared_memcpy"] = streams / 2 * median(shared_copies) / median(steps);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/training/optimizer_testing.h"
 
@@ -37,8 +40,9 @@ TEST_F(ApplyTest, EveryOptimizerTypeAndKindOfVariable) {
 TEST_F(ApplyTest, EveryOptimizerHasACase) {
   for (const OpDef* op : OpRegistry::global().list()) {
     const size_t apply = op->name.find("Apply");
-    if (apply == std::string::npos || op->name == "ApplyLamb") continue;
+    if (apply == std::string::npos) continue;
     const std::string name = op->name.substr(apply + 5);
+    if (name == "Lamb") continue;  // not elementwise: see below
     bool found = false;
     for (const OptimizerCase& c : optimizer_cases()) {
       if (c.name != name) continue;
@@ -51,10 +55,57 @@ TEST_F(ApplyTest, EveryOptimizerHasACase) {
   }
 }
 
+// Lamb's arguments are AdamW's.
+OptimizerCase lamb() {
+  OptimizerCase c = optimizer_case("AdamW");
+  c.name = "Lamb";
+  return c;
+}
+
+TEST_F(ApplyTest, Lamb) {
+  const OptimizerCase c = lamb();
+  const double rate = c.scalars[2], beta1 = c.scalars[3], beta2 = c.scalars[4];
+  for (DType dtype : kDtypes) {
+    for (int64_t n : {0, 1, 15, 1000, 70'001}) {
+      for (bool zero : {false, true}) {
+        SCOPED_TRACE(str_cat(dtype, " ", n, " ", zero));
+        std::vector<Numbers> expected = random_slots(c, n);
+        // Of zero norm there is no ratio.
+        if (zero) std::fill(expected[0].begin(), expected[0].end(), 0.0);
+        const Numbers grad = random_gradient(n);
+        std::vector<Tensor> slots;
+        for (const Numbers& slot : expected) slots.push_back(make_tensor(dtype, {n}, slot));
+        std::vector<double> direction;
+        double var_square = 0, direction_square = 0;
+        for (size_t i = 0; i < grad.size(); ++i) {
+          const double var = expected[0][i].real(), g = grad[i].real();
+          const double m = beta1 * expected[1][i].real() + (1 - beta1) * g;
+          const double v = beta2 * expected[2][i].real() + (1 - beta2) * g * g;
+          direction.push_back(m / (1 - c.scalars[0]) /
+                                  (std::sqrt(v / (1 - c.scalars[1])) + c.scalars[5]) +
+                              c.scalars[6] * var);
+          var_square += var * var;
+          direction_square += direction[i] * direction[i];
+          expected[1][i] = m;
+          expected[2][i] = v;
+        }
+        const double ratio = var_square == 0 ? 1 : std::sqrt(var_square / direction_square);
+        for (size_t i = 0; i < grad.size(); ++i) expected[0][i] -= rate * ratio * direction[i];
+        for (char form : {'a', 'r'}) {
+          Result<std::vector<Tensor>> after =
+              run_form(c, form, slots, make_tensor(dtype, {n}, grad));
+          ASSERT_TRUE(after.ok()) << after.status().to_string();
+          expect_near(*after, expected);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(ApplyTest, ResultsDoNotDependOnThreads) {
   constexpr int64_t kElements = 300'001;
-  for (const char* name : {"Adam", "GradientDescent", "Ftrl"}) {
-    const OptimizerCase& c = optimizer_case(name);
+  for (const OptimizerCase& c : {optimizer_case("Adam"), optimizer_case("GradientDescent"),
+                                 optimizer_case("Ftrl"), lamb()}) {
     std::vector<Tensor> slots;
     for (int k = 0; k < c.num_slots; ++k) {
       slots.push_back(Tensor::allocate(DType::kFloat, {kElements}).value());

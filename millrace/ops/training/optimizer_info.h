@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 namespace millrace {
 
 // What an argument of an optimiser is, besides its variables.
@@ -57,6 +55,9 @@ struct OptimizerInfo {
   float cost;  // nanoseconds per float
   unsigned forms = kAllForms;
   OptimizerFlag flag = {};
+  // After the scalars the formula gets norm(var) / norm(direction), over all of the variable; 1
+  // when one of them is zero. The rule's Step has the direction as a function of its own.
+  bool trust_ratio = false;
 
   constexpr int num_slots() const {
     int n = 0;

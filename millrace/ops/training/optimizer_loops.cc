@@ -26,6 +26,18 @@ ApplyLoop apply_loop_baseline(int rule, bool flag, DType dtype) {
   return pick_apply_loop(rule, flag, dtype, OptimizerRules());
 }
 
+NormLoop norm_loop_baseline(int rule, DType dtype) {
+  return pick_norm_loop(rule, dtype, OptimizerRules());
+}
+
+NormLoop find_norm_loop(int rule, DType dtype) {
+#if defined(__x86_64__)
+  if (best_isa() >= Isa::kAvx512) return norm_loop_avx512(rule, dtype);
+  if (best_isa() >= Isa::kAvx2) return norm_loop_avx2(rule, dtype);
+#endif
+  return norm_loop_baseline(rule, dtype);
+}
+
 ApplyLoop find_apply_loop(int rule, bool flag, DType dtype) {
 #if defined(__x86_64__)
   if (best_isa() >= Isa::kAvx512) return apply_loop_avx512(rule, flag, dtype);

@@ -22,16 +22,25 @@ struct ApplyRows {
 using ApplyLoop = void (*)(const ApplyRows& rows, void* const* slots, const void* grad,
                            const void* scalars);
 
+// Adds the sums of the squares of the variable and of the optimiser's direction over n elements.
+using NormLoop = void (*)(const void* const* slots, const void* grad, const void* scalars,
+                          int64_t n, double* squares);
+
 // How many optimisers there are, and what the table says of each.
 int num_optimizers();
 const OptimizerInfo& optimizer_info(int rule);
 
 // The loop of optimiser number `rule` with its flag: the best that this machine can run.
 ApplyLoop find_apply_loop(int rule, bool flag, DType dtype);
+// Null for an optimiser without a trust ratio.
+NormLoop find_norm_loop(int rule, DType dtype);
 
 // The same in the source for each instruction set.
 ApplyLoop apply_loop_baseline(int rule, bool flag, DType dtype);
 ApplyLoop apply_loop_avx2(int rule, bool flag, DType dtype);
 ApplyLoop apply_loop_avx512(int rule, bool flag, DType dtype);
+NormLoop norm_loop_baseline(int rule, DType dtype);
+NormLoop norm_loop_avx2(int rule, DType dtype);
+NormLoop norm_loop_avx512(int rule, DType dtype);
 
 }  // namespace millrace

@@ -4,12 +4,21 @@
 #include <string>
 
 namespace millrace {
+namespace {
+
+// Elements that are converted to float at a time.
+constexpr int64_t kBlock = 256;
+
+}  // namespace
 
 int optimizer_of(std::string_view op) {
   constexpr std::string_view kApplyWord = "Apply";
   const std::string_view name = op.substr(op.find(kApplyWord) + kApplyWord.size());
   int rule = 0;
-  while (optimizer_info(rule).name != name) ++rule;
+  while (optimizer_info(rule).name != name) {
+    ++rule;
+    MR_CHECK(rule < num_optimizers());
+  }
   return rule;
 }
 
@@ -23,6 +32,7 @@ Result<OptimizerFunction> OptimizerFunction::make(const KernelNode& node) {
     MR_TRY_ASSIGN(f.flag_, node.attr<bool>(f.info_->flag.name));
   }
   f.loop_ = find_apply_loop(rule, f.flag_, f.dtype_);
+  f.norms_ = find_norm_loop(rule, f.dtype_);
   f.blocks_ = float_blocks(f.dtype_);
   return f;
 }
@@ -80,6 +90,34 @@ Result<OptimizerScalars> OptimizerFunction::read_scalars(const KernelContext& ct
   return scalars;
 }
 
+void OptimizerFunction::add_squares(const void* const* slots, const void* grad,
+                                    const OptimizerScalars& scalars, int64_t n,
+                                    double* squares) const {
+  if (blocks_.to_float == nullptr) {
+    const void* typed = dtype_ == DType::kDouble ? static_cast<const void*>(scalars.doubles)
+                                                 : static_cast<const void*>(scalars.floats);
+    return norms_(slots, grad, typed, n, squares);
+  }
+  alignas(64) float slot_blocks[OptimizerInfo::kMaxSlots][kBlock];
+  alignas(64) float grad_block[kBlock];
+  const void* blocks[OptimizerInfo::kMaxSlots];
+  for (int k = 0; k < info_->num_slots(); ++k) blocks[k] = slot_blocks[k];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(n - i, kBlock);
+    for (int k = 0; k < info_->num_slots(); ++k) {
+      blocks_.to_float(static_cast<const uint16_t*>(slots[k]) + i, slot_blocks[k], m);
+    }
+    blocks_.to_float(static_cast<const uint16_t*>(grad) + i, grad_block, m);
+    norms_(blocks, grad_block, scalars.floats, m, squares);
+  }
+}
+
+void OptimizerFunction::set_trust_ratio(double ratio, OptimizerScalars& scalars) const {
+  const int place = info_->num_arguments() - 1;
+  scalars.doubles[place] = ratio;
+  scalars.floats[place] = static_cast<float>(ratio);
+}
+
 void OptimizerFunction::operator()(const ApplyRows& rows, void* const* slots, const void* grad,
                                    const OptimizerScalars& scalars) const {
   if (blocks_.to_float != nullptr) {
@@ -93,7 +131,6 @@ void OptimizerFunction::operator()(const ApplyRows& rows, void* const* slots, co
 
 void OptimizerFunction::through_float(const ApplyRows& rows, void* const* slots, const void* grad,
                                       const OptimizerScalars& scalars) const {
-  constexpr int64_t kBlock = 256;
   constexpr int64_t kZero = 0;
   alignas(64) float slot_blocks[OptimizerInfo::kMaxSlots][kBlock];
   alignas(64) float grad_block[kBlock];

@@ -31,6 +31,13 @@ class OptimizerFunction {
   // INVALID_ARGUMENT naming the first argument that is no scalar or not in its range.
   Result<OptimizerScalars> read_scalars(const KernelContext& ctx) const;
 
+  // For an optimiser with a trust ratio: adds the squares of n elements of the variable and of the
+  // direction to squares[0] and squares[1]. Changes nothing else.
+  void add_squares(const void* const* slots, const void* grad, const OptimizerScalars& scalars,
+                   int64_t n, double* squares) const;
+  // Puts the ratio among the scalars.
+  void set_trust_ratio(double ratio, OptimizerScalars& scalars) const;
+
   // Updates rows of `slots`. Half and bfloat16 pass through blocks of floats.
   void operator()(const ApplyRows& rows, void* const* slots, const void* grad,
                   const OptimizerScalars& scalars) const;
@@ -43,6 +50,7 @@ class OptimizerFunction {
 
   const OptimizerInfo* info_ = nullptr;
   ApplyLoop loop_ = nullptr;
+  NormLoop norms_ = nullptr;
   FloatBlocks blocks_;
   DType dtype_ = DType::kInvalid;
   bool flag_ = false;

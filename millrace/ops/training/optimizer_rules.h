@@ -21,7 +21,7 @@ template <class... Rules>
 struct RuleList {};
 using OptimizerRules =
     RuleList<GradientDescent, Momentum, KerasMomentum, AddSign, PowerSign, Adagrad, AdagradV2,
-             Adadelta, Adam, AdamW, AdamWithAmsgrad, AdaMax, RmsProp, CenteredRmsProp,
+             Adadelta, Adam, AdamW, Lamb, AdamWithAmsgrad, AdaMax, RmsProp, CenteredRmsProp,
              ProximalGradientDescent, ProximalAdagrad, AdagradDa, Ftrl, FtrlV2>;
 
 // One row, or all of a variable. What is left after whole vectors goes through one that is filled
@@ -44,12 +44,21 @@ MR_VECTOR_FN void apply_elements(const Step& step, T* const* p, const T* grad, i
   for (int k = 0; k < kSlots; ++k) __builtin_memcpy(p[k] + i, &v[k], bytes);
 }
 
-// Asks for the first cache lines of a row; the hardware finds the rest by itself.
+// Asks for the first cache lines of a row, into the second-level cache: more of them can be under
+// way than into the first. The hardware finds the rest by itself.
 template <class T>
 MR_VECTOR_FN void prefetch_row(const T* row, int64_t width) {
   constexpr int64_t kLine = 64 / sizeof(T), kMost = 8 * kLine;
   const int64_t end = width < kMost ? width : kMost;
-  for (int64_t i = 0; i < end; i += kLine) __builtin_prefetch(row + i, 1);
+  for (int64_t i = 0; i < end; i += kLine) __builtin_prefetch(row + i, 0, 2);
+}
+
+template <class T, int kSlots>
+MR_VECTOR_FN void prefetch(const ApplyRows& rows, int64_t r, void* const* slots, const T* grad) {
+  for (int k = 0; k < kSlots; ++k) {
+    prefetch_row(static_cast<const T*>(slots[k]) + rows.targets[r] * rows.stride, rows.width);
+  }
+  prefetch_row(grad + rows.sources[r] * rows.stride, rows.width);
 }
 
 template <class Rule, class T, bool kFlag>
@@ -57,23 +66,72 @@ void apply_rows(const ApplyRows& rows, void* const* slots, const void* grad, con
   constexpr int kSlots = Rule::info.num_slots();
   using Step = typename Rule::template Step<T, kFlag>;
   // Rows lie anywhere in memory: without asking ahead, each would wait for it.
-  constexpr int64_t kAhead = 4;
+  constexpr int64_t kAhead = 12;
   const Step step(static_cast<const T*>(scalars));
   const T* g = static_cast<const T*>(grad);
+  for (int64_t r = 1; r < kAhead && r < rows.count; ++r) prefetch<T, kSlots>(rows, r, slots, g);
   for (int64_t r = 0; r < rows.count; ++r) {
-    if (r + kAhead < rows.count) {
-      for (int k = 0; k < kSlots; ++k) {
-        const T* next = static_cast<const T*>(slots[k]) + rows.targets[r + kAhead] * rows.stride;
-        prefetch_row(next, rows.width);
-      }
-      prefetch_row(g + rows.sources[r + kAhead] * rows.stride, rows.width);
-    }
+    if (r + kAhead < rows.count) prefetch<T, kSlots>(rows, r + kAhead, slots, g);
     T* p[kSlots];
     for (int k = 0; k < kSlots; ++k) {
       p[k] = static_cast<T*>(slots[k]) + rows.targets[r] * rows.stride;
     }
     apply_elements<Step, kSlots>(step, p, g + rows.sources[r] * rows.stride, rows.width);
   }
+}
+
+// Sums in one order whatever the width of vectors: element i goes to sum i % kSums.
+template <class Rule, class T>
+void norm_sums(const void* const* slots, const void* grad, const void* scalars, int64_t n,
+               double* squares) {
+  constexpr int kSlots = Rule::info.num_slots();
+  constexpr int64_t kSums = 16;
+  const typename Rule::template Step<T, false> step(static_cast<const T*>(scalars));
+  double var_sums[kSums] = {}, direction_sums[kSums] = {};
+  for (int64_t i = 0; i < n; i += kSums) {
+    const int64_t m = n - i < kSums ? n - i : kSums;
+    const size_t bytes = static_cast<size_t>(m) * sizeof(T);
+    T var[kSums], direction[kSums], in[kSlots + 1][kSums] = {};
+    for (int k = 0; k <= kSlots; ++k) {
+      const T* from = static_cast<const T*>(k < kSlots ? slots[k] : grad) + i;
+      if (m == kSums) {
+        __builtin_memcpy(in[k], from, sizeof in[k]);
+      } else {
+        __builtin_memcpy(in[k], from, bytes);
+      }
+    }
+    for (int64_t j = 0; j < kSums; j += vec::kLanes<T>) {
+      vec::Vec<T> v[kSlots];
+      for (int k = 0; k < kSlots; ++k) v[k] = vec::load(in[k] + j);
+      vec::store(var + j, v[0]);
+      vec::store(direction + j, step.direction(vec::load(in[kSlots] + j), v));
+    }
+    for (int64_t j = 0; j < m; ++j) {
+      var_sums[j] += static_cast<double>(var[j]) * static_cast<double>(var[j]);
+      direction_sums[j] += static_cast<double>(direction[j]) * static_cast<double>(direction[j]);
+    }
+  }
+  for (int64_t j = 0; j < kSums; ++j) {
+    squares[0] += var_sums[j];
+    squares[1] += direction_sums[j];
+  }
+}
+
+template <class Rule, class T>
+NormLoop norm_loop_of() {
+  if constexpr (Rule::info.trust_ratio) {
+    return &norm_sums<Rule, T>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class... Rules>
+NormLoop pick_norm_loop(int rule, DType dtype, RuleList<Rules...>) {
+  using Pick = NormLoop (*)();
+  constexpr Pick of_float[] = {&norm_loop_of<Rules, float>...};
+  constexpr Pick of_double[] = {&norm_loop_of<Rules, double>...};
+  return dtype == DType::kDouble ? of_double[rule]() : of_float[rule]();
 }
 
 template <class Rule, class T>
