@@ -11,8 +11,7 @@ Status::Status(Code code, std::string_view message) : rep_(new Rep{code, std::st
   MR_CHECK(code != Code::kOk);
 }
 
-Status::Status(const Status& other)
-    : rep_(other.rep_ == nullptr ? nullptr : new Rep(*other.rep_)) {}
+Status::Rep* Status::copy(const Rep& rep) { return new Rep(rep); }
 
 Status& Status::operator=(const Status& other) {
   if (rep_ != other.rep_) *this = Status(other);

@@ -19,7 +19,7 @@ class [[nodiscard]] Status {
   Status() = default;
   // `code` must not be kOk.
   Status(Code code, std::string_view message);
-  Status(const Status& other);
+  Status(const Status& other) : rep_(other.rep_ == nullptr ? nullptr : copy(*other.rep_)) {}
   Status(Status&& other) noexcept : rep_(std::exchange(other.rep_, nullptr)) {}
   Status& operator=(const Status& other);
   Status& operator=(Status&& other) noexcept {
@@ -49,6 +49,7 @@ class [[nodiscard]] Status {
 
  private:
   struct Rep;
+  static Rep* copy(const Rep& rep);
   void destroy();
   Rep* rep_ = nullptr;
 };

@@ -52,6 +52,12 @@ Status AsyncKernel::compute(KernelContext& ctx) const {
   return std::move(wait.status);
 }
 
+void KernelContext::take_types_of_node() {
+  if (args_.node == nullptr) return;
+  args_.output_types = args_.node->output_types.data();
+  args_.host_outputs = !args_.node->host_outputs.empty();
+}
+
 Value KernelContext::take_input(int i) {
   Value& input = *args_.inputs[i];
   if (!movable(i)) return input;
@@ -112,9 +118,9 @@ Result<Tensor*> KernelContext::allocate_output_in(Allocator& allocator, int i, c
   Value& output = args_.outputs[i];
   if (!output.empty()) [[unlikely]]
     output.clear();
-  output.tensor = Tensor(dtype, shape, std::move(*buffer));
+  allocated_bytes_ += static_cast<int64_t>((*buffer)->bytes());
+  output.tensor.assign(dtype, shape, std::move(*buffer));
   output.state = Value::State::kTensor;
-  allocated_bytes_ += static_cast<int64_t>(output.tensor.bytes());
   return &output.tensor;
 }
 
@@ -148,7 +154,7 @@ Result<Tensor*> KernelContext::forward_or_allocate_output(std::initializer_list<
     if (!output.empty()) [[unlikely]]
       output.clear();
     // The input keeps its reference, for the kernel still has to read it.
-    output.tensor = Tensor(dtype, shape, tensor.buffer(), tensor.offset());
+    output.tensor.assign(dtype, shape, tensor.buffer(), tensor.offset());
     output.state = Value::State::kTensor;
     return &output.tensor;
   }

@@ -80,15 +80,21 @@ class KernelContext {
     uint64_t frame = 0;
     uint64_t iteration = 0;
     bool input_dead = false;  // only Send and Recv kernels run then
+    // Whether node->host_outputs has something to say, and the node's declared types: an executor
+    // keeps those of all its nodes close together. By default both are taken from the node.
+    bool host_outputs = false;
+    const DType* output_types = nullptr;
   };
-  explicit KernelContext(const Args& args) : args_(args) {}
+  explicit KernelContext(const Args& args) : args_(args) {
+    if (args_.output_types == nullptr) take_types_of_node();
+  }
   KernelContext(const KernelContext&) = delete;
   KernelContext& operator=(const KernelContext&) = delete;
 
   int num_inputs() const { return args_.num_inputs; }
   int num_outputs() const { return args_.num_outputs; }
   const KernelNode& node() const { return *args_.node; }
-  DType output_type(int i) const { return args_.node->output_types[static_cast<size_t>(i)]; }
+  DType output_type(int i) const { return args_.output_types[i]; }
 
   // Input i, which is a tensor (a reference given to a by-value argument was read already).
   const Tensor& input(int i) const { return args_.inputs[i]->tensor; }
@@ -145,13 +151,12 @@ class KernelContext {
                     FunctionRef<void(int64_t, int64_t)> body) const;
 
  private:
+  void take_types_of_node();
   bool movable(int i) const { return i < 64 && ((args_.movable >> i) & 1) != 0; }
   // Where output i is allocated.
   Allocator& output_allocator(int i) const {
-    const std::vector<bool>& host = args_.node->host_outputs;
-    if (!host.empty() && host[static_cast<size_t>(i)]) [[unlikely]]
-      return device().host_allocator();
-    return device().allocator();
+    bool host = args_.host_outputs && args_.node->host_outputs[static_cast<size_t>(i)];
+    return host ? device().host_allocator() : device().allocator();
   }
   Status check_scalar(int i, DType dtype) const;
   Result<Tensor*> allocate_output_in(Allocator& allocator, int i, const Shape& shape);

@@ -171,11 +171,13 @@ std::vector<bool> host_flags(const std::vector<int>& numbers, int count) {
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
-                                            DeviceKind device, std::string_view label) {
+                                            DeviceKind device, std::string_view label,
+                                            const KernelDef** made_by) {
   std::string_view op = node.op != nullptr ? std::string_view(node.op->name) : std::string_view();
   Status refusal;
   for (const KernelDef* def : registry.find(op, device, node.attrs)) {
     if (!label.empty() && def->label != label) continue;
+    if (made_by != nullptr) *made_by = def;
     if (def->function != nullptr) {
       return std::unique_ptr<Kernel>(std::make_unique<FunctionKernel>(def->function));
     }

@@ -66,9 +66,10 @@ std::vector<bool> host_flags(const std::vector<int>& numbers, int count);
 
 // Makes the first kernel that takes the node (a factory may refuse with UNIMPLEMENTED: then the
 // next is tried). `label`: only kernels with that label. NOT_FOUND "No registered 'X' OpKernel ..."
-// with the types there are.
+// with the types there are. `made_by`, if given, is set to the definition that made it.
 Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
-                                            DeviceKind device, std::string_view label = {});
+                                            DeviceKind device, std::string_view label = {},
+                                            const KernelDef** made_by = nullptr);
 
 // Where op families register themselves: definitions and kernels together. Mistakes in a
 // registration are collected: status() has the first.

@@ -37,12 +37,7 @@ struct Value {
   Tensor tensor;      // kTensor
   Ref<RefCell> cell;  // kRef
 
-  static Value of(Tensor t) {
-    Value v;
-    v.state = State::kTensor;
-    v.tensor = std::move(t);
-    return v;
-  }
+  static Value of(Tensor t) { return {State::kTensor, std::move(t), nullptr}; }
   bool dead() const { return state == State::kDead; }
   bool empty() const { return state == State::kEmpty; }
   bool is_ref() const { return state == State::kRef; }
@@ -52,7 +47,7 @@ struct Value {
   }
   void clear() {
     if (state == State::kTensor) {
-      tensor = Tensor();
+      tensor.reset();
     } else if (state == State::kRef) {
       cell = nullptr;
     }

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/pending.h"
 #include "millrace/runtime/plan.h"
 #include "millrace/runtime/scratch.h"
+#include "millrace/runtime/step_runner.h"
 
 namespace millrace {
 namespace {
@@ -48,6 +50,7 @@ class Compiler {
     add_frames();
     for (NodeId id : order_) MR_TRY(add_step(id));
     for (NodeId id : order_) add_inputs(id);
+    add_output_types();
     add_edges();
     if (plan_->straight_allowed()) add_straight();
     plan_->step_ns = std::make_unique<std::atomic<uint32_t>[]>(plan_->steps.size());
@@ -105,16 +108,16 @@ class Compiler {
     plan_->nodes.push_back(std::move(kernel_node));
     plan_->origins.push_back(node.origin);
     std::unique_ptr<Kernel> kernel;
-    if (Status s = prepare(step, kernel); !s.ok())
+    if (Status s = prepare(step, *plan_->nodes.back(), kernel); !s.ok())
       return annotate_error(s, *step.node, node.origin);
     plan_->kernels.push_back(std::move(kernel));
     return ok_status();
   }
 
   // What differs by kind: attributes that the executor needs, or the kernel.
-  Status prepare(PlanStep& step, std::unique_ptr<Kernel>& kernel) {
+  Status prepare(PlanStep& step, KernelNode& node, std::unique_ptr<Kernel>& kernel) {
     if (step.kind == StepKind::kFeed || step.kind == StepKind::kFetch) {
-      MR_TRY_ASSIGN(int64_t position, step.node->attr<int64_t>("index"));
+      MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
       if (position < 0 || position > INT32_MAX) {
         return invalid_argument("index must be a position in the signature, got ", position);
       }
@@ -123,9 +126,10 @@ class Compiler {
       return invalid_argument("expected at most ", pending::kMaxMergeInputs, " inputs, got ",
                               step.num_inputs);
     } else if (step.control_flow == ControlFlow::kEnter) {
-      MR_TRY_ASSIGN(step.constant_enter, step.node->attr<bool>("is_constant"));
+      MR_TRY_ASSIGN(step.constant_enter, node.attr<bool>("is_constant"));
     } else if (step.kind == StepKind::kKernel) {
-      MR_TRY_ASSIGN(kernel, make(*step.node));
+      MR_TRY_ASSIGN(kernel, make(node));
+      step.host_outputs = !node.host_outputs.empty();
       step.kernel = kernel.get();
       step.async = dynamic_cast<const AsyncKernel*>(step.kernel) != nullptr;
       plan_->has_async |= step.async;
@@ -133,13 +137,18 @@ class Compiler {
     return ok_status();
   }
 
-  Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+  // The node's kernel; what its definition says about memory goes to the node.
+  Result<std::unique_ptr<Kernel>> make(KernelNode& node) {
     DeviceKind kind = plan_->device->kind();
-    if (!options_.kernel_label.empty()) {
-      auto labelled = make_kernel(kernels_, node, kind, options_.kernel_label);
-      if (labelled.ok()) return labelled;
+    const KernelDef* def = nullptr;
+    auto kernel = make_kernel(kernels_, node, kind, options_.kernel_label, &def);
+    if (!kernel.ok() && !options_.kernel_label.empty()) {
+      kernel = make_kernel(kernels_, node, kind, {}, &def);
     }
-    return make_kernel(kernels_, node, kind);
+    if (kernel.ok() && !def->host_outputs.empty()) {
+      node.host_outputs = host_flags(def->host_outputs, node.num_outputs());
+    }
+    return kernel;
   }
 
   void add_inputs(NodeId id) {
@@ -149,6 +158,18 @@ class Compiler {
     for (Output input : node.inputs) {
       plan_->inputs.push_back(step(input.node).first_output + input.index);
       s.reads_refs |= is_ref(graph_.output_type(input));
+    }
+  }
+
+  void add_output_types() {
+    for (const auto& node : plan_->nodes) {
+      plan_->output_types.insert(plan_->output_types.end(), node->output_types.begin(),
+                                 node->output_types.end());
+    }
+    const DType* types = plan_->output_types.data();
+    for (PlanStep& s : plan_->steps) {
+      s.output_types = types;
+      types += s.num_outputs;
     }
   }
 
@@ -182,6 +203,9 @@ class Compiler {
       frame(s.frame).initial_pending[static_cast<size_t>(s.index_in_frame)] =
           s.kind == StepKind::kMerge ? pending::merge_start(control[i])
                                      : pending::step_start(data[i] + control[i]);
+      if (s.constant_enter) {
+        frame(s.output_frame).initial_uses[static_cast<size_t>(s.first_output)] = PlanFrame::kKept;
+      }
       if (s.kind == StepKind::kFetch) plan_->fetches.push_back(static_cast<int32_t>(i));
       if (s.kind == StepKind::kFeed) plan_->feeds.push_back(static_cast<int32_t>(i));
       bool waits = data[i] + control[i] > 0;
@@ -201,10 +225,20 @@ class Compiler {
       }
     }
     std::vector<int32_t> slot_of(last_reader.size(), -1);
+    std::vector<int32_t> reads(last_reader.size(), 0);  // of the step at hand, by slot
     std::vector<int32_t> free;
     for (size_t i = 0; i < n; ++i) {
       const PlanStep& s = plan_->steps[i];
       StraightStep& out = plan_->straight.emplace_back();
+      out.kernel = s.kernel;
+      out.node = s.node;
+      out.output_types = s.output_types;
+      out.num_inputs = s.num_inputs;
+      out.num_outputs = s.num_outputs;
+      out.position = s.position;
+      out.kind = s.kind;
+      out.host_outputs = s.host_outputs;
+      out.needs_preparation = needs_preparation(s);
       out.first_input = static_cast<int32_t>(plan_->straight_inputs.size());
       out.first_release = static_cast<int32_t>(plan_->releases.size());
       // Outputs first: a step never writes a slot that it still reads.
@@ -220,16 +254,15 @@ class Compiler {
         slot_of[slot] = out.first_output + k;
         if (last_reader[slot] < 0) plan_->releases.push_back(slot_of[slot]);
       }
-      for (int k = 0; k < s.num_inputs; ++k) {
-        size_t slot = static_cast<size_t>(plan_->inputs[static_cast<size_t>(s.first_input + k)]);
+      std::span<const int32_t> inputs(plan_->inputs.data() + s.first_input,
+                                      static_cast<size_t>(s.num_inputs));
+      for (int32_t slot : inputs) reads[static_cast<size_t>(slot)] = 0;
+      for (int32_t slot : inputs) ++reads[static_cast<size_t>(slot)];
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        size_t slot = static_cast<size_t>(inputs[k]);
         plan_->straight_inputs.push_back(slot_of[slot]);
         if (last_reader[slot] != static_cast<int32_t>(i)) continue;
-        int readers = 0;
-        for (int j = 0; j < s.num_inputs; ++j) {
-          readers +=
-              plan_->inputs[static_cast<size_t>(s.first_input + j)] == static_cast<int>(slot);
-        }
-        if (readers == 1 && k < 64) out.movable |= uint64_t{1} << k;
+        if (reads[slot] == 1 && k < 64) out.movable |= uint64_t{1} << k;
         last_reader[slot] = INT32_MAX;  // released once, also when read twice
         plan_->releases.push_back(slot_of[slot]);
       }

@@ -64,11 +64,11 @@ Expr TestGraph::cond(Expr pred, Expr x, FunctionRef<Expr(Expr)> then,
   return call_multi("Merge", {no, yes}, {{"N", 2}})[0];
 }
 
-Result<Ref<Plan>> TestGraph::plan() {
+Result<Ref<Plan>> TestGraph::plan(const CompileOptions& options) {
   MR_TRY(builder_->status());
   MR_TRY_ASSIGN(DeviceName task, DeviceName::parse("/job:localhost/replica:0/task:0"));
   MR_TRY_ASSIGN(std::vector<Ref<Device>> devices, make_cpu_devices(task, 1));
-  return compile(Subgraph::from_graph(*graph_), devices[0], {});
+  return compile(Subgraph::from_graph(*graph_), devices[0], options);
 }
 
 Result<std::vector<Tensor>> run_plan(const Ref<Plan>& plan, std::vector<Tensor> feeds, int fetches,

@@ -34,7 +34,7 @@ class TestGraph {
   // `pred ? then(x) : otherwise(x)`.
   Expr cond(Expr pred, Expr x, FunctionRef<Expr(Expr)> then, FunctionRef<Expr(Expr)> otherwise);
 
-  Result<Ref<Plan>> plan();
+  Result<Ref<Plan>> plan(const CompileOptions& options = {});
 
  private:
   Ref<Graph> graph_;

@@ -75,7 +75,7 @@ void ParallelRun::deliver_dead(int32_t step_index, Iteration* iteration, ReadyLi
   } else if (step.control_flow == ControlFlow::kEnter) {
     Value dead;
     dead.set_dead();
-    return deliver(step_index, iteration, std::move(dead), next);
+    deliver(step_index, iteration, std::move(dead), next);
   } else if (step.control_flow == ControlFlow::kExit) {
     MutexLock lock(iteration->frame->mu);
     if (iteration->number == iteration->frame->newest) {
@@ -102,35 +102,33 @@ void ParallelRun::note_dead_fetch(const PlanStep& step) {
   if (on_fetch) on_fetch(step.position, Tensor());
 }
 
-void ParallelRun::deliver(int32_t step_index, Iteration* iteration, Value value, ReadyList& next) {
+int64_t ParallelRun::deliver(int32_t step_index, Iteration* iteration, Value&& value,
+                             ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(step_index)];
   switch (step.control_flow) {
     case ControlFlow::kEnter:
       enter(step_index, iteration, std::move(value), next);
-      break;
+      return 0;
     case ControlFlow::kExit: {
       Iteration* parent = iteration->frame->parent_iteration;
-      size_t before = next.size();
-      put(step, parent, std::move(value), next);
-      account(parent, static_cast<int64_t>(next.size() - before), next);
-      break;
+      account(parent, put(step, parent, std::move(value), next), next);
+      return 0;
     }
     case ControlFlow::kNextIteration:
       next_iteration(step_index, iteration, std::move(value), next);
-      break;
-    default: {
-      size_t before = next.size();
-      put(step, iteration, std::move(value), next);
-      return account(iteration, static_cast<int64_t>(next.size() - before) - 1, next);
-    }
+      return 0;
+    default:
+      return put(step, iteration, std::move(value), next);
   }
-  account(iteration, -1, next);
 }
 
-void ParallelRun::put(const PlanStep& step, Iteration* iteration, Value value, ReadyList& next) {
+int64_t ParallelRun::put(const PlanStep& step, Iteration* iteration, Value&& value,
+                         ReadyList& next) {
+  size_t before = next.size();
   bool dead = value.dead();
   slot(iteration, step.first_output) = std::move(value);
   arrive(step, iteration, dead, next);
+  return static_cast<int64_t>(next.size() - before);
 }
 
 Frame* ParallelRun::child_frame(const PlanStep& step, Iteration* iteration) {
@@ -167,7 +165,7 @@ Iteration* ParallelRun::add_iteration(Frame& frame) {
   return iteration;
 }
 
-void ParallelRun::enter(int32_t step_index, Iteration* from, Value value, ReadyList& next) {
+void ParallelRun::enter(int32_t step_index, Iteration* from, Value&& value, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(step_index)];
   Frame* frame = child_frame(step, from);
   Iteration* first = nullptr;
@@ -179,20 +177,16 @@ void ParallelRun::enter(int32_t step_index, Iteration* from, Value value, ReadyL
       frame->constants.push_back({step_index, value});
       for (Iteration* other : frame->live) {
         if (other == first) continue;
-        size_t before = next.size();
-        put(step, other, value, next);
-        other->outstanding.fetch_add(static_cast<int64_t>(next.size() - before),
-                                     std::memory_order_relaxed);
+        int64_t ready = put(step, other, Value(value), next);
+        other->outstanding.fetch_add(ready, std::memory_order_relaxed);
       }
     }
-    size_t before = next.size();
-    put(step, first, std::move(value), next);
-    started = static_cast<int64_t>(next.size() - before);
+    started = put(step, first, std::move(value), next);
   }
   account(first, started - 1, next);
 }
 
-void ParallelRun::next_iteration(int32_t step_index, Iteration* iteration, Value value,
+void ParallelRun::next_iteration(int32_t step_index, Iteration* iteration, Value&& value,
                                  ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(step_index)];
   Frame* frame = iteration->frame;
@@ -202,26 +196,27 @@ void ParallelRun::next_iteration(int32_t step_index, Iteration* iteration, Value
       frame->parked.push_back({step_index, std::move(value)});
       return;
     }
-    Iteration* fresh = add_iteration(*frame);
-    // Held by the iteration before it.
-    fresh->outstanding.store(1, std::memory_order_relaxed);
-    replay_constants(*frame, fresh, next);
+    start_iteration(*frame, next);
   }
   size_t offset = static_cast<size_t>(iteration->number + 1 - frame->live.front()->number);
   Iteration* target = frame->live[offset];
-  size_t before = next.size();
-  put(step, target, std::move(value), next);
-  target->outstanding.fetch_add(static_cast<int64_t>(next.size() - before),
-                                std::memory_order_relaxed);
+  int64_t started = put(step, target, std::move(value), next);
+  target->outstanding.fetch_add(started, std::memory_order_relaxed);
 }
 
-void ParallelRun::replay_constants(Frame& frame, Iteration* iteration, ReadyList& next) {
+Iteration* ParallelRun::start_iteration(Frame& frame, ReadyList& next) {
+  Iteration* fresh = add_iteration(frame);
   size_t before = next.size();
   for (const Frame::Parked& constant : frame.constants) {
-    put(plan_->steps[static_cast<size_t>(constant.step)], iteration, constant.value, next);
+    const PlanStep& step = plan_->steps[static_cast<size_t>(constant.step)];
+    Value& kept = slot(fresh, step.first_output);
+    if (kept.empty()) kept = constant.value;
+    arrive(step, fresh, kept.dead(), next);
   }
-  iteration->outstanding.fetch_add(static_cast<int64_t>(next.size() - before),
-                                   std::memory_order_relaxed);
+  // Held by the iteration before it.
+  fresh->outstanding.store(static_cast<int64_t>(next.size() - before) + 1,
+                           std::memory_order_relaxed);
+  return fresh;
 }
 
 void ParallelRun::end_iteration(Iteration* iteration, ReadyList& next) {
@@ -232,7 +227,7 @@ void ParallelRun::end_iteration(Iteration* iteration, ReadyList& next) {
     {
       MutexLock lock(frame->mu);
       frame->live.pop_front();
-      iteration->reset(*frame->desc);
+      iteration->recycle(*frame->desc);
       frame->spare.push_back(iteration);
       if (!frame->parked.empty()) start_parked(*frame, next);
       if (frame->live.empty()) {
@@ -250,15 +245,12 @@ void ParallelRun::end_iteration(Iteration* iteration, ReadyList& next) {
 void ParallelRun::start_parked(Frame& frame, ReadyList& next) {
   std::vector<Frame::Parked> parked = std::move(frame.parked);
   frame.parked.clear();
-  Iteration* fresh = add_iteration(frame);
-  fresh->outstanding.store(1, std::memory_order_relaxed);
-  replay_constants(frame, fresh, next);
-  size_t before = next.size();
+  Iteration* fresh = start_iteration(frame, next);
   for (Frame::Parked& p : parked) {
-    put(plan_->steps[static_cast<size_t>(p.step)], fresh, std::move(p.value), next);
+    const PlanStep& step = plan_->steps[static_cast<size_t>(p.step)];
+    int64_t started = put(step, fresh, std::move(p.value), next);
+    fresh->outstanding.fetch_add(started, std::memory_order_relaxed);
   }
-  fresh->outstanding.fetch_add(static_cast<int64_t>(next.size() - before),
-                               std::memory_order_relaxed);
 }
 
 void ParallelRun::delete_frame(Frame* frame) {

@@ -112,7 +112,9 @@ class ParallelRun : public RefCounted {
                std::memory_order_acquire) == 1;
   }
 
-  void fill_args(const Ready& ready, Value** inputs, KernelContext::Args& a);
+  // Points `inputs` to the step's inputs. Returns which of them it is the last to read, as bits.
+  uint64_t gather_inputs(const PlanStep& step, Iteration* iteration, Value** inputs);
+  KernelContext::Args kernel_args(const Ready& ready, Value* const* inputs, uint64_t movable);
 
   Status run_kernel(const Ready& ready);
 
@@ -138,8 +140,9 @@ class ParallelRun : public RefCounted {
   void release_input(const PlanStep& step, Iteration* iteration, int i) {
     size_t index = static_cast<size_t>(input_slot(step, i));
     std::atomic<int32_t>& uses = iteration->uses[index];
-    if (uses.load(std::memory_order_acquire) == 1 ||
-        uses.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    int32_t left = uses.load(std::memory_order_acquire);
+    if (left == PlanFrame::kKept) return;
+    if (left == 1 || uses.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       iteration->slots[index].clear();
     }
   }
@@ -162,22 +165,25 @@ class ParallelRun : public RefCounted {
 
   void note_dead_fetch(const PlanStep& step);
 
-  // Hands the value of a forwarding step to the iteration its output belongs to, and ends the step.
-  void deliver(int32_t step_index, Iteration* iteration, Value value, ReadyList& next);
+  // Hands the value of a forwarding step to the iteration its output belongs to. Returns how many
+  // steps became ready in `iteration` itself; the caller accounts for them.
+  int64_t deliver(int32_t step_index, Iteration* iteration, Value&& value, ReadyList& next);
 
-  // Stores the value and tells the consumers; the caller accounts for what became ready.
-  void put(const PlanStep& step, Iteration* iteration, Value value, ReadyList& next);
+  // Stores the value and tells the consumers. Returns how many became ready; the caller accounts
+  // for them.
+  int64_t put(const PlanStep& step, Iteration* iteration, Value&& value, ReadyList& next);
 
   // The frame that `step` enters from `iteration`, made when this is the first to come.
   Frame* child_frame(const PlanStep& step, Iteration* iteration);
 
   Iteration* add_iteration(Frame& frame) MR_REQUIRES(frame.mu);
 
-  void enter(int32_t step_index, Iteration* from, Value value, ReadyList& next);
+  void enter(int32_t step_index, Iteration* from, Value&& value, ReadyList& next);
 
-  void next_iteration(int32_t step_index, Iteration* iteration, Value value, ReadyList& next);
+  void next_iteration(int32_t step_index, Iteration* iteration, Value&& value, ReadyList& next);
 
-  void replay_constants(Frame& frame, Iteration* iteration, ReadyList& next) MR_REQUIRES(frame.mu);
+  // Adds the next iteration, with the values of the constant Enters that have come.
+  Iteration* start_iteration(Frame& frame, ReadyList& next) MR_REQUIRES(frame.mu);
 
   // Ends an iteration with nothing outstanding, and whatever ends with it.
   void end_iteration(Iteration* iteration, ReadyList& next);

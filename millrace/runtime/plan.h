@@ -41,6 +41,7 @@ struct PlanStep {
   bool constant_enter = false;    // an Enter whose value is the same in every iteration
   bool uninitialized_ok = false;  // takes references to variables without a value
   bool reads_refs = false;        // some input comes as a reference
+  bool host_outputs = false;      // KernelNode::host_outputs has something to say
   uint32_t retains = 0;  // bit i: input i is kept past the run, so it must be our own memory
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
@@ -54,16 +55,28 @@ struct PlanStep {
   int32_t position = 0;  // kFeed, kFetch: in the signature
   const Kernel* kernel = nullptr;
   const KernelNode* node = nullptr;
+  const DType* output_types = nullptr;  // in Plan::output_types
 };
 
-// The same step for the straight gear, where a slot is used again once its last reader is done.
-struct StraightStep {
+// The same step for the straight gear, where a slot is used again once its last reader is done: all
+// that it reads of a step, in one line of the cache.
+struct alignas(64) StraightStep {
+  const Kernel* kernel = nullptr;
+  const KernelNode* node = nullptr;
+  const DType* output_types = nullptr;
+  uint64_t movable = 0;     // inputs that this step is the last to read
   int32_t first_input = 0;  // in Plan::straight_inputs
+  int32_t num_inputs = 0;
   int32_t first_output = 0;
+  int32_t num_outputs = 0;
   int32_t first_release = 0;  // in Plan::releases: slots that nobody reads after this step
   int32_t num_releases = 0;
-  uint64_t movable = 0;  // inputs that this step is the last to read
+  int32_t position = 0;
+  StepKind kind = StepKind::kKernel;
+  bool host_outputs = false;
+  bool needs_preparation = false;
 };
+static_assert(sizeof(StraightStep) == 64);
 
 // A static loop frame: how large an iteration is and how it starts.
 struct PlanFrame {
@@ -76,7 +89,10 @@ struct PlanFrame {
   int32_t child_index = 0;  // among the frames that its parent starts
   int32_t num_children = 0;
   std::vector<uint64_t> initial_pending;  // per step of the frame; pending.h says how to read it
-  std::vector<int32_t> initial_uses;      // per slot: how many inputs read it
+  std::vector<int32_t> initial_uses;      // per slot: how many inputs read it, or kKept
+  // For a slot whose value, of a constant Enter, is the same in every iteration: it is never taken
+  // and stays while the frame uses the iteration's memory again.
+  static constexpr int32_t kKept = INT32_MAX;
 };
 
 struct PlanScratch;
@@ -89,6 +105,7 @@ class Plan : public RefCounted {
 
   std::vector<PlanStep> steps;
   std::vector<int32_t> inputs;
+  std::vector<DType> output_types;  // of all steps, one after the other
   std::vector<PlanEdge> edges;
   std::vector<PlanFrame> frames;  // [0] is the root
   std::vector<int32_t> roots;     // steps that wait for nothing, feeds left out

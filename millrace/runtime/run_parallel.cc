@@ -209,21 +209,30 @@ void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
   account(ready.iteration, static_cast<int64_t>(next.size() - before) - 1, next);
 }
 
-void ParallelRun::fill_args(const Ready& ready, Value** inputs, KernelContext::Args& a) {
-  const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
+uint64_t ParallelRun::gather_inputs(const PlanStep& step, Iteration* iteration, Value** inputs) {
+  uint64_t movable = 0;
   for (int i = 0; i < step.num_inputs; ++i) {
-    inputs[i] = &input(step, ready.iteration, i);
-    if (i < 64 && last_user(step, ready.iteration, i)) a.movable |= uint64_t{1} << i;
+    inputs[i] = &input(step, iteration, i);
+    if (i < 64 && last_user(step, iteration, i)) movable |= uint64_t{1} << i;
   }
-  a.node = step.node;
-  a.step = &step_;
-  a.inputs = inputs;
-  a.outputs = ready.iteration->slots.get() + step.first_output;
-  a.num_inputs = step.num_inputs;
-  a.num_outputs = step.num_outputs;
-  a.frame = ready.iteration->frame->id;
-  a.iteration = static_cast<uint64_t>(ready.iteration->number);
-  a.input_dead = ready.dead;
+  return movable;
+}
+
+KernelContext::Args ParallelRun::kernel_args(const Ready& ready, Value* const* inputs,
+                                             uint64_t movable) {
+  const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
+  return {.node = step.node,
+          .step = &step_,
+          .inputs = inputs,
+          .outputs = ready.iteration->slots.get() + step.first_output,
+          .num_inputs = step.num_inputs,
+          .num_outputs = step.num_outputs,
+          .movable = movable,
+          .frame = ready.iteration->frame->id,
+          .iteration = static_cast<uint64_t>(ready.iteration->number),
+          .input_dead = ready.dead,
+          .host_outputs = step.host_outputs,
+          .output_types = step.output_types};
 }
 
 Status ParallelRun::run_kernel(const Ready& ready) {
@@ -237,17 +246,17 @@ Status ParallelRun::run_kernel(const Ready& ready) {
     many.resize(static_cast<size_t>(step.num_inputs));
     inputs = many.data();
   }
-  KernelContext::Args a;
-  fill_args(ready, inputs, a);
+  uint64_t movable = gather_inputs(step, ready.iteration, inputs);
   if (needs_preparation(step)) {
     copies.resize(static_cast<size_t>(step.num_inputs));
     MR_TRY(prepare_inputs(step, inputs, copies.data()));
   }
-  KernelContext ctx(a);
+  KernelContext ctx(kernel_args(ready, inputs, movable));
   StepTimer timer(*plan_, ready.step, measured_, step_.trace, ready.scheduled_ns);
   MR_TRY(step.kernel->compute(ctx));
-  timer.stop(a.outputs);
-  return check_outputs(step, a.outputs);
+  const Value* outputs = ready.iteration->slots.get() + step.first_output;
+  timer.stop(outputs);
+  return check_outputs(step, outputs);
 }
 
 Status ParallelRun::run_feed(const PlanStep& step, Iteration* iteration) {
@@ -321,10 +330,16 @@ Status ParallelRun::run_merge(const PlanStep& step, Iteration* iteration) {
 Status ParallelRun::run_forward(const Ready& ready, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   Iteration* iteration = ready.iteration;
-  Value value;
-  MR_TRY(take(step, iteration, 0, value));
+  // Straight from slot to slot when nobody else wants the value.
+  Value copy;
+  Value* value = &input(step, iteration, 0);
+  if (value->is_ref() || !last_user(step, iteration, 0)) {
+    MR_TRY(take(step, iteration, 0, copy));
+    value = &copy;
+  }
+  int64_t started = deliver(ready.step, iteration, std::move(*value), next);
   release_inputs(step, iteration);
-  deliver(ready.step, iteration, std::move(value), next);
+  account(iteration, started - 1, next);
   return ok_status();
 }
 
@@ -350,8 +365,7 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   AsyncStep* state = new AsyncStep(this, ready);
   state->inputs.resize(static_cast<size_t>(step.num_inputs));
-  KernelContext::Args a;
-  fill_args(ready, state->inputs.data(), a);
+  uint64_t movable = gather_inputs(step, ready.iteration, state->inputs.data());
   if (needs_preparation(step)) {
     state->copies.resize(static_cast<size_t>(step.num_inputs));
     Status status = prepare_inputs(step, state->inputs.data(), state->copies.data());
@@ -361,7 +375,7 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
       return true;
     }
   }
-  new (state->context) KernelContext(a);
+  new (state->context) KernelContext(kernel_args(ready, state->inputs.data(), movable));
   auto* kernel = static_cast<const AsyncKernel*>(step.kernel);
   kernel->compute_async(*state->ctx(), [state](Status status) {
     state->status = std::move(status);

@@ -18,69 +18,75 @@ class StraightRun {
   Status run() {
     bool measured = begin_run(plan_);
     CancellationToken* cancel = step_.cancel;
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    size_t size = plan_.straight.size();
+    for (size_t i = 0; i < size; ++i) {
       if (cancel != nullptr && cancel->cancelled()) [[unlikely]]
         return fail(cancel->status());
-      const PlanStep& step = plan_.steps[i];
-      const StraightStep& place = plan_.straight[i];
+      const StraightStep& step = plan_.straight[i];
+      // Kernels are made one by one and lie anywhere.
+      if (i + 1 < size) __builtin_prefetch(plan_.straight[i + 1].kernel);
       StepTimer timer(plan_, static_cast<int32_t>(i), measured, step_.trace);
-      Status status = run_step(step, place);
-      timer.stop(outputs_of(place));
+      Status status = run_step(step, i);
+      timer.stop(outputs_of(step));
       if (!status.ok()) [[unlikely]] {
         return fail(annotate_error(status, *step.node, plan_.origins[i]));
       }
-      release(place);
+      release(step);
     }
     return ok_status();
   }
 
  private:
-  Value* inputs_of(const StraightStep& place, int i) {
-    return arena_->inputs[static_cast<size_t>(place.first_input + i)];
+  Value* const* inputs_of(const StraightStep& step) {
+    return arena_->inputs.get() + step.first_input;
+  }
+  Value* outputs_of(const StraightStep& step) { return arena_->slots.get() + step.first_output; }
+
+  Status run_step(const StraightStep& step, size_t index) {
+    if (step.kind != StepKind::kKernel) [[unlikely]]
+      return run_without_kernel(step);
+    if (step.needs_preparation) [[unlikely]]
+      return run_prepared(step, plan_.steps[index]);
+    return run_kernel(step, inputs_of(step));
   }
 
-  Value* outputs_of(const StraightStep& place) { return arena_->slots.get() + place.first_output; }
+  Status run_kernel(const StraightStep& step, Value* const* inputs) {
+    KernelContext ctx({.node = step.node,
+                       .step = &step_,
+                       .inputs = inputs,
+                       .outputs = outputs_of(step),
+                       .num_inputs = step.num_inputs,
+                       .num_outputs = step.num_outputs,
+                       .movable = step.movable,
+                       .host_outputs = step.host_outputs,
+                       .output_types = step.output_types});
+    MR_TRY(step.kernel->compute(ctx));
+    return check_outputs(step, outputs_of(step));
+  }
 
-  Status run_step(const PlanStep& step, const StraightStep& place) {
-    Value* outputs = outputs_of(place);
+  Status run_prepared(const StraightStep& step, const PlanStep& plan_step) {
+    std::vector<Value*> inputs(inputs_of(step), inputs_of(step) + step.num_inputs);
+    std::vector<Value> copies(inputs.size());
+    MR_TRY(prepare_inputs(plan_step, inputs.data(), copies.data()));
+    return run_kernel(step, inputs.data());
+  }
+
+  Status run_without_kernel(const StraightStep& step) {
+    Value* outputs = outputs_of(step);
     if (step.kind == StepKind::kFeed) {
       outputs[0] = Value::of(args_.feeds[static_cast<size_t>(step.position)]);
       return check_outputs(step, outputs);
     }
     if (step.kind == StepKind::kFetch) {
       MR_TRY_ASSIGN(args_.fetches[static_cast<size_t>(step.position)],
-                    fetch_value(*inputs_of(place, 0), (place.movable & 1) != 0));
-      return ok_status();
+                    fetch_value(*inputs_of(step)[0], (step.movable & 1) != 0));
     }
-    if (step.kind == StepKind::kNothing) return ok_status();
-    KernelContext::Args a;
-    a.node = step.node;
-    a.step = &step_;
-    a.inputs = &arena_->inputs[static_cast<size_t>(place.first_input)];
-    a.outputs = outputs;
-    a.num_inputs = step.num_inputs;
-    a.num_outputs = step.num_outputs;
-    a.movable = place.movable;
-    if (needs_preparation(step)) [[unlikely]]
-      return run_prepared(step, a);
-    KernelContext ctx(a);
-    MR_TRY(step.kernel->compute(ctx));
-    return check_outputs(step, outputs);
+    return ok_status();
   }
 
-  Status run_prepared(const PlanStep& step, KernelContext::Args& a) {
-    std::vector<Value*> inputs(a.inputs, a.inputs + a.num_inputs);
-    std::vector<Value> copies(inputs.size());
-    MR_TRY(prepare_inputs(step, inputs.data(), copies.data()));
-    a.inputs = inputs.data();
-    KernelContext ctx(a);
-    MR_TRY(step.kernel->compute(ctx));
-    return check_outputs(step, a.outputs);
-  }
-
-  void release(const StraightStep& place) {
-    for (int k = 0; k < place.num_releases; ++k) {
-      int32_t slot = plan_.releases[static_cast<size_t>(place.first_release + k)];
+  void release(const StraightStep& step) {
+    for (int k = 0; k < step.num_releases; ++k) {
+      int32_t slot = plan_.releases[static_cast<size_t>(step.first_release + k)];
       arena_->slots[static_cast<size_t>(slot)].clear();
     }
   }

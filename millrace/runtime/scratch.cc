@@ -16,11 +16,20 @@ Iteration::Iteration(const PlanFrame& desc)
       pending(std::make_unique<std::atomic<uint64_t>[]>(static_cast<size_t>(desc.num_steps))),
       chosen(std::make_unique<std::atomic<int32_t>[]>(static_cast<size_t>(desc.num_steps))),
       children(static_cast<size_t>(desc.num_children), nullptr) {
-  reset(desc);
+  for (size_t i = 0; i < static_cast<size_t>(desc.num_slots); ++i) {
+    uses[i].store(desc.initial_uses[i], std::memory_order_relaxed);
+  }
+  recycle(desc);
 }
 
 void Iteration::reset(const PlanFrame& desc) {
+  for (size_t i = 0; i < static_cast<size_t>(desc.num_slots); ++i) slots[i].clear();
+  recycle(desc);
+}
+
+void Iteration::recycle(const PlanFrame& desc) {
   for (size_t i = 0; i < static_cast<size_t>(desc.num_slots); ++i) {
+    if (desc.initial_uses[i] == PlanFrame::kKept) continue;
     slots[i].clear();
     uses[i].store(desc.initial_uses[i], std::memory_order_relaxed);
   }

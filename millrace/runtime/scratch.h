@@ -26,6 +26,8 @@ struct Iteration {
   explicit Iteration(const PlanFrame& desc);
   // Ready for another use: all counters as at the start, all slots empty.
   void reset(const PlanFrame& desc);
+  // As reset(), for use in the same frame: what is kept there stays.
+  void recycle(const PlanFrame& desc);
 
   Frame* frame = nullptr;
   int64_t number = 0;

@@ -26,6 +26,12 @@ Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies) {
   return ok_status();
 }
 
+Status wrong_output(const Value& output, int i, DType declared) {
+  if (output.empty()) return internal("the kernel did not set output ", i);
+  return internal("output ", i, " is declared ", declared, ", the kernel set ",
+                  output.tensor.dtype());
+}
+
 Result<Tensor> fetch_value(Value& input, bool movable) {
   if (input.is_ref()) {
     MutexLock lock(input.cell->mu);

@@ -31,18 +31,20 @@ inline bool needs_preparation(const PlanStep& step) { return step.reads_refs || 
 // less.
 Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies);
 
-// INTERNAL unless the kernel set every output, each to the declared type.
-inline Status check_outputs(const PlanStep& step, const Value* outputs) {
+// The error of output i, which the kernel did not set, or not to the declared type.
+Status wrong_output(const Value& output, int i, DType declared);
+
+// INTERNAL unless the kernel set every output, each to the declared type. A step of either gear.
+template <class Step>
+Status check_outputs(const Step& step, const Value* outputs) {
   for (int i = 0; i < step.num_outputs; ++i) {
-    DType declared = step.node->output_types[static_cast<size_t>(i)];
+    DType declared = step.output_types[i];
     const Value& v = outputs[i];
     if (v.state == Value::State::kTensor ? v.tensor.dtype() == declared
                                          : v.state != Value::State::kEmpty) [[likely]] {
       continue;
     }
-    return v.empty() ? internal("the kernel did not set output ", i)
-                     : internal("output ", i, " is declared ", declared, ", the kernel set ",
-                                v.tensor.dtype());
+    return wrong_output(v, i, declared);
   }
   return ok_status();
 }

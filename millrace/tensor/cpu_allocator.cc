@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +46,7 @@ constexpr size_t kMaxBytes = size_t{1} << 62;
 constexpr int kNumSmallClasses = size_class(kBlockHeader + 32 * 1024) + 1;
 constexpr size_t kMappedBytes = size_t{1} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kSharedBytesPerSmallClass = size_t{1} << 20;
+constexpr size_t kSharedBytesPerSmallClass = size_t{4} << 20;
 // Also limited to an eighth of the machine's memory.
 constexpr size_t kMaxLargeCache = size_t{1} << 30;
 // A thread tells the shared count of bytes in use when its own is off by more than this.
@@ -54,14 +55,22 @@ constexpr int64_t kCountSlack = 64 * 1024;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // How many blocks a thread keeps of a class.
-constexpr int thread_list_limit(int index) {
-  return static_cast<int>(std::clamp<size_t>(128 * 1024 / class_bytes(index), 4, 128));
-}
+constexpr std::array<int, kNumSmallClasses> kThreadListLimits = [] {
+  std::array<int, kNumSmallClasses> limits{};
+  for (int i = 0; i < kNumSmallClasses; ++i) {
+    limits[static_cast<size_t>(i)] =
+        static_cast<int>(std::clamp<size_t>(128 * 1024 / class_bytes(i), 4, 128));
+  }
+  return limits;
+}();
+constexpr int thread_list_limit(int index) { return kThreadListLimits[static_cast<size_t>(index)]; }
 
 // What the memory of a free block holds.
 struct FreeBlock {
   FreeBlock* next = nullptr;
-  FreeBlock* previous = nullptr;  // large blocks only, as the rest
+  FreeBlock* next_chain = nullptr;  // the first of a chain in a SharedList only
+  int64_t chain_length = 0;         // likewise
+  FreeBlock* previous = nullptr;    // large blocks only, as the rest
   FreeBlock* newer = nullptr;
   FreeBlock* older = nullptr;
   int index = 0;
@@ -116,34 +125,32 @@ size_t machine_memory() {
   return bytes;
 }
 
-// Blocks of one small class that no thread holds.
+// Blocks of one small class that no thread holds, in the chains that threads put in: to walk a
+// chain costs a cache miss for each of its blocks.
 class SharedList {
  public:
-  // Up to `max` blocks, linked; their number is in `count`.
-  FreeBlock* take(int max, int& count) {
+  // A chain of blocks, null when there is none. Its chain_length is right.
+  FreeBlock* take() {
     MutexLock lock(mu_);
-    FreeBlock* const first = head_;
-    FreeBlock* last = nullptr;
-    for (count = 0; count < max && head_ != nullptr; ++count) {
-      last = head_;
-      head_ = head_->next;
-    }
-    if (last != nullptr) last->next = nullptr;
-    count_ -= count;
-    return first;
+    FreeBlock* const chain = head_;
+    if (chain == nullptr) return nullptr;
+    head_ = chain->next_chain;
+    count_ -= chain->chain_length;
+    return chain;
   }
 
-  // Takes in a chain of blocks, and frees what is too much.
-  void put(FreeBlock* chain, int index) {
+  // Takes in a chain of `length` blocks, or frees it where that would be too much.
+  void put(FreeBlock* chain, int64_t length, int index) {
+    if (chain == nullptr) return;
     {
       MutexLock lock(mu_);
       const auto limit = static_cast<int64_t>(kSharedBytesPerSmallClass / class_bytes(index));
-      while (chain != nullptr && count_ < limit) {
-        FreeBlock* const next = chain->next;
-        chain->next = head_;
+      if (count_ + length <= limit) {
+        chain->next_chain = head_;
+        chain->chain_length = length;
         head_ = chain;
-        ++count_;
-        chain = next;
+        count_ += length;
+        return;
       }
     }
     while (chain != nullptr) {
@@ -268,10 +275,9 @@ class OwnedCounter {
 struct ThreadCache {
   struct List {
     FreeBlock* head = nullptr;
-    int count = 0;
+    OwnedCounter count;
   };
   List lists[kNumSmallClasses];
-  OwnedCounter bytes_cached;
   OwnedCounter num_allocations;
   OwnedCounter largest;
   OwnedCounter in_use;       // not yet in the shared count
@@ -365,7 +371,9 @@ ThreadCache* CpuAllocator::add_thread() {
 }
 
 void CpuAllocator::retire(ThreadCache* cache) {
-  for (int i = 0; i < kNumSmallClasses; ++i) shared_[i].put(cache->lists[i].head, i);
+  for (int i = 0; i < kNumSmallClasses; ++i) {
+    shared_[i].put(cache->lists[i].head, cache->lists[i].count.get(), i);
+  }
   {
     MutexLock lock(threads_mu_);
     (cache->previous != nullptr ? cache->previous->next : threads_) = cache->next;
@@ -435,8 +443,8 @@ void* CpuAllocator::allocate(size_t bytes) {
     ThreadCache::List& list = cache->lists[index];
     if (FreeBlock* const head = list.head; head != nullptr) [[likely]] {
       list.head = head->next;
-      --list.count;
-      cache->bytes_cached.add(-static_cast<int64_t>(class_bytes(index)));
+      list.count.add(-1);
+      __builtin_prefetch(list.head, /*rw=*/1);  // the next to be handed out
       return head;
     }
     block = refill(*cache, index);
@@ -461,44 +469,43 @@ void CpuAllocator::deallocate(void* data, size_t bytes) {
     auto* const block = static_cast<FreeBlock*>(data);
     block->next = list.head;
     list.head = block;
-    cache->bytes_cached.add(static_cast<int64_t>(class_bytes(index)));
-    if (++list.count > thread_list_limit(index)) [[unlikely]]
+    list.count.add(1);
+    if (list.count.get() > thread_list_limit(index)) [[unlikely]]
       spill(*cache, index);
   } else {
     deallocate_shared(data, index);
   }
 }
 
-// One block to use, the rest of a batch to the thread's list.
+// One block to use, the rest of a chain to the thread's list, which is empty.
 void* CpuAllocator::refill(ThreadCache& cache, int index) {
-  int count = 0;
-  FreeBlock* const first = shared_[index].take(thread_list_limit(index) / 2, count);
+  FreeBlock* const first = shared_[index].take();
   if (first == nullptr) return make_block(index);
   ThreadCache::List& list = cache.lists[index];
   list.head = first->next;
-  list.count = count - 1;
-  cache.bytes_cached.add((count - 1) * static_cast<int64_t>(class_bytes(index)));
+  list.count.set(first->chain_length - 1);
   return first;
 }
 
 // Half of a full list to the other threads.
 void CpuAllocator::spill(ThreadCache& cache, int index) {
   ThreadCache::List& list = cache.lists[index];
-  const int keep = list.count / 2;
+  const int64_t keep = list.count.get() / 2;
   FreeBlock* last = list.head;
-  for (int i = 1; i < keep; ++i) last = last->next;
+  for (int64_t i = 1; i < keep; ++i) last = last->next;
   FreeBlock* const chain = std::exchange(last->next, nullptr);
-  cache.bytes_cached.add(-(list.count - keep) * static_cast<int64_t>(class_bytes(index)));
-  list.count = keep;
-  shared_[index].put(chain, index);
+  const int64_t length = list.count.get() - keep;
+  list.count.set(keep);
+  shared_[index].put(chain, length, index);
 }
 
 void* CpuAllocator::allocate_shared(int index) {
   void* block = nullptr;
   if (kBypassCaches) return make_block(index);
   if (index < kNumSmallClasses) {
-    int count = 0;
-    block = shared_[index].take(1, count);
+    FreeBlock* const first = shared_[index].take();
+    if (first != nullptr) shared_[index].put(first->next, first->chain_length - 1, index);
+    block = first;
   } else {
     block = large_.take(index);
   }
@@ -509,7 +516,7 @@ void CpuAllocator::deallocate_shared(void* data, int index) {
   if (kBypassCaches) {
     free_block(data, index);
   } else if (index < kNumSmallClasses) {
-    shared_[index].put(new (data) FreeBlock, index);
+    shared_[index].put(new (data) FreeBlock, 1, index);
   } else {
     large_.put(data, index);
   }
@@ -531,7 +538,9 @@ AllocatorStats CpuAllocator::stats() const {
     peak += cache->peak_in_use.get();
     stats.num_allocations += cache->num_allocations.get();
     stats.largest_allocation = std::max(stats.largest_allocation, cache->largest.get());
-    stats.bytes_cached += cache->bytes_cached.get();
+    for (int i = 0; i < kNumSmallClasses; ++i) {
+      stats.bytes_cached += cache->lists[i].count.get() * static_cast<int64_t>(class_bytes(i));
+    }
   }
   stats.peak_bytes_in_use = std::max({peak_.load(std::memory_order_relaxed), peak, int64_t{0}});
   return stats;

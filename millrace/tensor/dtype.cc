@@ -5,15 +5,8 @@
 #include "millrace/tensor/variant.h"
 
 namespace millrace {
-namespace {
 
-struct DTypeInfo {
-  std::string_view name;
-  size_t size;
-};
-
-// By number.
-constexpr DTypeInfo kInfo[kNumDTypes] = {
+constexpr DTypeInfo kDTypeInfo[kNumDTypes] = {
     {"invalid", 0},
     {"float", 4},
     {"double", 8},
@@ -50,22 +43,22 @@ constexpr DTypeInfo kInfo[kNumDTypes] = {
     {"float4_e2m1fn", 1},
 };
 
+namespace {
+
 template <class... Ts>
 constexpr bool sizes_agree(TypeList<Ts...>) {
-  return ((kInfo[static_cast<int>(dtype_of<Ts>)].size == sizeof(Ts)) && ...);
+  return ((kDTypeInfo[static_cast<int>(dtype_of<Ts>)].size == sizeof(Ts)) && ...);
 }
 static_assert(sizes_agree(PlainTypes()));
 
 }  // namespace
-
-size_t dtype_size(DType t) { return is_valid(t) ? kInfo[static_cast<int>(base_type(t))].size : 0; }
 
 std::string dtype_name(DType t) {
   if (!is_valid(t)) {
     return t == DType::kInvalid ? std::string("invalid")
                                 : str_cat("dtype(", static_cast<int32_t>(t), ')');
   }
-  return str_cat(kInfo[static_cast<int>(base_type(t))].name, is_ref(t) ? "_ref" : "");
+  return str_cat(kDTypeInfo[static_cast<int>(base_type(t))].name, is_ref(t) ? "_ref" : "");
 }
 
 DType dtype_from_name(std::string_view name) {
@@ -79,7 +72,7 @@ DType dtype_from_name(std::string_view name) {
   if (name == "float64") return DType::kDouble;
   if (name == "float16") return DType::kHalf;
   for (int i = 1; i < kNumDTypes; ++i) {
-    if (kInfo[i].name == name) return static_cast<DType>(i);
+    if (kDTypeInfo[i].name == name) return static_cast<DType>(i);
   }
   return DType::kInvalid;
 }
@@ -91,7 +84,7 @@ void append_to(std::string& out, TypeSet set) {
     if (!set.contains(static_cast<DType>(i))) continue;
     if (!first) out += ", ";
     first = false;
-    out += kInfo[i].name;
+    out += kDTypeInfo[i].name;
   }
   out += '}';
 }

@@ -66,9 +66,17 @@ constexpr bool is_valid(DType t) {
   return n > 0 && n < kNumDTypes;
 }
 
+struct DTypeInfo {
+  std::string_view name;
+  size_t size;
+};
+extern const DTypeInfo kDTypeInfo[kNumDTypes];  // by number
+
 // Bytes of one element in memory; for kString, kResource and kVariant the size of the C++ object;
 // 0 for an invalid type.
-size_t dtype_size(DType t);
+inline size_t dtype_size(DType t) {
+  return is_valid(t) ? kDTypeInfo[static_cast<int>(base_type(t))].size : 0;
+}
 
 // True when elements are plain bytes that may be copied with memcpy: all but kString, kResource and
 // kVariant.

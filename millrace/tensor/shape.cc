@@ -75,10 +75,6 @@ Result<Shape> Shape::concat(const Shape& other) const {
 
 std::string Shape::to_string() const { return str_cat('[', str_join(dims(), ","), ']'); }
 
-bool operator==(const Shape& a, const Shape& b) {
-  return a.rank_ == b.rank_ && std::equal(a.data(), a.data() + a.rank_, b.data());
-}
-
 Result<int> normalize_axis(int64_t axis, int rank, std::string_view what) {
   if (axis < -static_cast<int64_t>(rank) || axis >= rank) {
     return invalid_argument(what, " must be in [", -rank, ",", rank, ") for rank ", rank, ", got ",

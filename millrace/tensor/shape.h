@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -34,13 +33,18 @@ class Shape {
       other.make_scalar();
   }
   Shape& operator=(const Shape& other) {
-    if (this != &other) *this = Shape(other);
+    if (this == &other) return *this;
+    reset();
+    num_elements_ = other.num_elements_;
+    rank_ = other.rank_;
+    copy_storage(other);
+    if (rank_ > kInlineRank) [[unlikely]]
+      copy_heap();
     return *this;
   }
   Shape& operator=(Shape&& other) noexcept {
     if (this == &other) return *this;
-    if (rank_ > kInlineRank) [[unlikely]]
-      free_heap();
+    reset();
     num_elements_ = other.num_elements_;
     rank_ = other.rank_;
     copy_storage(other);
@@ -55,6 +59,13 @@ class Shape {
   // INVALID_ARGUMENT for a negative size, a product of the sizes other than zero past 2^63-1, or
   // more than kMaxRank dimensions.
   static Result<Shape> make(std::span<const int64_t> dims);
+
+  // Makes this a scalar.
+  void reset() {
+    if (rank_ > kInlineRank) [[unlikely]]
+      free_heap();
+    make_scalar();
+  }
 
   int rank() const { return rank_; }
   // 0 <= i < rank().
@@ -74,13 +85,25 @@ class Shape {
   // "[2,3]"; "[]" for a scalar.
   std::string to_string() const;
 
-  friend bool operator==(const Shape& a, const Shape& b);
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_ || a.num_elements_ != b.num_elements_) return false;
+    const int64_t* x = a.data();
+    const int64_t* y = b.data();
+    for (int i = 0; i < a.rank_; ++i) {
+      if (x[i] != y[i]) return false;
+    }
+    return true;
+  }
 
  private:
   static constexpr int kInlineRank = 6;
   const int64_t* data() const { return rank_ <= kInlineRank ? inline_ : heap_; }
-  // Copies whichever member of the union is in use.
-  void copy_storage(const Shape& other) { std::memcpy(inline_, other.inline_, sizeof(inline_)); }
+  // Copies what is in use of whichever member of the union is. Word by word: a wide load right
+  // after the sizes were stored one by one would wait for all of them.
+  void copy_storage(const Shape& other) {
+    const int used = rank_ < kInlineRank ? rank_ : kInlineRank;
+    for (int i = 0; i < used; ++i) inline_[i] = other.inline_[i];
+  }
   // Replaces the heap array, which belongs to another shape, by a copy.
   void copy_heap();
   void free_heap();

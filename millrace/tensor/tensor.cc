@@ -65,15 +65,6 @@ bool element_equal(const Variant& a, const Variant& b) { return a.object == b.ob
 
 }  // namespace
 
-Tensor::Tensor(DType dtype, Shape shape, Ref<Buffer> buffer, size_t offset)
-    : buffer_(std::move(buffer)), offset_(offset), shape_(std::move(shape)), dtype_(dtype) {
-  size_t size;
-  MR_CHECK(
-      buffer_ && offset_ <= buffer_->bytes() &&
-      !__builtin_mul_overflow(static_cast<size_t>(num_elements()), dtype_size(dtype_), &size) &&
-      size <= buffer_->bytes() - offset_);
-}
-
 Result<Tensor> Tensor::allocate(DType dtype, Shape shape, Allocator& allocator) {
   Result<Ref<Buffer>> buffer = Buffer::allocate(dtype, shape.num_elements(), allocator);
   if (!buffer.ok()) [[unlikely]] {

@@ -23,7 +23,24 @@ class Tensor {
   // No tensor: dtype kInvalid, no buffer.
   Tensor() = default;
   // A tensor over `buffer`, starting `offset` bytes into it; the elements must lie within it.
-  Tensor(DType dtype, Shape shape, Ref<Buffer> buffer, size_t offset = 0);
+  Tensor(DType dtype, const Shape& shape, Ref<Buffer> buffer, size_t offset = 0) {
+    assign(dtype, shape, std::move(buffer), offset);
+  }
+  // Makes this such a tensor, in place: for slots that get one value after another.
+  void assign(DType dtype, const Shape& shape, Ref<Buffer> buffer, size_t offset = 0) {
+    buffer_ = std::move(buffer);
+    offset_ = offset;
+    shape_ = shape;
+    dtype_ = dtype;
+    MR_CHECK(lies_in_buffer());
+  }
+  // Makes this no tensor.
+  void reset() {
+    buffer_ = nullptr;
+    offset_ = 0;
+    shape_.reset();
+    dtype_ = DType::kInvalid;
+  }
 
   // Uninitialised elements (default-constructed for strings, resources and variants).
   static Result<Tensor> allocate(DType dtype, Shape shape, Allocator& allocator = cpu_allocator());
@@ -94,6 +111,13 @@ class Tensor {
   std::string to_string(int64_t max_elements = 8) const;
 
  private:
+  bool lies_in_buffer() const {
+    size_t size;
+    return buffer_ && offset_ <= buffer_->bytes() &&
+           !__builtin_mul_overflow(static_cast<size_t>(num_elements()), dtype_size(dtype_),
+                                   &size) &&
+           size <= buffer_->bytes() - offset_;
+  }
   void* base() const {
     return buffer_ ? static_cast<char*>(buffer_->mutable_data()) + offset_ : nullptr;
   }
