@@ -16,8 +16,9 @@ Scope::Scope(Ref<Graph> graph) {
   shared_ = std::make_shared<Shared>(Shared{std::move(graph), std::move(own), builder});
 }
 
-Scope::Scope(FunctionBuilder& function)
-    : shared_(std::make_shared<Shared>(Shared{Ref<Graph>(&function.graph()), nullptr, function})) {}
+Scope::Scope(GraphBuilder& builder)
+    : shared_(std::make_shared<Shared>(Shared{Ref<Graph>(&builder.graph()), nullptr, builder})),
+      context_(builder.context()) {}
 
 Scope Scope::sub_scope(std::string_view name) const {
   Scope out = *this;

@@ -35,8 +35,8 @@ class Scope {
   static Scope make_root();
   // Over a graph that exists.
   explicit Scope(Ref<Graph> graph);
-  // Inside a function in the making, which must outlive it.
-  explicit Scope(FunctionBuilder& function);
+  // Where `builder` builds, such as inside a function in the making. The builder must outlive it.
+  explicit Scope(GraphBuilder& builder);
 
   const Ref<Graph>& graph() const { return shared_->graph; }
   GraphBuilder& builder() const { return shared_->builder; }

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "millrace/autodiff/gradients.h"
+
 namespace millrace {
 namespace {
 
@@ -35,7 +37,7 @@ struct Placed {
 
 class Lowering {
  public:
-  Lowering(Subgraph& graph, const FunctionLibrary& functions, int max_nodes,
+  Lowering(Subgraph& graph, const Ref<FunctionLibrary>& functions, int max_nodes,
            LoweredOutputs& outputs)
       : graph_(graph), functions_(functions), max_nodes_(max_nodes), outputs_(outputs) {}
 
@@ -85,9 +87,24 @@ class Lowering {
         return lower_case(id);
       case FunctionalOp::kWhile:
         return lower_while(id, pivot);
-      default:
-        return unimplemented("a session cannot run this op");
+      case FunctionalOp::kSymbolicGradient: {
+        MR_TRY_ASSIGN(FunctionAttr f, node_.attr<FunctionAttr>("f"));
+        MR_TRY_ASSIGN(std::string gradient, gradient_of(f));
+        return lower_call(id, {gradient, {}});
+      }
+      case FunctionalOp::kNone:
+        break;
     }
+    return internal("this op runs no function");
+  }
+
+  // The function that computes the gradients of f: its own where it names one.
+  Result<std::string> gradient_of(const FunctionAttr& f) const {
+    Ref<Function> function = functions_->find(f.name);
+    if (function && !function->gradient.empty()) return function->gradient;
+    auto scratch = make_ref<Graph>(graph_.registry(), functions_);
+    GraphBuilder builder(*scratch);
+    return gradient_function(builder, f);
   }
 
   Result<NodeId> add(std::string_view suffix, std::string_view op, std::vector<Output> inputs,
@@ -111,7 +128,7 @@ class Lowering {
   Result<Ref<FunctionBody>> body_of(const FunctionAttr& f, std::span<const DType> arg_types,
                                     std::span<const DType> result_types) {
     MR_TRY_ASSIGN(Ref<FunctionBody> body,
-                  functions_.instantiate(f.name, f.attrs, graph_.registry()));
+                  functions_->instantiate(f.name, f.attrs, graph_.registry()));
     MR_TRY(check_types(f.name, "takes", body->arg_types, arg_types));
     MR_TRY(check_types(f.name, "gives", body->result_types, result_types));
     if (graph_.size() + body->graph->num_nodes() > max_nodes_) {
@@ -407,7 +424,7 @@ class Lowering {
     MR_TRY_ASSIGN(Ref<FunctionBody> body, body_of(body_f, node_.input_types, node_.output_types));
     // A predicate of another type is taken as If takes it.
     MR_TRY_ASSIGN(Ref<FunctionBody> any_cond,
-                  functions_.instantiate(cond_f.name, cond_f.attrs, graph_.registry()));
+                  functions_->instantiate(cond_f.name, cond_f.attrs, graph_.registry()));
     if (any_cond->result_types.size() == 1) predicate_type = any_cond->result_types[0];
     MR_TRY_ASSIGN(Ref<FunctionBody> cond,
                   body_of(cond_f, node_.input_types, std::span(&predicate_type, 1)));
@@ -429,16 +446,16 @@ class Lowering {
       v.current = {v.merge, 0};
       if (first_merge < 0) first_merge = v.merge;
     }
-    // Something has to go round.
+    // A token goes round where nothing else does, and where effects have to be waited for.
     NodeId token_merge = -1;
-    if (first_merge < 0) {
+    if (first_merge < 0 || !body->control_results.empty()) {
       MR_TRY_ASSIGN(NodeId token,
                     add("/_token", "Const", {}, node_.control_inputs,
                         {{"dtype", DType::kBool}, {"value", Tensor::scalar<bool>(true)}}));
       MR_TRY_ASSIGN(Output enter,
                     add_enter("/_enter_token", {token, 0}, DType::kBool, false, parallel));
       MR_TRY_ASSIGN(token_merge, add_merge("/_merge_token", enter, DType::kBool));
-      first_merge = token_merge;
+      if (first_merge < 0) first_merge = token_merge;
     }
 
     Place place;
@@ -465,9 +482,9 @@ class Lowering {
       MR_TRY_ASSIGN(v.switch_, add(str_cat("/_switch_", i), "Switch", {v.current, {loop_cond, 0}},
                                    {}, {{"T", node_.input_types[i]}}));
     }
-    MR_TRY_ASSIGN(NodeId pivot_switch,
-                  add("/_pivot_switch", "Switch", {{loop_cond, 0}, {loop_cond, 0}}, {},
-                      {{"T", DType::kBool}}));
+    Output turn = {token_merge >= 0 ? token_merge : loop_cond, 0};
+    MR_TRY_ASSIGN(NodeId pivot_switch, add("/_pivot_switch", "Switch", {turn, {loop_cond, 0}}, {},
+                                           {{"T", DType::kBool}}));
     // Live while the loop goes on.
     MR_TRY_ASSIGN(Output round, add_identity("/_pivot", {pivot_switch, 1}));
 
@@ -498,11 +515,9 @@ class Lowering {
     if (token_merge >= 0) {
       MR_TRY(
           close_loop("_token", token_merge, round, DType::kBool, true, round.node, placed.effects));
-    }
-    if (token_merge >= 0 || !placed.effects.empty()) {
       // The end of the loop, for what waits for its effects.
       MR_TRY_ASSIGN(NodeId exit,
-                    add("/_exit", "Exit", {{pivot_switch, 0}}, {}, {{"T", DType::kBool}}));
+                    add("/_exit_token", "Exit", {{pivot_switch, 0}}, {}, {{"T", DType::kBool}}));
       effects.push_back(exit);
     }
     return finish(id, values, std::move(effects));
@@ -519,7 +534,7 @@ class Lowering {
   }
 
   Subgraph& graph_;
-  const FunctionLibrary& functions_;
+  const Ref<FunctionLibrary>& functions_;
   int max_nodes_;
   LoweredOutputs& outputs_;
   std::vector<Todo> todo_;
@@ -533,7 +548,7 @@ void LoweredOutputs::erase_from(NodeId first) {
   std::erase_if(outputs_, [&](const auto& entry) { return entry.first >= first; });
 }
 
-Status lower_functions(Subgraph& graph, NodeId first, const FunctionLibrary& functions,
+Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
                        int max_nodes, LoweredOutputs& outputs) {
   return Lowering(graph, functions, max_nodes, outputs).run(first);
 }

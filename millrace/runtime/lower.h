@@ -35,7 +35,7 @@ class LoweredOutputs {
 // switched; what uses them waits for its branch.
 //
 // Errors name the node. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
-Status lower_functions(Subgraph& graph, NodeId first, const FunctionLibrary& functions,
+Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
                        int max_nodes, LoweredOutputs& outputs);
 
 }  // namespace millrace

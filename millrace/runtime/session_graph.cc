@@ -318,7 +318,7 @@ Status SessionGraph::take(int count) {
   for (NodeId id = first; id < lowered_.size(); ++id) {
     for (Output& input : lowered_.node(id).inputs) input = lowered_outputs_(input);
   }
-  MR_TRY(lower_functions(lowered_, first, graph_->functions(), kMaxNodes, lowered_outputs_));
+  MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), kMaxNodes, lowered_outputs_));
   return pin_stateful(lowered_, first, devices_, place_options_);
 }
 
@@ -335,7 +335,7 @@ Status SessionGraph::lower_anew(int count) {
     fresh.lowered_.add_copy(graph_->node(id), fresh.lowered_of_);
   }
   MR_TRY(
-      lower_functions(fresh.lowered_, 0, graph_->functions(), kMaxNodes, fresh.lowered_outputs_));
+      lower_functions(fresh.lowered_, 0, graph_->shared_functions(), kMaxNodes, fresh.lowered_outputs_));
   for (SubNode& node : fresh.lowered_.nodes()) {
     auto it = pinned.find(node.name);
     if (it != pinned.end()) node.device = it->second;
