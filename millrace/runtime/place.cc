@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "millrace/base/log.h"
 
@@ -26,11 +27,27 @@ bool is_source(const SubNode& node) {
   return node.inputs.empty() && node.output_types.size() == 1 && !is_ref(node.output_types[0]);
 }
 
+// The members of a group, in no order. Those at the front have been dealt with, so that a group
+// which grows costs no more than what is added to it.
+struct Members {
+  std::vector<NodeId> ids;
+  std::vector<DeviceKind> kinds;  // that have kernels for the first `checked` of them
+  size_t checked = 0;
+  size_t assigned = 0;
+
+  // The smaller part moves.
+  void take(Members& other) {
+    if (ids.size() < other.ids.size()) std::swap(*this, other);
+    ids.insert(ids.end(), other.ids.begin(), other.ids.end());
+    other = Members();
+  }
+};
+
 // Nodes that must be on one device.
 struct Group {
-  DeviceName wish;                             // of all members together
-  std::string wished_by;                       // a member that asked, for messages
-  std::vector<NodeId> members;                 // filled in once groups are final
+  DeviceName wish;        // of all members together
+  std::string wished_by;  // a member that asked, for messages
+  Members members;
   Status error;                                // why it cannot be placed
   std::optional<std::vector<int>> candidates;  // devices it may use, best first
   int device = -1;                             // chosen
@@ -38,9 +55,8 @@ struct Group {
 
 class Placer {
  public:
-  Placer(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options)
-      : graph_(graph),
-        devices_(devices),
+  Placer(const DeviceSet& devices, const PlaceOptions& options)
+      : devices_(devices),
         options_(options),
         kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()) {
     for (const Device::Info& info : devices_.devices()) {
@@ -50,36 +66,43 @@ class Placer {
     }
   }
 
-  Status place_all() {
-    make_groups();
-    MR_TRY_ASSIGN(std::vector<NodeId> order, graph_.topological_order());
+  Status place_all(Subgraph& graph) {
+    graph_ = &graph;
+    extend_groups();
+    MR_TRY_ASSIGN(std::vector<NodeId> order, graph_->topological_order());
     std::vector<NodeId> sources;
     for (NodeId id : order) {
-      if (is_source(graph_.node(id)) && !group(id).wish.complete()) {
+      if (is_source(graph_->node(id)) && !group(id).wish.complete()) {
         sources.push_back(id);
       } else {
         MR_TRY(choose(id));
       }
     }
-    if (!sources.empty()) uses_ = graph_.uses();
+    if (!sources.empty()) uses_ = graph_->uses();
     for (NodeId id : sources) MR_TRY(choose(id));
     for (NodeId id : order) assign(id);
     return ok_status();
   }
 
-  void pin_from(NodeId first) {
+  // False when what is known of earlier nodes no longer holds: then a new Placer must do it.
+  bool pin_from(Subgraph& graph, NodeId first) {
+    graph_ = &graph;
     bool any = false;
-    for (NodeId id = first; id < graph_.size() && !any; ++id) {
-      any = !graph_.node(id).erased && has_state(graph_.node(id));
+    for (NodeId id = first; id < graph_->size() && !any; ++id) {
+      ++work_;
+      any = !graph_->node(id).erased && has_state(graph_->node(id));
     }
-    if (!any) return;
-    make_groups();
-    for (NodeId id = first; id < graph_.size(); ++id) {
-      if (graph_.node(id).erased || !has_state(graph_.node(id))) continue;
-      if (!choose(id).ok()) continue;
-      for (NodeId member : group(id).members) assign(member);
+    if (!any) return true;
+    extend_groups();
+    if (outdated_) return false;
+    for (NodeId id = first; id < graph_->size(); ++id) {
+      if (graph_->node(id).erased || !has_state(graph_->node(id))) continue;
+      if (choose(id).ok()) pin(group(id));
     }
+    return true;
   }
+
+  int64_t work() const { return work_; }
 
  private:
   Group& group(NodeId id) { return groups_[index(root(id))]; }
@@ -92,13 +115,18 @@ class Placer {
     return id;
   }
 
-  void make_groups() {
-    parent_.resize(index(graph_.size()));
+  // Takes the nodes that were added since the last time.
+  void extend_groups() {
+    const NodeId first = static_cast<NodeId>(parent_.size());
+    parent_.resize(index(graph_->size()));
     groups_.resize(parent_.size());
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const SubNode& node = graph_.node(id);
+    pinned_.resize(parent_.size());
+    for (NodeId id = first; id < graph_->size(); ++id) {
+      ++work_;
+      const SubNode& node = graph_->node(id);
       parent_[index(id)] = id;
       if (node.erased) continue;
+      groups_[index(id)].members.ids.push_back(id);
       Result<DeviceName> wish = DeviceName::parse(node.device);
       if (!wish.ok()) {
         groups_[index(id)].error = wish.status().with_prefix(describe(node));
@@ -107,33 +135,39 @@ class Placer {
         groups_[index(id)].wished_by = node.name;
       }
     }
-    join_classes();
-    join_references();
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!graph_.node(id).erased) group(id).members.push_back(id);
+    join_classes(first);
+    join_references(first);
+  }
+
+  void learn_names() {
+    for (; named_ < graph_->size(); ++named_) {
+      ++work_;
+      const SubNode& node = graph_->node(named_);
+      if (node.erased) continue;
+      by_name_.emplace(node.name, named_);
+      outdated_ |= missing_.contains(node.name);
     }
   }
 
-  void join_classes() {
-    std::unordered_map<std::string_view, NodeId> by_name;
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!graph_.node(id).erased) by_name.emplace(graph_.node(id).name, id);
-    }
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const SubNode& node = graph_.node(id);
+  void join_classes(NodeId first) {
+    if (!missing_.empty()) learn_names();
+    for (NodeId id = first; id < graph_->size(); ++id) {
+      const SubNode& node = graph_->node(id);
       if (node.erased || node.attrs->find(kColocationAttr) == nullptr) continue;
       auto classes = node.attr<std::vector<std::string>>(kColocationAttr);
       if (!classes.ok()) {
         fail(id, classes.status().with_prefix(describe(node)));
         continue;
       }
+      learn_names();
       for (const std::string& entry : *classes) {
         if (!entry.starts_with(kColocationPrefix)) continue;
-        auto other = by_name.find(std::string_view(entry).substr(kColocationPrefix.size()));
-        if (other == by_name.end()) {
-          fail(id, invalid_argument(describe(node), " must be with \"",
-                                    entry.substr(kColocationPrefix.size()),
+        const std::string name = entry.substr(kColocationPrefix.size());
+        auto other = by_name_.find(name);
+        if (other == by_name_.end()) {
+          fail(id, invalid_argument(describe(node), " must be with \"", name,
                                     "\", which is not in the graph"));
+          missing_.insert(name);
         } else {
           join(other->second, id);
         }
@@ -142,19 +176,19 @@ class Placer {
   }
 
   // The holder of a variable or resource and those who use it.
-  void join_references() {
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const SubNode& node = graph_.node(id);
+  void join_references(NodeId first) {
+    for (NodeId id = first; id < graph_->size(); ++id) {
+      const SubNode& node = graph_->node(id);
       if (node.erased || node.op->traits.result) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         Output from = node.inputs[i];
-        if (!is_ref(node.input_types[i]) && graph_.output_type(from) != DType::kResource) continue;
+        if (!is_ref(node.input_types[i]) && graph_->output_type(from) != DType::kResource) continue;
         Group& source = group(from.node);
         Group& target = group(id);
         if (!source.wish.empty() && !target.wish.empty() && &source != &target &&
             !source.wish.compatible(target.wish)) {
           MR_LOG(kWarning, describe(node), " asks for ", target.wish.to_string(),
-                 " but must be with \"", graph_.node(from.node).name, "\" on ",
+                 " but must be with \"", graph_->node(from.node).name, "\" on ",
                  source.wish.to_string());
           target.wish = source.wish;
           target.wished_by = source.wished_by;
@@ -176,9 +210,11 @@ class Placer {
     Group& kept = groups_[index(to)];
     Group& gone = groups_[index(from)];
     parent_[index(from)] = to;
+    kept.members.take(gone.members);
+    if (kept.device < 0) kept.device = gone.device;
     if (kept.error.ok()) kept.error = std::move(gone.error);
     if (Status merged = kept.wish.merge(gone.wish, options_.soft); !merged.ok()) {
-      fail(to, invalid_argument(describe(graph_.node(a)), " and ", describe(graph_.node(b)),
+      fail(to, invalid_argument(describe(graph_->node(a)), " and ", describe(graph_->node(b)),
                                 " must be on one device, but \"", kept.wished_by, "\" asks for ",
                                 kept.wish.to_string(), " and \"", gone.wished_by, "\" for ",
                                 gone.wish.to_string()));
@@ -186,11 +222,17 @@ class Placer {
     if (kept.wished_by.empty()) kept.wished_by = std::move(gone.wished_by);
   }
 
-  bool supported(const Group& g, DeviceKind kind) const {
-    return std::all_of(g.members.begin(), g.members.end(), [&](NodeId id) {
-      const SubNode& node = graph_.node(id);
-      return kernels_.any(node.op->name, kind, *node.attrs);
-    });
+  // The kinds of device that have kernels for all members.
+  const std::vector<DeviceKind>& supported(Members& members) {
+    if (members.checked == 0) members.kinds = kinds_;
+    for (; members.checked < members.ids.size(); ++members.checked) {
+      ++work_;
+      const SubNode& node = graph_->node(members.ids[members.checked]);
+      std::erase_if(members.kinds, [&](DeviceKind kind) {
+        return !kernels_.any(node.op->name, kind, *node.attrs);
+      });
+    }
+    return members.kinds;
   }
 
   std::vector<int> matching(const DeviceName& wish, const std::vector<DeviceKind>& kinds) const {
@@ -205,15 +247,13 @@ class Placer {
   }
 
   Status find_candidates(Group& g) {
-    if (g.candidates) return g.error;
+    if (g.candidates && g.members.checked == g.members.ids.size()) return g.error;
     g.candidates.emplace();
     MR_TRY(g.error);
-    std::vector<DeviceKind> kinds;
-    for (DeviceKind kind : kinds_) {
-      if (supported(g, kind)) kinds.push_back(kind);
-    }
+    const std::vector<DeviceKind>& kinds = supported(g.members);
     g.candidates = matching(g.wish, kinds);
-    if (g.candidates->empty() && options_.soft && !g.wish.empty()) {
+    // What is on a device already stays there.
+    if (g.candidates->empty() && options_.soft && !g.wish.empty() && g.device < 0) {
       DeviceName task = g.wish;
       task.type.reset();
       task.id.reset();
@@ -225,19 +265,20 @@ class Placer {
 
   // Why a group has no device.
   Status explain(const Group& g, const std::vector<DeviceKind>& kinds) const {
-    const SubNode& node = graph_.node(g.members[0]);
-    std::string what = describe(node);
-    if (g.members.size() > 1) {
+    std::vector<NodeId> members = g.members.ids;
+    std::sort(members.begin(), members.end());
+    std::string what = describe(graph_->node(members[0]));
+    if (members.size() > 1) {
       std::vector<std::string> names;
-      for (size_t i = 1; i < g.members.size() && i < 5; ++i) {
-        names.push_back(describe(graph_.node(g.members[i])));
+      for (size_t i = 1; i < members.size() && i < 5; ++i) {
+        names.push_back(describe(graph_->node(members[i])));
       }
-      append_to(what, str_cat(" with ", str_join(names, ", "), g.members.size() > 5 ? ", ..." : "",
+      append_to(what, str_cat(" with ", str_join(names, ", "), members.size() > 5 ? ", ..." : "",
                               ", which must be with it,"));
     }
     if (kinds.empty()) {
-      for (NodeId id : g.members) {
-        const SubNode& member = graph_.node(id);
+      for (NodeId id : members) {
+        const SubNode& member = graph_->node(id);
         bool any = std::any_of(kinds_.begin(), kinds_.end(), [&](DeviceKind kind) {
           return kernels_.any(member.op->name, kind, *member.attrs);
         });
@@ -260,8 +301,8 @@ class Placer {
 
   Status choose(NodeId id) {
     Group& g = group(id);
-    if (g.device >= 0) return ok_status();
     MR_TRY(find_candidates(g));
+    if (g.device >= 0) return ok_status();
     int near = near_device(id, g);
     g.device = near >= 0 ? near : g.candidates->front();
     return ok_status();
@@ -274,7 +315,7 @@ class Placer {
 
   // Where tensors need not be moved; -1: no preference.
   int near_device(NodeId id, Group& g) {
-    const SubNode& node = graph_.node(id);
+    const SubNode& node = graph_->node(id);
     if (is_source(node)) {
       int at = common_consumer_device(id);
       return may_use(g, at) ? at : -1;
@@ -308,9 +349,9 @@ class Placer {
   // Among the devices of the best kind. Feeds come from the client and say nothing.
   int most_inputs_device(const Group& g) {
     std::vector<int> votes(devices_.devices().size(), 0);
-    for (NodeId id : g.members) {
-      for (Output input : graph_.node(id).inputs) {
-        if (graph_.node(input.node).op->traits.argument) continue;
+    for (NodeId id : g.members.ids) {
+      for (Output input : graph_->node(id).inputs) {
+        if (graph_->node(input.node).op->traits.argument) continue;
         if (int at = device_of(input.node); at >= 0) ++votes[static_cast<size_t>(at)];
       }
     }
@@ -325,32 +366,69 @@ class Placer {
   }
 
   void assign(NodeId id) {
-    SubNode& node = graph_.node(id);
+    SubNode& node = graph_->node(id);
     node.device = devices_.full_name(group(id).device);
     if (options_.log) MR_LOG(kInfo, describe(node), " on ", node.device);
   }
 
-  Subgraph& graph_;
+  // For the session's life: later members go to the same device.
+  void pin(Group& g) {
+    for (size_t& i = g.members.assigned; i < g.members.ids.size(); ++i) {
+      ++work_;
+      const NodeId id = g.members.ids[i];
+      if (!pinned_[index(id)]) assign(id);
+      pinned_[index(id)] = true;
+    }
+    g.wish = devices_.devices()[static_cast<size_t>(g.device)].name;
+  }
+
+  Subgraph* graph_ = nullptr;
   const DeviceSet& devices_;
-  const PlaceOptions& options_;
+  const PlaceOptions options_;
   const KernelRegistry& kernels_;
   std::vector<DeviceKind> kinds_;  // that there are
   std::vector<NodeId> parent_;     // union-find
   std::vector<Group> groups_;      // by root
+  std::vector<bool> pinned_;       // by node
   std::vector<std::vector<Subgraph::Use>> uses_;
+  std::unordered_map<std::string, NodeId> by_name_;  // of the nodes before `named_`
+  NodeId named_ = 0;
+  std::unordered_set<std::string> missing_;  // names that colocation asked for and nobody has
+  bool outdated_ = false;                    // one of them has come
+  int64_t work_ = 0;
 };
 
 }  // namespace
 
 Status place(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options) {
-  return Placer(graph, devices, options).place_all();
+  return Placer(devices, options).place_all(graph);
 }
 
-Status pin_stateful(Subgraph& graph, NodeId first, const DeviceSet& devices,
-                    const PlaceOptions& options) {
-  Placer(graph, devices, options).pin_from(first);
-  return ok_status();
+struct Pinner::Impl {
+  const DeviceSet& devices;
+  const PlaceOptions options;
+  Placer placer;
+  int64_t earlier_work = 0;
+
+  Impl(const DeviceSet& set, const PlaceOptions& place_options)
+      : devices(set), options(place_options), placer(set, place_options) {}
+};
+
+Pinner::Pinner(const DeviceSet& devices, const PlaceOptions& options)
+    : impl_(std::make_unique<Impl>(devices, options)) {}
+Pinner::Pinner(Pinner&&) noexcept = default;
+Pinner& Pinner::operator=(Pinner&&) noexcept = default;
+Pinner::~Pinner() = default;
+
+void Pinner::pin(Subgraph& graph, NodeId first) {
+  if (impl_->placer.pin_from(graph, first)) return;
+  const int64_t work = impl_->earlier_work + impl_->placer.work();
+  impl_ = std::make_unique<Impl>(impl_->devices, impl_->options);
+  impl_->earlier_work = work;
+  MR_CHECK(impl_->placer.pin_from(graph, first));
 }
+
+int64_t Pinner::work() const { return impl_->earlier_work + impl_->placer.work(); }
 
 void place_control_flow(Subgraph& graph) {
   Result<std::vector<NodeId>> order = graph.topological_order();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,30 @@ struct PlaceOptions {
 // for and what there is.
 Status place(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options);
 
-// Fixes, for the session's life, the devices of the nodes from `first` on that have state, and of
-// those that must be with them (colocation groups): their SubNode::device becomes a full name. All
-// other nodes stay as they are; so does a group that cannot be placed: a request that needs it gets
-// the error from place().
-Status pin_stateful(Subgraph& graph, NodeId first, const DeviceSet& devices,
-                    const PlaceOptions& options);
+// Fixes, for the session's life, the devices of nodes that have state, and of those that must be
+// with them (colocation groups): their SubNode::device becomes a full name. All other nodes stay as
+// they are; so does a group that cannot be placed: a request that needs it gets the error from
+// place().
+//
+// One serves one graph, which grows at its end between the calls and changes in nothing else that
+// placement looks at; a call costs in proportion to what was added.
+class Pinner {
+ public:
+  // `devices` outlives it.
+  Pinner(const DeviceSet& devices, const PlaceOptions& options);
+  Pinner(Pinner&&) noexcept;
+  Pinner& operator=(Pinner&&) noexcept;
+  ~Pinner();
+
+  // Pins the nodes from `first` on: those that came since the last call.
+  void pin(Subgraph& graph, NodeId first);
+  // How many nodes it has looked at so far, each time counted: for tests.
+  int64_t work() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // Moves control-flow nodes to where their data is, before partitioning: Switch and Exit to their
 // input's device, Enter and NextIteration to their first consumer's.

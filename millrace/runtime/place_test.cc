@@ -207,7 +207,7 @@ TEST(Semantics4Placement, LogsWhenAsked) {
   EXPECT_EQ(sink.text, str_cat("Const \"x\" on ", at("CPU:0")));
 }
 
-TEST(PinStateful, OnlyGroupsWithState) {
+TEST(Pinner, OnlyGroupsWithState) {
   ToyGraph g;
   Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.name = "v"});
   Output x = g.constant(1, {.name = "x"});
@@ -217,7 +217,8 @@ TEST(PinStateful, OnlyGroupsWithState) {
   PlaceOptions options;
   options.kernels = &ToyOps::get().kernels;
   DeviceSet devices = named_devices(two_cpus());
-  ASSERT_TRUE(pin_stateful(g.graph, 0, devices, options).ok());
+  Pinner pinner(devices, options);
+  pinner.pin(g.graph, 0);
   EXPECT_EQ(g.node("v").device, at("CPU:1"));
   EXPECT_EQ(g.node("set").device, at("CPU:1"));
   EXPECT_EQ(g.node("x").device, "");
@@ -226,7 +227,7 @@ TEST(PinStateful, OnlyGroupsWithState) {
   // What comes later does not move it.
   g.add("Assign", {v, x}, {.device = "/cpu:0", .name = "again"});
   Output impossible = g.add("Tick", {}, {.device = "/gpu:3", .name = "impossible"});
-  ASSERT_TRUE(pin_stateful(g.graph, later, devices, options).ok());
+  pinner.pin(g.graph, later);
   EXPECT_EQ(g.node("v").device, at("CPU:1"));
   EXPECT_EQ(g.node("impossible").device, "/gpu:3");
   expect_error(place(g.graph, devices, options), {"\"impossible\""});
@@ -234,6 +235,52 @@ TEST(PinStateful, OnlyGroupsWithState) {
   ASSERT_TRUE(place(g.graph, devices, options).ok());
   EXPECT_EQ(g.node("v").device, at("CPU:1"));
   EXPECT_EQ(g.node("again").device, at("CPU:1"));
+}
+
+// A client that adds a variable, or an op on the same variable, between any two runs.
+TEST(Pinner, CostsInProportionToWhatIsAdded) {
+  PlaceOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  DeviceSet devices = named_devices(two_cpus());
+  for (bool one_variable : {false, true}) {
+    ToyGraph g;
+    Pinner pinner(devices, options);
+    const Output x = g.constant(1, {.name = "x"});
+    Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = "/cpu:1", .name = "v"});
+    pinner.pin(g.graph, 0);
+    constexpr int kTimes = 10'000;
+    for (int i = 0; i < kTimes; ++i) {
+      const NodeId first = g.graph.size();
+      if (!one_variable) {
+        v = g.add("Var", {}, {{"T", DType::kInt32}},
+                  {.device = i % 2 == 0 ? "/cpu:0" : "", .name = str_cat("v", i)});
+      } else {
+        g.add("Tick", {}, {{"_class", std::vector<std::string>{"loc:@v"}}},
+              {.name = str_cat("tick", i)});
+      }
+      g.add("Assign", {v, x}, {.name = str_cat("set", i)});
+      pinner.pin(g.graph, first);
+    }
+    EXPECT_EQ(g.node("v").device, at("CPU:1"));
+    EXPECT_EQ(g.graph.node(g.graph.size() - 1).device, one_variable ? at("CPU:1") : at("CPU:0"));
+    EXPECT_LE(pinner.work(), 10 * g.graph.size());
+  }
+}
+
+TEST(Pinner, ColocationWithWhatComesLater) {
+  PlaceOptions options;
+  options.kernels = &ToyOps::get().kernels;
+  DeviceSet devices = named_devices(two_cpus());
+  ToyGraph g;
+  Pinner pinner(devices, options);
+  g.add("Tick", {}, {{"_class", std::vector<std::string>{"loc:@late"}}}, {.name = "early"});
+  pinner.pin(g.graph, 0);
+  EXPECT_EQ(g.node("early").device, "");
+  const NodeId first = g.graph.size();
+  g.add("Tick", {}, {.device = "/cpu:1", .name = "late"});
+  pinner.pin(g.graph, first);
+  EXPECT_EQ(g.node("early").device, at("CPU:1"));
+  EXPECT_EQ(g.node("late").device, at("CPU:1"));
 }
 
 TEST(Semantics4ControlFlow, MovesToTheData) {

@@ -287,7 +287,8 @@ SessionGraph::SessionGraph(Ref<Graph> graph, const DeviceSet& devices, PlaceOpti
     : graph_(std::move(graph)),
       devices_(devices),
       place_options_(place_options),
-      lowered_(graph_->registry()) {}
+      lowered_(graph_->registry()),
+      pinner_(devices, place_options) {}
 
 Status SessionGraph::extend() {
   // Read before the nodes: a node widened later is seen at the next look.
@@ -319,7 +320,8 @@ Status SessionGraph::take(int count) {
     for (Output& input : lowered_.node(id).inputs) input = lowered_outputs_(input);
   }
   MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), kMaxNodes, lowered_outputs_));
-  return pin_stateful(lowered_, first, devices_, place_options_);
+  pinner_.pin(lowered_, first);
+  return ok_status();
 }
 
 // Names are a pure function of the path, so what is pinned stays where it was.
@@ -340,8 +342,9 @@ Status SessionGraph::lower_anew(int count) {
     auto it = pinned.find(node.name);
     if (it != pinned.end()) node.device = it->second;
   }
-  MR_TRY(pin_stateful(fresh.lowered_, 0, devices_, place_options_));
+  fresh.pinner_.pin(fresh.lowered_, 0);
   lowered_ = std::move(fresh.lowered_);
+  pinner_ = std::move(fresh.pinner_);
   lowered_of_ = std::move(fresh.lowered_of_);
   lowered_outputs_ = std::move(fresh.lowered_outputs_);
   taken_ = count;

@@ -49,6 +49,7 @@ class SessionGraph {
   PlaceOptions place_options_;
   int taken_ = 0;  // nodes of graph_ seen so far
   Subgraph lowered_;
+  Pinner pinner_;                   // of lowered_
   std::vector<NodeId> lowered_of_;  // by client node
   LoweredOutputs lowered_outputs_;
   int64_t revision_ = 0;  // of graph_ when it was last lowered
