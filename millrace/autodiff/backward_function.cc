@@ -88,7 +88,14 @@ Status BackwardFunction::differentiate(const std::vector<bool>& given,
     std::vector<Expr> args;
     for (NodeId arg : body_->args) args.push_back(backward_->import(forward_.expr({arg, 0})));
     MR_TRY(backward_->status());
-    MR_TRY_ASSIGN(std::vector<Expr> again, inline_body(*backward_, *body_, args));
+    // Not before the gradient is there: iterations that run ahead would hold what they computed.
+    GraphBuilder::Context before = backward_->context();
+    for (Expr g : gradient_parameters_) {
+      if (g.valid()) backward_->context().control_inputs = {GraphBuilder::output(g).node};
+    }
+    Result<std::vector<Expr>> inlined = inline_body(*backward_, *body_, args);
+    backward_->context() = std::move(before);
+    MR_TRY_ASSIGN(std::vector<Expr> again, std::move(inlined));
     GradientWalk walk({*backward_, *backward_, context_.options, context_.source});
     for (size_t i = 0; i < num_results; ++i) {
       if (given[i]) walk.seed(GraphBuilder::output(again[i]), {gradient_parameters_[i], {}, {}});

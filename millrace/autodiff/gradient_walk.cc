@@ -183,10 +183,19 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
                      "), on the way ", path_through(node.id()));
   }
 
+  // What is computed again waits for the gradient to get here.
+  NodeId here = -1;
+  for (const Gradient& g : output_gradients) {
+    if (g.valid()) here = GraphBuilder::output(g.values).node;
+  }
+  auto view = [&](Output o) {
+    return context_.recomputation == nullptr ? context_.view(o)
+                                             : context_.recomputation->view(o, here);
+  };
   std::vector<Expr> inputs, outputs, gradients;
-  for (Output input : node.inputs()) inputs.push_back(context_.view(input));
+  for (Output input : node.inputs()) inputs.push_back(view(input));
   for (int i = 0; i < node.num_outputs(); ++i) {
-    outputs.push_back(context_.view({node.id(), i}));
+    outputs.push_back(view({node.id(), i}));
     gradients.push_back(Expr());
   }
   std::vector<DType> types(node.input_types().begin(), node.input_types().end());

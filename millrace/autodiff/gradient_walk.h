@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millrace/autodiff/gradients.h"
+#include "millrace/autodiff/recompute.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/graph_builder.h"
 
@@ -22,6 +23,8 @@ struct WalkContext {
   const GradientOptions& options;
   // See GradientContext::source().
   std::string source;
+  // Null: what the gradients use of the forward pass is kept.
+  Recomputation* recomputation = nullptr;
 
   // A tensor of the graph that is differentiated, for use by the gradients.
   Expr view(Output o) const { return backward.import(forward.expr(o)); }

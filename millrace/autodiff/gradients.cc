@@ -1,7 +1,10 @@
 #include "millrace/autodiff/gradients.h"
 
+#include <optional>
+
 #include "millrace/autodiff/gradient_walk.h"
 #include "millrace/autodiff/inline_body.h"
+#include "millrace/autodiff/recompute.h"
 #include "millrace/graph/function_builder.h"
 
 namespace millrace {
@@ -60,7 +63,18 @@ Result<std::vector<Gradient>> gradients(GraphBuilder& builder, std::span<const E
   std::string scope = builder.graph().unique_name(str_cat(before.scope, options.name));
   builder.context().scope = str_cat(scope, "/");
   Result<std::vector<Gradient>> result = [&]() -> Result<std::vector<Gradient>> {
-    GradientWalk walk({builder, builder, options, scope});
+    MR_TRY_ASSIGN(std::vector<Output> kept, outputs_of(builder, options.checkpoints, "checkpoint"));
+    TensorSet checkpoints;
+    for (Output o : kept) checkpoints.insert({o.node, o.index});
+    if (kept.empty() && (options.recompute || options.memory_budget > 0)) {
+      checkpoints =
+          choose_checkpoints(builder.graph(), y_outputs, x_outputs, options.memory_budget);
+    }
+    GradientOptions inner = options;
+    inner.recompute = !checkpoints.empty() || options.recompute;
+    std::optional<Recomputation> recomputation;
+    if (!checkpoints.empty()) recomputation.emplace(builder, y_outputs, std::move(checkpoints));
+    GradientWalk walk({builder, builder, inner, scope, recomputation ? &*recomputation : nullptr});
     for (size_t i = 0; i < ys.size(); ++i) {
       MR_TRY_ASSIGN(Gradient gradient, incoming(builder, ys[i], i, grad_ys));
       walk.seed(y_outputs[i], gradient);

@@ -16,9 +16,17 @@ struct GradientOptions {
   bool zeros_for_unconnected = false;
   // Every operation goes to the device of the operation whose gradient it computes.
   bool colocate = false;
+  // What gradients use of the forward pass is held until they have used it. Three ways to hold
+  // less, at the price of computing some of it twice (gradient checkpointing):
+  //
   // Loops and branches keep their inputs only, and compute again what the gradient needs of their
-  // inside: less memory, one more forward pass.
+  // inside; outside of them, tensors are chosen to be kept, about the square root of all.
   bool recompute = false;
+  // As recompute, but outside of loops and branches these tensors are kept.
+  std::vector<Expr> checkpoints = {};
+  // As recompute, but only when the tensors that the gradient may use have more bytes than this (as
+  // far as shapes are known), and keeping what fits. 0: no limit.
+  int64_t memory_budget = 0;
   // Operations are named below this.
   std::string name = "gradients";
 };

@@ -70,6 +70,11 @@ Result<std::vector<Expr>> inline_graph(GraphBuilder& builder, const Graph& graph
       now = before;
       for (NodeId control : node.control_inputs()) {
         if (map[index(control)] >= 0) now.control_inputs.push_back(map[index(control)]);
+        for (size_t i = 0; i < from.size(); ++i) {
+          if (from[i].node == control && args[i].builder() == &builder) {
+            now.control_inputs.push_back(GraphBuilder::output(args[i]).node);
+          }
+        }
       }
       if (!node.device().empty()) now.device = node.device();
       if (node.origin() != 0) now.origin = node.origin();

@@ -160,7 +160,11 @@ class Extraction {
       MR_TRY_ASSIGN(body.inputs.emplace_back(), reference(input));
     }
     for (NodeId source : node.control_inputs()) {
-      if (body_.contains(source)) body.inputs.push_back("^" + graph_.node(source).name());
+      if (body_.contains(source)) {
+        body.inputs.push_back("^" + graph_.node(source).name());
+      } else if (auto arg = arg_names_.lower_bound({source, 0}); is_argument_node(source)) {
+        body.inputs.push_back("^" + arg->second);
+      }
     }
     function_->signature.traits.stateful |= node.op().traits.stateful;
     function_->nodes.push_back(std::move(body));
