@@ -1,12 +1,16 @@
-// The C++ client from a project of its own: state, callables, partial runs, traces, mistakes.
+// The C++ client from a project of its own: state, callables, partial runs, traces, loops,
+// gradients, mistakes.
 // docs/cpp.md walks through it.
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "millrace/api/client_session.h"
+#include "millrace/api/control_flow.h"
 #include "millrace/api/ops.h"
+#include "millrace/autodiff/gradients.h"
 
 namespace {
 
@@ -65,6 +69,29 @@ Status in_pieces() {
   return expect(10, second[0]);
 }
 
+// Newton's method for a square root, as many steps as it takes, and how the root depends on x.
+Status loop() {
+  Scope root = Scope::make_root();
+  Expr x = ops::placeholder(root, DType::kFloat, {.shape = PartialShape::scalar()});
+  std::vector<Expr> out = while_loop(
+      root, {x},
+      [&](const Scope& s, const std::vector<Expr>& v) {
+        return ops::greater(s, ops::abs(s, v[0] * v[0] - x), s.constant(1e-5F));
+      },
+      [&](const Scope&, const std::vector<Expr>& v) {
+        return std::vector<Expr>{(v[0] + x / v[0]) * 0.5};
+      });
+  MR_TRY(root.status());
+  MR_TRY_ASSIGN(std::vector<Gradient> slope, gradients(root.builder(), out, std::vector<Expr>{x}));
+
+  MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root));
+  MR_TRY_ASSIGN(std::vector<Tensor> got,
+                session.run({{x, Tensor::scalar(4.0F)}}, {out[0], slope[0].values}));
+  std::printf("root %g, slope %g\n", got[0].item<float>(), got[1].item<float>());
+  return std::abs(got[1].item<float>() - 0.25F) < 1e-3F ? ok_status()
+                                                        : internal("expected a slope of 0.25");
+}
+
 // A mistake is found where it is made: shapes are checked as operations are added.
 Status mistake() {
   Scope root = Scope::make_root();
@@ -80,7 +107,7 @@ Status mistake() {
 }  // namespace
 
 int main() {
-  for (Status (*part)() : {count, in_pieces, mistake}) {
+  for (Status (*part)() : {count, in_pieces, loop, mistake}) {
     if (Status status = part(); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.to_string().c_str());
       return 1;
