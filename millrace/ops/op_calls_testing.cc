@@ -74,11 +74,13 @@ const Row kRows[] = {
     {"Unpack", "[2,3]", {{"num", 2}}},
     // Control flow and edges.
     {"Assert", "1 [2,3]|"},
+    {"FakeParam", "", {{"shape", Shape{2, 3}}}},
     {"LoopCond", "1"},
     {"Merge", "[2,3]|"},
     {"RefMerge", "[2,3]|"},
     {"RefSwitch", "[2,3] 1"},
     {"Switch", "[2,3] 1"},
+    {"_SwitchN", "[2,3] 1", {{"num_outs", 2}}},
     {"_HostRecv", "", kEdge, send_first},
     {"_HostSend", "[2,3]", kEdge},
     {"_Recv", "", kEdge, send_first},
@@ -147,20 +149,6 @@ const Row kRows[] = {
     {"TemporaryVariable", "", {{"shape", Shape{2, 3}}}},
     {"Variable", "", {{"shape", Shape{2, 3}}}},
     {"VariableV2", "", {{"shape", Shape{2, 3}}}},
-    // Optimisers.
-    {"ApplyAdagrad", "[2,3] [2,3] .5 [2,3]"},
-    {"ApplyAdam", "[2,3] [2,3] [2,3] .5 .5 .5 .5 .5 .5 [2,3]"},
-    {"ApplyCenteredRMSProp", "[2,3] [2,3] [2,3] [2,3] .5 .5 .5 .5 [2,3]"},
-    {"ApplyGradientDescent", "[2,3] .5 [2,3]"},
-    {"ApplyMomentum", "[2,3] [2,3] .5 [2,3] .5"},
-    {"ApplyRMSProp", "[2,3] [2,3] [2,3] .5 .5 .5 .5 [2,3]"},
-    {"ResourceApplyAdagrad", "variable[2,3] variable[2,3] .5 [2,3]"},
-    {"ResourceApplyAdam", "variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 .5 .5 [2,3]"},
-    {"ResourceApplyCenteredRMSProp",
-     "variable[2,3] variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 [2,3]"},
-    {"ResourceApplyGradientDescent", "variable[2,3] .5 [2,3]"},
-    {"ResourceApplyMomentum", "variable[2,3] variable[2,3] .5 [2,3] .5"},
-    {"ResourceApplyRMSProp", "variable[2,3] variable[2,3] variable[2,3] .5 .5 .5 .5 [2,3]"},
     // Queues.
     {"PaddingFIFOQueue", "", kQueueOfVectors},
     {"PaddingFIFOQueueV2", "", kQueueOfVectors},
@@ -180,7 +168,8 @@ const Row kRows[] = {
     {"QueueEnqueueV2", "queue[2] [2]|"},
     {"QueueSize", "queue[2]"},
     {"QueueSizeV2", "queue[2]"},
-    // Stacks and TensorArrays.
+    // Stacks, TensorArrays and tensor lists.
+    {"EmptyTensorList", "{2} 5"},
     {"StackClose", "stack[2]"},
     {"StackCloseV2", "stack[2]"},
     {"StackPop", "stack[2]"},
@@ -198,12 +187,32 @@ const Row kRows[] = {
     {"TensorArraySplitV3", "array[2] [3,2] {1,2} 0"},
     {"TensorArrayV3", "3"},
     {"TensorArrayWriteV3", "array[2] 1 [2] 0"},
+    {"TensorListConcat", "list[2]"},
+    {"TensorListConcatLists", "list[2] list[2]"},
+    {"TensorListConcatV2", "list[2] {2} [0]"},
+    {"TensorListElementShape", "list[2]"},
+    {"TensorListFromTensor", "[2,3] {3}"},
+    {"TensorListGather", "list[2] {1,0} {2}"},
+    {"TensorListGetItem", "list[2] 1 {2}"},
+    {"TensorListLength", "list[2]"},
+    {"TensorListPopBack", "list[2] {2}"},
+    {"TensorListPushBack", "list[2] [2]"},
+    {"TensorListPushBackBatch", "lists[2] [1,2]"},
+    {"TensorListReserve", "{2} 3"},
+    {"TensorListResize", "list[2] 3"},
+    {"TensorListScatter", "[2,3] {1,0} {3}"},
+    {"TensorListScatterIntoExistingList", "list[2] [2,2] {1,0}"},
+    {"TensorListScatterV2", "[2,3] {1,0} {3} 4"},
+    {"TensorListSetItem", "list[2] 1 [2]"},
+    {"TensorListSplit", "[3,2] {-1,2} {1,2}"},
+    {"TensorListStack", "list[2] {2}"},
 };
 
 constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"variable", Operand::Kind::kVariable}, {"temporary", Operand::Kind::kTemporary},
     {"queue", Operand::Kind::kQueue},       {"stack", Operand::Kind::kStack},
     {"array", Operand::Kind::kArray},       {"full_array", Operand::Kind::kFullArray},
+    {"list", Operand::Kind::kList},         {"lists", Operand::Kind::kLists},
     {"no_handle", Operand::Kind::kNoHandle}};
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -290,7 +299,8 @@ Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint
 
 // Of what state behind a handle holds.
 DType content_type(const TypeChoice& types) {
-  for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type"}) {
+  for (const char* attr :
+       {"dtype", "T", "Tcomponents", "component_types", "elem_type", "element_dtype"}) {
     if (auto found = types.find(attr); found != types.end()) return found->second;
   }
   return DType::kFloat;
@@ -314,6 +324,9 @@ class HandleMaker {
         return queue(content);
       case Operand::Kind::kStack:
         return stack(content);
+      case Operand::Kind::kList:
+      case Operand::Kind::kLists:
+        return list(content, kind == Operand::Kind::kLists);
       default:
         return array(content, kind == Operand::Kind::kFullArray);
     }
@@ -367,6 +380,21 @@ class HandleMaker {
                  .input(Tensor::scalar(0.0F))
                  .run()
                  .status());
+    }
+    return handle;
+  }
+
+  Result<Value> list(const Tensor& content, bool in_vector) {
+    OpTester make = op("TensorListReserve");
+    make.attr("element_dtype", content.dtype()).input(Tensor::scalar<int32_t>(-1));
+    MR_TRY_ASSIGN(Value handle, first(make.input(Tensor::scalar<int32_t>(2))));
+    for (int32_t i = 0; i < 2; ++i) {
+      OpTester set = op("TensorListSetItem");
+      MR_TRY_ASSIGN(handle,
+                    first(set.input(handle.tensor).input(Tensor::scalar(i)).input(content)));
+    }
+    if (in_vector) {
+      MR_TRY_ASSIGN(handle.tensor, handle.tensor.reshaped(Shape{1}));
     }
     return handle;
   }
@@ -477,9 +505,18 @@ OpCall valid_call(const OpDef& op) {
     }
     return call;
   }
+  // Optimisers have variables, a gradient, for some rows their indices, and numbers.
+  const bool optimizer = !op.inputs.empty() && op.inputs[0].name == "var";
   for (const ArgDef& arg : op.inputs) {
     Operand operand{.shape = Shape{2, 3}};
-    if (arg.dtype == DType::kResource) operand.kind = Operand::Kind::kVariable;
+    if (arg.dtype == DType::kResource) {
+      operand.kind = Operand::Kind::kVariable;
+    } else if (optimizer && arg.name == "indices") {
+      operand = {.shape = Shape{2}, .values = {1, 0}};
+    } else if (optimizer && !arg.is_ref && arg.name != "grad" && arg.name != "delta") {
+      const bool negative = arg.name == "lr_power";
+      operand = {.values = {arg.dtype == DType::kInt64 ? 1 : negative ? -0.5 : 0.5}};
+    }
     call.arguments.emplace_back(arg.is_list() ? 2 : 1, operand);
   }
   return call;

@@ -29,6 +29,8 @@ struct Operand {
     kStack,      // a stack with one
     kArray,      // a TensorArray of two elements, not written
     kFullArray,  // and written
+    kList,       // a tensor list of two
+    kLists,      // a vector that holds one such list
     kNoHandle,   // a handle argument that holds no handle at all
   };
   Kind kind = Kind::kTensor;

@@ -115,6 +115,7 @@ void register_call(Registry& registry, const char* name, bool stateful) {
 
 // Data goes to the output that output_index names (the last one for an index out of range).
 Status switch_n(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(int64_t index, ctx.int_scalar_input(1));
   int last = ctx.num_outputs() - 1;
   int taken = index < 0 || index > last ? last : static_cast<int>(index);
