@@ -86,12 +86,8 @@ Status pad_cpu(KernelContext& ctx) {
     sizes.add(size);
   }
   MR_TRY_ASSIGN(const Shape shape, Shape::make(sizes.span()));
-  if (shape == input.shape()) {
-    ctx.set_output_value(0, ctx.take_input(0));
-    return ok_status();
-  }
-  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  if (shape.num_elements() == 0) return ok_status();
+  MR_TRY_ASSIGN(Tensor * out, forward_or_allocate(ctx, shape));
+  if (out == nullptr) return ok_status();
   if (ctx.num_inputs() > 2) {
     fill_tensor(ctx, ctx.input(2), *out);
   } else if (is_plain(out->dtype())) {

@@ -209,4 +209,13 @@ void fill_tensor(const KernelContext& ctx, const Tensor& value, Tensor& to) {
   });
 }
 
+Result<Tensor*> forward_or_allocate(KernelContext& ctx, const Shape& shape) {
+  if (shape == ctx.input(0).shape()) {
+    ctx.set_output_value(0, ctx.take_input(0));
+    return nullptr;
+  }
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  return shape.num_elements() == 0 ? nullptr : out;
+}
+
 }  // namespace millrace

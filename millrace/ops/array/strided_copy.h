@@ -52,4 +52,9 @@ class StridedCopy {
 // Sets every element of `to` (host memory) to the only element of `value`, of the same dtype.
 void fill_tensor(const KernelContext& ctx, const Tensor& value, Tensor& to);
 
+// For ops whose output may be the input as it is: sets output 0, to input 0 when that has this
+// shape, else to a fresh tensor. Returns the tensor when there are elements to write, null when
+// not.
+Result<Tensor*> forward_or_allocate(KernelContext& ctx, const Shape& shape);
+
 }  // namespace millrace

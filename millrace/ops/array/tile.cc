@@ -82,12 +82,8 @@ Status tile_cpu(KernelContext& ctx) {
     sizes.add(size);
   }
   MR_TRY_ASSIGN(const Shape shape, Shape::make(sizes.span()));
-  if (shape == input.shape()) {
-    ctx.set_output_value(0, ctx.take_input(0));
-    return ok_status();
-  }
-  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  if (shape.num_elements() == 0) return ok_status();
+  MR_TRY_ASSIGN(Tensor * out, forward_or_allocate(ctx, shape));
+  if (out == nullptr) return ok_status();
   StridedCopy copy;
   int64_t from_stride = input.num_elements(), to_stride = shape.num_elements();
   for (int i = 0; i < rank; ++i) {
@@ -128,12 +124,8 @@ Status broadcast_to_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(1));
   MR_TRY(check_broadcast(input.shape(), shape));
-  if (shape == input.shape()) {
-    ctx.set_output_value(0, ctx.take_input(0));
-    return ok_status();
-  }
-  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  if (shape.num_elements() == 0) return ok_status();
+  MR_TRY_ASSIGN(Tensor * out, forward_or_allocate(ctx, shape));
+  if (out == nullptr) return ok_status();
   StridedCopy copy;
   int64_t from_stride = input.num_elements(), to_stride = shape.num_elements();
   for (int i = 0; i < shape.rank(); ++i) {
