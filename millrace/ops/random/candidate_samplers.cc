@@ -1,18 +1,17 @@
-// LogUniformCandidateSampler and UniformCandidateSampler draw classes for sampled losses;
-// ComputeAccidentalHits finds those that happen to be a true class.
+// What all candidate samplers do, those whose probabilities are a formula, and
+// ComputeAccidentalHits, which finds the samples that happen to be a true class.
+
+#include "millrace/ops/random/candidate_samplers.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "millrace/graph/shape_context.h"
-#include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
-#include "millrace/ops/random/random_state.h"
 #include "millrace/ops/random/register.h"
 
 namespace millrace {
@@ -37,18 +36,141 @@ Status sampler_shape(ShapeContext& c) {
   return ok_status();
 }
 
+// How often a class of probability p is expected among `drawn` classes picked in `tries` tries.
+float expected_count(float p, int64_t drawn, int64_t tries) {
+  if (tries == drawn) return p * static_cast<float>(drawn);
+  // 1 - (1 - p)^tries, without losing small numbers.
+  return -std::expm1(static_cast<float>(tries) * std::log1p(-p));
+}
+
+// The smallest remainders of T's numbers by n come up once too often: numbers below the first
+// multiple of n that leaves a multiple of n of them are drawn again.
+template <class T, class Draw>
+T below(T n, Draw draw) {
+  const T skewed = (std::numeric_limits<T>::max() % n + 1) % n;
+  T bits = draw();
+  while (bits < skewed) bits = draw();
+  return bits % n;
+}
+
+}  // namespace
+
+uint32_t uniform_below(PhiloxWords& words, uint32_t n) {
+  return below(n, [&] { return words.next(); });
+}
+uint64_t uniform_below(PhiloxWords& words, uint64_t n) {
+  return below(n, [&] { return words.next64(); });
+}
+
+Result<CandidateSampler::Options> CandidateSampler::read_options(const KernelNode& node,
+                                                                 std::string_view range_attr,
+                                                                 int64_t max_range) {
+  MR_TRY_ASSIGN(RandomSource source, RandomSource::make(node));
+  MR_TRY_ASSIGN(const int64_t num_true, node.attr<int64_t>("num_true"));
+  MR_TRY_ASSIGN(const int64_t num_sampled, node.attr<int64_t>("num_sampled"));
+  MR_TRY_ASSIGN(const bool unique, node.attr<bool>("unique"));
+  MR_TRY_ASSIGN(const int64_t range, node.attr<int64_t>(range_attr));
+  if (range > max_range) {
+    return invalid_argument(range_attr, " must be at most ", max_range, ", got ", range);
+  }
+  if (unique && num_sampled > range) {
+    return invalid_argument("cannot draw num_sampled = ", num_sampled, " different classes out of ",
+                            range_attr, " = ", range);
+  }
+  return Options{std::move(source), num_true, num_sampled, unique, range};
+}
+
+Result<std::span<const int64_t>> CandidateSampler::true_classes(const KernelContext& ctx) const {
+  MR_TRY(check_true_classes(ctx.input(0).shape(), options_.num_true));
+  const std::span<const int64_t> classes = ctx.input(0).data<int64_t>();
+  for (int64_t k : classes) {
+    if (k < 0 || k >= options_.range) {
+      return invalid_argument("true class ", k, " is out of range [0, ", options_.range, ")");
+    }
+  }
+  return classes;
+}
+
+Status CandidateSampler::draw(KernelContext& ctx, std::span<const int64_t> true_classes,
+                              const ClassDistribution& distribution) const {
+  const int64_t n = options_.num_sampled;
+  MR_TRY_ASSIGN(Tensor * sampled, ctx.allocate_output(0, Shape{n}));
+  MR_TRY_ASSIGN(Tensor * true_counts, ctx.allocate_output(1, ctx.input(0).shape()));
+  MR_TRY_ASSIGN(Tensor * sampled_counts, ctx.allocate_output(2, Shape{n}));
+  const std::span<int64_t> out = sampled->mutable_data<int64_t>();
+  MR_TRY_ASSIGN(const int64_t tries, draw_classes(ctx, distribution, out));
+  const auto count = [&](std::span<const int64_t> classes, std::span<float> counts) {
+    for (size_t i = 0; i < classes.size(); ++i) {
+      counts[i] = expected_count(distribution.probability(classes[i]), n, tries);
+    }
+  };
+  count(true_classes, true_counts->mutable_data<float>());
+  count(out, sampled_counts->mutable_data<float>());
+  return ok_status();
+}
+
+// Fills `out`; the number of tries it took.
+Result<int64_t> CandidateSampler::draw_classes(const KernelContext& ctx,
+                                               const ClassDistribution& distribution,
+                                               std::span<int64_t> out) const {
+  // A class that is nearly impossible may never come up.
+  constexpr int64_t kMaxRejected = std::numeric_limits<int32_t>::max();
+  MR_TRY_ASSIGN(const Philox stream,
+                options_.source.reserve(ctx, static_cast<uint64_t>(options_.num_sampled) * 512));
+  PhiloxWords words(stream);
+  std::unordered_set<int64_t> used;
+  int64_t tries = 0;
+  for (size_t picked = 0; picked < out.size(); ++tries) {
+    if (tries % 65536 == 0 && ctx.cancel() != nullptr && ctx.cancel()->cancelled()) {
+      return ctx.cancel()->status();
+    }
+    if (tries - static_cast<int64_t>(picked) >= kMaxRejected) {
+      return resource_exhausted("drew only ", picked, " of ", out.size(), " different classes in ",
+                                tries, " tries");
+    }
+    const int64_t k = distribution.sample(words);
+    if (!options_.unique || used.insert(k).second) out[picked++] = k;
+  }
+  return tries;
+}
+
+OpSpec::Attr range_max_attr() {
+  return {"range_max", "int >= 1", "Classes are in [0, range_max)."};
+}
+
+OpSpec candidate_sampler_spec(std::string_view name, std::string_view doc,
+                              std::vector<OpSpec::Attr> own_attrs) {
+  OpSpec spec = {.name = std::string(name),
+                 .doc = std::string(doc),
+                 .inputs = {{"true_classes", "int64"}},
+                 .outputs = {{"sampled_candidates", "int64"},
+                             {"true_expected_count", "float"},
+                             {"sampled_expected_count", "float"}},
+                 .attrs = {{"num_true", "int >= 1"},
+                           {"num_sampled", "int >= 1"},
+                           {"unique", "bool", "Draws no class twice."}},
+                 .traits = {.stateful = true, .cannot_differentiate = true, .cost = 40},
+                 .shape = sampler_shape};
+  spec.attrs.insert(spec.attrs.end(), own_attrs.begin(), own_attrs.end());
+  spec.attrs.push_back({"seed", "int = 0"});
+  spec.attrs.push_back({"seed2", "int = 0"});
+  return spec;
+}
+
+namespace {
+
 // Class k has probability log((k + 2) / (k + 1)) / log(range + 1).
-class LogUniform {
+class LogUniform final : public ClassDistribution {
  public:
   explicit LogUniform(int64_t range)
-      : range_(range), log_range_(std::log1p(static_cast<double>(range))) {}
-  int64_t sample(PhiloxWords& words) const {
+      : range_(range), log_range_(std::log(static_cast<double>(range) + 1.0)) {}
+  int64_t sample(PhiloxWords& words) const override {
     const uint32_t high = words.next();
     const double u = uniform_double(high, words.next());
     // Rounding may lead one past the end, which for the largest ranges is past int64.
     return (static_cast<int64_t>(std::min(std::exp(u * log_range_), 0x1p62)) - 1) % range_;
   }
-  float probability(int64_t k) const {
+  float probability(int64_t k) const override {
     const auto x = static_cast<double>(k);
     return static_cast<float>(std::log((x + 2.0) / (x + 1.0)) / log_range_);
   }
@@ -58,108 +180,61 @@ class LogUniform {
   double log_range_;
 };
 
-class UniformClasses {
+class UniformClasses final : public ClassDistribution {
  public:
   explicit UniformClasses(int64_t range)
       : range_(static_cast<uint64_t>(range)),
         probability_(static_cast<float>(1.0 / static_cast<double>(range))) {}
-  int64_t sample(PhiloxWords& words) const {
-    // Values below `skewed` would make the first remainders a little more likely.
-    const uint64_t skewed = (std::numeric_limits<uint64_t>::max() % range_ + 1) % range_;
-    uint64_t bits = words.next64();
-    while (bits < skewed) bits = words.next64();
-    return static_cast<int64_t>(bits % range_);
+  int64_t sample(PhiloxWords& words) const override {
+    return static_cast<int64_t>(uniform_below(words, range_));
   }
-  float probability(int64_t) const { return probability_; }
+  float probability(int64_t) const override { return probability_; }
 
  private:
   uint64_t range_;
   float probability_;
 };
 
-// How often a class of probability p is expected among `drawn` classes picked in `tries` tries.
-float expected_count(float p, int64_t drawn, int64_t tries) {
-  if (tries == drawn) return p * static_cast<float>(drawn);
-  // 1 - (1 - p)^tries, without losing small numbers.
-  return -std::expm1(static_cast<float>(tries) * std::log1p(-p));
-}
-
 template <class Distribution>
-class CandidateSampler final : public Kernel {
+class FormulaSampler final : public CandidateSampler {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(RandomSource source, RandomSource::make(node));
-    MR_TRY_ASSIGN(const int64_t num_true, node.attr<int64_t>("num_true"));
-    MR_TRY_ASSIGN(const int64_t num_sampled, node.attr<int64_t>("num_sampled"));
-    MR_TRY_ASSIGN(const int64_t range, node.attr<int64_t>("range_max"));
-    MR_TRY_ASSIGN(const bool unique, node.attr<bool>("unique"));
-    if (unique && num_sampled > range) {
-      return invalid_argument("cannot draw num_sampled = ", num_sampled,
-                              " different classes out of range_max = ", range);
-    }
-    return std::unique_ptr<Kernel>(
-        new CandidateSampler(std::move(source), num_true, num_sampled, range, unique));
+    MR_TRY_ASSIGN(Options options, read_options(node));
+    return std::unique_ptr<Kernel>(new FormulaSampler(std::move(options)));
   }
-  CandidateSampler(RandomSource source, int64_t num_true, int64_t num_sampled, int64_t range,
-                   bool unique)
-      : source_(std::move(source)),
-        num_true_(num_true),
-        num_sampled_(num_sampled),
-        range_(range),
-        unique_(unique),
-        distribution_(range) {}
-
   Status compute(KernelContext& ctx) const override {
-    const Tensor& true_classes = ctx.input(0);
-    MR_TRY(check_true_classes(true_classes.shape(), num_true_));
-    const std::span<const int64_t> classes = true_classes.data<int64_t>();
-    for (int64_t k : classes) {
-      if (k < 0 || k >= range_) {
-        return invalid_argument("true class ", k, " is out of range [0, ", range_, ")");
-      }
-    }
-    MR_TRY_ASSIGN(Tensor * sampled, ctx.allocate_output(0, Shape{num_sampled_}));
-    MR_TRY_ASSIGN(Tensor * true_counts, ctx.allocate_output(1, true_classes.shape()));
-    MR_TRY_ASSIGN(Tensor * sampled_counts, ctx.allocate_output(2, Shape{num_sampled_}));
-    const std::span<int64_t> out = sampled->mutable_data<int64_t>();
-    MR_TRY_ASSIGN(const Philox stream,
-                  source_.reserve(ctx, static_cast<uint64_t>(num_sampled_) * 512));
-    MR_TRY_ASSIGN(const int64_t tries, draw(ctx, stream, out));
-    count(classes, tries, true_counts->mutable_data<float>());
-    count(out, tries, sampled_counts->mutable_data<float>());
+    MR_TRY_ASSIGN(const std::span<const int64_t> classes, true_classes(ctx));
+    return draw(ctx, classes, distribution_);
+  }
+
+ private:
+  explicit FormulaSampler(Options options)
+      : CandidateSampler(std::move(options)), distribution_(this->options().range) {}
+  Distribution distribution_;
+};
+
+// Every class once: for comparisons with losses that leave none out.
+class AllClasses final : public CandidateSampler {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(Options options, read_options(node, "num_sampled"));
+    return std::unique_ptr<Kernel>(new AllClasses(std::move(options)));
+  }
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(true_classes(ctx).status());
+    const Shape all = {options().range};
+    MR_TRY_ASSIGN(Tensor * sampled, ctx.allocate_output(0, all));
+    MR_TRY_ASSIGN(Tensor * true_counts, ctx.allocate_output(1, ctx.input(0).shape()));
+    MR_TRY_ASSIGN(Tensor * sampled_counts, ctx.allocate_output(2, all));
+    const std::span<int64_t> classes = sampled->mutable_data<int64_t>();
+    std::iota(classes.begin(), classes.end(), 0);
+    std::ranges::fill(true_counts->mutable_data<float>(), 1.0F);
+    std::ranges::fill(sampled_counts->mutable_data<float>(), 1.0F);
     return ok_status();
   }
 
  private:
-  // Fills `out`; the number of tries it took.
-  Result<int64_t> draw(const KernelContext& ctx, const Philox& stream,
-                       std::span<int64_t> out) const {
-    PhiloxWords words(stream);
-    std::unordered_set<int64_t> used;
-    int64_t tries = 0;
-    for (size_t picked = 0; picked < out.size(); ++tries) {
-      // The last few classes of a range may take long to come up.
-      if (tries % 65536 == 0 && ctx.cancel() != nullptr && ctx.cancel()->cancelled()) {
-        return ctx.cancel()->status();
-      }
-      const int64_t k = distribution_.sample(words);
-      if (!unique_ || used.insert(k).second) out[picked++] = k;
-    }
-    return tries;
-  }
-
-  void count(std::span<const int64_t> classes, int64_t tries, std::span<float> out) const {
-    for (size_t i = 0; i < classes.size(); ++i) {
-      out[i] = expected_count(distribution_.probability(classes[i]), num_sampled_, tries);
-    }
-  }
-
-  RandomSource source_;
-  int64_t num_true_;
-  int64_t num_sampled_;
-  int64_t range_;
-  bool unique_;
-  Distribution distribution_;
+  using CandidateSampler::CandidateSampler;
 };
 
 Status hits_shape(ShapeContext& c) {
@@ -212,33 +287,20 @@ class AccidentalHits final : public Kernel {
   int64_t num_true_;
 };
 
-template <class Distribution>
-void register_sampler(Registry& registry, const char* name, const char* doc) {
-  registry.add({.name = name,
-                .doc = doc,
-                .inputs = {{"true_classes", "int64"}},
-                .outputs = {{"sampled_candidates", "int64"},
-                            {"true_expected_count", "float"},
-                            {"sampled_expected_count", "float"}},
-                .attrs = {{"num_true", "int >= 1"},
-                          {"num_sampled", "int >= 1"},
-                          {"unique", "bool", "Draws no class twice."},
-                          {"range_max", "int >= 1", "Classes are in [0, range_max)."},
-                          {"seed", "int = 0"},
-                          {"seed2", "int = 0"}},
-                .traits = {.stateful = true, .cannot_differentiate = true, .cost = 40},
-                .shape = sampler_shape});
-  registry.kernel<CandidateSampler<Distribution>>(name, DeviceKind::kCpu);
-}
-
 }  // namespace
 
 void register_candidate_samplers(Registry& registry) {
-  register_sampler<LogUniform>(
-      registry, "LogUniformCandidateSampler",
-      "Classes drawn so that small numbers are likely: for vocabularies sorted by frequency.");
-  register_sampler<UniformClasses>(registry, "UniformCandidateSampler",
-                                   "Classes drawn with equal probability.");
+  registry.add(candidate_sampler_spec(
+      "LogUniformCandidateSampler",
+      "Classes drawn so that small numbers are likely: for vocabularies sorted by frequency.",
+      {range_max_attr()}));
+  registry.add(candidate_sampler_spec("UniformCandidateSampler",
+                                      "Classes drawn with equal probability.", {range_max_attr()}));
+  registry.add(
+      candidate_sampler_spec("AllCandidateSampler", "Every class of [0, num_sampled), once.", {}));
+  registry.kernel<FormulaSampler<LogUniform>>("LogUniformCandidateSampler", DeviceKind::kCpu);
+  registry.kernel<FormulaSampler<UniformClasses>>("UniformCandidateSampler", DeviceKind::kCpu);
+  registry.kernel<AllClasses>("AllCandidateSampler", DeviceKind::kCpu);
   registry.add({.name = "ComputeAccidentalHits",
                 .doc = "Which sampled classes are among the true ones: row, position among the "
                        "samples, and a weight that makes their logits vanish.",

@@ -37,6 +37,8 @@ class RandomSource {
  public:
   static Result<RandomSource> make(const KernelNode& node);
   Result<Philox> reserve(const KernelContext& ctx, uint64_t blocks) const;
+  // The resource name of the state; other state of the node may use it too, under its own type.
+  const std::string& name() const { return name_; }
 
  private:
   RandomSource(std::string name, int64_t seed, int64_t seed2)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
+#include <limits>
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
@@ -305,77 +305,6 @@ TEST(Multinomial, RefusesBadInputs) {
   EXPECT_EQ(code({6}, 1), Code::kInvalidArgument);
   EXPECT_EQ(code({0, 3}, 1), Code::kOk);
   EXPECT_EQ(code({2, 3}, 0), Code::kOk);
-}
-
-OpTester& sampler(OpTester& op, int64_t sampled, bool unique, int64_t range) {
-  return op.attr("num_true", 2)
-      .attr("num_sampled", sampled)
-      .attr("unique", unique)
-      .attr("range_max", range)
-      .attr("seed", kGraphSeed)
-      .attr("seed2", 1234)
-      .input(Tensor::of<int64_t>({1, 2}, {0, 3}));
-}
-
-TEST(CandidateSamplers, LogUniform) {
-  OpTester op("LogUniformCandidateSampler");
-  const std::vector<Tensor> out = *sampler(op, 4, false, 100).run();
-  // From the stream: floor(exp(u * log(101))) - 1, u two words each.
-  const double u[] = {0.7864565445549252, 0.45360178699661, 0.3108524944083375, 0.2669698993792209};
-  for (size_t i = 0; i < 4; ++i) {
-    const auto k = static_cast<int64_t>(std::exp(u[i] * std::log(101.0))) - 1;
-    EXPECT_EQ(out[0].data<int64_t>()[i], k);
-    const double p = std::log((static_cast<double>(k) + 2) / (static_cast<double>(k) + 1));
-    EXPECT_NEAR(out[2].data<float>()[i], 4 * p / std::log(101.0), 1e-6);
-  }
-  EXPECT_EQ(out[1].shape(), Shape({1, 2}));
-  EXPECT_NEAR(out[1].data<float>()[0], 4 * std::log(2.0) / std::log(101.0), 1e-6);
-}
-
-TEST(CandidateSamplers, UniqueDrawsEveryClassOnce) {
-  for (const char* name : {"LogUniformCandidateSampler", "UniformCandidateSampler"}) {
-    OpTester op(name);
-    const std::vector<Tensor> out = *sampler(op, 10, true, 10).run();
-    const std::span<const int64_t> drawn = out[0].data<int64_t>();
-    EXPECT_EQ(std::set<int64_t>(drawn.begin(), drawn.end()).size(), 10u);
-    // More tries than classes: every class was expected less than once.
-    for (float count : out[2].data<float>()) EXPECT_LT(count, 1);
-  }
-}
-
-TEST(CandidateSamplers, RefuseBadInputs) {
-  OpTester few("UniformCandidateSampler");
-  EXPECT_EQ(sampler(few, 11, true, 10).run().status().code(), Code::kInvalidArgument);
-  OpTester out_of_range("UniformCandidateSampler");
-  EXPECT_EQ(sampler(out_of_range, 2, true, 3).run().status().code(), Code::kInvalidArgument);
-  OpTester shape("LogUniformCandidateSampler");
-  sampler(shape, 2, true, 10).clear_inputs().input(Tensor::of<int64_t>({1, 1}, {0}));
-  EXPECT_EQ(shape.run().status().code(), Code::kInvalidArgument);
-}
-
-TEST(ComputeAccidentalHits, FindsThem) {
-  const std::vector<Tensor> out = *OpTester("ComputeAccidentalHits")
-                                       .attr("num_true", 2)
-                                       .input(Tensor::of<int64_t>({3, 2}, {1, 2, 3, 4, 2, 5}))
-                                       .input(Tensor::vector<int64_t>({5, 2, 7}))
-                                       .run();
-  expect_tensor_equal(out[0], Tensor::vector<int32_t>({0, 2, 2}));
-  expect_tensor_equal(out[1], Tensor::vector<int64_t>({1, 1, 0}));
-  const float lowest = std::numeric_limits<float>::lowest();
-  expect_tensor_equal(out[2], Tensor::vector<float>({lowest, lowest, lowest}));
-}
-
-TEST(ComputeAccidentalHits, NoHits) {
-  const auto hits = [](Shape true_shape, int64_t num_true) {
-    return OpTester("ComputeAccidentalHits")
-        .attr("num_true", num_true)
-        .input(Tensor::zeros(DType::kInt64, true_shape).value())
-        .input(Tensor::vector<int64_t>({5}))
-        .run();
-  };
-  EXPECT_EQ((*hits({0, 2}, 2))[0].shape(), Shape({0}));
-  EXPECT_EQ((*hits({2, 0}, 0))[0].shape(), Shape({0}));
-  EXPECT_EQ(hits({2, 1}, 2).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

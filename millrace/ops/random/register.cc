@@ -4,6 +4,8 @@ namespace millrace {
 
 void register_random_ops(Registry& registry) {
   register_candidate_samplers(registry);
+  register_fixed_unigram_sampler(registry);
+  register_learned_unigram_samplers(registry);
   register_multinomial(registry);
   register_random_fill(registry);
   register_random_shuffle(registry);

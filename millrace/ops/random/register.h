@@ -8,8 +8,12 @@ class Registry;
 void register_random_ops(Registry& registry);
 
 // Its parts, one per source.
-void register_candidate_samplers(Registry& registry);  // *CandidateSampler ComputeAccidentalHits
-void register_multinomial(Registry& registry);         // Multinomial
+void register_candidate_samplers(
+    Registry& registry);  // (LogUniform Uniform All)CandidateSampler ComputeAccidentalHits
+void register_fixed_unigram_sampler(Registry& registry);  // FixedUnigramCandidateSampler
+void register_learned_unigram_samplers(
+    Registry& registry);  // (LearnedUnigram ThreadUnsafeUnigram)CandidateSampler
+void register_multinomial(Registry& registry);  // Multinomial
 void register_random_fill(
     Registry& registry);  // RandomUniform RandomStandardNormal TruncatedNormal
 void register_random_shuffle(Registry& registry);      // RandomShuffle
