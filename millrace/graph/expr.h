@@ -26,6 +26,10 @@ class OpBuilder {
   virtual DType dtype(Expr e) const = 0;
   // What is known of its shape.
   virtual PartialShape shape(Expr e) const = 0;
+  // Its value where that is known before anything runs, in host memory; null otherwise. Good until
+  // the next operation is made. For rules with a better form for some values; they must work
+  // without it.
+  virtual const Tensor* constant_value(Expr e) const;
   virtual const Status& status() const = 0;
   // Makes `error` the builder's status unless it has one.
   virtual void fail(Status error) = 0;
@@ -48,6 +52,10 @@ class Expr {
   // kInvalid, and unknown, of an invalid one.
   DType dtype() const { return valid() ? builder_->dtype(*this) : DType::kInvalid; }
   PartialShape shape() const { return valid() ? builder_->shape(*this) : PartialShape(); }
+  // Null of an invalid one.
+  const Tensor* constant_value() const {
+    return valid() ? builder_->constant_value(*this) : nullptr;
+  }
 
  private:
   OpBuilder* builder_ = nullptr;

@@ -196,6 +196,10 @@ DType GraphBuilder::dtype(Expr e) const { return base_type(graph_.output_type(ou
 
 PartialShape GraphBuilder::shape(Expr e) const { return graph_.facts(output(e)).shape; }
 
+const Tensor* GraphBuilder::constant_value(Expr e) const {
+  return graph_.facts(output(e)).constant;
+}
+
 void GraphBuilder::fail(Status error) {
   if (status_.ok()) status_ = std::move(error);
 }

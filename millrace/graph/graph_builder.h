@@ -43,6 +43,7 @@ class GraphBuilder : public OpBuilder {
   Expr constant(const Tensor& value) override;
   DType dtype(Expr e) const override;
   PartialShape shape(Expr e) const override;
+  const Tensor* constant_value(Expr e) const override;
   const Status& status() const override { return status_; }
   void fail(Status error) override;
 

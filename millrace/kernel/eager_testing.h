@@ -30,6 +30,10 @@ class EagerBuilder final : public OpBuilder {
   Expr constant(const Tensor& value) override;
   DType dtype(Expr e) const override { return tensor(e).dtype(); }
   PartialShape shape(Expr e) const override;
+  // Null, too, where shapes are not known.
+  const Tensor* constant_value(Expr e) const override {
+    return shapes == Shapes::kKnown ? &tensor(e) : nullptr;
+  }
   const Status& status() const override { return status_; }
   void fail(Status error) override {
     if (status_.ok()) status_ = std::move(error);

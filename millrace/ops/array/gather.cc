@@ -180,11 +180,51 @@ Status gather_grad(GradientContext& g) {
   return ok_status();
 }
 
+// Whether the axis of a GatherV2 is surely the first one.
+bool along_rows(Expr params, Expr axis) {
+  const Tensor* value = axis.constant_value();
+  if (value == nullptr || value->num_elements() != 1) return false;
+  const int64_t at = int_at(*value, 0);
+  return at == 0 || (params.shape().rank_known() && at == -params.shape().rank());
+}
+
+// The product of some sizes.
+Expr product(Expr sizes) { return call("Prod", {sizes, int32_scalar(*sizes.builder(), 0)}); }
+
+// As without batches, on [batch, outer, gathered, inner] and with indices that count the rows of all
+// batches together.
+Status batch_gather_grad(GradientContext& g, int64_t batch_dims) {
+  OpBuilder& b = g.builder();
+  const Expr zero = int32_scalar(b, 0), one = int32_scalar(b, 1), rest = int32_scalar(b, -1);
+  const Expr params_shape = shape_of(g.input(0)), dims = size_of(params_shape);
+  Expr first = int32_scalar(b, static_cast<int32_t>(batch_dims));
+  if (batch_dims < 0) first = first + call("Rank", {g.input(1)});
+  const Expr axis = call("FloorMod", {cast(g.input(2), DType::kInt32), dims});
+  const Expr batch = product(part(params_shape, zero, first));
+  const Expr outer = product(part(params_shape, first, axis - first));
+  const Expr rows = call("Gather", {params_shape, axis});
+  const Expr inner = product(part(params_shape, axis + one, rest));
+  const Expr picked = product(part(shape_of(g.input(1)), first, rest));
+  const Expr swap = int32_vector(b, {0, 2, 1, 3});
+  auto shape = [](const std::vector<Expr>& sizes) { return call("Pack", sizes); };
+
+  const Expr values = transpose(reshape(g.gradient(), shape({batch, outer, picked, inner})), swap);
+  const Expr starts = expand_dims(range(zero, batch, one) * rows, one);
+  const Expr indices = reshape(cast(g.input(1), DType::kInt32), shape({batch, picked})) + starts;
+  const Expr summed = call("UnsortedSegmentSum", {reshape(values, shape({batch * picked, outer, inner})),
+                                                  reshape(indices, shape({batch * picked})),
+                                                  batch * rows});
+  const Expr back = transpose(reshape(summed, shape({batch, rows, outer, inner})), swap);
+  g.set(0, reshape(back, params_shape));
+  return ok_status();
+}
+
 // The gathered dimension is brought to the front, where the rows of equal index are added, and
 // back.
 Status gather_v2_grad(GradientContext& g) {
   MR_TRY_ASSIGN(const int64_t batch_dims, g.attr<int64_t>("batch_dims"));
-  if (batch_dims != 0) return unimplemented("GatherV2 with batch_dims has no gradient");
+  if (batch_dims != 0) return batch_gather_grad(g, batch_dims);
+  if (along_rows(g.input(0), g.input(2))) return gather_grad(g);
   OpBuilder& b = g.builder();
   const Expr zero = int32_scalar(b, 0), one = int32_scalar(b, 1), front = int32_vector(b, {0});
   const Expr params_shape = shape_of(g.input(0));
