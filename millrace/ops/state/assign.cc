@@ -77,12 +77,12 @@ class AssignVariable : public Kernel {
     const PartialShape declared =
         handle->contents.size() == 1 ? handle->contents[0].shape : PartialShape();
     const DType dtype = handle->contents.size() == 1 ? handle->contents[0].dtype : value.dtype();
-    MR_TRY_ASSIGN(Ref<Variable> variable, ctx.resources().lookup_or_create<Variable>(
-                                              container_or_default(ctx, handle->container),
-                                              handle->name, [&]() -> Result<Ref<Variable>> {
-                                                return make_ref<Variable>(handle->name, dtype,
-                                                                          declared);
-                                              }));
+    MR_TRY_ASSIGN(Ref<ResourceVariable> variable,
+                  ctx.resources().lookup_or_create<ResourceVariable>(
+                      container_or_default(ctx, handle->container), handle->name,
+                      [&]() -> Result<Ref<ResourceVariable>> {
+                        return make_ref<ResourceVariable>(handle->name, dtype, declared);
+                      }));
     MR_TRY(check_variable_type(*variable, dtype));
     MR_TRY(check_variable_type(*variable, value.dtype()));
     if (!variable->shape().compatible(declared)) {
@@ -99,7 +99,7 @@ class AssignVariable : public Kernel {
   }
 
  private:
-  Status store(KernelContext& ctx, Variable& variable, Tensor value) const {
+  Status store(KernelContext& ctx, ResourceVariable& variable, Tensor value) const {
     Tensor& now = variable.tensor();
     if (validate_shape_ && now.valid() && now.shape() != value.shape()) {
       return shapes_differ(now.shape(), value.shape());

@@ -65,7 +65,7 @@ class ResourceGather : public Kernel {
 
   // The variable stays locked for readers: a writer waits instead of copying all of it.
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(Ref<Variable> variable, variable_input(ctx, 0));
+    MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
     MR_TRY(check_variable_type(*variable, ctx.output_type(0)));
     variable->lock_shared();
     Status status = gather(ctx, variable->tensor());

@@ -68,7 +68,7 @@ class VarHandle : public Kernel {
     handle.device = node.device->name();
     handle.container = std::move(name.container);
     handle.name = std::move(name.shared_name);
-    handle.type_name = Variable::kTypeName;
+    handle.type_name = ResourceVariable::kTypeName;
     handle.contents = {{dtype, std::move(shape)}};
     return std::make_unique<VarHandle>(std::move(handle));
   }
@@ -93,7 +93,7 @@ class VarHandle : public Kernel {
 };
 
 Status read_variable(KernelContext& ctx) {
-  MR_TRY_ASSIGN(Ref<Variable> variable, variable_input(ctx, 0));
+  MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
   MR_TRY(check_variable_type(*variable, ctx.output_type(0)));
   Tensor value = variable->read();
   if (!value.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
@@ -103,15 +103,15 @@ Status read_variable(KernelContext& ctx) {
 
 Status is_initialized(KernelContext& ctx) {
   MR_TRY_ASSIGN(const ResourceHandle* handle, variable_handle_input(ctx, 0));
-  Result<Ref<Variable>> found =
-      ctx.resources().lookup<Variable>(container_or_default(ctx, handle->container), handle->name);
+  Result<Ref<ResourceVariable>> found = ctx.resources().lookup<ResourceVariable>(
+      container_or_default(ctx, handle->container), handle->name);
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape()));
   out->mutable_data<bool>()[0] = found.ok() && (*found)->read().valid();
   return ok_status();
 }
 
 Status shape_of_variable(KernelContext& ctx) {
-  MR_TRY_ASSIGN(Ref<Variable> variable, variable_input(ctx, 0));
+  MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
   const Tensor value = variable->read();
   if (!value.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{value.rank()}));

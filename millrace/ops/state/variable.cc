@@ -26,14 +26,14 @@ bool owns_buffer(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor Variable::read() const {
+Tensor ResourceVariable::read() const {
   lock_shared();
   Tensor now = tensor_;
   unlock_shared();
   return now;
 }
 
-std::string Variable::describe() const {
+std::string ResourceVariable::describe() const {
   const Tensor now = read();
   if (!now.valid()) return str_cat("Variable ", dtype_, " ", shape_, " (uninitialized)");
   return str_cat("Variable ", dtype_, " ", now.shape());
@@ -81,9 +81,9 @@ Result<const ResourceHandle*> handle_input(const KernelContext& ctx, int i) {
 
 Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, int i) {
   MR_TRY_ASSIGN(const ResourceHandle* handle, handle_input(ctx, i));
-  if (handle->type_name != Variable::kTypeName) {
+  if (handle->type_name != ResourceVariable::kTypeName) {
     return invalid_argument(
-        "input ", i, " must be the handle of a ", Variable::kTypeName, ", got that of a ",
+        "input ", i, " must be the handle of a ", ResourceVariable::kTypeName, ", got that of a ",
         handle->type_name.empty() ? "nothing" : handle->type_name, " named '", handle->name, "'");
   }
   return handle;
@@ -95,15 +95,15 @@ Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& ha
                              ". This could mean that the variable was uninitialized.");
 }
 
-Result<Ref<Variable>> variable_input(const KernelContext& ctx, int i) {
+Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i) {
   MR_TRY_ASSIGN(const ResourceHandle* handle, variable_handle_input(ctx, i));
-  Result<Ref<Variable>> found =
-      ctx.resources().lookup<Variable>(container_or_default(ctx, handle->container), handle->name);
+  Result<Ref<ResourceVariable>> found = ctx.resources().lookup<ResourceVariable>(
+      container_or_default(ctx, handle->container), handle->name);
   if (!found.ok()) return uninitialized_variable(ctx, *handle);
   return found;
 }
 
-Status check_variable_type(const Variable& variable, DType asked) {
+Status check_variable_type(const ResourceVariable& variable, DType asked) {
   if (variable.dtype() == asked) return ok_status();
   return invalid_argument("variable ", variable.name(), " holds ", variable.dtype(),
                           ", this op expects ", asked);

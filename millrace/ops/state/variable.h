@@ -22,11 +22,11 @@ class ShapeContext;
 // without keeping the tensor hold the lock shared instead, which spares writers that copy. Writers
 // go before readers who come later, so that a stream of readers cannot shut them out. Nobody takes
 // the lock twice.
-class Variable : public Resource {
+class ResourceVariable : public Resource {
  public:
   static constexpr std::string_view kTypeName = "Variable";
 
-  Variable(std::string name, DType dtype, PartialShape shape)
+  ResourceVariable(std::string name, DType dtype, PartialShape shape)
       : name_(std::move(name)), dtype_(dtype), shape_(std::move(shape)) {}
 
   const std::string& name() const { return name_; }
@@ -47,7 +47,7 @@ class Variable : public Resource {
   const Tensor& tensor() const { return tensor_; }
 
  protected:
-  ~Variable() override { pthread_rwlock_destroy(&lock_); }
+  ~ResourceVariable() override { pthread_rwlock_destroy(&lock_); }
 
  private:
   const std::string name_;
@@ -89,11 +89,11 @@ Result<const ResourceHandle*> handle_input(const KernelContext& ctx, int i);
 // The same, INVALID_ARGUMENT also when it names no variable.
 Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, int i);
 // The variable in input i; FAILED_PRECONDITION when nothing was ever assigned to it.
-Result<Ref<Variable>> variable_input(const KernelContext& ctx, int i);
+Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i);
 // "Error while reading resource variable ...".
 Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& handle);
 // INVALID_ARGUMENT when the variable's type is not the one that an op asks for.
-Status check_variable_type(const Variable& variable, DType asked);
+Status check_variable_type(const ResourceVariable& variable, DType asked);
 
 // Makes `storage`, which the caller has locked, hold the elements of `value`: takes its buffer when
 // nobody else sees it, else copies into the buffer that is there when it fits and nobody else sees

@@ -48,8 +48,8 @@ class VariableUpdate {
   const bool use_locking_;
   int locked_ = 0;  // of order_, those that are locked
   int order_[kMaxVariables] = {};
-  Ref<Variable> variables_[kMaxVariables];  // of resources
-  Tensor held_[kMaxVariables];              // of references without a lock
+  Ref<ResourceVariable> variables_[kMaxVariables];  // of resources
+  Tensor held_[kMaxVariables];                      // of references without a lock
   Tensor* tensors_[kMaxVariables] = {};
 };
 
