@@ -49,11 +49,7 @@ inline Status toy_switch_shape(ShapeContext& c) {
 }
 
 inline void register_toy_ops(OpRegistry& registry) {
-  auto add = [&](const OpSpec& spec) {
-    Result<OpDef> def = parse_op_spec(spec);
-    MR_CHECK_OK(def.status());
-    MR_CHECK_OK(registry.add(*std::move(def)));
-  };
+  auto add = [&](const OpSpec& spec) { MR_CHECK_OK(registry.add(parse_op_spec(spec).value())); };
   auto flow = [](ControlFlow kind) {
     OpTraits traits;
     traits.control_flow = kind;

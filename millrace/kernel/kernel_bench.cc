@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <utility>
+
 #include "millrace/kernel/kernel.h"
 #include "millrace/kernel/resource_manager.h"
 
@@ -48,14 +50,13 @@ void scalar_output(benchmark::State& state, bool forward) {
     KernelContext ctx(args);
     Result<Tensor*> y = ctx.forward_or_allocate_output({0}, 0, ctx.input(0).shape());
     (*y)->mutable_data<float>()[0] = ctx.input(0).data<float>()[0] + 1.0f;
-    input = std::move(output);
-    output.clear();
+    input = std::exchange(output, Value());
   }
 }
-void BM_AllocateScalarOutput(benchmark::State& state) { scalar_output(state, false); }
-void BM_ForwardScalarOutput(benchmark::State& state) { scalar_output(state, true); }
-BENCHMARK(BM_AllocateScalarOutput);
-BENCHMARK(BM_ForwardScalarOutput);
+void allocate_scalar_output(benchmark::State& state) { scalar_output(state, false); }
+void forward_scalar_output(benchmark::State& state) { scalar_output(state, true); }
+BENCHMARK(allocate_scalar_output);
+BENCHMARK(forward_scalar_output);
 
 class Variable : public Resource {
  public:
@@ -63,7 +64,7 @@ class Variable : public Resource {
   std::string describe() const override { return "Variable"; }
 };
 
-void BM_ResourceLookup(benchmark::State& state) {
+void resource_lookup(benchmark::State& state) {
   static Ref<ResourceManager> manager = [] {
     Ref<ResourceManager> m = make_ref<ResourceManager>();
     for (int i = 0; i < 1000; ++i) {
@@ -76,7 +77,7 @@ void BM_ResourceLookup(benchmark::State& state) {
     benchmark::DoNotOptimize(manager->lookup<Variable>("localhost", name).ok());
   }
 }
-BENCHMARK(BM_ResourceLookup)->ThreadRange(1, 2);
+BENCHMARK(resource_lookup)->ThreadRange(1, 2);
 
 }  // namespace
 }  // namespace millrace

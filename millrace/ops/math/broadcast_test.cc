@@ -12,7 +12,7 @@ TEST(BroadcastPlan, MergesDimensionsThatBehaveAlike) {
   EXPECT_EQ(BroadcastPlan::make({&image, &same})->run_length(), 32 * 28 * 28 * 3);
   EXPECT_EQ(BroadcastPlan::make({&image, &row})->run_length(), 28 * 3);
   EXPECT_EQ(BroadcastPlan::make({&image, &channel})->run_length(), 3);
-  const Shape column{32, 28, 28, 1}, scalar;
+  const Shape column{32, 28, 28, 1}, scalar{};
   EXPECT_EQ(BroadcastPlan::make({&image, &column})->step(1), 0);
   EXPECT_EQ(BroadcastPlan::make({&image, &scalar})->run_length(), 32 * 28 * 28 * 3);
 }
@@ -49,7 +49,7 @@ TEST(BroadcastPlan, WalksAnyRange) {
 }
 
 TEST(BroadcastPlan, ScalarsAndNothing) {
-  const Shape scalar, none{0, 3}, row{3};
+  const Shape scalar{}, none{0, 3}, row{3};
   int runs = 0;
   BroadcastPlan::make({&scalar, &scalar})
       ->for_each_run(0, 1,

@@ -62,7 +62,9 @@ Status read_explicit_paddings(const AttrMap& attrs, WindowSpec& spec) {
                               str_join(pads, ","), "]");
     }
   }
-  const auto at = [&](int dim, int side) { return pads[static_cast<size_t>(2 * dim + side)]; };
+  const auto at = [&](int dim, int side) {
+    return pads[2 * static_cast<size_t>(dim) + static_cast<size_t>(side)];
+  };
   if (at(0, 0) != 0 || at(0, 1) != 0 || at(spec.channel_dim(), 0) != 0 ||
       at(spec.channel_dim(), 1) != 0) {
     return invalid_argument("explicit_paddings of batch and channels must be 0, got [",

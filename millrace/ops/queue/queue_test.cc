@@ -21,8 +21,8 @@ Tensor floats(std::initializer_list<float> values) { return Tensor::vector(value
 // One queue and the ops on it, in the form with reference handles or in the one with resources.
 class QueueForms : public testing::TestWithParam<bool> {
  protected:
-  void make(std::string op, AttrMap attrs) {
-    Result<Value> made = try_make(std::move(op), std::move(attrs));
+  void make(std::string op, const AttrMap& attrs) {
+    Result<Value> made = try_make(std::move(op), attrs);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     handle_ = *made;
   }

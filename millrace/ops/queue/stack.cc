@@ -102,7 +102,7 @@ class StackKernel : public Kernel {
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(DType dtype, node.attr<DType>("elem_type"));
     MR_TRY_ASSIGN(std::string name, node.attr<std::string>("stack_name"));
-    return std::make_unique<StackKernel>(name.empty() ? node.name : std::move(name), dtype);
+    return std::make_unique<StackKernel>(name.empty() ? node.name : name, dtype);
   }
   StackKernel(std::string name, DType dtype) : name_(std::move(name)), dtype_(dtype) {}
 

@@ -55,8 +55,7 @@ class TensorArrayKernel : public Kernel {
     MR_TRY_ASSIGN(options.dynamic_size, node.attr<bool>("dynamic_size"));
     MR_TRY_ASSIGN(options.clear_after_read, node.attr<bool>("clear_after_read"));
     MR_TRY_ASSIGN(std::string name, node.attr<std::string>("tensor_array_name"));
-    return std::make_unique<TensorArrayKernel>(name.empty() ? node.name : std::move(name),
-                                               std::move(options));
+    return std::make_unique<TensorArrayKernel>(name.empty() ? node.name : name, std::move(options));
   }
   TensorArrayKernel(std::string name, TensorArray::Options options)
       : name_(std::move(name)), options_(std::move(options)) {}
