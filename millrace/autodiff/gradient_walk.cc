@@ -174,7 +174,8 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
     } else {
       MR_TRY_ASSIGN(inputs, branch_gradients(context_, node, output_gradients, wanted));
     }
-    for (int i = 0; i < node.num_inputs(); ++i) add(i, inputs[static_cast<size_t>(i)]);
+    // The node may have more inputs now than it had: lists for what is saved.
+    for (size_t i = 0; i < inputs.size(); ++i) add(static_cast<int>(i), inputs[i]);
     return ok_status();
   }
   if (!override_rule && op.gradient == nullptr) {
@@ -199,8 +200,8 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
     gradients.push_back(Expr());
   }
   std::vector<DType> types(node.input_types().begin(), node.input_types().end());
-  GradientContext rule(context_.backward, std::move(inputs), std::move(outputs),
-                       std::move(gradients), node.attrs(), std::move(types));
+  GradientContext rule(context_.backward, std::move(inputs), std::move(outputs), gradients,
+                       node.attrs(), std::move(types));
   for (int i = 0; i < node.num_outputs(); ++i) {
     rule.set_output_gradient(i, output_gradients[static_cast<size_t>(i)]);
   }
