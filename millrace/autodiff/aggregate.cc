@@ -2,7 +2,42 @@
 
 #include <algorithm>
 
+#include "millrace/graph/graph_builder.h"
+
 namespace millrace {
+namespace {
+
+// What the handle x holds; null where that is not known, and where x is no handle.
+const ResourceHandle::DTypeAndShape* held_by(Expr x) {
+  if (x.dtype() != DType::kResource) return nullptr;
+  const auto& builder = static_cast<const GraphBuilder&>(*x.builder());
+  const auto& held = builder.graph().facts(GraphBuilder::output(x)).resource;
+  return held.empty() ? nullptr : &held[0];
+}
+
+}  // namespace
+
+Expr zero_gradient(Expr x) {
+  if (!x.valid() || x.dtype() != DType::kResource) return zeros_like(x);
+  const auto* held = held_by(x);
+  if (held == nullptr) {
+    x.builder()->fail(invalid_argument("zeros for a handle: the type it holds is not known"));
+    return Expr();
+  }
+  Expr zero = cast(int32_scalar(*x.builder(), 0), held->dtype);
+  return fill(call("VariableShape", {x}), zero);
+}
+
+Expr gradient_shape(Expr x) {
+  if (x.dtype() != DType::kResource) return shape_of(x, DType::kInt64);
+  return call("VariableShape", {x}, {{"out_type", DType::kInt64}});
+}
+
+PartialShape known_gradient_shape(Expr x) {
+  if (x.dtype() != DType::kResource) return x.shape();
+  const auto* held = held_by(x);
+  return held == nullptr ? PartialShape::unknown() : held->shape;
+}
 
 Gradient sum_gradients(const std::vector<Gradient>& gradients) {
   if (gradients.empty()) return {};

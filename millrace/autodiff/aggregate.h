@@ -10,4 +10,12 @@ namespace millrace {
 // joined, not sorted: an index may stand there more than once.
 Gradient sum_gradients(const std::vector<Gradient>& gradients);
 
+// Zeros in the type and shape of the gradient of x, a tensor of a graph: those of the value where x
+// is the handle of a variable.
+Expr zero_gradient(Expr x);
+// The shape of the gradient of x, int64.
+Expr gradient_shape(Expr x);
+// What is known of it.
+PartialShape known_gradient_shape(Expr x);
+
 }  // namespace millrace

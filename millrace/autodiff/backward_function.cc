@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/autodiff/aggregate.h"
 #include "millrace/autodiff/inline_body.h"
 
 namespace millrace {
@@ -122,7 +123,7 @@ Status BackwardFunction::differentiate(const std::vector<bool>& given,
 
 Expr BackwardFunction::dense_argument_gradient(size_t i) {
   if (argument_gradients_[i].valid()) return to_dense(argument_gradients_[i]);
-  return zeros_like(backward_->import(forward_.expr({body_->args[i], 0})));
+  return zero_gradient(backward_->import(forward_.expr({body_->args[i], 0})));
 }
 
 std::vector<BackwardFunction::Saved> BackwardFunction::saved(

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "millrace/autodiff/aggregate.h"
 #include "millrace/autodiff/gradient_walk.h"
 #include "millrace/autodiff/inline_body.h"
 #include "millrace/autodiff/recompute.h"
@@ -81,7 +82,7 @@ Result<std::vector<Gradient>> gradients(GraphBuilder& builder, std::span<const E
     }
     MR_TRY_ASSIGN(std::vector<Gradient> out, walk.run(x_outputs, stops));
     for (size_t i = 0; i < out.size() && options.zeros_for_unconnected; ++i) {
-      if (!out[i].valid()) out[i].values = zeros_like(xs[i]);
+      if (!out[i].valid()) out[i].values = zero_gradient(xs[i]);
     }
     MR_TRY(builder.status());
     return out;

@@ -287,7 +287,7 @@ class WhileGradient {
       } else {
         const Gradient& g = output_gradients_[i];
         Expr forward = context_.view({node_.id(), static_cast<int32_t>(i)});
-        initial.push_back(g.valid() ? to_dense(g) : zeros_like(forward));
+        initial.push_back(g.valid() ? to_dense(g) : zero_gradient(forward));
       }
     }
     size_t first_list = initial.size();
@@ -302,7 +302,8 @@ class WhileGradient {
     for (const Carried& c : carried) {
       // In other iterations the variable may have had other sizes than at the end.
       if (flow_[c.variable] != Flow::kRows) {
-        options.shape_invariants[c.first] = node_.output_shape(static_cast<int>(c.variable));
+        options.shape_invariants[c.first] =
+            known_gradient_shape(context_.view({node_.id(), static_cast<int32_t>(c.variable)}));
       }
     }
     std::vector<Expr> outputs = add_while(
@@ -361,12 +362,12 @@ class WhileGradient {
           {{"element_dtype", part.dtype()}});
       return made.empty() ? Expr() : made[0];
     };
-    PartialShape table = node_.output_shape(static_cast<int>(variable));
     Expr dense = context_.view(node_.input(static_cast<int>(variable)));
+    PartialShape table = known_gradient_shape(dense);
     Gradient rows;
     rows.values = join(values, g.values, g.values.shape().rank_known() ? g.values.shape() : table);
     rows.indices = join(indices, g.indices, PartialShape({PartialShape::kUnknownDim}));
-    rows.dense_shape = shape_of(dense, DType::kInt64);
+    rows.dense_shape = gradient_shape(dense);
     MR_TRY(outer.status());
     const Gradient& incoming = output_gradients_[variable];
     return incoming.valid() ? sum_gradients({incoming, rows}) : rows;
