@@ -160,11 +160,28 @@ void dynamic_stitch_value(ValueContext& c) {
   if (any) c.set_output(0, std::move(out));
 }
 
-// Every piece of data gets the rows it was written to. (Where one row was written twice both
-// writers get its gradient, as in TensorFlow.)
+// Every piece of data gets the rows it was written to, but for those that were written again: the
+// numbers of the rows, stitched in the same way, tell.
 Status dynamic_stitch_grad(GradientContext& g) {
   const int n = g.num_inputs() / 2;
-  for (int i = 0; i < n; ++i) g.set(n + i, call("Gather", {g.gradient(), g.input(i)}));
+  const Expr flat = int32_vector(g.builder(), {-1}), one = int32_scalar(g.builder(), 1);
+  std::vector<Expr> indices, numbers;
+  Expr next = int32_scalar(g.builder(), 0);
+  for (int i = 0; i < n; ++i) {
+    indices.push_back(reshape(g.input(i), flat));
+    const Expr end = next + size_of(g.input(i));
+    numbers.push_back(range(next, end, one));
+    next = end;
+  }
+  std::vector<Expr> stitched = indices;
+  stitched.insert(stitched.end(), numbers.begin(), numbers.end());
+  const Expr last = call("DynamicStitch", stitched);
+  for (int i = 0; i < n; ++i) {
+    const Expr at = indices[static_cast<size_t>(i)];
+    const Expr stayed = equal(call("Gather", {last, at}), numbers[static_cast<size_t>(i)]);
+    const Expr rows = call("Gather", {g.gradient(), at});
+    g.set(n + i, reshape(select(stayed, rows, zeros_like(rows)), shape_of(g.input(n + i))));
+  }
   return ok_status();
 }
 

@@ -191,8 +191,8 @@ bool along_rows(Expr params, Expr axis) {
 // The product of some sizes.
 Expr product(Expr sizes) { return call("Prod", {sizes, int32_scalar(*sizes.builder(), 0)}); }
 
-// As without batches, on [batch, outer, gathered, inner] and with indices that count the rows of all
-// batches together.
+// As without batches, on [batch, outer, gathered, inner] and with indices that count the rows of
+// all batches together.
 Status batch_gather_grad(GradientContext& g, int64_t batch_dims) {
   OpBuilder& b = g.builder();
   const Expr zero = int32_scalar(b, 0), one = int32_scalar(b, 1), rest = int32_scalar(b, -1);
@@ -211,9 +211,9 @@ Status batch_gather_grad(GradientContext& g, int64_t batch_dims) {
   const Expr values = transpose(reshape(g.gradient(), shape({batch, outer, picked, inner})), swap);
   const Expr starts = expand_dims(range(zero, batch, one) * rows, one);
   const Expr indices = reshape(cast(g.input(1), DType::kInt32), shape({batch, picked})) + starts;
-  const Expr summed = call("UnsortedSegmentSum", {reshape(values, shape({batch * picked, outer, inner})),
-                                                  reshape(indices, shape({batch * picked})),
-                                                  batch * rows});
+  const Expr summed =
+      call("UnsortedSegmentSum", {reshape(values, shape({batch * picked, outer, inner})),
+                                  reshape(indices, shape({batch * picked})), batch * rows});
   const Expr back = transpose(reshape(summed, shape({batch, rows, outer, inner})), swap);
   g.set(0, reshape(back, params_shape));
   return ok_status();

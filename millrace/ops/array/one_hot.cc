@@ -1,3 +1,4 @@
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
@@ -23,6 +24,18 @@ Status one_hot_shape(ShapeContext& c) {
   dims.insert(dims.begin() + axis, depth.value_or(-1));
   MR_TRY_ASSIGN(PartialShape out, PartialShape::make(dims));
   c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+// on_value has its share where an index stands, off_value the rest.
+Status one_hot_grad(GradientContext& g) {
+  const Expr dy = g.gradient(), one = constant_like(dy, 1), zero = constant_like(dy, 0);
+  const Expr flat = int32_vector(g.builder(), {-1}), first = int32_scalar(g.builder(), 0);
+  const Expr here =
+      call("OneHot", {g.input(0), g.input(1), one, zero}, {{"axis", g.attr_value("axis")}});
+  const Expr on = sum(reshape(dy * here, flat), first);
+  g.set(2, on);
+  g.set(3, sum(reshape(dy, flat), first) - on);
   return ok_status();
 }
 
@@ -81,8 +94,9 @@ void register_one_hot(Registry& registry) {
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"TI", type_set_of<OneHotIndices>, DType::kInt64}},
        .attrs = {{"axis", "int = -1", "Where the dimension is inserted."}},
-       .traits = {.cannot_differentiate = true, .cost = 0.3F},
-       .shape = one_hot_shape});
+       .traits = {.cost = 0.3F},
+       .shape = one_hot_shape,
+       .gradient = one_hot_grad});
   registry.kernel<OneHot>("OneHot", DeviceKind::kCpu);
 }
 

@@ -1,3 +1,4 @@
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
@@ -20,6 +21,26 @@ Status sparse_to_dense_shape(ShapeContext& c) {
   }
   MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
   c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+// A value gets what came back at its place, if it was the last written there; default_value the
+// rest. The numbers of the values, written in the same way, tell.
+Status sparse_to_dense_grad(GradientContext& g) {
+  OpBuilder& b = g.builder();
+  const Expr flat = int32_vector(b, {-1}), zero = int32_scalar(b, 0), none = int32_scalar(b, -1);
+  const Expr dy = g.gradient();
+  const Expr places =
+      reshape(g.input(0), call("Pack", std::vector<Expr>{none, size_of(g.input(1))}));
+  const Expr count = call("Gather", {shape_of(places), zero});
+  const Expr numbers = range(zero, count, int32_scalar(b, 1));
+  const Expr last =
+      call("SparseToDense", {places, g.input(1), numbers, none}, {{"validate_indices", false}});
+  const Expr picked = call("GatherNd", {dy, places});
+  const Expr stayed = equal(call("GatherNd", {last, places}), numbers);
+  g.set(2, sum_to_shape_of(select(stayed, picked, zeros_like(picked)), g.input(2)));
+  const Expr rest = select(less(last, zeros_like(last)), dy, zeros_like(dy));
+  g.set(3, sum(reshape(rest, flat), zero));
   return ok_status();
 }
 
@@ -102,8 +123,9 @@ void register_sparse_to_dense(Registry& registry) {
                 .types = {{"T", {}}, {"Tindices", kIndexTypes}},
                 .attrs = {{"validate_indices", "bool = true",
                            "Whether indices must be sorted and without repeats."}},
-                .traits = {.cannot_differentiate = true, .cost = 0.5F},
-                .shape = sparse_to_dense_shape});
+                .traits = {.cost = 0.5F},
+                .shape = sparse_to_dense_shape,
+                .gradient = sparse_to_dense_grad});
   registry.kernel<SparseToDense>("SparseToDense", DeviceKind::kCpu);
 }
 

@@ -138,17 +138,17 @@ struct FloorDiv {
       OpInfo{"FloorDiv", kNumbers, "The largest integer not above x / y."}
           .computed_for(kRealNumbers)
           .costs(0.8F)
-          .checks(OperandCheck::kDivisor);
+          .checks(OperandCheck::kDivisor)
+          .is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::floor_div(x, y); }
-  static ExprPair grad(Expr, Expr, Expr, Expr) { return {}; }
 };
 struct TruncateDiv {
   static constexpr OpInfo info = OpInfo{"TruncateDiv", kNumbers, "x / y of integers, towards zero."}
                                      .computed_for(kIntegers)
                                      .costs(0.8F)
-                                     .checks(OperandCheck::kDivisor);
+                                     .checks(OperandCheck::kDivisor)
+                                     .is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::truncate_div(x, y); }
-  static ExprPair grad(Expr, Expr, Expr, Expr) { return {}; }
 };
 struct FloorMod {
   static constexpr OpInfo info =
@@ -208,13 +208,17 @@ struct Pow {
       return vec::pow(x, y);
     }
   }
-  // The logarithm counts as zero where x has none, so that a constant exponent gives no NaN.
+  // The logarithm counts as zero where x has none, so that a constant exponent gives no NaN; and
+  // y * x^(y-1) is 0 where both are.
   static ExprPair grad(Expr x, Expr y, Expr z, Expr g) {
     const Expr zeros = zeros_like(x);
     const Expr has_log =
         kComplex.contains(x.dtype()) ? call("NotEqual", {x, zeros}) : greater(x, zeros);
     const Expr safe = select(has_log, x, ones_like(x));
-    return {g * y * pow(x, y - 1.0), g * z * log(safe)};
+    const Expr zero = constant_like(x, 0);
+    const Expr both = logical_and(equal(x, zero), equal(y, zero));
+    const Expr less = call("SelectV2", {both, constant_like(y, 1), y - 1.0});
+    return {g * y * pow(x, less), g * z * log(safe)};
   }
 };
 struct SquaredDifference {
@@ -232,7 +236,9 @@ struct SquaredDifference {
     }
   }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
-    const Expr d = 2.0 * g * (x - y);
+    // Of complex numbers the result is real, and so is what comes back for it.
+    const Expr twice = kComplex.contains(g.dtype()) ? g + call("Conj", {g}) : 2.0 * g;
+    const Expr d = twice * (x - y);
     return {d, -d};
   }
 };

@@ -53,6 +53,9 @@ std::complex<T> sigmoid(std::complex<T> x) {
 
 template <class T>
 std::complex<T> pow(std::complex<T> x, std::complex<T> y) {
+  // The standard's logarithm of zero makes NaN of these.
+  if (y == T(0)) return T(1);
+  if (x == T(0) && y.imag() == 0 && y.real() > 0) return T(0);
   return std::pow(x, y);
 }
 

@@ -63,6 +63,12 @@ struct OpInfo {
     i.differentiable = false;
     return i;
   }
+  // The result is constant wherever there is a derivative.
+  constexpr OpInfo is_piecewise_constant() const {
+    OpInfo i = *this;
+    i.differentiable = false;
+    return i;
+  }
   constexpr OpInfo is_commutative() const {
     OpInfo i = *this;
     i.commutative = true;

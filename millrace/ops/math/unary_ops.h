@@ -10,8 +10,7 @@
 //
 //   info   name, types and what else passes ask;
 //   eval   the formula, for scalars and (but for predicates) vectors of float and double alike;
-//   grad   dx from x, y and dy; of complex numbers x and y are the conjugates. An empty Expr: there
-//          is none.
+//   grad   dx from x, y and dy; of complex numbers x and y are the conjugates.
 //
 // unary.cc makes definition, rules and kernels of it.
 
@@ -52,9 +51,9 @@ struct Atan {
   static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
 };
 struct Ceil {
-  static constexpr OpInfo info{"Ceil", kFloating, "The smallest integer not below x."};
+  static constexpr OpInfo info =
+      OpInfo{"Ceil", kFloating, "The smallest integer not below x."}.is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::ceil(x); }
-  static Expr grad(Expr, Expr, Expr) { return {}; }
 };
 struct Cos {
   static constexpr OpInfo info = OpInfo{"Cos", kFloatingOrComplex, "The cosine of x."}.costs(6);
@@ -92,9 +91,9 @@ struct Expm1 {
   static Expr grad(Expr, Expr y, Expr dy) { return dy * (y + 1.0); }  // y + 1 is exp(x)
 };
 struct Floor {
-  static constexpr OpInfo info{"Floor", kFloating, "The largest integer not above x."};
+  static constexpr OpInfo info =
+      OpInfo{"Floor", kFloating, "The largest integer not above x."}.is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::floor(x); }
-  static Expr grad(Expr, Expr, Expr) { return {}; }
 };
 struct IsFinite {
   static constexpr OpInfo info =
@@ -164,13 +163,14 @@ struct Relu6 {
   static Expr grad(Expr, Expr y, Expr dy) { return call("Relu6Grad", {dy, y}); }
 };
 struct Rint {
-  static constexpr OpInfo info{"Rint", kFloating, "The integer nearest x, ties to even."};
+  static constexpr OpInfo info =
+      OpInfo{"Rint", kFloating, "The integer nearest x, ties to even."}.is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::rint(x); }
-  static Expr grad(Expr, Expr, Expr) { return {}; }
 };
 struct Round {
-  static constexpr OpInfo info{"Round", kSignedNumbers | kComplex,
-                               "The integer nearest x, ties to even."};
+  static constexpr OpInfo info =
+      OpInfo{"Round", kSignedNumbers | kComplex, "The integer nearest x, ties to even."}
+          .is_piecewise_constant();
   template <class T>
   MR_DEVICE_FN static T eval(T x) {
     if constexpr (std::is_integral_v<vec::Element<T>>) {
@@ -179,7 +179,6 @@ struct Round {
       return vec::rint(x);
     }
   }
-  static Expr grad(Expr, Expr, Expr) { return {}; }
 };
 struct Rsqrt {
   static constexpr OpInfo info = OpInfo{"Rsqrt", kFloatingOrComplex, "1 / sqrt(x)."}.costs(0.5F);
@@ -219,7 +218,15 @@ struct Sign {
       return x < T{} ? vec::lit<T>(-1) : positive;
     }
   }
-  static Expr grad(Expr x, Expr, Expr) { return zeros_like(x); }
+  // A step for real numbers. Of a complex one the direction counts: what of dy is across x, by |x|.
+  static Expr grad(Expr x, Expr y, Expr dy) {
+    if (!kComplex.contains(x.dtype())) return zeros_like(x);
+    const DType part = x.dtype() == DType::kComplex64 ? DType::kFloat : DType::kDouble;
+    const Expr size = cast(call("ComplexAbs", {x}, {{"Tout", part}}), x.dtype());
+    const Expr safe = select(equal(x, zeros_like(x)), ones_like(x), size);
+    const Expr direction = call("Conj", {y});
+    return direction * (y * dy - direction * call("Conj", {dy})) / (2.0 * safe);
+  }
 };
 struct Sin {
   static constexpr OpInfo info = OpInfo{"Sin", kFloatingOrComplex, "The sine of x."}.costs(6);

@@ -11,7 +11,8 @@ namespace {
 
 // y = sum(t^2) / 2, so dt = dy t.
 Status l2_loss_grad(GradientContext& c) {
-  c.set(0, c.input(0) * c.gradient());
+  const Expr x = c.input(0);
+  c.set(0, (kComplex.contains(x.dtype()) ? call("Conj", {x}) : x) * c.gradient());
   return ok_status();
 }
 

@@ -36,15 +36,26 @@ Status cumsum_grad(GradientContext& g) {
   return ok_status();
 }
 
-// d(out_j)/d(x_i) = out_j / x_i: not a number where x_i is zero.
+// d(out_j)/d(x_i) is the product of the others: out_j / x_i where x_i is not zero. For the first
+// zero of a row it is what out_j would be if that were a one; behind it all is zero.
 Status cumprod_grad(GradientContext& g) {
   MR_TRY_ASSIGN(const bool reverse, g.attr<bool>("reverse"));
   Expr x = g.input(0), y = g.output(0);
-  if (x.dtype() == DType::kComplex64 || x.dtype() == DType::kComplex128) {
+  if (kComplex.contains(x.dtype())) {
     x = call("Conj", {x});
     y = call("Conj", {y});
   }
-  g.set(0, scan_back(g, y * g.gradient(), reverse) / x);
+  const Expr zeros = zeros_like(x), ones = ones_like(x);
+  const Expr is_zero = equal(x, zeros);
+  const Expr zeros_before = call("Cumsum", {select(is_zero, ones, zeros), g.input(1)},
+                                 {{"exclusive", true}, {"reverse", reverse}});
+  const Expr in_front = equal(zeros_before, zeros);
+  const Expr without =
+      call("Cumprod", {select(logical_and(is_zero, in_front), ones, x), g.input(1)},
+           {{"exclusive", g.attr_value("exclusive")}, {"reverse", reverse}});
+  const Expr at_zero = scan_back(g, without * g.gradient(), reverse);
+  const Expr elsewhere = scan_back(g, y * g.gradient(), reverse) / select(is_zero, ones, x);
+  g.set(0, select(in_front, select(is_zero, at_zero, elsewhere), zeros));
   return ok_status();
 }
 
