@@ -14,9 +14,7 @@ using Ints = std::vector<int64_t>;
 
 Status send_first(OpEnv& env, const TypeChoice& types);
 
-// Inputs are separated by spaces, the tensors of a list by '|' (a list of one ends in it). A tensor
-// is a shape, "[2,3]"; a vector with its elements, "{1,0}"; both, "[2,1]{1,0}"; or the number in a
-// scalar. A word before it is an Operand::Kind.
+// See parse_call().
 struct Row {
   const char* op;
   const char* inputs;
@@ -106,12 +104,21 @@ const Row kRows[] = {
     {"SparseSoftmaxCrossEntropyWithLogits", "[2,3] {1,0}"},
     {"TopKV2", "[2,3] 2"},
     // Random numbers.
+    {"AllCandidateSampler", "[2,1]{1,2}", {{"num_sampled", 3}, {"unique", true}}},
     {"ComputeAccidentalHits", "[2,1]{1,2} {2,5}", {{"num_true", 1}}},
+    {"FixedUnigramCandidateSampler",
+     "[2,1]{1,2}",
+     {{"num_sampled", 2},
+      {"unique", true},
+      {"range_max", 3},
+      {"unigrams", std::vector<float>{1, 2, 3}}}},
+    {"LearnedUnigramCandidateSampler", "[2,1]{1,2}", kSampler},
     {"LogUniformCandidateSampler", "[2,1]{1,2}", kSampler},
     {"Multinomial", "[2,3] 4"},
     {"RandomStandardNormal", "{2,3}"},
     {"RandomUniform", "{2,3}"},
     {"RandomUniformInt", "{2,3} 1 9"},
+    {"ThreadUnsafeUnigramCandidateSampler", "[2,1]{1,2}", kSampler},
     {"TruncatedNormal", "{2,3}"},
     {"UniformCandidateSampler", "[2,1]{1,2}", kSampler},
     // Reductions.
@@ -288,15 +295,6 @@ Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_
   return make_tensor(dtype, shape, values);
 }
 
-// The tensor that an operand describes.
-Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed) {
-  if (operand.values.empty() || !is_number(dtype)) {
-    return make_elements(dtype, operand.shape, elements, seed);
-  }
-  return make_tensor(dtype, operand.shape,
-                     std::vector<Complex128>(operand.values.begin(), operand.values.end()));
-}
-
 // Of what state behind a handle holds.
 DType content_type(const TypeChoice& types) {
   for (const char* attr :
@@ -424,8 +422,25 @@ AttrValue guess_attr(const AttrDef& attr, const TypeChoice& types) {
   return {};
 }
 
-// The attributes of a call: those it gives, the types, and guesses.
-AttrMap all_attrs(const OpCall& call, const TypeChoice& types) {
+void append_shape(std::string& out, const Operand& operand) {
+  for (const auto& [name, kind] : kKinds) {
+    if (kind == operand.kind) out += name;
+  }
+  out += operand.shape.to_string();
+  if (!operand.values.empty()) out += str_cat("{", str_join(operand.values, ","), "}");
+}
+
+}  // namespace
+
+Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed) {
+  if (operand.values.empty() || !is_number(dtype)) {
+    return make_elements(dtype, operand.shape, elements, seed);
+  }
+  return make_tensor(dtype, operand.shape,
+                     std::vector<Complex128>(operand.values.begin(), operand.values.end()));
+}
+
+AttrMap call_attrs(const OpCall& call, const TypeChoice& types) {
   AttrMap attrs = call.attrs;
   std::map<std::string, int64_t, std::less<>> sizes;
   for (size_t i = 0; i < call.arguments.size(); ++i) {
@@ -449,20 +464,10 @@ AttrMap all_attrs(const OpCall& call, const TypeChoice& types) {
   return attrs;
 }
 
-DType type_of(const ArgDef& arg, const TypeChoice& types) {
+DType operand_type(const ArgDef& arg, const TypeChoice& types) {
   if (arg.dtype != DType::kInvalid) return arg.dtype;
   return types.at(arg.type_attr.empty() ? arg.type_list_attr : arg.type_attr);
 }
-
-void append_shape(std::string& out, const Operand& operand) {
-  for (const auto& [name, kind] : kKinds) {
-    if (kind == operand.kind) out += name;
-  }
-  out += operand.shape.to_string();
-  if (!operand.values.empty()) out += str_cat("{", str_join(operand.values, ","), "}");
-}
-
-}  // namespace
 
 std::vector<TypeChoice> type_choices(const OpDef& op) {
   std::vector<TypeChoice> choices = {{}};
@@ -493,18 +498,23 @@ std::string to_string(const TypeChoice& types) {
   return out;
 }
 
+OpCall parse_call(const OpDef& op, std::string_view inputs, AttrMap attrs) {
+  OpCall call{.op = &op, .attrs = std::move(attrs)};
+  for (std::string_view argument : split(inputs, ' ')) {
+    std::vector<Operand>& operands = call.arguments.emplace_back();
+    for (std::string_view text : split(argument, '|')) operands.push_back(parse_operand(text));
+  }
+  return call;
+}
+
 OpCall valid_call(const OpDef& op) {
-  OpCall call{.op = &op};
   for (const Row& row : kRows) {
     if (row.op != op.name) continue;
-    call.attrs = row.attrs;
+    OpCall call = parse_call(op, row.inputs, row.attrs);
     call.prepare = row.prepare;
-    for (std::string_view argument : split(row.inputs, ' ')) {
-      std::vector<Operand>& operands = call.arguments.emplace_back();
-      for (std::string_view text : split(argument, '|')) operands.push_back(parse_operand(text));
-    }
     return call;
   }
+  OpCall call{.op = &op};
   // Optimisers have variables, a gradient, for some rows their indices, and numbers.
   const bool optimizer = !op.inputs.empty() && op.inputs[0].name == "var";
   for (const ArgDef& arg : op.inputs) {
@@ -541,7 +551,7 @@ Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types
   OpEnv env;
   if (call.prepare != nullptr) MR_TRY(call.prepare(env, types));
   OpTester tester(env, op.name);
-  for (const auto& [name, value] : all_attrs(call, types)) tester.attr(name, value);
+  for (const auto& [name, value] : call_attrs(call, types)) tester.attr(name, value);
 
   std::vector<Ref<RefCell>> cells;
   std::vector<std::pair<Tensor, DType>> variables;
@@ -553,7 +563,7 @@ Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types
     for (const Operand& operand : call.arguments[i]) {
       const bool plain =
           operand.kind == Operand::Kind::kTensor || operand.kind == Operand::Kind::kNoHandle;
-      const DType dtype = plain ? type_of(arg, types) : content_type(types);
+      const DType dtype = plain ? operand_type(arg, types) : content_type(types);
       Tensor tensor = make_operand(operand, dtype, elements, seed++);
       Ref<RefCell> cell;
       if (!plain) {

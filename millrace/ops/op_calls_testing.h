@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/graph/op_def.h"
@@ -48,6 +49,10 @@ struct OpCall {
 
 // One that works: small tensors, from the table in the source where a guess would be refused.
 OpCall valid_call(const OpDef& op);
+// One from words. Inputs are separated by spaces, the tensors of a list by '|' (a list of one ends
+// in it). A tensor is a shape, "[2,3]"; a vector with its elements, "{1,0}"; both, "[2,1]{1,0}"; or
+// the number in a scalar. A word before it is an Operand::Kind.
+OpCall parse_call(const OpDef& op, std::string_view inputs, AttrMap attrs);
 std::string to_string(const OpCall& call);
 
 inline constexpr TypeSet kWithoutSign =
@@ -56,6 +61,12 @@ inline constexpr TypeSet kWithoutSign =
 // Which elements are made up: floating numbers are multiples of 1/16 up to 1, integers up to 5,
 // none of them zero; so they are exact in every type that has them.
 enum class Elements { kPositive, kSigned };
+
+// The parts of a call: the tensor that an operand describes, its type, and the attributes: those
+// that the call gives, the types, and guesses.
+Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed);
+DType operand_type(const ArgDef& arg, const TypeChoice& types);
+AttrMap call_attrs(const OpCall& call, const TypeChoice& types);
 
 // Runs the call in an environment of its own, shape rules checked: the outputs that are not dead,
 // then what the variables among its inputs hold now.
