@@ -96,6 +96,38 @@ BENCHMARK(loop_gradient)->Args({10000, 1})->Args({1000, 1})->Args({1000, 10000})
 void loop_gradient_recomputed(benchmark::State& state) { loop(state, true, true); }
 BENCHMARK(loop_gradient_recomputed)->Args({10000, 1})->Args({1000, 10000});
 
+// The gradient of 64 layers of tanh over 1 MiB each: what is kept, and what is computed again.
+void layers_gradient(benchmark::State& state, const GradientOptions& options) {
+  constexpr int64_t kSize = 1 << 18;
+  Scope root = Scope::make_root();
+  Expr x = ops::placeholder(root, DType::kFloat, {.shape = PartialShape({kSize})});
+  Expr y = x;
+  for (int i = 0; i < 64; ++i) y = ops::tanh(root, y * 1.01);
+  Exprs fetches = gradients_of(root, ops::l2loss(root, y), {x}, options);
+  Result<Program> program = make_program(root, {x}, {Tensor::zeros(DType::kFloat, {kSize}).value()},
+                                         fetches, /*threads=*/1);
+  if (!program.ok()) return state.SkipWithError(program.status().to_string().c_str());
+  std::vector<Tensor> out;
+  int64_t before = 0;
+  for (auto _ : state) {
+    out.clear();
+    before = cpu_allocator().stats().bytes_in_use;
+    cpu_allocator().reset_peak();
+    Status status = program->callable->run(program->feeds, out);
+    if (!status.ok()) return state.SkipWithError(status.to_string().c_str());
+  }
+  state.counters["peak_MiB"] =
+      static_cast<double>(cpu_allocator().stats().peak_bytes_in_use - before) / (1 << 20);
+}
+void layers_kept(benchmark::State& state) { layers_gradient(state, {}); }
+BENCHMARK(layers_kept)->Unit(benchmark::kMillisecond);
+void layers_recomputed(benchmark::State& state) { layers_gradient(state, {.recompute = true}); }
+BENCHMARK(layers_recomputed)->Unit(benchmark::kMillisecond);
+void layers_in_32_mib(benchmark::State& state) {
+  layers_gradient(state, {.memory_budget = 32 << 20});
+}
+BENCHMARK(layers_in_32_mib)->Unit(benchmark::kMillisecond);
+
 // An LSTM over time: batch 32, hidden 256, 100 steps.
 struct Lstm {
   static constexpr int64_t kBatch = 32, kHidden = 256, kSteps = 100;
