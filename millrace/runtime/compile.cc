@@ -11,6 +11,9 @@
 namespace millrace {
 namespace {
 
+// The index of element k of a range.
+size_t nth(int32_t first, int k) { return static_cast<size_t>(first) + static_cast<size_t>(k); }
+
 StepKind kind_of(const OpDef& op) {
   if (op.traits.argument) return StepKind::kFeed;
   if (op.traits.result) return StepKind::kFetch;
@@ -220,7 +223,7 @@ class Compiler {
     for (size_t i = 0; i < n; ++i) {
       const PlanStep& s = plan_->steps[i];
       for (int k = 0; k < s.num_inputs; ++k) {
-        last_reader[static_cast<size_t>(plan_->inputs[static_cast<size_t>(s.first_input + k)])] =
+        last_reader[static_cast<size_t>(plan_->inputs[nth(s.first_input, k)])] =
             static_cast<int32_t>(i);
       }
     }
@@ -250,7 +253,7 @@ class Compiler {
         plan_->straight_slots += s.num_outputs;
       }
       for (int k = 0; k < s.num_outputs; ++k) {
-        size_t slot = static_cast<size_t>(s.first_output + k);
+        size_t slot = nth(s.first_output, k);
         slot_of[slot] = out.first_output + k;
         if (last_reader[slot] < 0) plan_->releases.push_back(slot_of[slot]);
       }
@@ -268,7 +271,7 @@ class Compiler {
       }
       out.num_releases = static_cast<int32_t>(plan_->releases.size()) - out.first_release;
       for (int k = 0; k < out.num_releases; ++k) {
-        free.push_back(plan_->releases[static_cast<size_t>(out.first_release + k)]);
+        free.push_back(plan_->releases[nth(out.first_release, k)]);
       }
     }
   }
@@ -304,7 +307,7 @@ void Plan::review_gear() {
     finish[i] += ns;
     longest = std::max(longest, finish[i]);
     for (int k = 0; k < steps[i].num_edges; ++k) {
-      size_t to = static_cast<size_t>(edges[static_cast<size_t>(steps[i].first_edge + k)].step);
+      size_t to = static_cast<size_t>(edges[nth(steps[i].first_edge, k)].step);
       finish[to] = std::max(finish[to], finish[i]);
     }
   }
@@ -317,7 +320,7 @@ std::string Plan::to_string() const {
   for (const PlanStep& s : steps) {
     append_to(out, str_cat("  ", s.node->op->name, " ", s.node->name, " (frame ", s.frame, ") ->"));
     for (int k = 0; k < s.num_edges; ++k) {
-      const PlanEdge& e = edges[static_cast<size_t>(s.first_edge + k)];
+      const PlanEdge& e = edges[nth(s.first_edge, k)];
       const std::string& to = steps[static_cast<size_t>(e.step)].node->name;
       append_to(out, e.input < 0 ? str_cat(" ^", to) : str_cat(" ", to, ":", e.input));
     }
