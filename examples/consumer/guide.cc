@@ -1,5 +1,5 @@
 // The C++ client from a project of its own: state, callables, partial runs, traces, loops,
-// gradients, mistakes.
+// gradients, training, mistakes.
 // docs/cpp.md walks through it.
 
 #include <cmath>
@@ -9,7 +9,10 @@
 
 #include "millrace/api/client_session.h"
 #include "millrace/api/control_flow.h"
+#include "millrace/api/layers.h"
+#include "millrace/api/losses.h"
 #include "millrace/api/ops.h"
+#include "millrace/api/optimizers.h"
 #include "millrace/autodiff/gradients.h"
 
 namespace {
@@ -92,6 +95,29 @@ Status loop() {
                                                         : internal("expected a slope of 0.25");
 }
 
+// A network with one hidden layer learns "exactly one of the two".
+Status learn() {
+  Scope root = Scope::make_root();
+  Variables vars(root);
+  Expr x = ops::placeholder(root, DType::kFloat, {.shape = {-1, 2}});
+  Expr wanted = ops::placeholder(root, DType::kFloat, {.shape = {-1, 1}});
+  Expr hidden = layers::dense(root, vars, "hidden", x, 8, {.activation = ops::tanh});
+  Expr y = layers::dense(root, vars, "output", hidden, 1);
+  Expr loss = layers::mean_squared_error(root, y, wanted);
+  Operation train = Adam(vars, 0.05).minimize(root, loss);
+
+  MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root));
+  MR_TRY(session.run({}, {}, {vars.initialize()}).status());
+  MR_TRY_ASSIGN(auto step, session.make_callable({x, wanted}, {loss}, {train}));
+
+  std::vector<Tensor> in = {Tensor::of<float>({4, 2}, {0, 0, 0, 1, 1, 0, 1, 1}),
+                            Tensor::of<float>({4, 1}, {0, 1, 1, 0})};
+  std::vector<Tensor> out;
+  for (int i = 0; i < 300; ++i) MR_TRY(step->run(in, out));
+  std::printf("loss %g\n", out[0].item<float>());
+  return out[0].item<float>() < 1e-2F ? ok_status() : internal("expected to learn, got ", out[0]);
+}
+
 // A mistake is found where it is made: shapes are checked as operations are added.
 Status mistake() {
   Scope root = Scope::make_root();
@@ -107,7 +133,7 @@ Status mistake() {
 }  // namespace
 
 int main() {
-  for (Status (*part)() : {count, in_pieces, loop, mistake}) {
+  for (Status (*part)() : {count, in_pieces, loop, learn, mistake}) {
     if (Status status = part(); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.to_string().c_str());
       return 1;
