@@ -11,17 +11,23 @@ Layer::Layer(const Scope& scope, Variables& variables, std::string_view kind, st
       name_(name),
       where_(where) {}
 
-Variable& Layer::variable(std::string_view part, const Shape& shape, DType dtype,
+Variable* Layer::variable(std::string_view part, std::initializer_list<int64_t> dims, DType dtype,
                           const Initializer& initializer, const VariableOptions& options) {
-  return variables_.get(outside_, str_cat(name_, "/", part), shape, dtype, initializer, options,
-                        where_);
+  if (!inside_.ok()) return nullptr;
+  Result<Shape> shape = Shape::make(std::span<const int64_t>(dims.begin(), dims.size()));
+  if (!shape.ok()) {
+    fail(shape.status());
+    return nullptr;
+  }
+  Variable& v = variables_.get(outside_, str_cat(name_, "/", part), *shape, dtype, initializer,
+                               options, where_);
+  return v.valid() ? &v : nullptr;
 }
 
-Expr Layer::weight(std::string_view part, const Shape& shape, DType dtype,
+Expr Layer::weight(std::string_view part, std::initializer_list<int64_t> dims, DType dtype,
                    const Initializer& initializer) {
-  if (!inside_.ok()) return Expr();
-  Variable& v = variable(part, shape, dtype, initializer);
-  return v.valid() ? v.read(inside_, where_) : Expr();
+  const Variable* v = variable(part, dims, dtype, initializer);
+  return v != nullptr ? v->read(inside_, where_) : Expr();
 }
 
 int64_t Layer::known_last(Expr& x, std::string_view what) {
@@ -35,8 +41,9 @@ int64_t Layer::known_last(Expr& x, std::string_view what) {
 }
 
 bool Layer::positive(int64_t value, std::string_view what) {
-  if (value > 0) return inside_.ok();
-  fail(invalid_argument(what, " must be positive, got ", value));
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (value > 0 && value <= kMost) return inside_.ok();
+  fail(invalid_argument(what, " must be from 1 to ", kMost, ", got ", value));
   return false;
 }
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
 #include "millrace/api/variables.h"
 
 // What the layers share. Not for programs.
@@ -14,16 +18,17 @@ class Layer {
 
   const Scope& scope() const { return inside_; }
 
-  // The variable "<name>/<part>", and its value.
-  Variable& variable(std::string_view part, const Shape& shape, DType dtype,
-                     const Initializer& initializer, const VariableOptions& options = {});
-  Expr weight(std::string_view part, const Shape& shape, DType dtype,
+  // The value of the variable "<name>/<part>"; invalid after an error.
+  Expr weight(std::string_view part, std::initializer_list<int64_t> dims, DType dtype,
               const Initializer& initializer);
+  // The variable itself; null after an error.
+  Variable* variable(std::string_view part, std::initializer_list<int64_t> dims, DType dtype,
+                     const Initializer& initializer, const VariableOptions& options = {});
 
   // Makes `x` a tensor of this scope's graph and gives the size of its last dimension; where that
   // is not known, an error and 0.
   int64_t known_last(Expr& x, std::string_view what);
-  // False, with an error, where it is not.
+  // False, with an error, where it is not, or so large that it can only be a mistake.
   bool positive(int64_t value, std::string_view what);
   Expr fail(const Status& status);
 

@@ -112,14 +112,13 @@ Expr batch_norm(const Scope& scope, Variables& variables, std::string_view name,
   if (options.training && scope.builder().depth() > 0) {
     return layer.fail(unimplemented("training in a branch or loop body"));
   }
-  const Shape shape = {channels};
   const DType dtype = x.dtype();
-  Expr gamma = layer.weight("gamma", shape, dtype, initializers::ones());
-  Expr beta = layer.weight("beta", shape, dtype, initializers::zeros());
-  Variable& moving_mean =
-      layer.variable("moving_mean", shape, dtype, initializers::zeros(), {.trainable = false});
-  Variable& moving_variance =
-      layer.variable("moving_variance", shape, dtype, initializers::ones(), {.trainable = false});
+  Expr gamma = layer.weight("gamma", {channels}, dtype, initializers::ones());
+  Expr beta = layer.weight("beta", {channels}, dtype, initializers::zeros());
+  const Variable* moving_mean =
+      layer.variable("moving_mean", {channels}, dtype, initializers::zeros(), {.trainable = false});
+  const Variable* moving_variance = layer.variable("moving_variance", {channels}, dtype,
+                                                   initializers::ones(), {.trainable = false});
   if (!scope.ok()) return Expr();
   return layer.build([&](GraphBuilder& b) {
     Moments moments;
@@ -133,11 +132,11 @@ Expr batch_norm(const Scope& scope, Variables& variables, std::string_view name,
         variables.add_update(
             average.assign_add(layer.scope(), gap * (1 - options.momentum), where));
       };
-      move(moving_mean, moments.mean);
-      move(moving_variance, moments.variance);
+      move(*moving_mean, moments.mean);
+      move(*moving_variance, moments.variance);
     } else {
-      moments = {moving_mean.read(layer.scope(), where),
-                 moving_variance.read(layer.scope(), where)};
+      moments = {moving_mean->read(layer.scope(), where),
+                 moving_variance->read(layer.scope(), where)};
     }
     // One multiplication and one addition per element.
     Expr scale = gamma * rsqrt(moments.variance + options.epsilon);
@@ -179,10 +178,11 @@ Expr embedding(const Scope& scope, Variables& variables, std::string_view name, 
                int64_t size, int64_t width, const EmbeddingOptions& options, SourceLocation where) {
   Layer layer(scope, variables, "embedding", name, where);
   if (!layer.positive(size, "size") || !layer.positive(width, "width")) return Expr();
-  Variable& table = layer.variable("table", {size, width}, options.dtype, options.initializer);
+  const Variable* table =
+      layer.variable("table", {size, width}, options.dtype, options.initializer);
   if (!scope.ok()) return Expr();
   return layer.build([&](GraphBuilder& b) {
-    return call("ResourceGather", {b.import(table.handle), ids}, {{"dtype", options.dtype}});
+    return call("ResourceGather", {b.import(table->handle), ids}, {{"dtype", options.dtype}});
   });
 }
 

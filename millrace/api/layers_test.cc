@@ -83,6 +83,14 @@ TEST(Layers, RefuseSizesTheyCannotUse) {
   message([](ModelTester& m, Expr) {
     return layers::dense(m.root, m.vars, "fc", m.root.constant(some_numbers({2, 3})), 0);
   });
+  message([](ModelTester& m, Expr) {
+    Expr wide = m.root.constant(Tensor::zeros(DType::kDouble, {1, int64_t{1} << 20}).value());
+    return layers::dense(m.root, m.vars, "fc", wide, int64_t{1} << 62);
+  });
+  message([](ModelTester& m, Expr) {
+    return layers::embedding(m.root, m.vars, "e", m.root.constant(int32_t{0}), int64_t{1} << 40,
+                             int64_t{1} << 40);
+  });
   message([](ModelTester& m, Expr x) { return layers::dropout(m.root, x, 1.0); });
   message([](ModelTester& m, Expr) {
     return layers::embedding(m.root, m.vars, "e", m.root.constant(int32_t{0}), -1, 2);

@@ -158,6 +158,10 @@ Operation Optimizer::apply_gradients(const Scope& scope,
   std::vector<Operation> computed;
   for (const VariableGradient& g : gradients) {
     if (!g.gradient.valid()) continue;
+    if (g.variable == nullptr || !g.variable->valid()) {
+      builder.fail(invalid_argument(name_, " at ", where, ": a gradient without a variable"));
+      return {};
+    }
     computed.push_back(scope.operation_of(builder.import(g.gradient.values)));
     const DType dtype = g.variable->dtype;
     if (std::none_of(scalars_.begin(), scalars_.end(),
@@ -200,7 +204,7 @@ Operation Optimizer::minimize(const Scope& scope, Expr loss, Variable* global_st
                               const std::vector<Variable*>& variables, SourceLocation where) {
   std::vector<VariableGradient> found = compute_gradients(scope, loss, variables, {}, where);
   if (!scope.ok()) return {};
-  Scope after = scope.with_control({scope.operation_of(loss)});
+  Scope after = scope.with_control({scope.operation_of(scope.builder().import(loss))});
   Operation applied = apply_gradients(after, found, global_step, where);
   if (variables_.updates().empty()) return applied;
   return scope.with_name("train")

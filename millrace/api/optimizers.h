@@ -79,7 +79,9 @@ class Adadelta : public Optimizer {
 
 // m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 // w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon) at step t = 1, 2, ...
-// Of rows, those not in the gradient keep m and v as well.
+// Of rows, those not in the gradient keep m and v as well. All numbers are rounded to the
+// variable's type: half takes an epsilon of 1e-4 rather than 1e-8, which is zero there, and
+// bfloat16 a beta2 of 0.99 rather than 0.999, which is one.
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -87,7 +89,7 @@ struct AdamOptions {
 };
 class Adam : public Optimizer {
  public:
-  Adam(Variables& variables, LearningRate rate = 1e-3, const AdamOptions& options = {});
+  explicit Adam(Variables& variables, LearningRate rate = 1e-3, const AdamOptions& options = {});
 
  protected:
   // For optimisers that have Adam's moments and more.
@@ -102,8 +104,8 @@ class Adam : public Optimizer {
 // w -= lr decay w, then as Adam: the decay does not enter the moments.
 class AdamW : public Adam {
  public:
-  AdamW(Variables& variables, LearningRate rate = 1e-3, double weight_decay = 0.01,
-        const AdamOptions& options = {});
+  explicit AdamW(Variables& variables, LearningRate rate = 1e-3, double weight_decay = 0.01,
+                 const AdamOptions& options = {});
 
  protected:
   Scalars scalars(const Scope& scope, DType dtype) override;
@@ -116,7 +118,7 @@ class AdamW : public Adam {
 // m = beta1 m + (1 - beta1) g; v = max(beta2 v, |g|); w -= lr / (1 - beta1^t) m / (v + epsilon)
 class AdaMax : public Adam {
  public:
-  AdaMax(Variables& variables, LearningRate rate = 1e-3, const AdamOptions& options = {});
+  explicit AdaMax(Variables& variables, LearningRate rate = 1e-3, const AdamOptions& options = {});
 
  protected:
   Scalars scalars(const Scope& scope, DType dtype) override;
@@ -134,7 +136,7 @@ struct LambOptions {
 };
 class Lamb : public Adam {
  public:
-  Lamb(Variables& variables, LearningRate rate = 1e-3, const LambOptions& options = {});
+  explicit Lamb(Variables& variables, LearningRate rate = 1e-3, const LambOptions& options = {});
 
  protected:
   Scalars scalars(const Scope& scope, DType dtype) override;

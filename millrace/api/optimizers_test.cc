@@ -398,6 +398,21 @@ TEST(Optimizer, RunsTheUpdatesThatLayersAskFor) {
   EXPECT_EQ(session.run({}, {value}).value()[0].item<double>(), 1);
 }
 
+TEST(Optimizer, TrainsHalfPrecisionWithNumbersThatFit) {
+  for (DType dtype : {DType::kHalf, DType::kBFloat16}) {
+    Scope root = Scope::make_root();
+    Variables vars(root);
+    Variable& w = vars.get(root, "w", {2}, dtype, initializers::ones());
+    Adam adam(vars, 0.1, {.beta2 = 0.99, .epsilon = 1e-4});
+    Operation train = adam.minimize(root, ops::l2loss(root, w.read(root)));
+    Expr value = ops::cast(root, w.read(root), DType::kFloat);
+    ClientSession session = ClientSession::create(root).value();
+    ASSERT_TRUE(session.run({}, {}, {vars.initialize()}).ok());
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(session.run({}, {}, {train}).ok());
+    EXPECT_LT(std::abs(session.run({}, {value}).value()[0].data<float>()[0]), 0.2F);
+  }
+}
+
 TEST(Optimizer, RefusesALossThatNoVariableIsIn) {
   Scope root = Scope::make_root();
   Variables vars(root);
@@ -406,6 +421,11 @@ TEST(Optimizer, RefusesALossThatNoVariableIsIn) {
   EXPECT_FALSE(train.valid());
   EXPECT_EQ(root.status().code(), Code::kInvalidArgument);
   EXPECT_NE(root.status().to_string().find("optimizers_test.cc"), std::string::npos);
+  Scope other = Scope::make_root();
+  Variables none(other);
+  GradientDescent descent(none, 0.1);
+  EXPECT_FALSE(descent.apply_gradients(other, {{{other.constant(1.0), {}, {}}, nullptr}}).valid());
+  EXPECT_EQ(other.status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace
