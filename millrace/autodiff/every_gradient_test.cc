@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "millrace/autodiff/gradient_check_testing.h"
@@ -30,6 +31,11 @@ const std::pair<const char*, const char*> kAnyTie[] = {
     {"TopK", "of equal elements either may come first"},
     {"TopKV2", "of equal elements either may come first"},
 };
+
+bool listed(const OpDef& op, std::span<const std::pair<const char*, const char*>> list) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const auto& entry) { return op.name == entry.first; });
+}
 
 // Calls besides the one of op_calls_testing.h, in its notation.
 struct Row {
@@ -80,6 +86,7 @@ const Row kMoreCalls[] = {
     {"GatherV2", "[2,2,3] [2,2]{1,0,2,2} 2", {{"batch_dims", 1}}},
     {"GatherV2", "[4,2] 1 0"},
     {"LRN", "[1,1,2,5]", {{"depth_radius", 1}, {"beta", 0.7F}}},
+    {"LinearRecurrence", "[3,2] [3,2] []{-2}"},
     {"MatMul", "[3,3] [3,3]"},
     {"MaxPool", "[1,3,3,2]", kOverlappingPool},
     {"Mean", "[2,3] 1"},
@@ -167,7 +174,8 @@ OpCall first_call(const OpDef& op) {
 }
 
 Program make_program(const OpCall& call, const TypeChoice& types, Point point,
-                     std::pair<double, double> domain, uint64_t sample = 0) {
+                     std::pair<double, double> domain, uint64_t sample = 0,
+                     std::optional<size_t> output = {}) {
   Program program{.name = str_cat(to_string(call), " ", to_string(types),
                                   kPointNames[static_cast<size_t>(point)])};
   uint64_t seed = hash_bytes(call.op->name, sample) % 1000;
@@ -180,8 +188,9 @@ Program make_program(const OpCall& call, const TypeChoice& types, Point point,
       ++seed;
     }
   }
-  program.build = [op = call.op, attrs = call_attrs(call, types)](const Scope& s,
-                                                                  const std::vector<Expr>& inputs) {
+  if (output) program.name += str_cat(", output ", *output, " alone");
+  program.build = [op = call.op, attrs = call_attrs(call, types), output](
+                      const Scope& s, const std::vector<Expr>& inputs) {
     Program::Tensors tensors;
     // Rules of deprecated ops use such ops.
     if (op->deprecated_since > 0) s.graph()->set_producer_version(op->deprecated_since - 1);
@@ -190,6 +199,7 @@ Program make_program(const OpCall& call, const TypeChoice& types, Point point,
       tensors.xs.push_back(moves ? input : Expr());
     }
     tensors.ys = s.outputs(s.add(op->name, inputs, attrs));
+    if (output && *output < tensors.ys.size()) tensors.ys = {tensors.ys[*output]};
     return tensors;
   };
   return program;
@@ -300,19 +310,31 @@ class EveryGradient : public testing::Test {
     std::erase_if(out, [](const OpDef* op) { return works_on_handles(*op) || unchecked(*op); });
     return out;
   }
-  static bool unchecked(const OpDef& op) {
-    return std::any_of(std::begin(kUnchecked), std::end(kUnchecked),
-                       [&](const auto& entry) { return entry.first == op.name; });
+  static bool unchecked(const OpDef& op) { return listed(op, kUnchecked); }
+  // The first call of each op, and those of the table, in each choice of types.
+  static std::vector<std::pair<OpCall, TypeChoice>> all_calls() {
+    std::vector<OpCall> calls;
+    for (const OpDef* op : callable_ops()) calls.push_back(first_call(*op));
+    for (const Row& row : kMoreCalls) {
+      calls.push_back(
+          parse_call(*OpRegistry::global().lookup(row.op).value(), row.inputs, row.attrs));
+    }
+    std::vector<std::pair<OpCall, TypeChoice>> all;
+    for (const OpCall& call : calls) {
+      for (const TypeChoice& types : gradient_types(*call.op)) all.emplace_back(call, types);
+    }
+    return all;
   }
 
   // Whether `call` could be made: then it was checked, and failures are reported.
-  static bool check_random(const OpCall& call, const TypeChoice& types) {
+  static bool check_random(const OpCall& call, const TypeChoice& types,
+                           std::optional<size_t> output = {}) {
     for (const auto& domain : kDomains) {
       bool finite = true;
       for (Facts facts : {Facts::kKnown, Facts::kUnknown}) {
         // Not at the same point twice.
         const uint64_t sample = facts == Facts::kKnown ? 0 : 1;
-        const Program program = make_program(call, types, Point::kRandom, domain, sample);
+        const Program program = make_program(call, types, Point::kRandom, domain, sample, output);
         auto check = GradientCheck::create(program, facts);
         if (!check.ok()) {
           last_refusal_ = check.status();
@@ -356,6 +378,18 @@ TEST_F(EveryGradient, AgreesWithDifferences) {
   RecordProperty("checked", checked);
 }
 
+// Ops with several results, of which one is used.
+TEST_F(EveryGradient, OfOneResultAlone) {
+  for (const auto& [call, types] : all_calls()) {
+    const Program program = make_program(call, types, Point::kRandom, kDomains[0]);
+    auto whole = GradientCheck::create(program, Facts::kKnown);
+    if (!whole.ok() || (*whole)->values().size() < 2) continue;
+    for (size_t i = 0; i < (*whole)->values().size(); ++i) {
+      EXPECT_TRUE(check_random(call, types, i)) << last_refusal_.to_string();
+    }
+  }
+}
+
 TEST_F(EveryGradient, AgreesInMoreCalls) {
   for (const Row& row : kMoreCalls) {
     const OpDef* op = OpRegistry::global().find(row.op);
@@ -373,27 +407,23 @@ TEST_F(EveryGradient, AgreesInMoreCalls) {
 
 // Kinks, ties and zeros: whatever one-sided derivatives there are bound the gradient.
 TEST_F(EveryGradient, LiesBetweenOneSidedDerivatives) {
-  for (const OpDef* op : callable_ops()) {
-    if (std::any_of(std::begin(kAnyTie), std::end(kAnyTie),
-                    [&](const auto& entry) { return entry.first == op->name; })) {
-      continue;
+  auto check_kinks = [](const OpCall& call, const TypeChoice& types) {
+    for (Point point : {Point::kZeros, Point::kOnes, Point::kIntegers}) {
+      const Program program = make_program(call, types, point, kDomains[0]);
+      auto check = GradientCheck::create(program, Facts::kKnown);
+      if (!check.ok()) continue;  // refused there, as a matrix without inverse is
+      Status status = (*check)->differentiate();
+      if (status.ok()) status = (*check)->check_shapes();
+      if (status.ok()) status = (*check)->check_one_sided();
+      EXPECT_TRUE(status.ok()) << program.name << ": " << status.to_string();
     }
-    for (const TypeChoice& types : gradient_types(*op)) {
-      bool single = false;
-      for (const auto& [attr, type] : types) {
-        single |= type == DType::kFloat || type == DType::kComplex64;
-      }
-      if (single) continue;
-      for (Point point : {Point::kZeros, Point::kOnes, Point::kIntegers}) {
-        const Program program = make_program(first_call(*op), types, point, kDomains[0]);
-        auto check = GradientCheck::create(program, Facts::kKnown);
-        if (!check.ok()) continue;  // refused there, as a matrix without inverse is
-        Status status = (*check)->differentiate();
-        if (status.ok()) status = (*check)->check_shapes();
-        if (status.ok()) status = (*check)->check_one_sided();
-        EXPECT_TRUE(status.ok()) << program.name << ": " << status.to_string();
-      }
+  };
+  for (const auto& [call, types] : all_calls()) {
+    bool single = false;
+    for (const auto& [attr, type] : types) {
+      single |= type == DType::kFloat || type == DType::kComplex64;
     }
+    if (!single && !listed(*call.op, kAnyTie)) check_kinks(call, types);
   }
 }
 
@@ -410,28 +440,15 @@ TEST_F(EveryGradient, OfTensorsWithoutElements) {
                                << status.to_string();
     }
   };
-  for (const OpDef* op : callable_ops()) {
-    const OpCall valid = first_call(*op);
-    for (const TypeChoice& types : gradient_types(*op)) {
-      check_empty(emptied(valid, false), types);
-      check_empty(emptied(valid, true), types);
-      for (OpCall& call : broadcasts(valid)) {
-        check_empty(emptied(call, true), types);
-        std::swap(call.arguments[0][0].shape, call.arguments[1][0].shape);
-        if (call.arguments[1][0].shape.rank() > 0) {
-          OpCall one_empty = emptied(call, true);
-          one_empty.arguments[0] = call.arguments[0];
-          check_empty(one_empty, types);
-        }
-      }
-    }
-  }
-  for (const Row& row : kMoreCalls) {
-    const OpDef* op = OpRegistry::global().find(row.op);
-    const OpCall given = parse_call(*op, row.inputs, row.attrs);
-    for (const TypeChoice& types : gradient_types(*op)) {
-      check_empty(emptied(given, false), types);
-      check_empty(emptied(given, true), types);
+  for (const auto& [call, types] : all_calls()) {
+    check_empty(emptied(call, false), types);
+    check_empty(emptied(call, true), types);
+    for (OpCall& pair : broadcasts(call)) {
+      check_empty(emptied(pair, true), types);
+      std::swap(pair.arguments[0][0].shape, pair.arguments[1][0].shape);
+      OpCall one_empty = emptied(pair, true);
+      one_empty.arguments[0] = pair.arguments[0];
+      check_empty(one_empty, types);
     }
   }
 }

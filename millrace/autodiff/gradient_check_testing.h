@@ -42,7 +42,7 @@ class GradientCheck {
   Status differentiate();
   // Against central differences, both orders. For points around which the program is smooth.
   Status check_differences();
-  // First order: where both one-sided derivatives exist, the gradient lies between them.
+  // Where both one-sided derivatives exist, the gradient lies between them, in both orders.
   Status check_one_sided();
   // The gradients have the shapes of what they are gradients of.
   Status check_shapes();

@@ -169,6 +169,10 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
     if (calls_by_name) {
       MR_TRY_ASSIGN(
           inputs, call_gradients(context_, node, {node.op_name(), node.attrs()}, output_gradients));
+    } else if (op.traits.functional == FunctionalOp::kSymbolicGradient) {
+      MR_TRY_ASSIGN(FunctionAttr function, node.attr<FunctionAttr>("f"));
+      MR_TRY_ASSIGN(std::string first, gradient_function(context_.forward, function));
+      MR_TRY_ASSIGN(inputs, call_gradients(context_, node, {first, {}}, output_gradients));
     } else if (op.traits.functional == FunctionalOp::kWhile) {
       MR_TRY_ASSIGN(inputs, while_gradients(context_, node, output_gradients, wanted));
     } else {

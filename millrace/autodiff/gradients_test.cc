@@ -358,6 +358,19 @@ TEST_F(Gradients, HaveAFunctionOfTheirOwn) {
   EXPECT_NEAR(run_number(feeds, root_.output(call, 1)), 10 * std::sin(0.5) * 0.5, 1e-12);
 }
 
+TEST_F(Gradients, GoThroughSymbolicGradient) {
+  Expr x = number(), y = number();
+  const std::vector<DType> three(3, DType::kDouble), two(2, DType::kDouble);
+  Operation op =
+      root_.add("SymbolicGradient", {x, y, root_.constant(1.0)},
+                {{"Tin", three}, {"Tout", two}, {"f", FunctionAttr{add_function(root_), {}}}});
+  ASSERT_TRUE(root_.ok()) << root_.status().to_string();
+  const ClientSession::Feeds feeds = {{x, num(0.5)}, {y, num(3)}};
+  EXPECT_NEAR(run_number(feeds, root_.output(op, 0)), slope(0.5, 3), 1e-12);
+  EXPECT_NEAR(run_number(feeds, gradient(root_.output(op, 0), x).values), bend(0.5, 3), 1e-12);
+  EXPECT_NEAR(run_number(feeds, gradient(root_.output(op, 0), y).values), slope(0.5, 1), 1e-12);
+}
+
 // x, then sin of it `times` times.
 Expr sine_loop(const Scope& s, Expr x, int32_t times) {
   Exprs out = while_loop(

@@ -128,6 +128,7 @@ const Row kRows[] = {
     {"ArgMin", "[2,3] 1"},
     {"Cumprod", "[2,3] 1"},
     {"Cumsum", "[2,3] 1"},
+    {"LinearRecurrence", "[2,3] [2,3] 1"},
     {"Max", "[2,3] {1}"},
     {"Mean", "[2,3] {1}"},
     {"Min", "[2,3] {1}"},

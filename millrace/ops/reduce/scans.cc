@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/reduce/linear_recurrence.h"
 #include "millrace/ops/reduce/register.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -36,26 +37,17 @@ Status cumsum_grad(GradientContext& g) {
   return ok_status();
 }
 
-// d(out_j)/d(x_i) is the product of the others: out_j / x_i where x_i is not zero. For the first
-// zero of a row it is what out_j would be if that were a one; behind it all is zero.
+// d(out_j)/d(x_i) is the product of the others: those before i, which all j have in common, and
+// those from i to j, which a recurrence from the back sums up. Nothing is divided: x may be zero.
 Status cumprod_grad(GradientContext& g) {
+  MR_TRY_ASSIGN(const bool exclusive, g.attr<bool>("exclusive"));
   MR_TRY_ASSIGN(const bool reverse, g.attr<bool>("reverse"));
-  Expr x = g.input(0), y = g.output(0);
-  if (kComplex.contains(x.dtype())) {
-    x = call("Conj", {x});
-    y = call("Conj", {y});
-  }
-  const Expr zeros = zeros_like(x), ones = ones_like(x);
-  const Expr is_zero = equal(x, zeros);
-  const Expr zeros_before = call("Cumsum", {select(is_zero, ones, zeros), g.input(1)},
-                                 {{"exclusive", true}, {"reverse", reverse}});
-  const Expr in_front = equal(zeros_before, zeros);
-  const Expr without =
-      call("Cumprod", {select(logical_and(is_zero, in_front), ones, x), g.input(1)},
-           {{"exclusive", g.attr_value("exclusive")}, {"reverse", reverse}});
-  const Expr at_zero = scan_back(g, without * g.gradient(), reverse);
-  const Expr elsewhere = scan_back(g, y * g.gradient(), reverse) / select(is_zero, ones, x);
-  g.set(0, select(in_front, select(is_zero, at_zero, elsewhere), zeros));
+  const Expr axis = g.input(1);
+  const Expr x = kComplex.contains(g.input(0).dtype()) ? call("Conj", {g.input(0)}) : g.input(0);
+  const Expr before = call("Cumprod", {x, axis}, {{"exclusive", true}, {"reverse", reverse}});
+  Expr behind = linear_recurrence(x, g.gradient(), axis, !reverse, /*shifted=*/!exclusive);
+  if (exclusive) behind = previous_element(behind, axis, !reverse);
+  g.set(0, before * behind);
   return ok_status();
 }
 
