@@ -37,7 +37,7 @@ bool listed(const OpDef& op, std::span<const std::pair<const char*, const char*>
                      [&](const auto& entry) { return op.name == entry.first; });
 }
 
-// Calls besides the one of op_calls_testing.h, in its notation.
+// Calls besides those of op_calls_testing.h, in its notation.
 struct Row {
   const char* op;
   const char* inputs;
@@ -47,7 +47,8 @@ const AttrMap kValidStride2 = {{"strides", Ints{1, 2, 2, 1}}, {"padding", "VALID
 const AttrMap kSameStride2 = {{"strides", Ints{1, 2, 2, 1}}, {"padding", "SAME"}};
 const AttrMap kOverlappingPool = {
     {"ksize", Ints{1, 3, 3, 1}}, {"strides", Ints{1, 1, 1, 1}}, {"padding", "SAME"}};
-// Instead of that call: what makes sense to differentiate.
+
+// Instead of the call there: one that makes sense to differentiate.
 const Row kOtherCalls[] = {
     // The gradient is right for labels that add up to one.
     {"SoftmaxCrossEntropyWithLogits", "[2,3] [2,3]{.5,.25,.25,.125,.5,.375}"},
@@ -262,7 +263,7 @@ std::vector<OpCall> with_other_attrs(const OpCall& call) {
   return all;
 }
 
-// For ops of two or more tensors that may broadcast.
+// For ops of two tensors, which may broadcast.
 std::vector<OpCall> broadcasts(const OpCall& call) {
   if (call.arguments.size() != 2) return {};
   for (const std::vector<Operand>& operands : call.arguments) {
@@ -337,6 +338,9 @@ class EveryGradient : public testing::Test {
         const Program program = make_program(call, types, Point::kRandom, domain, sample, output);
         auto check = GradientCheck::create(program, facts);
         if (!check.ok()) {
+          EXPECT_EQ(facts, Facts::kKnown)
+              << program.name
+              << " is refused with unknown shapes only: " << check.status().to_string();
           last_refusal_ = check.status();
           return false;
         }

@@ -75,7 +75,7 @@ void recur(const T* a, const T* b, int64_t n, int64_t step, int64_t cols, bool s
   R running[kColumns];
   std::fill_n(running, cols, R(0));
   for (int64_t r = 0; r < n; ++r, a += step, b += step, y += step) {
-    const T* const factor = shifted ? a - step : a;
+    const T* const factor = shifted && r > 0 ? a - step : a;
     for (int64_t k = 0; k < cols; ++k) {
       // There is nothing before the first element, not even a factor.
       if (r > 0) running[k] *= static_cast<R>(factor[k]);
