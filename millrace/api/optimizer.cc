@@ -151,11 +151,16 @@ std::vector<VariableGradient> Optimizer::compute_gradients(const Scope& scope, E
 Operation Optimizer::apply_gradients(const Scope& scope,
                                      const std::vector<VariableGradient>& gradients,
                                      Variable* global_step, SourceLocation where) {
+  return apply_after(scope, {}, gradients, global_step, where);
+}
+
+Operation Optimizer::apply_after(const Scope& scope, std::vector<Operation> computed,
+                                 const std::vector<VariableGradient>& gradients,
+                                 Variable* global_step, SourceLocation where) {
   if (!scope.ok()) return {};
   GraphBuilder& builder = scope.builder();
   Scope inside = scope.sub_scope(name_);
   scalars_.clear();
-  std::vector<Operation> computed;
   for (const VariableGradient& g : gradients) {
     if (!g.gradient.valid()) continue;
     if (g.variable == nullptr || !g.variable->valid()) {
@@ -170,7 +175,7 @@ Operation Optimizer::apply_gradients(const Scope& scope,
           dtype, inside.build(where, [&](GraphBuilder&) { return scalars(inside, dtype); }));
     }
   }
-  if (computed.empty()) {
+  if (scalars_.empty()) {
     builder.fail(invalid_argument(name_, " at ", where, ": none of the ", gradients.size(),
                                   " variables has a gradient"));
     return {};
@@ -204,8 +209,8 @@ Operation Optimizer::minimize(const Scope& scope, Expr loss, Variable* global_st
                               const std::vector<Variable*>& variables, SourceLocation where) {
   std::vector<VariableGradient> found = compute_gradients(scope, loss, variables, {}, where);
   if (!scope.ok()) return {};
-  Scope after = scope.with_control({scope.operation_of(scope.builder().import(loss))});
-  Operation applied = apply_gradients(after, found, global_step, where);
+  Operation computed = scope.operation_of(scope.builder().import(loss));
+  Operation applied = apply_after(scope, {computed}, found, global_step, where);
   if (variables_.updates().empty()) return applied;
   return scope.with_name("train")
       .with_control(variables_.updates())

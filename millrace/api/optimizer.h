@@ -115,6 +115,11 @@ class Optimizer {
     double beta;
   };
 
+  // apply_gradients() that waits for the operations `computed`, too.
+  Operation apply_after(const Scope& scope, std::vector<Operation> computed,
+                        const std::vector<VariableGradient>& gradients, Variable* global_step,
+                        SourceLocation where);
+
   Variables& variables_;
   std::string name_;
   std::string op_;
