@@ -27,6 +27,9 @@ struct GradientOptions {
   // As recompute, but only when the tensors that the gradient may use have more bytes than this (as
   // far as shapes are known), and keeping what fits. 0: no limit.
   int64_t memory_budget = 0;
+  // What loops save for their gradients waits in host memory. Where the loop runs on a device with
+  // memory of its own, that is freed meanwhile; elsewhere nothing is gained.
+  bool swap_memory = false;
   // Operations are named below this.
   std::string name = "gradients";
 };

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "millrace/api/client_session.h"
 #include "millrace/api/control_flow.h"
@@ -139,6 +141,44 @@ TEST_F(Recompute, LoopsKeepTheirVariables) {
   };
   EXPECT_GE(peak(false), 4 * 16 * kBytes);
   EXPECT_LE(peak(true), (16 + 12) * kBytes);
+}
+
+// The lists of a loop on another device stay on the host, and the gradient is the same.
+TEST(SwapMemory, KeepsSavedValuesOnTheHost) {
+  auto run = [](bool swap, std::set<std::string>& devices) {
+    Scope root = Scope::make_root();
+    Expr x = ops::placeholder(root, DType::kDouble, {.shape = PartialShape({8})});
+    Scope there = root.with_device("/device:CPU:1");
+    Exprs out = while_loop(
+        there, {there.constant(int32_t{0}), x},
+        [](const Scope& s, const Exprs& v) { return ops::less(s, v[0], s.constant(int32_t{5})); },
+        [](const Scope& s, const Exprs& v) {
+          return Exprs{v[0] + 1.0, ops::tanh(s.with_device("/device:CPU:1"), v[1] * 1.1)};
+        });
+    auto g = gradients(there.builder(), std::span(&out[1], 1), std::span(&x, 1), {},
+                       {.swap_memory = swap});
+    EXPECT_TRUE(g.ok()) << g.status().to_string();
+    SessionOptions options;
+    options.cpu_devices = 2;
+    ClientSession session = ClientSession::create(root, options).value();
+    RunOptions traced;
+    traced.trace = true;
+    RunMetadata metadata;
+    Tensor value = Tensor::vector<double>({-1, -.5, -.1, 0, .1, .2, .5, 1});
+    std::vector<Tensor> got =
+        session.run({{x, value}}, {(*g)[0].values}, {}, traced, &metadata).value();
+    for (const TraceEvent& event : metadata.events) {
+      if (event.op == "TensorListPushBack" || event.op == "TensorListPopBack") {
+        devices.insert(event.device);
+      }
+    }
+    return got[0];
+  };
+  std::set<std::string> kept, swapped;
+  Tensor a = run(false, kept), b = run(true, swapped);
+  EXPECT_TRUE(bit_equal(a, b));
+  ASSERT_EQ(swapped.size(), 1U);
+  EXPECT_TRUE(swapped.begin()->ends_with("CPU:0")) << *swapped.begin();
 }
 
 }  // namespace

@@ -13,6 +13,22 @@
 namespace millrace {
 namespace {
 
+// Where saved values wait when they are swapped.
+constexpr std::string_view kHost = "/device:CPU:0";
+
+// Adds an op on lists of saved values, on the host when they are to wait there.
+std::vector<Expr> emit_list_op(GraphBuilder& builder, bool on_host, std::string_view op,
+                               std::vector<Expr> inputs, AttrMap attrs) {
+  GraphBuilder::Context before = builder.context();
+  if (on_host) {
+    builder.context().device = kHost;
+    builder.context().colocate_with.clear();
+  }
+  std::vector<Expr> outputs = builder.emit(op, std::move(inputs), std::move(attrs));
+  builder.context() = std::move(before);
+  return outputs;
+}
+
 // Which output of a widened loop counts its iterations.
 constexpr std::string_view kCounter = "_counter_output";
 
@@ -62,6 +78,8 @@ class WhileGradient {
     kAdded,     // the body's gradient is added: an invariant variable
     kRows,      // the same, as rows that lists collect
   };
+
+  bool swap() const { return context_.options.swap_memory; }
 
   void find_invariants() {
     for (size_t i = 0; i < size_; ++i) {
@@ -219,8 +237,8 @@ class WhileGradient {
       for (List& list : lists_) {
         if (list.variable >= 0) continue;
         list.variable = static_cast<int>(types.size());
-        std::vector<Expr> made = outer.emit(
-            "EmptyTensorList",
+        std::vector<Expr> made = emit_list_op(
+            outer, swap(), "EmptyTensorList",
             {element_shape(outer, list.shape), outer.constant(Tensor::scalar<int32_t>(-1))},
             {{"element_dtype", list.type}});
         MR_TRY(outer.status());
@@ -230,9 +248,11 @@ class WhileGradient {
         MR_TRY_ASSIGN(Output parameter, add_argument(inner, "saved", DType::kVariant,
                                                      std::move(facts), types.size()));
         arguments.push_back(parameter);
-        Expr pushed = call("TensorListPushBack", {inner.expr(parameter), inner.expr(list.forward)});
+        std::vector<Expr> pushed =
+            emit_list_op(inner, swap(), "TensorListPushBack",
+                         {inner.expr(parameter), inner.expr(list.forward)}, {});
         MR_TRY(inner.status());
-        results.push_back(GraphBuilder::output(pushed));
+        results.push_back(GraphBuilder::output(pushed[0]));
         types.push_back(DType::kVariant);
         shapes.push_back(PartialShape::scalar());
       }
@@ -387,9 +407,9 @@ class WhileGradient {
     std::vector<Expr> popped_lists;
     for (size_t k = 0; k < lists_.size(); ++k) {
       const List& list = lists_[k];
-      std::vector<Expr> popped =
-          inside.emit("TensorListPopBack", {v[first_list + k], element_shape(inside, list.shape)},
-                      {{"element_dtype", list.type}});
+      std::vector<Expr> popped = emit_list_op(
+          inside, swap(), "TensorListPopBack",
+          {v[first_list + k], element_shape(inside, list.shape)}, {{"element_dtype", list.type}});
       MR_TRY(inside.status());
       popped_lists.push_back(popped[0]);
       from.push_back(list.backward);
