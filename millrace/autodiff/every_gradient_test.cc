@@ -19,6 +19,18 @@ namespace millrace {
 namespace {
 
 using Facts = GradientCheck::Facts;
+
+// Sanitizers make each check about ten times as slow: they see one further call of a kind in eight.
+#if defined(MILLRACE_THREAD_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+constexpr int kEvery = 8;
+#else
+constexpr int kEvery = 1;
+#endif
+bool this_time() {
+  static int calls = 0;
+  return calls++ % kEvery == 0;
+}
+
 using Ints = std::vector<int64_t>;
 
 // Rules that no difference can check, and why.
@@ -374,9 +386,11 @@ TEST_F(EveryGradient, AgreesWithDifferences) {
           << to_string(choice) << ": " << last_refusal_.to_string();
       ++checked;
       for (const OpCall& call : with_other_attrs(valid)) {
-        if (call.attrs != valid.attrs) checked += check_random(call, choice);
+        if (call.attrs != valid.attrs && this_time()) checked += check_random(call, choice);
       }
-      for (const OpCall& call : broadcasts(valid)) checked += check_random(call, choice);
+      for (const OpCall& call : broadcasts(valid)) {
+        if (this_time()) checked += check_random(call, choice);
+      }
     }
   }
   RecordProperty("checked", checked);
@@ -403,7 +417,7 @@ TEST_F(EveryGradient, AgreesInMoreCalls) {
       EXPECT_TRUE(check_random(given, types))
           << to_string(given) << " " << to_string(types) << ": " << last_refusal_.to_string();
       for (const OpCall& call : with_other_attrs(given)) {
-        if (call.attrs != given.attrs) check_random(call, types);
+        if (call.attrs != given.attrs && this_time()) check_random(call, types);
       }
     }
   }
@@ -427,7 +441,7 @@ TEST_F(EveryGradient, LiesBetweenOneSidedDerivatives) {
     for (const auto& [attr, type] : types) {
       single |= type == DType::kFloat || type == DType::kComplex64;
     }
-    if (!single && !listed(*call.op, kAnyTie)) check_kinks(call, types);
+    if (!single && !listed(*call.op, kAnyTie) && this_time()) check_kinks(call, types);
   }
 }
 
@@ -445,6 +459,7 @@ TEST_F(EveryGradient, OfTensorsWithoutElements) {
     }
   };
   for (const auto& [call, types] : all_calls()) {
+    if (!this_time()) continue;
     check_empty(emptied(call, false), types);
     check_empty(emptied(call, true), types);
     for (OpCall& pair : broadcasts(call)) {
