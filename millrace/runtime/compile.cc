@@ -11,9 +11,6 @@
 namespace millrace {
 namespace {
 
-// The index of element k of a range.
-size_t nth(int32_t first, int k) { return static_cast<size_t>(first) + static_cast<size_t>(k); }
-
 StepKind kind_of(const OpDef& op) {
   if (op.traits.argument) return StepKind::kFeed;
   if (op.traits.result) return StepKind::kFetch;

@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+// The name is GoogleTest's.
+// NOLINTNEXTLINE(readability-identifier-naming)
 static void PrintTo(const OptimizePass& pass, std::ostream* out) { *out << pass.name; }
 
 namespace {

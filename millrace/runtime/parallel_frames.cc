@@ -9,7 +9,7 @@ namespace millrace {
 void ParallelRun::arrive(const PlanStep& step, Iteration* iteration, bool node_dead,
                          ReadyList& next) {
   for (int k = 0; k < step.num_edges; ++k) {
-    const PlanEdge& edge = plan_->edges[static_cast<size_t>(step.first_edge + k)];
+    const PlanEdge& edge = plan_->edges[nth(step.first_edge, k)];
     const PlanStep& to = plan_->steps[static_cast<size_t>(edge.step)];
     bool dead = node_dead;
     if (edge.input >= 0) dead = input(to, iteration, edge.input).dead();
@@ -29,7 +29,7 @@ void ParallelRun::arrive(const PlanStep& step, Iteration* iteration, bool node_d
     }
   }
   for (int i = 0; i < step.num_outputs; ++i) {
-    size_t index = static_cast<size_t>(step.first_output + i);
+    size_t index = nth(step.first_output, i);
     if (plan_->frames[static_cast<size_t>(step.output_frame)].initial_uses[index] == 0) {
       iteration->slots[index].clear();
     }

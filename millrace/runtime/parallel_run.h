@@ -102,7 +102,7 @@ class ParallelRun : public RefCounted {
     return iteration->slots[static_cast<size_t>(index)];
   }
   int32_t input_slot(const PlanStep& step, int i) const {
-    return plan_->inputs[static_cast<size_t>(step.first_input + i)];
+    return plan_->inputs[nth(step.first_input, i)];
   }
   Value& input(const PlanStep& step, Iteration* iteration, int i) {
     return slot(iteration, input_slot(step, i));

@@ -212,7 +212,7 @@ ToyOps& ToyOps::get() {
     Registry registry(t->ops, t->kernels);
     register_control_ops(registry);
     register_toys(registry);
-    MR_CHECK_OK(registry.status());
+    MR_CHECK(registry.status().ok());
     return t;
   }();
   return *toys;

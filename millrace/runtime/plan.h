@@ -95,6 +95,11 @@ struct PlanFrame {
   static constexpr int32_t kKept = INT32_MAX;
 };
 
+// The index of element k of a range that begins at `first`.
+inline size_t nth(int32_t first, int k) {
+  return static_cast<size_t>(first) + static_cast<size_t>(k);
+}
+
 struct PlanScratch;
 
 // A graph compiled for one device, shared by all runs: dense steps in topological order, edges as

@@ -86,7 +86,7 @@ class StraightRun {
 
   void release(const StraightStep& step) {
     for (int k = 0; k < step.num_releases; ++k) {
-      int32_t slot = plan_.releases[static_cast<size_t>(step.first_release + k)];
+      int32_t slot = plan_.releases[nth(step.first_release, k)];
       arena_->slots[static_cast<size_t>(slot)].clear();
     }
   }
