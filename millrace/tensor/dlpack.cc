@@ -141,7 +141,7 @@ Result<Tensor> from_dlpack(DLManagedTensor* managed) {
   if (is_compact(tensor, shape)) {
     if (aligned) {
       Ref<Buffer> buffer = Buffer::borrow(data, bytes, [managed] { release(managed); });
-      return Tensor(dtype, std::move(shape), std::move(buffer));
+      return Tensor(dtype, shape, std::move(buffer));
     }
     MR_TRY_ASSIGN(Tensor copy, Tensor::allocate(dtype, std::move(shape)));
     std::memcpy(copy.mutable_raw(), data, bytes);
