@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
@@ -55,6 +56,14 @@ Status gather_gradient(GradientContext& g) {
   return ok_status();
 }
 
+// Rows of a large table are far apart: each is asked for this many rows before it is copied.
+constexpr int64_t kAhead = 16;
+
+void prefetch(const char* row, size_t bytes) {
+  constexpr size_t kLine = 64, kMost = 16 * kLine;
+  for (size_t at = 0; at < std::min(bytes, kMost); at += kLine) __builtin_prefetch(row + at);
+}
+
 class ResourceGather : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -104,10 +113,12 @@ class ResourceGather : public Kernel {
     const char* read = static_cast<const char*>(from.raw());
     char* write = static_cast<char*>(to.mutable_raw());
     const double cost = 10 + 0.1 * static_cast<double>(bytes);
+    const auto row = [&](int64_t i) { return read + static_cast<size_t>(source(i)) * bytes; };
     ctx.parallel_for(rows.size(), cost, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < std::min(begin + kAhead, end); ++i) prefetch(row(i), bytes);
       for (int64_t i = begin; i < end; ++i) {
-        std::memcpy(write + static_cast<size_t>(i) * bytes,
-                    read + static_cast<size_t>(source(i)) * bytes, bytes);
+        if (i + kAhead < end) prefetch(row(i + kAhead), bytes);
+        std::memcpy(write + static_cast<size_t>(i) * bytes, row(i), bytes);
       }
     });
     return ok_status();
