@@ -9,20 +9,18 @@
 #include "millrace/api/client_session.h"
 #include "millrace/api/control_flow.h"
 #include "millrace/api/ops.h"
-#include "millrace/autodiff/gradients.h"
+#include "millrace/autodiff/derivatives_testing.h"
 #include "millrace/graph/functional_builders.h"
 
 namespace millrace {
 namespace {
 
-using Exprs = std::vector<Expr>;
-
 // One case: y as a function of xs (double tensors), with structured control flow and without.
 struct Case {
   std::string name;
   std::vector<Tensor> xs;
-  std::function<Expr(const Scope&, const Exprs&)> structured;
-  std::function<Expr(const Scope&, const Exprs&)> unrolled;
+  ScalarProgram structured;
+  ScalarProgram unrolled;
 };
 
 Tensor vec(std::initializer_list<double> values) { return Tensor::vector<double>(values); }
@@ -30,68 +28,6 @@ Tensor num(double value) { return Tensor::scalar<double>(value); }
 
 Expr i32(const Scope& s, int32_t v) { return s.constant(v); }
 Expr f64(const Scope& s, double v) { return s.constant(v); }
-
-Expr total(const Scope& s, Expr x) {
-  PartialShape shape = x.shape();
-  std::vector<int32_t> axes;
-  if (!shape.rank_known())
-    return ops::sum(s, ops::reshape(s, x, s.constant(Tensor::vector<int32_t>({-1}))), i32(s, 0));
-  for (int i = 0; i < shape.rank(); ++i) axes.push_back(i);
-  return ops::sum(s, x, s.constant(Tensor::vector<int32_t>(axes)));
-}
-
-// y, dy/dx and d(sum of squares of dy/dx)/dx.
-struct Derivatives {
-  std::vector<Tensor> values;
-  int nodes = 0;
-};
-
-Result<Derivatives> evaluate(const std::vector<Tensor>& xs,
-                             const std::function<Expr(const Scope&, const Exprs&)>& f, int order,
-                             bool recompute, SessionOptions session_options = {}) {
-  Scope root = Scope::make_root();
-  Exprs inputs;
-  for (const Tensor& x : xs) inputs.push_back(root.constant(x));
-  // Constants would fold: feed them.
-  std::vector<std::pair<Expr, Tensor>> feeds;
-  Exprs fed;
-  for (const Tensor& x : xs) {
-    Expr p = ops::placeholder(root, x.dtype(), {.shape = x.shape()});
-    feeds.emplace_back(p, x);
-    fed.push_back(p);
-  }
-  Expr y = f(root, fed);
-  MR_TRY(root.status());
-  Exprs fetches = {total(root, y)};
-  GradientOptions options;
-  options.recompute = recompute;
-  Expr target = fetches[0];
-  for (int n = 0; n < order; ++n) {
-    MR_TRY_ASSIGN(std::vector<Gradient> g,
-                  gradients(root.builder(), std::span(&target, 1), fed, {}, options));
-    Exprs squares;
-    for (size_t i = 0; i < g.size(); ++i) {
-      Expr dense = g[i].valid() ? to_dense(g[i]) : zeros_like(fed[i]);
-      fetches.push_back(dense);
-      squares.push_back(total(root, ops::square(root, dense)));
-    }
-    target = ops::add_n(root, squares);
-    MR_TRY(root.status());
-  }
-  MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root, session_options));
-  Derivatives out;
-  MR_TRY_ASSIGN(out.values, session.run(feeds, fetches));
-  out.nodes = root.graph()->num_nodes();
-  return out;
-}
-
-void expect_close(const Tensor& a, const Tensor& b, std::string_view what) {
-  ASSERT_EQ(a.shape(), b.shape()) << what;
-  for (size_t i = 0; i < a.data<double>().size(); ++i) {
-    double x = a.data<double>()[i], y = b.data<double>()[i];
-    EXPECT_NEAR(x, y, 1e-6 * std::max(1.0, std::abs(y))) << what << " element " << i;
-  }
-}
 
 // while (i < n) with i counted for the body: body(s, i, variables).
 using Body = std::function<Exprs(const Scope&, Expr, const Exprs&)>;
@@ -112,9 +48,8 @@ Expr one(const Exprs& e) { return e.empty() ? Expr() : e[0]; }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  auto add = [&](std::string name, std::vector<Tensor> xs,
-                 std::function<Expr(const Scope&, const Exprs&)> structured,
-                 std::function<Expr(const Scope&, const Exprs&)> unrolled) {
+  auto add = [&](std::string name, std::vector<Tensor> xs, ScalarProgram structured,
+                 ScalarProgram unrolled) {
     all.push_back({std::move(name), std::move(xs), std::move(structured), std::move(unrolled)});
   };
 
@@ -622,17 +557,13 @@ class ControlFlowGradients : public testing::TestWithParam<int> {
   }
   const Case& current() const { return all()[static_cast<size_t>(GetParam())]; }
 
-  void compare(int order, bool recompute, SessionOptions options = {}) {
+  void compare(int order, bool recompute) {
     const Case& c = current();
-    Result<Derivatives> structured = evaluate(c.xs, c.structured, order, recompute, options);
+    Result<Derivatives> structured = evaluate_derivatives(c.xs, c.structured, order, recompute);
     ASSERT_TRUE(structured.ok()) << c.name << ": " << structured.status().to_string();
-    Result<Derivatives> unrolled = evaluate(c.xs, c.unrolled, order, false);
+    Result<Derivatives> unrolled = evaluate_derivatives(c.xs, c.unrolled, order);
     ASSERT_TRUE(unrolled.ok()) << c.name << ": " << unrolled.status().to_string();
-    ASSERT_EQ(structured->values.size(), unrolled->values.size());
-    for (size_t i = 0; i < structured->values.size(); ++i) {
-      expect_close(structured->values[i], unrolled->values[i],
-                   str_cat(c.name, " order ", order, " value ", i));
-    }
+    expect_same_derivatives(*structured, *unrolled, str_cat(c.name, " order ", order));
   }
 };
 
@@ -653,17 +584,12 @@ TEST(ControlFlowGradients, AreFortyCases) { EXPECT_GE(cases().size(), 40u); }
 // The graph is as large for a thousand iterations as for two.
 TEST(ControlFlowGradients, GraphSizeDoesNotDependOnTheTripCount) {
   auto nodes = [](int32_t n) {
-    return evaluate(
-               {num(0.5)},
-               [n](const Scope& s, const Exprs& x) {
-                 return one(
-                     count_loop(s, i32(s, n), {x[0]}, [&](const Scope& t, Expr, const Exprs& v) {
-                       return Exprs{ops::sin(t, v[0]) + x[0]};
-                     }));
-               },
-               2, false)
-        .value()
-        .nodes;
+    ScalarProgram program = [n](const Scope& s, const Exprs& x) {
+      return one(count_loop(s, i32(s, n), {x[0]}, [&](const Scope& t, Expr, const Exprs& v) {
+        return Exprs{ops::sin(t, v[0]) + x[0]};
+      }));
+    };
+    return evaluate_derivatives({num(0.5)}, program, 2).value().nodes;
   };
   EXPECT_EQ(nodes(2), nodes(1000));
 }
