@@ -148,7 +148,8 @@ TEST_F(StructuredControlFlow, StateInsideBelongsToThePath) {
             ops::random_uniform(s.with_name("rng"), s.constant(Tensor::vector<int32_t>({})),
                                 DType::kFloat, {.seed = 1, .seed2 = 2});
         return Exprs{v[0] + 1.0, noise};
-      });
+      },
+      {.parallel_iterations = 1});  // in order, so that the numbers are
   Expr twice = ops::mul(root_, out[1], f(2));
   ClientSession::Feeds two = {{n, Tensor::scalar<int32_t>(2)}};
   float a = value<float>(out[1], two);
