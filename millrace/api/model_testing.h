@@ -105,7 +105,8 @@ class ModelTester {
       });
       set(s.variable->name, first);
     }
-    for (auto& [x, value] : feeds_) {
+    for (auto& feed : feeds_) {
+      Tensor& value = feed.second;
       if (value.dtype() != DType::kDouble) continue;
       ASSERT_LT(next, check.gradients.size());
       Expr gradient = check.gradients[next++];
