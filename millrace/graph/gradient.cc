@@ -31,8 +31,8 @@ Expr to_dense(const Gradient& gradient) {
 
 GradientContext::GradientContext(OpBuilder& builder, std::vector<Expr> inputs,
                                  std::vector<Expr> outputs,
-                                 const std::vector<Expr>& output_gradients,
-                                 const AttrMap& attrs, std::vector<DType> input_types)
+                                 const std::vector<Expr>& output_gradients, const AttrMap& attrs,
+                                 std::vector<DType> input_types)
     : builder_(builder),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),

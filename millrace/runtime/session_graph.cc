@@ -336,8 +336,8 @@ Status SessionGraph::lower_anew(int count) {
   for (NodeId id = 0; id < count; ++id) {
     fresh.lowered_.add_copy(graph_->node(id), fresh.lowered_of_);
   }
-  MR_TRY(
-      lower_functions(fresh.lowered_, 0, graph_->shared_functions(), kMaxNodes, fresh.lowered_outputs_));
+  MR_TRY(lower_functions(fresh.lowered_, 0, graph_->shared_functions(), kMaxNodes,
+                         fresh.lowered_outputs_));
   for (SubNode& node : fresh.lowered_.nodes()) {
     auto it = pinned.find(node.name);
     if (it != pinned.end()) node.device = it->second;

@@ -300,8 +300,7 @@ class TensorArrayGradients : public TensorArrayOps {
   std::vector<Expr> differentiate(const Node& node, std::vector<Expr> output_gradients) {
     std::vector<DType> types;
     for (Expr e : node.inputs) types.push_back(e.dtype());
-    GradientContext g(builder_, node.inputs, node.outputs, output_gradients, node.attrs,
-                      types);
+    GradientContext g(builder_, node.inputs, node.outputs, output_gradients, node.attrs, types);
     EXPECT_TRUE(OpRegistry::global().find(node.op)->gradient(g).ok());
     EXPECT_TRUE(builder_.status().ok()) << builder_.status().to_string();
     std::vector<Expr> out;
