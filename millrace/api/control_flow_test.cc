@@ -4,6 +4,7 @@
 
 #include "millrace/api/client_session.h"
 #include "millrace/api/ops.h"
+#include "millrace/autodiff/gradients.h"
 #include "millrace/graph/function.h"
 #include "millrace/graph/graph_def.h"
 
@@ -282,6 +283,56 @@ TEST_F(StructuredControlFlow, GraphsWithFunctionsComeBackFromBytes) {
   auto got = session->run({{"x:0", Tensor::scalar(2.0F)}}, {"y:0"});
   ASSERT_TRUE(got.ok()) << got.status().to_string();
   EXPECT_EQ((*got)[0].item<float>(), 18);
+}
+
+TEST_F(StructuredControlFlow, OptionalsCarryValuesOutOfBranches) {
+  Expr x = ops::placeholder(root_, DType::kFloat, {.shape = PartialShape({2})});
+  Expr p = ops::placeholder(root_, DType::kBool, {.shape = PartialShape({})});
+  Expr optional = cond(
+      root_, p, [&](const Scope& s) { return ops::optional_from_value(s, {ops::square(s, x)}); },
+      [&](const Scope& s) { return ops::optional_none(s); });
+  Expr has = ops::optional_has_value(root_, optional);
+  std::vector<Expr> got =
+      ops::optional_get_value(root_, optional, {DType::kFloat}, {PartialShape({2})});
+  auto slope = gradients(root_.builder(), got, std::vector<Expr>{x}).value();
+  ClientSession::Feeds feeds = {{x, Tensor::vector<float>({2, 3})}, {p, Tensor::scalar(true)}};
+  std::vector<Tensor> out = run({has, got[0], slope[0].values}, feeds);
+  EXPECT_TRUE(out[0].item<bool>());
+  EXPECT_EQ(out[1].to_string(), "float [2] {4, 9}");
+  EXPECT_EQ(out[2].to_string(), "float [2] {4, 6}");
+  feeds[1].second = Tensor::scalar(false);
+  EXPECT_FALSE(run({has}, feeds)[0].item<bool>());
+  Status status = session().run(feeds, {got[0]}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("does not have a value"), std::string_view::npos);
+}
+
+// What a function cannot do is an error for who asks for it, and for nobody else.
+TEST_F(StructuredControlFlow, FunctionsThatCannotRunAreErrorsWhenNeeded) {
+  Ref<Function> broken = make_ref<Function>();
+  broken->signature.name = "broken";
+  ArgDef y;
+  y.name = "y";
+  y.dtype = DType::kFloat;
+  broken->signature.outputs = {y};
+  Function::BodyNode node;
+  node.name = "n";
+  node.op = "NobodyHasThisOp";
+  broken->nodes = {node};
+  broken->returns = {{"y", "n:out:0"}};
+  ASSERT_TRUE(root_.graph()->functions().add(broken).ok());
+  Expr bad = root_.output(root_.add("PartitionedCall", {},
+                                    {{"Tin", std::vector<DType>{}},
+                                     {"Tout", std::vector<DType>{DType::kFloat}},
+                                     {"f", FunctionAttr{"broken", {}}}}),
+                          0);
+  ASSERT_TRUE(root_.ok()) << root_.status().to_string();
+  EXPECT_EQ(value<float>(f(3)), 3);
+  Status status = session().run({}, {bad}).status();
+  EXPECT_EQ(status.code(), Code::kNotFound) << status.to_string();
+  for (std::string_view part : {"NobodyHasThisOp", "PartitionedCall", "control_flow_test.cc"}) {
+    EXPECT_NE(status.message().find(part), std::string_view::npos) << status.to_string();
+  }
 }
 
 TEST_F(StructuredControlFlow, FunctionsAreCalledWithTheirTypes) {

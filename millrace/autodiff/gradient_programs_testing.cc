@@ -71,6 +71,13 @@ Expr stack(const Scope& s, Expr list, Expr shape) {
 }
 
 void add_lists(std::vector<OpProgram>& all) {
+  all.push_back(plain(
+      {"OptionalFromValue", "OptionalGetValue"}, {{2}, {3}}, [](const Scope& s, const Exprs& x) {
+        Expr optional = ops::optional_from_value(s, {ops::sin(s, x[0]), x[1]});
+        std::vector<Expr> parts = ops::optional_get_value(
+            s, optional, {DType::kDouble, DType::kDouble}, {PartialShape({2}), PartialShape({3})});
+        return ops::concat_v2(s, {parts[0] * parts[0], parts[1]}, scalar(s, 0));
+      }));
   all.push_back(plain({"TensorListStack", "TensorListFromTensor"}, {{3, 2}},
                       [](const Scope& s, const Exprs& x) {
                         Expr list = ops::tensor_list_from_tensor(s, x[0], vector(s, {2}));

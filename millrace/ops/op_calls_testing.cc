@@ -74,6 +74,10 @@ const Row kRows[] = {
     {"Assert", "1 [2,3]|"},
     {"FakeParam", "", {{"shape", Shape{2, 3}}}},
     {"LoopCond", "1"},
+    {"OptionalGetValue",
+     "optional[2,3]",
+     {{"output_shapes", std::vector<PartialShape>{PartialShape({-1, -1})}}}},
+    {"OptionalHasValue", "optional[2,3]"},
     {"Merge", "[2,3]|"},
     {"RefMerge", "[2,3]|"},
     {"RefSwitch", "[2,3] 1"},
@@ -221,7 +225,7 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"queue", Operand::Kind::kQueue},       {"stack", Operand::Kind::kStack},
     {"array", Operand::Kind::kArray},       {"full_array", Operand::Kind::kFullArray},
     {"list", Operand::Kind::kList},         {"lists", Operand::Kind::kLists},
-    {"no_handle", Operand::Kind::kNoHandle}};
+    {"optional", Operand::Kind::kOptional}, {"no_handle", Operand::Kind::kNoHandle}};
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
@@ -298,8 +302,8 @@ Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_
 
 // Of what state behind a handle holds.
 DType content_type(const TypeChoice& types) {
-  for (const char* attr :
-       {"dtype", "T", "Tcomponents", "component_types", "elem_type", "element_dtype"}) {
+  for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type",
+                           "element_dtype", "output_types"}) {
     if (auto found = types.find(attr); found != types.end()) return found->second;
   }
   return DType::kFloat;
@@ -326,6 +330,10 @@ class HandleMaker {
       case Operand::Kind::kList:
       case Operand::Kind::kLists:
         return list(content, kind == Operand::Kind::kLists);
+      case Operand::Kind::kOptional: {
+        OpTester make = op("OptionalFromValue");
+        return first(make.input_list({content}));
+      }
       default:
         return array(content, kind == Operand::Kind::kFullArray);
     }

@@ -32,6 +32,7 @@ struct Operand {
     kFullArray,  // and written
     kList,       // a tensor list of two
     kLists,      // a vector that holds one such list
+    kOptional,   // an optional that holds the tensor
     kNoHandle,   // a handle argument that holds no handle at all
   };
   Kind kind = Kind::kTensor;

@@ -141,7 +141,7 @@ MR_VECTOR_FN V map(V x, F f) {
 template <class V, class F>
 MR_VECTOR_FN V map(V x, V y, F f) {
   if constexpr (is_vec<V>) {
-    V z;
+    V z = x;
     for (int i = 0; i < kLanes<Element<V>>; ++i) z[i] = f(x[i], y[i]);
     return z;
   } else {

@@ -49,9 +49,12 @@ class Lowering {
       auto [id, pivot] = todo_.back();
       todo_.pop_back();
       node_ = graph_.node(id);
-      if (Status status = lower(id, pivot); !status.ok()) {
-        return status.with_prefix(str_cat(node_.op->name, " \"", node_.name, "\""));
-      }
+      Status status = lower(id, pivot);
+      if (status.ok()) continue;
+      status = status.with_prefix(str_cat(node_.op->name, " \"", node_.name, "\""));
+      if (status.code() == Code::kResourceExhausted) return status;
+      std::string where = describe_origin(node_.origin);
+      outputs_.fail(id, where.empty() ? status : status.with_line(where));
     }
     for (NodeId id = first; id < graph_.size(); ++id) {
       for (Output& input : graph_.node(id).inputs) input = resolve(input);
@@ -546,6 +549,7 @@ class Lowering {
 
 void LoweredOutputs::erase_from(NodeId first) {
   std::erase_if(outputs_, [&](const auto& entry) { return entry.first >= first; });
+  std::erase_if(errors_, [&](const auto& entry) { return entry.first >= first; });
 }
 
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,

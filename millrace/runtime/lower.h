@@ -19,10 +19,20 @@ class LoweredOutputs {
     return it == outputs_.end() ? o : it->second[static_cast<size_t>(o.index)];
   }
   bool contains(NodeId node) const { return outputs_.contains(node); }
+
+  // A node that could not be replaced stays as it is, with the error for whoever needs it.
+  void fail(NodeId node, Status error) { errors_[node] = std::move(error); }
+  // Ok where there is none.
+  Status error(NodeId node) const {
+    auto it = errors_.find(node);
+    return it == errors_.end() ? ok_status() : it->second;
+  }
+
   void erase_from(NodeId first);
 
  private:
   std::unordered_map<NodeId, std::vector<Output>> outputs_;
+  std::unordered_map<NodeId, Status> errors_;
 };
 
 // Replaces the nodes from `first` on that call, choose or repeat functions (traits.functional, and
@@ -34,7 +44,8 @@ class LoweredOutputs {
 // Loop variables that the body hands on unchanged enter once, as constants. References are not
 // switched; what uses them waits for its branch.
 //
-// Errors name the node. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
+// A node whose functions do not fit it, or hold ops that nobody registered, stays, with an error
+// that names it. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
                        int max_nodes, LoweredOutputs& outputs);
 

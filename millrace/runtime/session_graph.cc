@@ -130,6 +130,7 @@ class Pruner {
       todo_.pop_back();
       const SubNode& node = lowered_.node(id);
       if (node.op->unknown) unknown.insert(node.op->name);
+      MR_TRY(lowered_outputs_.error(id));
       for (Output input : node.inputs) need(input);
       for (NodeId c : node.control_inputs) {
         if (feed_for_control(c) < 0) need(c);

@@ -8,6 +8,7 @@ void register_control_ops(Registry& registry) {
   register_control_flow(registry);
   register_functional(registry);
   register_no_op(registry);
+  register_optional(registry);
   register_send_recv(registry);
 }
 
