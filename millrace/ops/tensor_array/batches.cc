@@ -3,24 +3,10 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/tensor_array/register.h"
 #include "millrace/ops/tensor_array/tensor_array.h"
+#include "millrace/tensor/leading_dimension.h"
 
 namespace millrace {
 namespace {
-
-// `rest` behind a first dimension of size n.
-PartialShape with_first(int64_t n, const PartialShape& rest) {
-  if (!rest.rank_known() || rest.rank() >= Shape::kMaxRank) return PartialShape::unknown();
-  PartialShape shape = {n};
-  for (int64_t dim : rest.dims()) shape.add_dim(dim);
-  return shape;
-}
-
-PartialShape without_first(const PartialShape& shape) {
-  if (shape.rank() < 1) return PartialShape::unknown();
-  PartialShape rest = PartialShape::scalar();
-  for (int i = 1; i < shape.rank(); ++i) rest.add_dim(shape.dim(i));
-  return rest;
-}
 
 Status gather_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape known, tensor_array_shape(c, c.output_type(0)));

@@ -43,20 +43,6 @@ Status check_fits(const PartialShape& list, const PartialShape& element) {
                           ", that of the list's elements, got shape ", element);
 }
 
-PartialShape with_first(int64_t n, const PartialShape& rest) {
-  if (!rest.rank_known() || rest.rank() >= Shape::kMaxRank) return PartialShape::unknown();
-  PartialShape shape = {n};
-  for (int64_t dim : rest.dims()) shape.add_dim(dim);
-  return shape;
-}
-
-PartialShape without_first(const PartialShape& shape) {
-  if (shape.rank() < 1) return PartialShape::unknown();
-  PartialShape rest = PartialShape::scalar();
-  for (int i = 1; i < shape.rank(); ++i) rest.add_dim(shape.dim(i));
-  return rest;
-}
-
 Result<const TensorList*> list_input(const KernelContext& ctx, int i, DType dtype) {
   const Tensor& handle = ctx.input(i);
   const TensorList* list = nullptr;

@@ -8,6 +8,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/tensor_list/tensor_list.h"
+#include "millrace/tensor/leading_dimension.h"
 
 // What the ops on lists share. Inference knows a list by one entry of TensorFacts::resource, the
 // type and shape of its elements; no entry: nothing is known.
@@ -22,10 +23,6 @@ Result<PartialShape> list_shape(const ShapeContext& c, int i, DType dtype, int s
 void set_list(ShapeContext& c, int i, DType dtype, PartialShape shape);
 // INVALID_ARGUMENT unless `element` may be put into a list with elements of shape `list`.
 Status check_fits(const PartialShape& list, const PartialShape& element);
-// `rest` behind a first dimension of size n, and `shape` without its first one; unknown where the
-// rank is.
-PartialShape with_first(int64_t n, const PartialShape& rest);
-PartialShape without_first(const PartialShape& shape);
 
 // The list in input i, INVALID_ARGUMENT unless it is one with elements of type `dtype` (kInvalid:
 // of any). Borrowed from the input.
