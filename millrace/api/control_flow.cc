@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "millrace/tensor/leading_dimension.h"
+
 namespace millrace {
 namespace {
 
@@ -38,18 +40,6 @@ Expr length_of(const Scope& scope, const std::vector<Expr>& elements) {
               {{"shrink_axis_mask", int64_t{1}}});
 }
 
-PartialShape without_first(const PartialShape& shape) {
-  if (shape.rank() < 1) return PartialShape::unknown();
-  return PartialShape::make(shape.dims().subspan(1)).value();
-}
-
-Expr shape_constant(OpBuilder& builder, const PartialShape& shape) {
-  if (!shape.rank_known()) return builder.constant(Tensor::scalar<int32_t>(-1));
-  std::vector<int32_t> dims;
-  for (int64_t d : shape.dims()) dims.push_back(d > INT32_MAX ? -1 : static_cast<int32_t>(d));
-  return builder.constant(Tensor::vector<int32_t>(dims));
-}
-
 // Carries `initial` over the elements and stacks the first results of each step, as many as there
 // are `stacked_types`; without any, the carried values after the last step are the result.
 std::vector<Expr> over_elements(const Scope& scope, const std::vector<Expr>& elements,
@@ -61,7 +51,7 @@ std::vector<Expr> over_elements(const Scope& scope, const std::vector<Expr>& ele
   Expr length = length_of(scope, elements);
   std::vector<Expr> lists;
   for (Expr e : elements) {
-    lists.push_back(call("TensorListFromTensor", {e, shape_constant(b, without_first(e.shape()))}));
+    lists.push_back(call("TensorListFromTensor", {e, element_shape(b, without_first(e.shape()))}));
   }
   std::vector<Expr> variables = {scope.constant(int32_t{0})};
   variables.insert(variables.end(), initial.begin(), initial.end());
@@ -86,7 +76,7 @@ std::vector<Expr> over_elements(const Scope& scope, const std::vector<Expr>& ele
         for (size_t k = 0; k < elements.size(); ++k) {
           PartialShape shape = without_first(elements[k].shape());
           arguments.push_back(call("TensorListGetItem",
-                                   {lists[k], at, shape_constant(s.builder(), shape)},
+                                   {lists[k], at, element_shape(s.builder(), shape)},
                                    {{"element_dtype", elements[k].dtype()}}));
         }
         std::vector<Expr> made = f(s, arguments);
@@ -114,7 +104,7 @@ std::vector<Expr> over_elements(const Scope& scope, const std::vector<Expr>& ele
   }
   for (size_t k = 0; k < num_stacked; ++k) {
     results.push_back(
-        call("TensorListStack", {out[first_list + k], shape_constant(b, stacked_shapes[k])},
+        call("TensorListStack", {out[first_list + k], element_shape(b, stacked_shapes[k])},
              {{"element_dtype", stacked_types[k]}, {"num_elements", known_length(elements)}}));
   }
   return results;

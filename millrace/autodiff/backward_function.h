@@ -70,7 +70,6 @@ class BackwardFunction {
   Ref<FunctionBody> body_;
   GraphBuilder forward_;
   std::unique_ptr<FunctionBuilder> backward_;
-  std::vector<Expr> recomputed_args_;  // with options.recompute: the parameters that stand for them
   std::vector<Expr> gradient_parameters_;
   std::vector<Gradient> argument_gradients_;
 };

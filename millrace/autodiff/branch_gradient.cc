@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "millrace/autodiff/backward_function.h"
+#include "millrace/graph/functional_builders.h"
 
 namespace millrace {
 namespace {
@@ -152,12 +153,7 @@ class BranchGradient {
     } else {
       attrs.set("f", widened[0]);
     }
-    int64_t saved = static_cast<int64_t>(num_new_);
-    if (node_.attrs().find("_saved_outputs") != nullptr) {
-      MR_TRY_ASSIGN(int64_t before, node_.attr<int64_t>("_saved_outputs"));
-      saved += before;
-    }
-    attrs.set("_saved_outputs", saved);
+    MR_TRY(add_saved_outputs(attrs, static_cast<int64_t>(num_new_)));
     return context_.forward.graph().widen(node_.id(), {}, std::move(attrs));
   }
 

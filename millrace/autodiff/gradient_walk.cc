@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/autodiff/aggregate.h"
+#include "millrace/autodiff/forward_order.h"
 #include "millrace/autodiff/gradient_registry.h"
 #include "millrace/graph/function.h"
 
@@ -11,45 +12,11 @@ namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
-bool is_back_edge(const Graph& graph, const Node& node, Output input) {
-  return node.op().traits.control_flow == ControlFlow::kMerge &&
-         graph.node(input.node).op().traits.control_flow == ControlFlow::kNextIteration;
-}
-
 }  // namespace
 
 void GradientWalk::seed(Output y, Gradient gradient) {
   gradients_[key(y)].push_back(gradient);
   seeds_.push_back(y.node);
-}
-
-// Depth first, so that numbers need not be in order: widened nodes have inputs made after them.
-void GradientWalk::find_order() {
-  std::vector<char> state(static_cast<size_t>(graph().num_nodes()), 0);
-  struct Visit {
-    NodeId node;
-    int next;
-  };
-  std::vector<Visit> stack;
-  for (NodeId seed : seeds_) {
-    if (state[index(seed)] != 0) continue;
-    state[index(seed)] = 1;
-    stack.push_back({seed, 0});
-    while (!stack.empty()) {
-      Visit& top = stack.back();
-      const Node& node = graph().node(top.node);
-      if (top.next == node.num_inputs()) {
-        order_.push_back(top.node);
-        stack.pop_back();
-        continue;
-      }
-      Output input = node.input(top.next++);
-      if (state[index(input.node)] != 0 || is_back_edge(graph(), node, input)) continue;
-      state[index(input.node)] = 1;
-      consumer_[input.node] = node.id();
-      stack.push_back({input.node, 0});
-    }
-  }
 }
 
 // Whether a gradient is wanted at `o`: it is an x, or flows on to one.
@@ -81,7 +48,7 @@ Gradient GradientWalk::take(Output o) {
 
 Result<std::vector<Gradient>> GradientWalk::run(std::span<const Output> xs,
                                                 std::span<const Output> stops) {
-  find_order();
+  order_ = forward_order(graph(), seeds_);
   find_dependent(xs, stops);
   GraphBuilder::Context before = context_.backward.context();
   Status status;
@@ -125,9 +92,16 @@ Status GradientWalk::annotate(const Node& node, const Status& status) const {
 
 // "y <- add <- node <- mul <- x"
 std::string GradientWalk::path_through(NodeId id) const {
+  // Consumers come later in the order, so one pass finds a way up to a seed.
   std::vector<std::string> up;
-  for (auto it = consumer_.find(id); it != consumer_.end(); it = consumer_.find(it->second)) {
-    up.push_back(graph().node(it->second).name());
+  NodeId below = id;
+  for (NodeId other : order_) {
+    std::span<const Output> inputs = graph().node(other).inputs();
+    if (std::none_of(inputs.begin(), inputs.end(), [&](Output o) { return o.node == below; })) {
+      continue;
+    }
+    up.push_back(graph().node(other).name());
+    below = other;
     if (up.size() > 20) break;
   }
   std::reverse(up.begin(), up.end());

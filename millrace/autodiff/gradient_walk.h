@@ -45,7 +45,6 @@ class GradientWalk {
   using Key = std::pair<NodeId, int32_t>;
   static Key key(Output o) { return {o.node, o.index}; }
 
-  void find_order();
   void find_dependent(std::span<const Output> xs, std::span<const Output> stops);
   bool flows(Output o) const;
   Status differentiate(const Node& node);
@@ -58,8 +57,7 @@ class GradientWalk {
   WalkContext context_;
   std::map<Key, std::vector<Gradient>> gradients_;
   std::vector<NodeId> seeds_;
-  std::vector<NodeId> order_;          // producers first
-  std::map<NodeId, NodeId> consumer_;  // on the way to a seed, for messages
+  std::vector<NodeId> order_;  // producers first
   std::map<Key, bool> is_x_, is_stop_;
   std::vector<bool> dependent_;  // by node: some x is upstream
 };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "millrace/autodiff/forward_order.h"
+
 namespace millrace {
 namespace {
 
@@ -16,34 +18,10 @@ bool runs_again(const Node& node) {
          t.functional == FunctionalOp::kNone && !node.op_owner() && !node.op().unknown;
 }
 
-// What `ys` need, producers first.
 std::vector<NodeId> order_of(const Graph& graph, std::span<const Output> ys) {
-  std::vector<NodeId> order;
-  std::vector<bool> seen(static_cast<size_t>(graph.num_nodes()), false);
-  struct Visit {
-    NodeId node;
-    int next;
-  };
-  std::vector<Visit> stack;
-  for (Output y : ys) {
-    if (seen[index(y.node)]) continue;
-    seen[index(y.node)] = true;
-    stack.push_back({y.node, 0});
-    while (!stack.empty()) {
-      Visit& top = stack.back();
-      const Node& node = graph.node(top.node);
-      if (top.next == node.num_inputs()) {
-        order.push_back(top.node);
-        stack.pop_back();
-        continue;
-      }
-      NodeId input = node.input(top.next++).node;
-      if (seen[index(input)]) continue;
-      seen[index(input)] = true;
-      stack.push_back({input, 0});
-    }
-  }
-  return order;
+  std::vector<NodeId> roots;
+  for (Output y : ys) roots.push_back(y.node);
+  return forward_order(graph, roots);
 }
 
 int64_t bytes_of(const Graph& graph, Output o) {

@@ -32,14 +32,6 @@ std::vector<Expr> emit_list_op(GraphBuilder& builder, bool on_host, std::string_
 // Which output of a widened loop counts its iterations.
 constexpr std::string_view kCounter = "_counter_output";
 
-// The shape of a list's elements as the list ops take it.
-Expr element_shape(OpBuilder& builder, const PartialShape& shape) {
-  if (!shape.rank_known()) return builder.constant(Tensor::scalar<int32_t>(-1));
-  std::vector<int32_t> dims;
-  for (int64_t d : shape.dims()) dims.push_back(d > INT32_MAX ? -1 : static_cast<int32_t>(d));
-  return builder.constant(Tensor::vector<int32_t>(dims));
-}
-
 class WhileGradient {
  public:
   WhileGradient(const WalkContext& context, const Node& node,
@@ -269,12 +261,7 @@ class WhileGradient {
     attrs.set("body", FunctionAttr{body, {}});
     attrs.set("cond", FunctionAttr{cond, {}});
     attrs.set(kCounter, counter_);
-    int64_t saved = static_cast<int64_t>(inputs.size());
-    if (node_.attrs().find("_saved_outputs") != nullptr) {
-      MR_TRY_ASSIGN(int64_t already, node_.attr<int64_t>("_saved_outputs"));
-      saved += already;
-    }
-    attrs.set("_saved_outputs", saved);
+    MR_TRY(add_saved_outputs(attrs, static_cast<int64_t>(inputs.size())));
     return context_.forward.graph().widen(node_.id(), inputs, std::move(attrs));
   }
 

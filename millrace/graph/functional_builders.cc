@@ -6,6 +6,8 @@
 namespace millrace {
 namespace {
 
+constexpr std::string_view kSavedOutputs = "_saved_outputs";
+
 bool same(Expr a, Expr b) {
   return a.builder() == b.builder() && a.id() == b.id() && a.index() == b.index();
 }
@@ -141,7 +143,6 @@ Result<std::vector<Expr>> branches(GraphBuilder& builder, Expr selector,
   }
   std::vector<Expr> captures = all_captures(parts);
   std::vector<FunctionAttr> functions;
-  const std::string scope = builder.context().scope;
   for (size_t b = 0; b < parts.size(); ++b) {
     MR_TRY_ASSIGN(std::vector<Output> parameters, parameters_of(*parts[b], captures));
     std::string suffix = is_if ? (b == 0 ? "_true" : "_false") : str_cat("_branch_", b);
@@ -276,6 +277,24 @@ std::vector<Expr> or_fail(GraphBuilder& builder, std::string_view name,
 }
 
 }  // namespace
+
+Expr element_shape(OpBuilder& builder, const PartialShape& shape) {
+  if (!shape.rank_known()) return builder.constant(Tensor::scalar<int32_t>(-1));
+  std::vector<int32_t> dims;
+  for (int64_t d : shape.dims()) dims.push_back(d > INT32_MAX ? -1 : static_cast<int32_t>(d));
+  return builder.constant(Tensor::vector<int32_t>(dims));
+}
+
+Result<int64_t> saved_outputs(const AttrMap& attrs) {
+  if (attrs.find(kSavedOutputs) == nullptr) return 0;
+  return read_attr<int64_t>(attrs, kSavedOutputs);
+}
+
+Status add_saved_outputs(AttrMap& attrs, int64_t more) {
+  MR_TRY_ASSIGN(int64_t before, saved_outputs(attrs));
+  attrs.set(kSavedOutputs, before + more);
+  return ok_status();
+}
 
 std::vector<Expr> add_if(GraphBuilder& builder, Expr predicate, BuildFunction then_branch,
                          BuildFunction else_branch, std::string_view name) {

@@ -26,6 +26,14 @@ std::vector<Expr> add_if(GraphBuilder& builder, Expr predicate, BuildFunction th
 std::vector<Expr> add_case(GraphBuilder& builder, Expr index,
                            std::span<const BuildFunction> branches, std::string_view name = "case");
 
+// The shape of a tensor list's elements as the list ops take it.
+Expr element_shape(OpBuilder& builder, const PartialShape& shape);
+
+// How many of a functional node's outputs, the last ones, are there only because a gradient wants
+// values saved: what waits for the node does not wait for them. 0 where nobody said.
+Result<int64_t> saved_outputs(const AttrMap& attrs);
+Status add_saved_outputs(AttrMap& attrs, int64_t more);
+
 struct WhileOptions {
   std::string name = "while";
   int64_t parallel_iterations = 10;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/autodiff/gradients.h"
+#include "millrace/graph/functional_builders.h"
 
 namespace millrace {
 namespace {
@@ -252,10 +253,7 @@ class Lowering {
   // Puts Identities in the place of the outputs; node `id` becomes what waits for all of it.
   // `effects` come before any output.
   Status finish(NodeId id, const std::vector<Output>& values, std::vector<NodeId> effects) {
-    int64_t saved = 0;
-    if (node_.attrs->find("_saved_outputs") != nullptr) {
-      MR_TRY_ASSIGN(saved, node_.attr<int64_t>("_saved_outputs"));
-    }
+    MR_TRY_ASSIGN(int64_t saved, saved_outputs(*node_.attrs));
     std::vector<Output> outputs;
     std::vector<NodeId> waits = effects;
     for (size_t i = 0; i < values.size(); ++i) {

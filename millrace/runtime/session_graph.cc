@@ -302,7 +302,7 @@ Status SessionGraph::extend() {
   }
   if (count == taken_) return ok_status();
   int before = lowered_.size();
-  if (Status status = take(count); !status.ok()) {
+  if (Status status = take(count, {}); !status.ok()) {
     lowered_.nodes().resize(static_cast<size_t>(before));
     lowered_of_.resize(static_cast<size_t>(taken_));
     lowered_outputs_.erase_from(before);
@@ -312,7 +312,7 @@ Status SessionGraph::extend() {
   return ok_status();
 }
 
-Status SessionGraph::take(int count) {
+Status SessionGraph::take(int count, const PinnedDevices& pinned) {
   graph_->freeze(count);
   NodeId first = lowered_.size();
   for (NodeId id = taken_; id < count; ++id) lowered_of_.push_back(first + (id - taken_));
@@ -321,29 +321,22 @@ Status SessionGraph::take(int count) {
     for (Output& input : lowered_.node(id).inputs) input = lowered_outputs_(input);
   }
   MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), kMaxNodes, lowered_outputs_));
+  for (NodeId id = first; id < lowered_.size(); ++id) {
+    auto it = pinned.find(lowered_.node(id).name);
+    if (it != pinned.end()) lowered_.node(id).device = it->second;
+  }
   pinner_.pin(lowered_, first);
   return ok_status();
 }
 
 // Names are a pure function of the path, so what is pinned stays where it was.
 Status SessionGraph::lower_anew(int count) {
-  SessionGraph fresh(graph_, devices_, place_options_);
-  graph_->freeze(count);
-  std::unordered_map<std::string, std::string> pinned;
+  PinnedDevices pinned;
   for (const SubNode& node : lowered_.nodes()) {
     if (node.op->traits.stateful) pinned.emplace(node.name, node.device);
   }
-  for (NodeId id = 0; id < count; ++id) fresh.lowered_of_.push_back(id);
-  for (NodeId id = 0; id < count; ++id) {
-    fresh.lowered_.add_copy(graph_->node(id), fresh.lowered_of_);
-  }
-  MR_TRY(lower_functions(fresh.lowered_, 0, graph_->shared_functions(), kMaxNodes,
-                         fresh.lowered_outputs_));
-  for (SubNode& node : fresh.lowered_.nodes()) {
-    auto it = pinned.find(node.name);
-    if (it != pinned.end()) node.device = it->second;
-  }
-  fresh.pinner_.pin(fresh.lowered_, 0);
+  SessionGraph fresh(graph_, devices_, place_options_);
+  MR_TRY(fresh.take(count, pinned));
   lowered_ = std::move(fresh.lowered_);
   pinner_ = std::move(fresh.pinner_);
   lowered_of_ = std::move(fresh.lowered_of_);

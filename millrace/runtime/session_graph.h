@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "millrace/graph/graph.h"
@@ -40,7 +42,10 @@ class SessionGraph {
   const Graph& graph() const { return *graph_; }
 
  private:
-  Status take(int count);
+  // By the names of nodes with state.
+  using PinnedDevices = std::unordered_map<std::string, std::string>;
+  // Takes nodes up to `count`; those in `pinned` go where they were.
+  Status take(int count, const PinnedDevices& pinned);
   // As if nothing had been taken yet, up to `count` nodes.
   Status lower_anew(int count);
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "millrace/graph/graph.h"
+
+namespace millrace {
+
+// The nodes that `roots` need through data edges, these included, producers first. Numbers alone
+// are no such order: widened nodes have inputs made after them. Back edges of loops do not count.
+std::vector<NodeId> forward_order(const Graph& graph, std::span<const NodeId> roots);
+
+}  // namespace millrace
