@@ -1,6 +1,7 @@
 #include "millrace/ops/op_calls_testing.h"
 
 #include <charconv>
+#include <numeric>
 #include <random>
 
 #include "millrace/ops/math/math_testing.h"
@@ -180,6 +181,17 @@ const Row kRows[] = {
     {"QueueEnqueueV2", "queue[2] [2]|"},
     {"QueueSize", "queue[2]"},
     {"QueueSizeV2", "queue[2]"},
+    // Accumulators of gradients.
+    {"AccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
+    {"AccumulatorNumAccumulated", "accumulator[2,3]"},
+    {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
+    {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
+    {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
+    {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
+    {"ResourceAccumulatorSetGlobalStep", "accumulator[2,3] 1"},
+    {"ResourceAccumulatorTakeGradient", "accumulator[2,3] 1"},
+    {"SparseAccumulatorApplyGradient", "rows_accumulator[2,3] 0 {2,0} [2,3] {3,3}"},
+    {"SparseAccumulatorTakeGradient", "rows_accumulator[2,3] 1"},
     // Stacks, TensorArrays and tensor lists.
     {"EmptyTensorList", "{2} 5"},
     {"StackClose", "stack[2]"},
@@ -221,11 +233,18 @@ const Row kRows[] = {
 };
 
 constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
-    {"variable", Operand::Kind::kVariable}, {"temporary", Operand::Kind::kTemporary},
-    {"queue", Operand::Kind::kQueue},       {"stack", Operand::Kind::kStack},
-    {"array", Operand::Kind::kArray},       {"full_array", Operand::Kind::kFullArray},
-    {"list", Operand::Kind::kList},         {"lists", Operand::Kind::kLists},
-    {"optional", Operand::Kind::kOptional}, {"no_handle", Operand::Kind::kNoHandle}};
+    {"variable", Operand::Kind::kVariable},
+    {"temporary", Operand::Kind::kTemporary},
+    {"queue", Operand::Kind::kQueue},
+    {"stack", Operand::Kind::kStack},
+    {"accumulator", Operand::Kind::kAccumulator},
+    {"rows_accumulator", Operand::Kind::kRowsAccumulator},
+    {"array", Operand::Kind::kArray},
+    {"full_array", Operand::Kind::kFullArray},
+    {"list", Operand::Kind::kList},
+    {"lists", Operand::Kind::kLists},
+    {"optional", Operand::Kind::kOptional},
+    {"no_handle", Operand::Kind::kNoHandle}};
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
@@ -327,6 +346,9 @@ class HandleMaker {
         return queue(content);
       case Operand::Kind::kStack:
         return stack(content);
+      case Operand::Kind::kAccumulator:
+      case Operand::Kind::kRowsAccumulator:
+        return accumulator(content, kind == Operand::Kind::kRowsAccumulator);
       case Operand::Kind::kList:
       case Operand::Kind::kLists:
         return list(content, kind == Operand::Kind::kLists);
@@ -373,6 +395,23 @@ class HandleMaker {
     MR_TRY_ASSIGN(Value handle, first(make.attr("elem_type", content.dtype())));
     OpTester push = op(str_cat("StackPush", suffix_));
     MR_TRY(give(push, handle).input(content).run().status());
+    return handle;
+  }
+  Result<Value> accumulator(const Tensor& content, bool sparse) {
+    const std::string form = sparse ? "Sparse" : suffix_.empty() ? "" : "Resource";
+    OpTester make = op(form + "ConditionalAccumulator");
+    make.attr("dtype", content.dtype()).attr("shape", PartialShape());
+    MR_TRY_ASSIGN(Value handle, first(make));
+    OpTester apply = op(form + "AccumulatorApplyGradient");
+    give(apply, handle).input(Tensor::scalar<int64_t>(0));
+    if (sparse) {
+      std::vector<int64_t> rows(content.rank() > 0 ? static_cast<size_t>(content.dim(0)) : 0);
+      std::iota(rows.begin(), rows.end(), 0);
+      apply.attr("has_known_shape", false).input(Tensor::vector(std::span<const int64_t>(rows)));
+    }
+    apply.input(content);
+    if (sparse) apply.input(Tensor::vector<int64_t>({}));
+    MR_TRY(apply.run().status());
     return handle;
   }
   Result<Value> array(const Tensor& content, bool full) {

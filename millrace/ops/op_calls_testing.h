@@ -23,17 +23,19 @@ std::string to_string(const TypeChoice& types);
 // One tensor that is given to an op, or what stands behind the handle that is given to it.
 struct Operand {
   enum class Kind {
-    kTensor,     // the tensor itself; for a reference argument, a variable that holds it
-    kVariable,   // a resource variable that holds the tensor
-    kTemporary,  // a TemporaryVariable of this shape
-    kQueue,      // a queue with two such tensors
-    kStack,      // a stack with one
-    kArray,      // a TensorArray of two elements, not written
-    kFullArray,  // and written
-    kList,       // a tensor list of two
-    kLists,      // a vector that holds one such list
-    kOptional,   // an optional that holds the tensor
-    kNoHandle,   // a handle argument that holds no handle at all
+    kTensor,           // the tensor itself; for a reference argument, a variable that holds it
+    kVariable,         // a resource variable that holds the tensor
+    kTemporary,        // a TemporaryVariable of this shape
+    kQueue,            // a queue with two such tensors
+    kStack,            // a stack with one
+    kAccumulator,      // an accumulator of one such gradient
+    kRowsAccumulator,  // a sparse one with these rows
+    kArray,            // a TensorArray of two elements, not written
+    kFullArray,        // and written
+    kList,             // a tensor list of two
+    kLists,            // a vector that holds one such list
+    kOptional,         // an optional that holds the tensor
+    kNoHandle,         // a handle argument that holds no handle at all
   };
   Kind kind = Kind::kTensor;
   Shape shape = {};

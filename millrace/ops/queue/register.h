@@ -4,12 +4,13 @@ namespace millrace {
 
 class Registry;
 
-// Queues that steps share, and stacks that live for one step.
+// Queues and accumulators that steps share, and stacks that live for one step.
 void register_queue_ops(Registry& registry);
 
 // Its parts, one per source.
 void register_queues(Registry& registry);        // FIFOQueue RandomShuffleQueue ... and V2 forms
 void register_queue_access(Registry& registry);  // QueueEnqueue QueueDequeue QueueClose ...
+void register_accumulators(Registry& registry);  // ConditionalAccumulator AccumulatorApply...
 void register_stack(Registry& registry);         // Stack StackPush StackPop StackClose ...
 
 }  // namespace millrace

@@ -1,0 +1,136 @@
+#include "millrace/ops/queue/accumulator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/ops/queue/handle.h"
+
+namespace millrace {
+
+// Stays where it is in memory until finish() has taken the cancellation callback back.
+struct Accumulator::Request {
+  int64_t required = 0;
+  CancellationToken* cancel = nullptr;
+  Done done;
+  bool waiting = true;
+  uint64_t ticket = 0;
+  Status status;
+  AccumulatorGradient gradient;
+};
+
+Accumulator::Accumulator(std::string_view container, std::string_view name, AccumulatorSpec spec)
+    : spec_(std::move(spec)),
+      name_(name),
+      handle_(make_handle_cell(container, name)),
+      sum_(make_gradient_sum(spec_)) {}
+
+Accumulator::~Accumulator() = default;
+
+Status Accumulator::apply(int64_t local_step, const AccumulatorGradient& gradient) {
+  if (gradient.values.dtype() != spec_.dtype) {
+    return invalid_argument("accumulator '", name_, "' holds gradients of type ", spec_.dtype,
+                            ", got ", gradient.values.dtype());
+  }
+  if (gradient.indices.valid() != spec_.sparse) {
+    return invalid_argument("accumulator '", name_, "' holds ", spec_.sparse ? "sparse" : "dense",
+                            " gradients, got a ", spec_.sparse ? "dense" : "sparse", " one");
+  }
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    if (local_step < global_step_) return ok_status();
+    MR_TRY(sum_->add(gradient));
+    ++count_;
+    serve(finished);
+  }
+  finish(finished);
+  return ok_status();
+}
+
+void Accumulator::take(int64_t required, CancellationToken* cancel, Done done) {
+  const Ref<Accumulator> self(this);  // `done` may be the last to hold it
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    const Line::iterator request = taking_.emplace(
+        taking_.end(),
+        Request{.required = required, .cancel = cancel, .done = std::move(done), .status = {}});
+    if (cancel != nullptr && cancel->cancelled()) {
+      drop(request, finished);
+    } else {
+      serve(finished);
+    }
+    if (request->waiting && cancel != nullptr) {
+      // With the lock held, so that the callback cannot come before the ticket is known. The token
+      // calls back without a lock of its own.
+      request->ticket = cancel->on_cancel([this, request] { abandon(request); });
+      if (request->ticket == 0) drop(request, finished);
+    }
+  }
+  finish(finished);
+}
+
+void Accumulator::set_global_step(int64_t step) {
+  MutexLock lock(mu_);
+  global_step_ = step;
+}
+
+int64_t Accumulator::count() const {
+  MutexLock lock(mu_);
+  return count_;
+}
+
+std::string Accumulator::describe() const {
+  MutexLock lock(mu_);
+  return str_cat("Accumulator ", spec_.dtype, " ", spec_.shape, " ", count_, " gradients, step ",
+                 global_step_);
+}
+
+void Accumulator::serve(Line& finished) {
+  while (!taking_.empty() && taking_.front().required <= count_) {
+    Request& request = taking_.front();
+    Result<AccumulatorGradient> taken = sum_->result(count_);
+    request.waiting = false;
+    request.status = taken.status();
+    if (taken.ok()) {
+      request.gradient = std::move(*taken);
+      sum_->clear();
+      count_ = 0;
+      ++global_step_;
+    }
+    finished.splice(finished.end(), taking_, taking_.begin());
+  }
+}
+
+void Accumulator::drop(Line::iterator request, Line& finished) {
+  request->waiting = false;
+  request->status = cancelled("TakeGrad operation was cancelled");
+  finished.splice(finished.end(), taking_, request);
+  serve(finished);
+}
+
+void Accumulator::abandon(Line::iterator request) {
+  // A request that somebody else finished has not been told yet: it waits for this call to end.
+  const Ref<Accumulator> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    if (!request->waiting) return;
+    drop(request, finished);
+  }
+  finish(finished);
+}
+
+void Accumulator::finish(Line& finished) {
+  while (!finished.empty()) {
+    Request& request = finished.front();
+    if (request.ticket != 0) request.cancel->remove(request.ticket);
+    Done done = std::move(request.done);
+    Status status = std::move(request.status);
+    AccumulatorGradient gradient = std::move(request.gradient);
+    finished.pop_front();
+    done(std::move(status), std::move(gradient));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,244 @@
+#include "millrace/ops/queue/accumulator.h"
+
+#include <gtest/gtest.h>
+
+#include <list>
+
+#include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/queue/register.h"
+#include "millrace/tensor/complex.h"
+#include "millrace/tensor/tensor_testing.h"
+
+namespace millrace {
+namespace {
+
+const bool registered = register_for_tests({register_queue_ops});
+
+Tensor floats(std::initializer_list<float> values) { return Tensor::vector(values); }
+Tensor longs(std::initializer_list<int64_t> values) { return Tensor::vector(values); }
+
+void expect_error(const Status& status, Code code, std::string_view part) {
+  EXPECT_EQ(status.code(), code) << status.to_string();
+  EXPECT_NE(status.message().find(part), std::string_view::npos) << status.to_string();
+}
+
+// One accumulator and the ops on it.
+class Accumulators : public testing::Test {
+ protected:
+  void make(const std::string& op, const AttrMap& attrs) {
+    OpTester tester(env_, op);
+    tester.attr("dtype", DType::kFloat);
+    for (const auto& [key, value] : attrs) tester.attr(key, value);
+    Result<std::vector<Value>> made = tester.run_values();
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    handle_ = (*made)[0];
+  }
+  OpTester& on(const std::string& op) {
+    const bool resource = !handle_.is_ref();
+    OpTester& tester = testers_.emplace_back(env_, resource ? "Resource" + op : op);
+    return resource ? tester.input(handle_.tensor) : tester.input_ref(handle_.cell);
+  }
+  Status apply(const Tensor& gradient, int64_t local_step = 0) {
+    return on("AccumulatorApplyGradient")
+        .input(Tensor::scalar(local_step))
+        .input(gradient)
+        .run()
+        .status();
+  }
+  Status apply_rows(const Tensor& indices, const Tensor& values, int64_t local_step = 0,
+                    const Tensor& shape = Tensor()) {
+    return on("SparseAccumulatorApplyGradient")
+        .attr("has_known_shape", shape.valid())
+        .input(Tensor::scalar(local_step))
+        .input(indices)
+        .input(values)
+        .input(shape.valid() ? shape : longs({}))
+        .run()
+        .status();
+  }
+  Ref<OpRun> start_take(int32_t required, const std::string& op = "AccumulatorTakeGradient") {
+    return on(op).attr("dtype", DType::kFloat).input(Tensor::scalar(required)).start().value();
+  }
+  Result<std::vector<Tensor>> take_rows(int32_t required) {
+    return tensors(start_take(required, "SparseAccumulatorTakeGradient"));
+  }
+  Result<Tensor> take(int32_t required) {
+    MR_TRY_ASSIGN(std::vector<Tensor> out, tensors(start_take(required)));
+    return out[0];
+  }
+  static Result<std::vector<Tensor>> tensors(const Ref<OpRun>& run) {
+    MR_TRY_ASSIGN(std::vector<Value> values, run->wait());
+    std::vector<Tensor> out;
+    for (Value& value : values) out.push_back(std::move(value.tensor));
+    return out;
+  }
+  int count() { return on("AccumulatorNumAccumulated").run_one().value().item<int32_t>(); }
+  void set_step(int64_t step) {
+    EXPECT_TRUE(on("AccumulatorSetGlobalStep").input(Tensor::scalar(step)).run().ok());
+  }
+
+  OpEnv env_;
+  std::list<OpTester> testers_;
+  Value handle_;
+};
+
+TEST_F(Accumulators, MeanAndSum) {
+  for (const char* op : {"ConditionalAccumulator", "ResourceConditionalAccumulator"}) {
+    for (const char* reduction : {"MEAN", "SUM"}) {
+      make(op, {{"shape", Shape{2}}, {"reduction_type", reduction}});
+      ASSERT_TRUE(apply(floats({1, 4})).ok());
+      ASSERT_TRUE(apply(floats({3, -2})).ok());
+      EXPECT_EQ(count(), 2);
+      const bool mean = std::string_view(reduction) == "MEAN";
+      expect_tensor_equal(*take(1), mean ? floats({2, 1}) : floats({4, 2}));
+      EXPECT_EQ(count(), 0);
+    }
+  }
+}
+
+TEST_F(Accumulators, ATakeWaitsForEnough) {
+  make("ConditionalAccumulator", {{"shape", Shape{1}}});
+  Ref<OpRun> first = start_take(2), second = start_take(1);
+  ASSERT_TRUE(apply(floats({10})).ok());
+  EXPECT_FALSE(first->done());
+  EXPECT_FALSE(second->done()) << "takes are served in order";
+  ASSERT_TRUE(apply(floats({20})).ok());
+  expect_tensor_equal((*tensors(first))[0], floats({15}));
+  EXPECT_FALSE(second->done());
+  ASSERT_TRUE(apply(floats({7}), 1).ok());
+  expect_tensor_equal((*tensors(second))[0], floats({7}));
+}
+
+TEST_F(Accumulators, OldGradientsAreDropped) {
+  make("ConditionalAccumulator", {{"shape", Shape{1}}});
+  set_step(3);
+  ASSERT_TRUE(apply(floats({10}), 2).ok());
+  ASSERT_TRUE(apply(floats({20}), 3).ok());
+  ASSERT_TRUE(apply(floats({40}), 5).ok());
+  EXPECT_EQ(count(), 2);
+  expect_tensor_equal(*take(2), floats({30}));
+  ASSERT_TRUE(apply(floats({1}), 3).ok());
+  EXPECT_EQ(count(), 0) << "a take moves the step on";
+  ASSERT_TRUE(apply(floats({1}), 4).ok());
+  EXPECT_EQ(count(), 1);
+}
+
+TEST_F(Accumulators, CancelledTake) {
+  make("ConditionalAccumulator", {{"shape", Shape{1}}});
+  Ref<OpRun> first = start_take(2), second = start_take(1);
+  ASSERT_TRUE(apply(floats({5})).ok());
+  first->cancel();
+  expect_error(first->wait().status(), Code::kCancelled, "TakeGrad operation was cancelled");
+  expect_tensor_equal((*tensors(second))[0], floats({5}));
+}
+
+TEST_F(Accumulators, RefuseWhatDoesNotFit) {
+  make("ConditionalAccumulator", {{"shape", PartialShape({-1, 2})}});
+  expect_error(apply(floats({1, 2})), Code::kInvalidArgument,
+               "Shape mismatch: expected [?,2], got [2]");
+  ASSERT_TRUE(apply(Tensor::of<float>({1, 2}, {1, 2})).ok());
+  expect_error(apply(Tensor::of<float>({2, 2}, {1, 2, 3, 4})), Code::kInvalidArgument,
+               "Shape mismatch: expected [1,2], got [2,2]");
+  expect_error(apply(Tensor::of<double>({1, 2}, {1, 2})), Code::kInvalidArgument, "type float");
+  expect_error(apply_rows(longs({0}), Tensor::of<float>({1, 2}, {1, 2})), Code::kInvalidArgument,
+               "holds dense gradients");
+  expect_error(start_take(1, "SparseAccumulatorTakeGradient")->wait().status(),
+               Code::kInvalidArgument, "holds dense gradients");
+  expect_error(take(0).status(), Code::kInvalidArgument, "must be positive, but is 0");
+  expect_tensor_equal(*take(1), Tensor::of<float>({1, 2}, {1, 2}));
+}
+
+TEST_F(Accumulators, SharedNames) {
+  make("ConditionalAccumulator", {{"shape", Shape{1}}, {"shared_name", "g"}});
+  ASSERT_TRUE(apply(floats({5})).ok());
+  make("ConditionalAccumulator", {{"shape", Shape{1}}, {"shared_name", "g"}});
+  EXPECT_EQ(count(), 1);
+  expect_error(OpTester(env_, "SparseConditionalAccumulator")
+                   .attr("dtype", DType::kFloat)
+                   .attr("shape", Shape{1})
+                   .attr("shared_name", "g")
+                   .run_values()
+                   .status(),
+               Code::kInvalidArgument, "is the mean of float [1], this node expects the sparse");
+}
+
+TEST_F(Accumulators, IntegersAndComplexNumbers) {
+  make("ConditionalAccumulator", {{"dtype", DType::kInt8}, {"shape", PartialShape()}});
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(apply(Tensor::vector<int8_t>({1, -1, 0})).ok());
+  Tensor y = *OpTester(env_, "AccumulatorTakeGradient")
+                  .input_ref(handle_.cell)
+                  .attr("dtype", DType::kInt8)
+                  .input(Tensor::scalar<int32_t>(300))
+                  .run_one();
+  // 300 wraps to 44 in eight bits, and 44 / 300 is 0.
+  expect_tensor_equal(y, Tensor::vector<int8_t>({0, 0, 0}));
+  make("ConditionalAccumulator", {{"dtype", DType::kComplex64}, {"shape", PartialShape()}});
+  ASSERT_TRUE(apply(Tensor::scalar(Complex64(2, 4))).ok());
+  ASSERT_TRUE(apply(Tensor::scalar(Complex64(0, 2))).ok());
+  y = *OpTester(env_, "AccumulatorTakeGradient")
+           .input_ref(handle_.cell)
+           .attr("dtype", DType::kComplex64)
+           .input(Tensor::scalar<int32_t>(1))
+           .run_one();
+  expect_tensor_equal(y, Tensor::scalar(Complex64(1, 3)));
+}
+
+TEST_F(Accumulators, RowsAreDividedByTheirOwnCount) {
+  make("SparseConditionalAccumulator", {{"shape", PartialShape({-1, 2})}});
+  ASSERT_TRUE(apply_rows(longs({4, 0}), Tensor::of<float>({2, 2}, {1, 2, 3, 4})).ok());
+  ASSERT_TRUE(apply_rows(longs({2, 4}), Tensor::of<float>({2, 2}, {5, 6, 7, 8})).ok());
+  const std::vector<Tensor> y = *take_rows(2);
+  expect_tensor_equal(y[0], longs({0, 2, 4}));
+  expect_tensor_equal(y[1], Tensor::of<float>({3, 2}, {3, 4, 5, 6, 4, 5}));
+  expect_tensor_equal(y[2], longs({-1, 2}));
+}
+
+TEST_F(Accumulators, RowsInParts) {
+  make("SparseConditionalAccumulator", {{"shape", Shape{5}}});
+  ASSERT_TRUE(apply_rows(longs({1, 1, 3}), floats({1, 2, 3})).ok());
+  ASSERT_TRUE(apply_rows(longs({1}), floats({5})).ok());
+  ASSERT_TRUE(apply_rows(longs({}), floats({})).ok());
+  const std::vector<Tensor> y = *take_rows(3);
+  expect_tensor_equal(y[0], longs({1, 3}));
+  expect_tensor_equal(y[1], floats({4, 3}));
+  expect_tensor_equal(y[2], longs({5}));
+}
+
+TEST_F(Accumulators, RowsWithoutElements) {
+  make("SparseConditionalAccumulator", {{"shape", PartialShape()}});
+  ASSERT_TRUE(apply_rows(longs({}), Tensor::of<float>({0, 3}, {})).ok());
+  std::vector<Tensor> y = *take_rows(1);
+  EXPECT_EQ(y[1].shape(), (Shape{0, 3}));
+  ASSERT_TRUE(apply_rows(longs({2}), Tensor::of<float>({1, 0}, {}), 1).ok());
+  y = *take_rows(1);
+  EXPECT_EQ(y[1].shape(), (Shape{1, 0}));
+  expect_tensor_equal(y[0], longs({2}));
+}
+
+TEST_F(Accumulators, RefuseRowsThatDoNotFit) {
+  make("SparseConditionalAccumulator", {{"shape", PartialShape({2, 2, -1})}});
+  const auto refused = [&](const Status& status, std::string_view part) {
+    expect_error(status, Code::kInvalidArgument, part);
+  };
+  const Tensor fits = random_tensor(DType::kFloat, {1, 2, 2}, 1);
+  refused(apply_rows(longs({0}), fits, 0, longs({2, 2})), "expected shape rank at least 3, got 2");
+  refused(apply_rows(longs({0}), fits, 0, longs({2, 3, 2})), "expected shape dim 1 to be 2, got 3");
+  refused(apply_rows(longs({3}), fits), "index of slice 0 exceeded limits of shape; index is 3");
+  refused(apply_rows(longs({-1}), fits), "must not be negative");
+  refused(apply_rows(Tensor::scalar<int64_t>(0), fits), "Input indices should be vector");
+  refused(apply_rows(longs({0}), Tensor::scalar(1.0F)), "Values cannot be 0-dimensional.");
+  refused(apply_rows(longs({0, 1}), fits), "Expected 2 non-empty input values, got 1");
+  refused(apply_rows(longs({0}), random_tensor(DType::kFloat, {1, 2}, 1)),
+          "expected values rank at least 3, got 2");
+  refused(apply_rows(longs({0}), random_tensor(DType::kFloat, {1, 3, 2}, 1)),
+          "expected values dim 1 to be 2, got 3");
+  ASSERT_TRUE(apply_rows(longs({0}), random_tensor(DType::kFloat, {1, 2, 2, 2}, 1)).ok());
+  refused(apply_rows(longs({0}), fits), "expected values rank 4, got 3");
+  refused(apply_rows(longs({0}), random_tensor(DType::kFloat, {1, 2, 2, 3}, 1)),
+          "expected values dim 3 to be 2, got 3");
+  ASSERT_TRUE(take_rows(1).ok());
+  EXPECT_TRUE(apply_rows(longs({0}), fits, 1).ok());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,272 @@
+// The ops that make accumulators of gradients, add to them and take from them.
+
+#include <algorithm>
+#include <limits>
+
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/queue/accumulator.h"
+#include "millrace/ops/queue/handle.h"
+#include "millrace/ops/queue/register.h"
+#include "millrace/ops/state/variable.h"
+
+namespace millrace {
+namespace {
+
+Status make_shape(ShapeContext& c) {
+  c.set_output(0, c.output_type(0) == DType::kResource ? PartialShape::scalar() : PartialShape{2});
+  return ok_status();
+}
+
+// A step, or a number of gradients, is a scalar; nothing is known of outputs.
+Status scalar_argument(ShapeContext& c) { return c.with_rank(1, 0).status(); }
+
+Status sparse_take_shape(ShapeContext& c) {
+  c.set_output(0, PartialShape::of_rank(1));
+  c.set_output(2, PartialShape::of_rank(1));
+  return c.with_rank(1, 0).status();
+}
+
+Status count_shape(ShapeContext& c) {
+  c.set_output(0, PartialShape::scalar());
+  return ok_status();
+}
+
+class MakeAccumulator : public Kernel {
+ public:
+  template <bool kSparse>
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(StateName name, StateName::make(node));
+    if (name.shared_name.empty()) {
+      name.shared_name = ResourceManager::session_name(node.session_prefix, node.name);
+    }
+    AccumulatorSpec spec{.sparse = kSparse};
+    MR_TRY_ASSIGN(spec.dtype, node.attr<DType>("dtype"));
+    MR_TRY_ASSIGN(spec.shape, node.attr<PartialShape>("shape"));
+    MR_TRY_ASSIGN(std::string reduction, node.attr<std::string>("reduction_type"));
+    spec.mean = std::string_view(reduction) == "MEAN";
+    return std::make_unique<MakeAccumulator>(std::move(name), std::move(spec),
+                                             is_ref(node.output_types[0]));
+  }
+  MakeAccumulator(StateName name, AccumulatorSpec spec, bool reference)
+      : name_(std::move(name)), spec_(std::move(spec)), reference_(reference) {}
+
+  Status compute(KernelContext& ctx) const override {
+    const std::string& name = name_.shared_name;
+    const std::string_view container = container_or_default(ctx, name_.container);
+    MR_TRY_ASSIGN(Ref<Accumulator> accumulator,
+                  ctx.resources().lookup_or_create<Accumulator>(
+                      container, name, [&]() -> Result<Ref<Accumulator>> {
+                        return make_ref<Accumulator>(container, name, spec_);
+                      }));
+    if (accumulator->spec() != spec_) {
+      return invalid_argument("shared accumulator '", name, "' is ", text(accumulator->spec()),
+                              ", this node expects ", text(spec_));
+    }
+    if (reference_) {
+      ctx.set_output_ref(0, accumulator->handle());
+    } else {
+      ctx.set_output(0, make_handle(ctx, container, name, Accumulator::kTypeName,
+                                    {{spec_.dtype, spec_.shape}}));
+    }
+    return ok_status();
+  }
+
+ private:
+  static std::string text(const AccumulatorSpec& spec) {
+    return str_cat(spec.sparse ? "the sparse " : "the ", spec.mean ? "mean" : "sum", " of ",
+                   spec.dtype, " ", spec.shape);
+  }
+
+  const StateName name_;
+  const AccumulatorSpec spec_;
+  const bool reference_;
+};
+
+Status apply_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+  MR_TRY(expect_rank(ctx, 1, 0));
+  MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
+  return accumulator->apply(local_step, {.values = ctx.input(2), .indices = {}, .shape = {}});
+}
+
+class SparseApply : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool has_known_shape, node.attr<bool>("has_known_shape"));
+    return std::make_unique<SparseApply>(has_known_shape);
+  }
+  explicit SparseApply(bool has_known_shape) : has_known_shape_(has_known_shape) {}
+
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+    MR_TRY(expect_rank(ctx, 1, 0));
+    MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
+    AccumulatorGradient gradient{.values = ctx.input(3), .indices = ctx.input(2), .shape = {}};
+    if (has_known_shape_) gradient.shape = ctx.input(4);
+    return accumulator->apply(local_step, gradient);
+  }
+
+ private:
+  const bool has_known_shape_;
+};
+
+class Take : public AsyncKernel {
+ public:
+  template <bool kSparse>
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const DType dtype, node.attr<DType>("dtype"));
+    return std::make_unique<Take>(dtype, kSparse);
+  }
+  Take(DType dtype, bool sparse) : dtype_(dtype), sparse_(sparse) {}
+
+  void compute_async(KernelContext& ctx, Done done) const override {
+    Result<Ref<Accumulator>> accumulator = resource_input<Accumulator>(ctx, 0);
+    if (!accumulator.ok()) return done(accumulator.status());
+    if (Status scalar = expect_rank(ctx, 1, 0); !scalar.ok()) return done(std::move(scalar));
+    Result<int64_t> required = ctx.int_scalar_input(1);
+    if (!required.ok()) return done(required.status());
+    if (*required <= 0) {
+      return done(invalid_argument("Argument num_required must be positive, but is ", *required));
+    }
+    Accumulator& target = **accumulator;
+    if (target.spec().dtype != dtype_ || target.spec().sparse != sparse_) {
+      return done(invalid_argument("the accumulator holds ",
+                                   target.spec().sparse ? "sparse" : "dense", " gradients of type ",
+                                   target.spec().dtype, ", this op takes ",
+                                   sparse_ ? "sparse" : "dense", " ones of type ", dtype_));
+    }
+    target.take(*required, ctx.cancel(),
+                [&ctx, sparse = sparse_, accumulator = std::move(*accumulator),
+                 done = std::move(done)](Status status, AccumulatorGradient gradient) mutable {
+                  if (status.ok()) {
+                    if (sparse) ctx.set_output(0, std::move(gradient.indices));
+                    ctx.set_output(sparse ? 1 : 0, std::move(gradient.values));
+                    if (sparse) ctx.set_output(2, std::move(gradient.shape));
+                  }
+                  done(std::move(status));
+                });
+  }
+
+ private:
+  const DType dtype_;
+  const bool sparse_;
+};
+
+Status count_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+  const int64_t count =
+      std::min<int64_t>(accumulator->count(), std::numeric_limits<int32_t>::max());
+  ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(count)));
+  return ok_status();
+}
+
+Status set_step_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+  MR_TRY(expect_rank(ctx, 1, 0));
+  MR_TRY_ASSIGN(const int64_t step, ctx.scalar_input<int64_t>(1));
+  accumulator->set_global_step(step);
+  return ok_status();
+}
+
+// The op for handles that are references and, with `prefix` "Resource", its twin for resources.
+void add_op(Registry& registry, const char* prefix, OpSpec spec, KernelDef kernel) {
+  const bool resource = *prefix != '\0';
+  spec.name = prefix + spec.name;
+  std::vector<OpSpec::Arg>& args = spec.inputs.empty() ? spec.outputs : spec.inputs;
+  args[0].type = resource ? "resource" : "ref(string)";
+  spec.traits.stateful = true;
+  spec.traits.cannot_differentiate = true;
+  kernel.op = spec.name;
+  if (!spec.types.empty()) kernel.constraints = {{"dtype", kNumbers}};
+  registry.add(std::move(spec));
+  registry.kernel(std::move(kernel));
+}
+
+void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,
+                     const std::vector<OpSpec::Attr>& make_attrs) {
+  add_op(registry, "",
+         {.name = "SparseConditionalAccumulator",
+          .doc = "Sums up rows of gradients until enough of them came.",
+          .outputs = {{"handle", ""}},
+          .types = types,
+          .attrs = make_attrs,
+          .traits = {.owns_state = true},
+          .shape = make_shape},
+         {.op = "", .factory = MakeAccumulator::make<true>});
+  add_op(registry, "",
+         {.name = "SparseAccumulatorApplyGradient",
+          .doc = "Adds rows of a gradient to an accumulator, unless its step is past.",
+          .inputs = {{"handle", ""},
+                     {"local_step", "int64", "At which the gradient was begun."},
+                     {"gradient_indices", "int64", "Numbers of the rows."},
+                     {"gradient_values", "dtype"},
+                     {"gradient_shape", "int64", "Of the whole; looked at if has_known_shape."}},
+          .types = types,
+          .attrs = {{"has_known_shape", "bool"}},
+          .shape = scalar_argument},
+         {.op = "", .factory = SparseApply::make});
+  add_op(registry, "",
+         {.name = "SparseAccumulatorTakeGradient",
+          .doc = "Takes the mean of the rows in an accumulator, when enough gradients came.",
+          .inputs = {{"handle", ""}, {"num_required", "int32"}},
+          .outputs = {{"indices", "int64"}, {"values", "dtype"}, {"shape", "int64"}},
+          .types = types,
+          .shape = sparse_take_shape},
+         {.op = "", .factory = Take::make<true>});
+}
+
+}  // namespace
+
+void register_accumulators(Registry& registry) {
+  const std::vector<OpSpec::Type> types = {{"dtype", kNumberTypes}};
+  const std::vector<OpSpec::Attr> make_attrs = {
+      {"shape", "shape"},
+      {"container", "string = ''"},
+      {"shared_name", "string = ''", "Nodes with the same name share an accumulator."},
+      {"reduction_type", "string = 'MEAN' in {'MEAN','SUM'}"}};
+  for (const char* prefix : {"", "Resource"}) {
+    add_op(registry, prefix,
+           {.name = "ConditionalAccumulator",
+            .doc = "Sums up gradients until enough of them came.",
+            .outputs = {{"handle", ""}},
+            .types = types,
+            .attrs = make_attrs,
+            .traits = {.owns_state = true},
+            .shape = make_shape},
+           {.op = "", .factory = MakeAccumulator::make<false>});
+    add_op(registry, prefix,
+           {.name = "AccumulatorApplyGradient",
+            .doc = "Adds a gradient to an accumulator, unless its step is past.",
+            .inputs = {{"handle", ""},
+                       {"local_step", "int64", "At which the gradient was begun."},
+                       {"gradient", "dtype"}},
+            .types = types,
+            .shape = scalar_argument},
+           {.op = "", .function = apply_cpu});
+    add_op(registry, prefix,
+           {.name = "AccumulatorTakeGradient",
+            .doc = "Takes the mean of the gradients in an accumulator, when enough of them came.",
+            .inputs = {{"handle", ""}, {"num_required", "int32"}},
+            .outputs = {{"average", "dtype"}},
+            .types = types,
+            .shape = scalar_argument},
+           {.op = "", .factory = Take::make<false>});
+    add_op(registry, prefix,
+           {.name = "AccumulatorNumAccumulated",
+            .doc = "The number of gradients in an accumulator.",
+            .inputs = {{"handle", ""}},
+            .outputs = {{"num_accumulated", "int32"}},
+            .shape = count_shape},
+           {.op = "", .function = count_cpu});
+    add_op(registry, prefix,
+           {.name = "AccumulatorSetGlobalStep",
+            .doc = "Sets the step of an accumulator: gradients from before it are dropped.",
+            .inputs = {{"handle", ""}, {"new_global_step", "int64"}},
+            .shape = scalar_argument},
+           {.op = "", .function = set_step_cpu});
+  }
+  register_sparse(registry, types, make_attrs);
+}
+
+}  // namespace millrace
