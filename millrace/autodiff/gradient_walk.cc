@@ -134,7 +134,13 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
   if (node.attrs().find(kGradientOverride) != nullptr) {
     MR_TRY_ASSIGN(std::string name, node.attr<std::string>(kGradientOverride));
     override_rule = find_gradient(name);
+    if (const OpDef* other = context_.forward.graph().registry().find(name);
+        !override_rule && other != nullptr && other->gradient != nullptr) {
+      override_rule = other->gradient;
+    }
     if (!override_rule) return not_found("no gradient is registered under the name '", name, "'");
+  } else if (op.gradient == nullptr) {
+    override_rule = find_gradient(op.name);
   }
   bool calls_by_name = node.op_owner() && !op.unknown;
   bool functional = calls_by_name || op.traits.functional != FunctionalOp::kNone;

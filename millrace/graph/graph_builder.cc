@@ -1,6 +1,7 @@
 #include "millrace/graph/graph_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "millrace/graph/function.h"
 
@@ -203,5 +204,7 @@ const Tensor* GraphBuilder::constant_value(Expr e) const {
 void GraphBuilder::fail(Status error) {
   if (status_.ok()) status_ = std::move(error);
 }
+
+Status GraphBuilder::take_status() { return std::exchange(status_, Status()); }
 
 }  // namespace millrace

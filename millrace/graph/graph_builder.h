@@ -46,6 +46,8 @@ class GraphBuilder : public OpBuilder {
   const Tensor* constant_value(Expr e) const override;
   const Status& status() const override { return status_; }
   void fail(Status error) override;
+  // status(), which is OK afterwards: for clients that report an error and go on.
+  Status take_status();
 
   // The tensor as one of this builder's graph; invalid, with status() saying why, when it is of
   // another one. A FunctionBuilder makes parameters of tensors from the graphs around it.

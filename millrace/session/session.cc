@@ -15,6 +15,9 @@
 namespace millrace {
 namespace {
 
+// How often a waiting run asks whether it is interrupted.
+constexpr int64_t kInterruptPollMs = 100;
+
 std::atomic<int64_t> next_step_id{1};
 std::atomic<int64_t> next_session{1};
 
@@ -245,7 +248,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
     });
   };
   // A caller who may leave early does not run steps itself.
-  bool may_leave = timeout_ms > 0 || run_options.cancel;
+  bool may_leave = timeout_ms > 0 || run_options.cancel || run_options.interrupted != nullptr;
   if (may_leave) {
     ThreadPool::global().schedule(start);
   } else {
@@ -255,15 +258,26 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
   Deadline deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
   Status status;
   bool over = false;
+  bool interrupted = false;
   {
     MutexLock lock(state->mu);
-    while (!state->over) {
-      if (!state->changed.wait_until(state->mu, deadline) && !state->over) break;
+    while (!state->over && !interrupted) {
+      const Deadline turn = run_options.interrupted == nullptr
+                                ? deadline
+                                : std::min(deadline, Deadline::after_millis(kInterruptPollMs));
+      if (state->changed.wait_until(state->mu, turn) || state->over) continue;
+      if (run_options.interrupted == nullptr || deadline.expired()) break;
+      lock.unlock();  // the question may take long
+      interrupted = run_options.interrupted();
+      lock.lock();
     }
     over = state->over;
     status = state->status;
   }
-  if (!over) {
+  if (!over && interrupted) {
+    status = cancelled("the run was interrupted");
+    state->cancel->cancel(status);
+  } else if (!over) {
     std::vector<std::string> waiting = state->rendezvous->waiting();
     status = deadline_exceeded("the run did not finish in ", timeout_ms, " ms",
                                waiting.empty() ? "" : "; it waits for ", str_join(waiting, ", "));

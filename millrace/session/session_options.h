@@ -49,6 +49,9 @@ struct RunOptions {
   std::string trace_path;
   // Stops the run when cancelled.
   Ref<CancellationToken> cancel;
+  // Asked some ten times a second, on the thread that called run(), while that waits for steps on
+  // other threads: true stops the run, which is CANCELLED then. For signals.
+  bool (*interrupted)() = nullptr;
 
   static RunOptions from_proto(const tensorflow::RunOptions& options);
 };
