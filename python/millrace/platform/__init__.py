@@ -1,0 +1,1 @@
+"""What surrounds a program: its command line, log, files and text encodings."""

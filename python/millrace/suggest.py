@@ -1,0 +1,66 @@
+"""What to say of a name that does not exist: whether it is planned, and what is like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
+    """At most `count` of the names that are most like `name`, the likest first.
+
+    Names are paths. The last part decides first, so that `layers.conv_2d` finds `nn.conv2d`
+    too; capitals do not matter.
+    """
+    from difflib import SequenceMatcher
+
+    wanted, wanted_leaf = name.lower(), name.lower().rpartition(".")[2]
+    whole, leaf = SequenceMatcher(b=wanted), SequenceMatcher(b=wanted_leaf)
+    scored = []
+    for candidate in set(available):
+        lower = candidate.lower()
+        leaf.set_seq1(lower.rpartition(".")[2])
+        if leaf.real_quick_ratio() < 0.6 or leaf.quick_ratio() < 0.6:
+            continue
+        score = leaf.ratio()
+        if score < 0.6:
+            continue
+        whole.set_seq1(lower)
+        scored.append((-score - whole.ratio(), candidate))
+    return [candidate for _, candidate in sorted(scored)[:count]]
+
+
+def known_tier(path: str) -> int | None:
+    """How much real programs use the TensorFlow name `path`: 1 often, 3 seldom, None not known.
+
+    A namespace counts as much as the most used name in it.
+    """
+    from importlib.resources import files
+
+    prefix = path + "."
+    tiers = []
+    for line in files("millrace").joinpath("known_names.txt").read_text().splitlines():
+        name, _, tier = line.partition("\t")
+        if name == path:
+            return int(tier)
+        if name.startswith(prefix):
+            tiers.append(int(tier))
+    return min(tiers, default=None)
+
+
+def unknown_name_message(path: str, available: Iterable[str]) -> str:
+    """The message for a name that Millrace does not have.
+
+    `path` is the name below `tf`, as in "nn.relu"; `available` are the names that exist,
+    written in the same way.
+    """
+    tier = known_tier(path)
+    if tier is None:
+        said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"
+    elif tier < 3:
+        said = f"tf.{path} is planned, but not in this version of Millrace"
+    else:
+        said = f"tf.{path} of TensorFlow is seldom used and not planned in Millrace"
+    like = nearest(path, (name for name in available if name != path))
+    if like:
+        said += f". Nearest names: {', '.join('tf.' + name for name in like)}"
+    return said
