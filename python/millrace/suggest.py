@@ -4,18 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+# Names of TensorFlow before 1.0, and names that programs often get wrong, to what to write.
+_RENAMED = {
+    "audio_summary": "summary.audio",
+    "batch_matmul": "matmul",
+    "complex_abs": "abs",
+    "concat_v2": "concat",
+    "histogram_summary": "summary.histogram",
+    "image_summary": "summary.image",
+    "merge_all_summaries": "summary.merge_all",
+    "merge_summary": "summary.merge",
+    "mul": "multiply",
+    "neg": "negative",
+    "nn.deconv2d": "nn.conv2d_transpose",
+    "nn.rnn": "nn.static_rnn",
+    "pack": "stack",
+    "scalar_summary": "summary.scalar",
+    "select": "where",
+    "softmax": "nn.softmax",
+    "sub": "subtract",
+    "train.SummaryWriter": "summary.FileWriter",
+    "unpack": "unstack",
+}
+
 
 def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
     """At most `count` of the names that are most like `name`, the likest first.
 
     Names are paths. The last part decides first, so that `layers.conv_2d` finds `nn.conv2d`
-    too; capitals do not matter.
+    too; capitals matter only between names that are else the same.
     """
     from difflib import SequenceMatcher
 
     wanted, wanted_leaf = name.lower(), name.lower().rpartition(".")[2]
     whole, leaf = SequenceMatcher(b=wanted), SequenceMatcher(b=wanted_leaf)
-    scored = []
+    scored, capitals = [], _capitals(name)
     for candidate in set(available):
         lower = candidate.lower()
         leaf.set_seq1(lower.rpartition(".")[2])
@@ -25,8 +48,12 @@ def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
         if score < 0.6:
             continue
         whole.set_seq1(lower)
-        scored.append((-score - whole.ratio(), candidate))
-    return [candidate for _, candidate in sorted(scored)[:count]]
+        scored.append((-score - whole.ratio(), abs(_capitals(candidate) - capitals), candidate))
+    return [candidate for *_, candidate in sorted(scored)[:count]]
+
+
+def _capitals(name: str) -> int:
+    return sum(letter.isupper() for letter in name)
 
 
 def known_tier(path: str) -> int | None:
@@ -53,6 +80,8 @@ def unknown_name_message(path: str, available: Iterable[str]) -> str:
     `path` is the name below `tf`, as in "nn.relu"; `available` are the names that exist,
     written in the same way.
     """
+    if path in _RENAMED:
+        return f"tf.{path} is called tf.{_RENAMED[path]} since TensorFlow 1.0"
     tier = known_tier(path)
     if tier is None:
         said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"

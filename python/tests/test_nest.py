@@ -2,10 +2,9 @@
 
 from collections import OrderedDict, defaultdict, namedtuple
 
+import millrace.nest as nest
 import numpy as np
 import pytest
-
-from millrace import nest
 
 Point = namedtuple("Point", "x y")
 Other = namedtuple("Other", "x y")
