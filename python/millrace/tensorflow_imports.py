@@ -16,6 +16,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from millrace.tensorflow_inner import find as find_inner
+
 # The public namespaces in the order in which a name is looked for where nothing better is known.
 _NAMESPACES = (
     "", "nn", "train", "math", "image", "linalg", "sparse", "strings", "random", "io", "summary",
@@ -108,6 +110,7 @@ _RENAMED = {
 _OWN_MODULES = {
     "app": "millrace.platform.app",
     "compat": "millrace.platform.compat",
+    "device": "millrace.device",
     "dtypes": "millrace.dtypes",
     "errors": "millrace.errors",
     "errors_impl": "millrace.errors",
@@ -344,8 +347,11 @@ class TensorflowFinder:
         own = _OWN_MODULES.get(leaf)
         if own is not None and not name.startswith("_"):
             found = getattr(importlib.import_module(own), name, None)
-            if found is not None and not isinstance(found, ModuleType):
+            if found is not None and getattr(found, "__module__", own).startswith("millrace."):
                 return found
+        made = find_inner(leaf, name, self.package)
+        if made is not None:
+            return made
         if leaf.startswith("gen_"):
             raw = self._raw_function(name.lstrip("_"))
             if raw is not None:

@@ -102,6 +102,39 @@ def test_modules_inside_tensorflow(public):
     assert tensorflow.python.platform is not None
 
 
+def test_functions_that_were_never_public(public):
+    from contextlib import contextmanager
+
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import control_flow_ops
+
+    @contextmanager
+    def control_dependencies(dependencies):
+        done.extend(dependencies)
+        yield
+
+    done = []
+    public.control_dependencies = control_dependencies
+    public.identity = lambda x, name=None: (x, name)
+    public.convert_to_tensor = lambda value, dtype=None, name=None: (value, name)
+    assert control_flow_ops.with_dependencies(["a"], "x", name="n") == ("x", "n")
+    assert done == ["a"]
+    assert ops.convert_n_to_tensor([1, 2], name="n") == [(1, "n_0"), (2, "n_1")]
+
+
+def test_ops_by_the_names_of_their_generated_functions(public, monkeypatch):
+    raw_ops = ModuleType("millrace.raw_ops")
+    raw_ops.BatchMatMul = lambda *, x, y, name=None: (x, y, name)
+    monkeypatch.setitem(sys.modules, "millrace.raw_ops", raw_ops)
+    from tensorflow.python.ops import gen_math_ops
+
+    assert gen_math_ops._batch_mat_mul(1, 2, name="n") == (1, 2, "n")
+    with pytest.raises(TypeError, match="two values for 'x'"):
+        gen_math_ops.batch_mat_mul(1, x=2)
+    with pytest.raises(TypeError, match="at most 3"):
+        gen_math_ops.batch_mat_mul(1, 2, 3, 4)
+
+
 def test_contrib(public):
     import tensorflow as tf
     from tensorflow.contrib import layers, rnn
