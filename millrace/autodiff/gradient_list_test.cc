@@ -25,6 +25,7 @@ const std::pair<const char*, const char*> kReasons[] = {
     {"Bitcast", "reads numbers as bits"},
     {"ListDiff", "which elements are there depends on their values"},
     {"Range", "which elements are there depends on their values"},
+    {"Timestamp", "values from outside the graph"},
     {"Unique", "which elements are there depends on their values"},
     {"UniqueWithCounts", "which elements are there depends on their values"},
 };

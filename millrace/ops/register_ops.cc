@@ -3,6 +3,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/control/register.h"
+#include "millrace/ops/image/register.h"
 #include "millrace/ops/linalg/register.h"
 #include "millrace/ops/math/register.h"
 #include "millrace/ops/nn/register.h"
@@ -10,6 +11,7 @@
 #include "millrace/ops/random/register.h"
 #include "millrace/ops/reduce/register.h"
 #include "millrace/ops/state/register.h"
+#include "millrace/ops/strings/register.h"
 #include "millrace/ops/tensor_array/register.h"
 #include "millrace/ops/tensor_list/register.h"
 #include "millrace/ops/training/register.h"
@@ -19,6 +21,7 @@ namespace millrace {
 void register_all_ops(Registry& registry) {
   register_array_ops(registry);
   register_control_ops(registry);
+  register_image_ops(registry);
   register_linalg_ops(registry);
   register_math_ops(registry);
   register_nn_ops(registry);
@@ -26,6 +29,7 @@ void register_all_ops(Registry& registry) {
   register_random_ops(registry);
   register_reduce_ops(registry);
   register_state_ops(registry);
+  register_string_ops(registry);
   register_tensor_array_ops(registry);
   register_tensor_list_ops(registry);
   register_training_ops(registry);

@@ -11,10 +11,12 @@ void register_array_ops(Registry& registry) {
   register_gather(registry);
   register_gather_nd(registry);
   register_identity(registry);
+  register_lin_space(registry);
   register_one_hot(registry);
   register_pad(registry);
   register_placeholder(registry);
   register_reshape(registry);
+  register_reverse_sequence(registry);
   register_shape_of(registry);
   register_slice(registry);
   register_sparse_to_dense(registry);

@@ -1,6 +1,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/control/register.h"
+#include "millrace/ops/control/summarize.h"
 
 namespace millrace {
 namespace {
@@ -21,14 +22,7 @@ class Assert : public Kernel {
     if (condition.item<bool>()) return ok_status();
     std::string data;
     for (int i = 1; i < ctx.num_inputs(); ++i) {
-      const Tensor& t = ctx.input(i);
-      append_to(data, " ");
-      // A string scalar is the user's own sentence.
-      if (t.dtype() == DType::kString && t.rank() == 0) {
-        append_to(data, str_cat("[", t.item<std::string>(), "]"));
-      } else {
-        append_to(data, t.to_string(summarize_ < 0 ? t.num_elements() : summarize_));
-      }
+      append_to(data, str_cat(" [", summarize(ctx.input(i), summarize_), "]"));
     }
     return invalid_argument("assertion failed:", data);
   }

@@ -9,6 +9,7 @@ void register_control_ops(Registry& registry) {
   register_functional(registry);
   register_no_op(registry);
   register_optional(registry);
+  register_print(registry);
   register_send_recv(registry);
 }
 

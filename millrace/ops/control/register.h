@@ -16,6 +16,7 @@ void register_control_flow(
 void register_functional(Registry& registry);  // If Case While PartitionedCall SymbolicGradient ...
 void register_no_op(Registry& registry);       // NoOp
 void register_optional(Registry& registry);    // OptionalNone OptionalFromValue ...
+void register_print(Registry& registry);       // Print PrintV2 Timestamp
 void register_send_recv(Registry& registry);   // _Send _Recv _HostSend _HostRecv
 
 }  // namespace millrace

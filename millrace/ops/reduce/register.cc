@@ -7,7 +7,9 @@ void register_reduce_ops(Registry& registry) {
   register_linear_recurrence(registry);
   register_reductions(registry);
   register_scans(registry);
+  register_segment_folds(registry);
   register_segment_sums(registry);
+  register_sparse_segments(registry);
 }
 
 }  // namespace millrace

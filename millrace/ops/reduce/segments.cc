@@ -1,0 +1,238 @@
+#include "millrace/ops/reduce/segments.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "millrace/ops/array/ints.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+
+Result<PartialShape> rest_of_segments(const PartialShape& data, const PartialShape& ids) {
+  if (!data.rank_known() || !ids.rank_known()) return PartialShape();
+  PartialShape rest = PartialShape::scalar();
+  bool agree = data.rank() >= ids.rank();
+  for (int i = 0; agree && i < data.rank(); ++i) {
+    if (i >= ids.rank()) {
+      rest.add_dim(data.dim(i));
+    } else {
+      agree = !data.dim_known(i) || !ids.dim_known(i) || data.dim(i) == ids.dim(i);
+    }
+  }
+  if (agree) return rest;
+  return invalid_argument("the shape of data must start with that of segment_ids, got ", data,
+                          " and ", ids);
+}
+
+Status set_segments(ShapeContext& c, int64_t segments, const PartialShape& rest) {
+  if (!rest.rank_known()) return ok_status();
+  std::vector<int64_t> dims = {segments};
+  dims.insert(dims.end(), rest.dims().begin(), rest.dims().end());
+  MR_TRY_ASSIGN(PartialShape shape, PartialShape::make(dims));
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+Status sorted_segments_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape data, c.with_rank_at_least(0, 1));
+  MR_TRY(c.with_rank(1, 1).status());
+  MR_TRY_ASSIGN(const PartialShape rest, rest_of_segments(data, PartialShape::of_rank(1)));
+  return set_segments(c, PartialShape::kUnknownDim, rest);
+}
+
+Status unsorted_segments_shape(ShapeContext& c) {
+  if (c.input(2).num_elements() >= 0 && c.input(2).num_elements() != 1) {
+    return invalid_argument("num_segments must be a scalar, got shape ", c.input(2));
+  }
+  MR_TRY_ASSIGN(const PartialShape rest, rest_of_segments(c.input(0), c.input(1)));
+  const std::optional<int64_t> segments = c.input_scalar(2);
+  if (segments && *segments < 0) {
+    return invalid_argument("num_segments must not be negative, got ", *segments);
+  }
+  return set_segments(c, segments.value_or(PartialShape::kUnknownDim), rest);
+}
+
+Result<Tensor> copy_ids(KernelContext& ctx, const Tensor& ids) {
+  MR_TRY_ASSIGN(Tensor copy, ctx.allocate_temp(DType::kInt64, ids.shape()));
+  const std::span<int64_t> out = copy.mutable_data<int64_t>();
+  MR_TRY(dispatch<IndexTypes>(ids.dtype(), [&]<class I>() {
+    std::copy(ids.data<I>().begin(), ids.data<I>().end(), out.begin());
+  }));
+  return copy;
+}
+
+Result<int64_t> count_sorted_segments(std::span<const int64_t> ids) {
+  if (ids.empty()) return 0;
+  if (ids.back() < 0) return invalid_argument("segment ids must be >= 0, got ", ids.back());
+  if (ids.back() == std::numeric_limits<int64_t>::max()) {
+    return invalid_argument("segment id ", ids.back(), " is too large");
+  }
+  const int64_t segments = ids.back() + 1;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + 1 < ids.size() && ids[i + 1] < ids[i]) {
+      return invalid_argument("segment ids are not increasing: ", ids[i], " at position ", i,
+                              " is followed by ", ids[i + 1]);
+    }
+    if (ids[i] < 0 || ids[i] >= segments) {
+      return invalid_argument("Segment id ", ids[i], " out of range [0, ", segments,
+                              "), possibly because 'segment_ids' input is not sorted.");
+    }
+  }
+  return segments;
+}
+
+Status check_ids_below(const Tensor& ids, int64_t segments) {
+  const std::span<const int64_t> data = ids.data<int64_t>();
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (data[i] < segments) continue;
+    return invalid_argument("segment_ids", position_text(ids.shape(), static_cast<int64_t>(i)),
+                            " = ", data[i], " is out of range [0, ", segments, ")");
+  }
+  return ok_status();
+}
+
+Result<int64_t> num_segments_input(const KernelContext& ctx, int i) {
+  MR_TRY_ASSIGN(const int64_t segments, ctx.int_scalar_input(i));
+  if (segments < 0) return invalid_argument("num_segments must not be negative, got ", segments);
+  return segments;
+}
+
+Result<Shape> segments_shape(int64_t segments, const Shape& data, int ids_rank) {
+  std::vector<int64_t> dims = {segments};
+  dims.insert(dims.end(), data.dims().begin() + ids_rank, data.dims().end());
+  return Shape::make(dims);
+}
+
+Result<SortedSegments> SortedSegments::make(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 1, 1));
+  const Shape& data = ctx.input(0).shape();
+  if (data.rank() == 0) return invalid_argument("data must have rank 1 or more, got a scalar");
+  if (data.dim(0) != ctx.input(1).dim(0)) {
+    return invalid_argument("segment_ids should be the same size as dimension 0 of input, got ",
+                            ctx.input(1).dim(0), " and ", data.dim(0));
+  }
+  SortedSegments out;
+  MR_TRY_ASSIGN(out.ids, copy_ids(ctx, ctx.input(1)));
+  MR_TRY_ASSIGN(out.segments, count_sorted_segments(out.span()));
+  return out;
+}
+
+Result<UnsortedSegments> UnsortedSegments::make(KernelContext& ctx) {
+  MR_TRY(rest_of_segments(ctx.input(0).shape(), ctx.input(1).shape()).status());
+  UnsortedSegments out;
+  MR_TRY_ASSIGN(out.segments, num_segments_input(ctx, 2));
+  MR_TRY_ASSIGN(out.ids, copy_ids(ctx, ctx.input(1)));
+  MR_TRY(check_ids_below(out.ids, out.segments));
+  return out;
+}
+
+namespace {
+
+template <class T>
+using SumOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+template <class T>
+T wrapping_add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class S>
+S scaled(S x, [[maybe_unused]] double weight) {
+  if constexpr (std::is_integral_v<S>) {
+    return x;
+  } else if constexpr (std::is_floating_point_v<S>) {
+    return x * static_cast<S>(weight);
+  } else {
+    return x * S(static_cast<typename S::value_type>(weight));
+  }
+}
+
+template <class S>
+S divided(S x, double divisor) {
+  if constexpr (std::is_integral_v<S>) {
+    // A number of rows: at most 2^53.
+    using Wide = std::conditional_t<std::is_signed_v<S>, int64_t, uint64_t>;
+    return static_cast<S>(static_cast<Wide>(x) / static_cast<Wide>(divisor));
+  } else if constexpr (std::is_floating_point_v<S>) {
+    return x / static_cast<S>(divisor);
+  } else {
+    return x / S(static_cast<typename S::value_type>(divisor));
+  }
+}
+
+// Columns that one thread sums; each sum adds its rows from first to last.
+constexpr int64_t kColumns = 64;
+
+template <class T>
+void sum_columns(const T* x, const RowSums& sums, int64_t cols, int64_t rows, int64_t first,
+                 int64_t last, SumOf<T>* y) {
+  using S = SumOf<T>;
+  for (int64_t s = 0; s < rows; ++s) std::fill(y + s * cols + first, y + s * cols + last, S(0));
+  for (size_t i = 0; i < sums.to.size(); ++i) {
+    if (sums.to[i] < 0) continue;
+    const int64_t row = sums.from == nullptr ? static_cast<int64_t>(i) : sums.from[i];
+    const T* from = x + row * cols;
+    S* to = y + sums.to[i] * cols;
+    if (sums.weights == nullptr) {
+      for (int64_t k = first; k < last; ++k) to[k] = wrapping_add(to[k], static_cast<S>(from[k]));
+    } else {
+      const double weight = sums.weights[row];
+      for (int64_t k = first; k < last; ++k) {
+        to[k] = wrapping_add(to[k], scaled(static_cast<S>(from[k]), weight));
+      }
+    }
+  }
+  for (int64_t s = 0; sums.divisors != nullptr && s < rows; ++s) {
+    if (sums.divisors[s] == 1) continue;
+    for (int64_t k = first; k < last; ++k) {
+      y[s * cols + k] = divided(y[s * cols + k], sums.divisors[s]);
+    }
+  }
+}
+
+template <class T>
+void sum_typed(KernelContext& ctx, const T* x, const RowSums& sums, int64_t cols, int64_t rows,
+               SumOf<T>* y) {
+  const int64_t chunks = (cols + kColumns - 1) / kColumns;
+  const double cost =
+      static_cast<double>(sums.to.size()) * (static_cast<double>(kColumns) * 0.3 + 2);
+  ctx.parallel_for(chunks, cost, [&](int64_t begin, int64_t end) {
+    sum_columns(x, sums, cols, rows, begin * kColumns, std::min(cols, end * kColumns), y);
+  });
+}
+
+}  // namespace
+
+Status sum_rows(KernelContext& ctx, const Tensor& x, const RowSums& sums, int64_t cols, Tensor& y) {
+  if (y.num_elements() == 0) return ok_status();
+  const int64_t rows = y.num_elements() / cols;
+  return dispatch<NumberTypes>(x.dtype(), [&]<class T>() -> Status {
+    using S = SumOf<T>;
+    const T* from = x.data<T>().data();
+    T* to = y.mutable_data<T>().data();
+    if constexpr (std::is_same_v<S, T>) {
+      sum_typed<T>(ctx, from, sums, cols, rows, to);
+    } else {
+      MR_TRY_ASSIGN(Tensor wide, ctx.allocate_temp(dtype_of<S>, y.shape()));
+      S* sum = wide.mutable_data<S>().data();
+      sum_typed<T>(ctx, from, sums, cols, rows, sum);
+      for (int64_t i = 0; i < y.num_elements(); ++i) to[i] = static_cast<T>(sum[i]);
+    }
+    return ok_status();
+  });
+}
+
+std::vector<double> segment_sizes(std::span<const int64_t> ids, int64_t segments) {
+  std::vector<double> sizes(static_cast<size_t>(segments));
+  for (int64_t id : ids) {
+    if (id >= 0) ++sizes[static_cast<size_t>(id)];
+  }
+  for (double& size : sizes) size = std::max(size, 1.0);
+  return sizes;
+}
+
+}  // namespace millrace
