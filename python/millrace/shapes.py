@@ -473,3 +473,11 @@ def dimension_value(dimension: Any) -> int | None:
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
     """The dimension of `shape` at `index`, unknown where the rank is unknown."""
     return shape[index]
+
+
+def as_dims(shape: Any) -> tuple[int | None, ...] | None:
+    """The sizes of anything that stands for a shape (None where unknown), or None; the bindings
+    call it."""
+    if shape is None:
+        return None
+    return (shape if isinstance(shape, TensorShape) else TensorShape(shape))._dims

@@ -1,0 +1,1 @@
+"""Graphs as Python programs build them: operations, tensors, contexts, conversion, gradients."""

@@ -1,0 +1,476 @@
+"""Values that become tensors: constants, variables, and whatever registers a conversion."""
+
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace import _core, dtypes
+from millrace._export import export
+from millrace.graph.graph import Graph, Tensor
+from millrace.shapes import Dimension, TensorShape
+
+# Conversion functions by priority: [(priority, [(type, function)])].
+_conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
+_by_type: dict[type, list[Callable[..., Any]]] = {}
+
+
+@export("register_tensor_conversion_function")
+def register_tensor_conversion_function(
+    base_type: Any, conversion_func: Callable[..., Any], priority: int = 100
+) -> None:
+    """Makes objects of a type usable where tensors are.
+
+    `conversion_func(value, dtype=None, name=None, as_ref=False)` gives a Tensor, or NotImplemented to
+    leave it to the next. Smaller priorities are asked first.
+    """
+    types = base_type if isinstance(base_type, tuple) else (base_type,)
+    if not all(isinstance(t, type) for t in types):
+        raise TypeError("base_type must be a type or a tuple of types.")
+    if not callable(conversion_func):
+        raise TypeError("conversion_func must be callable.")
+    for known, functions in _conversions:
+        if known == priority:
+            functions.append((base_type, conversion_func))
+            break
+    else:
+        _conversions.append((priority, [(base_type, conversion_func)]))
+        _conversions.sort(key=lambda entry: entry[0])
+    _by_type.clear()
+
+
+def _functions_for(cls: type) -> list[Callable[..., Any]]:
+    found = _by_type.get(cls)
+    if found is None:
+        found = [
+            function
+            for _, functions in _conversions
+            for base, function in functions
+            if issubclass(cls, base)
+        ]
+        _by_type[cls] = found
+    return found
+
+
+@export("convert_to_tensor")
+def convert_to_tensor(
+    value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Tensor:  # fmt: skip
+    """The value as a Tensor: itself, a constant, or what a registered conversion makes of it.
+
+    `preferred_dtype`: the type for values that do not say theirs, where it fits. TypeError when
+    nothing converts it, ValueError when the type is not the one asked for.
+    """
+    return internal_convert(value, dtype, name, False, preferred_dtype or dtype_hint)
+
+
+@export("convert_to_tensor_or_indexed_slices")
+def convert_to_tensor_or_indexed_slices(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Any:
+    """As `convert_to_tensor`, but leaves IndexedSlices and sparse tensors as they are."""
+    from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+
+    if isinstance(value, SparseTensorValue):
+        return SparseTensor.from_value(value)
+    if isinstance(value, (IndexedSlices, SparseTensor)):
+        if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with "
+                f"dtype {value.dtype.name}: {value}"
+            )
+        return value
+    return convert_to_tensor(value, dtype, name)
+
+
+def internal_convert(
+    value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False,
+    preferred_dtype: Any = None,
+) -> Any:  # fmt: skip
+    """`convert_to_tensor`, with references where `as_ref`."""
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype)
+    if isinstance(value, Tensor):
+        if dtype is not None and not dtype.is_compatible_with(value.dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype "
+                f"{value.dtype.name}: {value}"
+            )
+        return value
+    functions = _functions_for(type(value))
+    if dtype is None and preferred_dtype is not None:
+        preferred_dtype = dtypes.as_dtype(preferred_dtype)
+        for function in functions:
+            try:
+                made = function(value, dtype=preferred_dtype, name=name, as_ref=as_ref)
+            except (TypeError, ValueError):
+                break
+            if made is not NotImplemented:
+                return made
+    for function in functions:
+        made = function(value, dtype=dtype, name=name, as_ref=as_ref)
+        if made is NotImplemented:
+            continue
+        if not isinstance(made, Tensor):
+            raise RuntimeError(
+                f"Conversion function {function!r} for type {type(value)} returned non-Tensor: "
+                f"{made!r}"
+            )
+        if dtype is not None and not dtype.is_compatible_with(made.dtype):
+            raise RuntimeError(
+                f"Conversion function {function!r} for type {type(value)} returned incompatible "
+                f"dtype: requested = {dtype.name}, actual = {made.dtype.name}"
+            )
+        return made
+    raise TypeError(
+        f"Cannot convert {value!r} with type {type(value)} to Tensor: no conversion function "
+        "registered."
+    )
+
+
+def convert_input(
+    value: Any, dtype: Any, name: str, as_ref: bool, preferred: Any, op: str
+) -> Tensor:
+    """An argument of an op that is no Tensor yet; the bindings call it."""
+    try:
+        return internal_convert(value, dtype, name, as_ref, preferred)
+    except (TypeError, ValueError) as error:
+        if dtype is None:
+            raise
+        observed = getattr(value, "dtype", None)
+        if isinstance(observed, dtypes.DType):
+            raise TypeError(
+                f"Input '{name}' of '{op}' Op has type {observed.name} that does not match "
+                f"expected type of {dtype.name}."
+            ) from None
+        if isinstance(error, TypeError) and "Expected" in str(error):
+            raise TypeError(
+                f"Expected {dtype.name} passed to parameter '{name}' of op '{op}', got "
+                f"{_short(value)} of type '{type(value).__name__}' instead. Error: {error}"
+            ) from None
+        raise
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+# Constants.
+
+
+def _check_elements(values: Any, dtype: dtypes.DType) -> None:
+    """TypeError, naming the element, when a Python value does not fit the type."""
+    if isinstance(values, (list, tuple)):
+        for value in values:
+            _check_elements(value, dtype)
+        return
+    if isinstance(values, (np.ndarray, np.generic)):
+        return
+    if isinstance(values, Dimension):
+        values = values.value
+    good = True
+    if dtype.is_floating:
+        good = isinstance(values, (int, float, np.integer, np.floating)) and not isinstance(
+            values, bool
+        )
+    elif dtype.is_integer or dtype.is_quantized:
+        good = isinstance(values, (int, np.integer)) and not isinstance(values, bool)
+    elif dtype.is_complex:
+        good = isinstance(values, (int, float, complex, np.number)) and not isinstance(values, bool)
+    elif dtype.is_bool:
+        good = isinstance(values, bool)
+    elif dtype is dtypes.string:
+        good = isinstance(values, (str, bytes))
+    if not good:
+        raise TypeError(
+            f"Expected {dtype.name}, got {_short(values)} of type '{type(values).__name__}' instead."
+        )
+
+
+def _plain(values: Any) -> Any:
+    """Dimensions as numbers, in lists of any depth."""
+    if isinstance(values, (list, tuple)):
+        return [_plain(v) for v in values]
+    if isinstance(values, Dimension):
+        if values.value is None:
+            raise TypeError("an unknown dimension has no value to make a tensor of")
+        return values.value
+    return values
+
+
+def _first(values: Any) -> Any:
+    while isinstance(values, (list, tuple)):
+        if not values:
+            return None
+        values = values[0]
+    return values
+
+
+def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np.ndarray:
+    """The values as an array of the type, or of the type that such values have by default.
+
+    TypeError when a value does not fit the type, ValueError for lists that are not regular.
+    """
+    if isinstance(values, (np.ndarray, np.generic)):
+        array = np.asarray(values)
+        if dtype is not None and dtype is not dtypes.string:
+            storage = dtype.as_numpy_dtype
+            if array.dtype == object or array.dtype.kind in "SU":
+                raise TypeError(f"Expected {dtype.name}, got an array of type {array.dtype}.")
+            if array.dtype != storage and not dtype.is_quantized:
+                array = array.astype(storage)
+        return array
+    if hasattr(values, "__array__") and not isinstance(values, (list, tuple)):
+        return make_array(np.asarray(values), dtype, shape)
+    if dtype is not None:
+        _check_elements(values, dtype)
+    first = _first(values)
+    if isinstance(first, Dimension) or isinstance(values, Dimension):
+        values = _plain(values)
+    if values is None:
+        raise ValueError("None values not supported.")
+    if dtype is dtypes.string or isinstance(first, (str, bytes)):
+        return _string_array(values)
+    wanted = None
+    if dtype is not None:
+        wanted = dtype._storage_dtype[0] if dtype._storage_dtype.names else dtype.as_numpy_dtype
+    try:
+        array = np.array(values, dtype=wanted)
+    except OverflowError:
+        raise ValueError(
+            f"{_short(values)} does not fit into {dtype.name if dtype else 'a number'}"
+        ) from None
+    except ValueError:
+        raise ValueError(
+            f"Argument must be a dense tensor: {_short(values)} - got lists of different lengths"
+        ) from None
+    if array.dtype == object:
+        bad = next((v for v in array.flat if not isinstance(v, (int, float, complex))), None)
+        if bad is None and array.size:
+            raise ValueError(f"{_short(values)} does not fit into int64")
+        if isinstance(bad, (list, tuple)):
+            raise ValueError(
+                f"Argument must be a dense tensor: {_short(values)} - got lists of different lengths"
+            )
+        if bad is None and array.size == 0:
+            return array.astype(np.float32)
+        raise TypeError(f"Expected numbers, got {bad!r} of type '{type(bad).__name__}' instead.")
+    if dtype is None:
+        if array.size == 0 and not isinstance(values, np.ndarray):
+            return array.astype(np.float32)
+        contains_numpy = isinstance(first, (np.ndarray, np.generic))
+        if not contains_numpy:
+            # Python's numbers take the types that programs expect of them.
+            if array.dtype == np.float64:
+                array = array.astype(np.float32)
+            elif array.dtype == np.int64:
+                info = np.iinfo(np.int32)
+                if array.size == 0 or (array.min() >= info.min and array.max() <= info.max):
+                    array = array.astype(np.int32)
+    elif dtype.is_quantized:
+        array = array.astype(dtype._storage_dtype[0]).view(dtype._storage_dtype)
+    return array
+
+
+def _string_array(values: Any) -> np.ndarray:
+    def shape_of(v: Any) -> tuple[int, ...]:
+        return (
+            (len(v), *shape_of(v[0]))
+            if isinstance(v, (list, tuple)) and v
+            else ((0,) if isinstance(v, (list, tuple)) else ())
+        )
+
+    shape = shape_of(values)
+    out = np.empty(shape, dtype=object)
+
+    def fill(at: tuple[int, ...], v: Any) -> None:
+        if len(at) == len(shape):
+            if not isinstance(v, (str, bytes)):
+                raise TypeError(f"Expected string, got {v!r} of type '{type(v).__name__}' instead.")
+            out[at] = v
+            return
+        if not isinstance(v, (list, tuple)) or len(v) != shape[len(at)]:
+            raise ValueError(f"Argument must be a dense tensor: {_short(values)}")
+        for i, part in enumerate(v):
+            fill((*at, i), part)
+
+    fill((), values)
+    return out
+
+
+def shaped(array: np.ndarray, shape: Any, verify_shape: bool = False) -> np.ndarray:
+    """The array in another shape of as many elements, the last element repeated to fill it up."""
+    dims = tuple(int(d) for d in TensorShape(shape).as_list())
+    if verify_shape and dims != array.shape:
+        raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
+    count = int(np.prod(dims, dtype=np.int64))
+    if array.size == count:
+        return array.reshape(dims)
+    if array.size > count:
+        raise ValueError(
+            f"Too many elements provided. Needed at most {count}, but received {array.size}"
+        )
+    if array.size == 0:
+        raise ValueError(f"Cannot fill the shape {dims} with no elements")
+    flat = np.full(count, array.reshape(-1)[-1], dtype=array.dtype)
+    flat[: array.size] = array.reshape(-1)
+    return flat.reshape(dims)
+
+
+@export("constant")
+def constant(
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str = "Const",
+    verify_shape: bool = False,
+) -> Tensor:
+    """A constant tensor.
+
+    `dtype`: float32, int32, bool or string for Python's values by default, and an array's own type.
+    `shape`: a shape to give the values, the last of which is repeated where they are too few.
+    TypeError for values that do not fit the type, ValueError for ones that do not fit the shape.
+    """
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype).base_dtype
+    if isinstance(value, Tensor):
+        raise TypeError(f"constant takes values, not the tensor {value}: use tf.identity")
+    array = make_array(value, dtype)
+    if shape is not None:
+        array = shaped(array, shape, verify_shape)
+    return _core.constant(array, dtype, name or "Const")
+
+
+def _constant_conversion(
+    value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False
+) -> Any:
+    del as_ref
+    return constant(value, dtype, name=name or "Const")
+
+
+def _pack_conversion(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    """Lists and tuples that hold tensors are packed; others are constants."""
+    if as_ref or not _holds_tensor(value):
+        return NotImplemented
+    from millrace.ops import array as array_ops
+
+    return array_ops.auto_pack(value, dtype, name or "packed")
+
+
+def _holds_tensor(value: Any) -> bool:
+    for item in value:
+        if isinstance(item, (list, tuple)):
+            if _holds_tensor(item):
+                return True
+        elif isinstance(item, Tensor) or hasattr(item, "_as_graph_element"):
+            return True
+    return False
+
+
+def _shape_conversion(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    del as_ref
+    if not value.is_fully_defined():
+        raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
+    dims = value.as_list()
+    if dtype is None:
+        dtype = dtypes.int64 if any(d > 2**31 - 1 for d in dims) else dtypes.int32
+    elif dtype not in (dtypes.int32, dtypes.int64):
+        raise TypeError(f"Cannot convert a TensorShape to dtype: {dtypes.as_dtype(dtype).name}")
+    return constant(dims, dtype, name=name or "shape_as_tensor")
+
+
+def _dimension_conversion(
+    value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False
+) -> Any:
+    del as_ref
+    if value.value is None:
+        raise ValueError("Cannot convert an unknown Dimension to a Tensor: ?")
+    if dtype is None:
+        dtype = dtypes.int32 if value.value <= 2**31 - 1 else dtypes.int64
+    elif dtype not in (dtypes.int32, dtypes.int64):
+        raise TypeError(f"Cannot convert a Dimension to dtype: {dtypes.as_dtype(dtype).name}")
+    return constant(value.value, dtype, name=name or "shape_as_tensor")
+
+
+def _element_conversion(
+    value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False
+) -> Any:
+    """Objects that say which tensor they stand for, such as variables."""
+    del name
+    convert = getattr(value, "_as_tensor", None)
+    if convert is None:
+        return NotImplemented
+    return convert(dtype=dtype, as_ref=as_ref)
+
+
+register_tensor_conversion_function(TensorShape, _shape_conversion, 100)
+register_tensor_conversion_function(Dimension, _dimension_conversion, 100)
+register_tensor_conversion_function((list, tuple), _pack_conversion, 99)
+register_tensor_conversion_function(
+    (np.ndarray, np.generic, list, tuple, int, float, complex, bool, str, bytes),
+    _constant_conversion,
+    101,
+)
+register_tensor_conversion_function(object, _element_conversion, 200)
+
+
+def convert_n(values: Any, dtype: Any = None, name: str | None = None) -> list[Tensor]:
+    """Each of the values as a Tensor."""
+    return [
+        convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}")
+        for i, v in enumerate(values)
+    ]
+
+
+# What is known of a tensor before anything runs.
+
+
+@export("get_static_value", "contrib.util.constant_value")
+def constant_value(tensor: Any, partial: bool = False) -> Any:
+    """The value of a tensor as an array, where it is known before anything runs; None elsewhere.
+
+    With `partial`, a vector may have None for the elements that are not known.
+    """
+    if not isinstance(tensor, Tensor):
+        if isinstance(tensor, (np.ndarray, np.generic)):
+            return tensor
+        if hasattr(tensor, "_as_graph_element"):
+            return None
+        return tensor
+    graph: Graph = tensor.graph
+    value = graph._constant_value(tensor._id, tensor._index)
+    if value is not None:
+        return value
+    value = graph._partial_value(tensor._id, tensor._index)
+    if value is None:
+        return None
+    array_type = tensor.dtype.base_dtype.as_numpy_dtype
+    if isinstance(value, list) and None in value:
+        return np.array(value, dtype=object) if partial else None
+    return (
+        np.array(value, dtype=array_type)[()]
+        if not isinstance(value, list)
+        else np.array(value, array_type)
+    )
+
+
+def constant_value_as_shape(tensor: Tensor) -> TensorShape:
+    """The shape that a vector of sizes describes, as far as it is known."""
+    value = tensor.graph._partial_value(tensor._id, tensor._index)
+    if value is None:
+        static = tensor.graph._constant_value(tensor._id, tensor._index)
+        if static is not None:
+            value = [int(v) for v in np.atleast_1d(static)]
+    if value is None:
+        count = tensor.shape.with_rank(1).as_list()[0]
+        return TensorShape(None if count is None else [None] * count)
+    return TensorShape([None if v is None or v < 0 else v for v in value])
+
+
+@export("is_tensor", "contrib.framework.is_tensor")
+def is_tensor(x: Any) -> bool:
+    """Whether x is a Tensor, a variable, or a sparse tensor."""
+    from millrace.graph.sparse import IndexedSlices, SparseTensor
+
+    return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")

@@ -1,0 +1,355 @@
+"""Gradients, and rules for them in Python."""
+
+from typing import Any, Callable
+
+from millrace import _core
+from millrace._export import export
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import (
+    Graph,
+    Operation,
+    Tensor,
+    get_default_graph,
+    graph_of_values,
+    name_scope,
+)
+from millrace.graph.sparse import IndexedSlices
+
+
+@export("AggregationMethod")
+class AggregationMethod:
+    """How gradients that meet are added. There is one way, which uses no more memory than it must:
+    the names are there for programs that ask for one."""
+
+    ADD_N = 0
+    DEFAULT = ADD_N
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
+
+
+@export("UnconnectedGradients")
+class UnconnectedGradients:
+    """What `gradients` gives for an x that no y depends on."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _to_core(gradient: Any) -> Any:
+    if gradient is None or isinstance(gradient, Tensor):
+        return gradient
+    if isinstance(gradient, IndexedSlices):
+        return gradient.values, gradient.indices, gradient.dense_shape
+    return convert_to_tensor(gradient)
+
+
+def _from_core(gradient: Any) -> Any:
+    return IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient
+
+
+def _handle(x: Any) -> Tensor:
+    """The tensor whose gradient is that of `x`: a variable's own."""
+    if isinstance(x, Tensor):
+        return x
+    handle = getattr(x, "_gradient_source", None)
+    if handle is not None:
+        return handle()
+    return convert_to_tensor(x)
+
+
+@export("gradients")
+def gradients(
+    ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients",
+    colocate_gradients_with_ops: bool = False, gate_gradients: bool = False,
+    aggregation_method: Any = None, stop_gradients: Any = None,
+    unconnected_gradients: str = UnconnectedGradients.NONE,
+    recompute: bool = False, checkpoints: Any = None, memory_budget: int = 0,
+    swap_memory: bool = False,
+) -> list[Any]:  # fmt: skip
+    """The gradients of the sum of `ys` with respect to each of `xs`.
+
+    Args:
+      ys: a tensor or a list of them.
+      xs: tensors or variables. A tensor on the way may be one too.
+      grad_ys: the gradients that come in for each y; ones by default.
+      name: a prefix for the names of what is added.
+      colocate_gradients_with_ops: compute each gradient where its operation runs.
+      stop_gradients: tensors to take as constants.
+      unconnected_gradients: "zero" for zeros instead of None.
+      recompute, checkpoints, memory_budget: hold less of the forward pass and compute it again:
+        everything that can be, all but `checkpoints`, or what is over a number of bytes.
+      swap_memory: let what loops save wait in host memory.
+
+    Returns a Tensor, IndexedSlices or None for each x. LookupError for an op without a gradient on
+    the way, ValueError and TypeError for what cannot have one.
+    """
+    del gate_gradients
+    if aggregation_method not in (None, 0, 1, 2):
+        raise ValueError(f"Invalid aggregation_method specified {aggregation_method}.")
+    ys, xs = _as_list(ys), _as_list(xs)
+    incoming = [None] * len(ys) if grad_ys is None else _as_list(grad_ys)
+    if len(incoming) != len(ys):
+        raise ValueError(f"Passed {len(incoming)} grad_ys for {len(ys)} ys")
+    stops = _as_list(stop_gradients) if stop_gradients is not None else []
+    graph = graph_of_values(ys + xs)
+    with graph.as_default():
+        y_tensors = []
+        for y in ys:
+            if isinstance(y, IndexedSlices):
+                y = y.values
+            y_tensors.append(convert_to_tensor(y))
+        x_tensors = [_handle(x) for x in xs]
+        incoming = [
+            _check_incoming(y, grad, i)
+            for i, (y, grad) in enumerate(zip(y_tensors, incoming, strict=True))
+        ]
+        found = _core.gradients(
+            graph, y_tensors, x_tensors, [_to_core(g) for g in incoming],
+            [_handle(s) for s in stops], bool(colocate_gradients_with_ops), recompute,
+            [_handle(c) for c in _as_list(checkpoints)] if checkpoints is not None else [],
+            memory_budget, swap_memory, unconnected_gradients == UnconnectedGradients.ZERO,
+            name or "gradients",
+        )  # fmt: skip
+    return [_from_core(g) for g in found]
+
+
+def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
+    if grad is None:
+        if y.dtype.is_complex:
+            raise TypeError(
+                f"Gradients of complex tensors ('{y.name}', {y.dtype.name}) must set grad_ys (y.dtype = {y.dtype.name})"
+            )
+        return None
+    if not isinstance(grad, (Tensor, IndexedSlices)):
+        grad = convert_to_tensor(grad, dtype=y.dtype.base_dtype, name=f"grad_y_{i}")
+    if y.dtype.is_floating or y.dtype.is_integer:
+        if not grad.dtype.is_floating and not grad.dtype.is_integer:
+            raise TypeError(
+                f"Gradient type {grad.dtype.name} generated for real or integer-valued tensor "
+                f"'{y.name}' with type {y.dtype.name} must be real or integer"
+            )
+    elif y.dtype.is_complex and not grad.dtype.is_complex:
+        raise TypeError(
+            f"Gradient type {grad.dtype.name} generated for complex-valued tensor '{y.name}' with "
+            f"type {y.dtype.name} must be complex"
+        )
+    return grad
+
+
+@export("hessians")
+def hessians(
+    ys: Any, xs: Any, name: str = "hessians", colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False, aggregation_method: Any = None,
+) -> list[Any]:  # fmt: skip
+    """The matrices of second derivatives of the sum of `ys` with respect to each of `xs`.
+
+    An x of shape S gives a tensor of shape S + S.
+    """
+    from millrace.ops import array, control_flow, tensor_array
+
+    xs = _as_list(xs)
+    options = {
+        "colocate_gradients_with_ops": colocate_gradients_with_ops,
+        "gate_gradients": gate_gradients,
+        "aggregation_method": aggregation_method,
+    }
+    out = []
+    for x, gradient in zip(xs, gradients(ys, xs, **options), strict=True):
+        if gradient is None:
+            out.append(None)
+            continue
+        x = convert_to_tensor(x)
+        with name_scope(name, "hessians"):
+            flat = array.reshape(gradient, [-1])
+            count = array.size(flat)
+
+            def row(i: Any, rows: Any, flat: Any = flat, x: Any = x) -> Any:
+                second = gradients(flat[i], x, unconnected_gradients="zero", **options)[0]
+                return i + 1, rows.write(i, second)
+
+            _, rows = control_flow.while_loop(
+                lambda i, _, count=count: i < count,
+                row,
+                [0, tensor_array.TensorArray(x.dtype.base_dtype, count)],
+            )
+            hessian = rows.stack()
+            shape = array.shape(x)
+            hessian = array.reshape(hessian, array.concat([shape, shape], 0))
+            hessian.set_shape(x.shape.concatenate(x.shape))
+            out.append(hessian)
+    return out
+
+
+class GradientOp:
+    """What a gradient rule sees of the operation it differentiates."""
+
+    def __init__(
+        self, graph: Graph, inputs: list[Tensor], outputs: list[Tensor], attr: Callable[[str], Any]
+    ):
+        self.graph = graph
+        self.inputs = inputs
+        self.outputs = outputs
+        self._attr = attr
+
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return self._operation.name
+
+    @property
+    def type(self) -> str:
+        """The op."""
+        return self._operation.type
+
+    @property
+    def device(self) -> str:
+        """Where the operation was asked to run."""
+        return self._operation.device
+
+    @property
+    def node_def(self) -> Any:
+        """The node as a NodeDef."""
+        return self._operation.node_def
+
+    @property
+    def _operation(self) -> Operation:
+        if not self.outputs:
+            raise ValueError("an operation without outputs has no gradient")
+        return self.outputs[0].op
+
+    def get_attr(self, name: str) -> Any:
+        """The value of an attribute. ValueError when there is none."""
+        return self._attr(name)
+
+
+def call_rule(
+    rule: Callable[..., Any], graph: Graph, inputs: list[Tensor], outputs: list[Tensor],
+    incoming: list[Any], attr: Callable[[str], Any],
+) -> list[Any]:  # fmt: skip
+    """Calls a rule as programs write them; the bindings call it."""
+    op: Any = GradientOp(graph, inputs, outputs, attr)
+    if outputs and outputs[0].op.inputs == inputs and len(outputs[0].op.outputs) == len(outputs):
+        op = outputs[0].op
+    given = [_from_core(g) for g in incoming]
+    results = rule(op, *given)
+    results = [results] if not isinstance(results, (list, tuple)) else list(results)
+    if len(results) != len(inputs):
+        kind = f"operation '{op.name}' ({op.type})" if outputs else "operation"
+        raise ValueError(
+            f"Num gradients {len(results)} generated for {kind} do not match num inputs {len(inputs)}"
+        )
+    out = []
+    for tensor, result in zip(inputs, results, strict=True):
+        if result is not None and not isinstance(result, (Tensor, IndexedSlices)):
+            result = convert_to_tensor(result, dtype=tensor.dtype.base_dtype)
+        out.append(_to_core(result))
+    return out
+
+
+@export("RegisterGradient")
+class RegisterGradient:
+    """Registers the gradient of an op, or of a name for `Graph.gradient_override_map`.
+
+    `@RegisterGradient("MyOp")` on a function from the operation and the gradients of its outputs to
+    those of its inputs (None where there is none).
+    """
+
+    def __init__(self, op_type: str):
+        if not isinstance(op_type, str):
+            raise TypeError("op_type must be a string")
+        self._op_type = op_type
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        _register(self._op_type, f)
+        return f
+
+
+def _register(name: str, rule: Callable[..., Any]) -> None:
+    if _core.has_registered_gradient(name):
+        raise KeyError(f"Registering two gradient with name '{name}'! There is one already.")
+    _core.register_gradient(name, rule)
+
+
+@export("NotDifferentiable", "NoGradient", "no_gradient")
+def NotDifferentiable(op_type: str) -> None:
+    """Says that an op has no gradient: nothing flows back through it."""
+    if not isinstance(op_type, str):
+        raise TypeError("op_type must be a string")
+    _register(op_type, lambda op, *_: [None] * len(op.inputs))
+
+
+@export("custom_gradient")
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a function a gradient of its own.
+
+    `f(*args)` returns its result (a tensor or a list of them) and a function from the gradients of
+    the results to those of the arguments. With variables used inside, that function takes a
+    keyword `variables` and returns a second list, their gradients.
+    """
+    import functools
+
+    @functools.wraps(f)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        return _custom(f, args, kwargs)
+
+    return decorated
+
+
+def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    from millrace import gen_ops, nest
+    from millrace.variables import trainable_variables
+
+    # The arguments as they are inside: what flows out of the function flows into these.
+    arguments = [gen_ops.identity(convert_to_tensor(a)) for a in args]
+    before = set(trainable_variables())
+    result, rule = f(*arguments, **kwargs)
+    flat = [convert_to_tensor(r) for r in nest.flatten(result)]
+    used = _variables_between(flat, arguments)
+    used += [v for v in trainable_variables() if v not in before and v not in used]
+    variables = [_handle(v) for v in used]
+
+    def gradient(op: Any, *grads: Any) -> list[Any]:
+        grads = grads[: len(flat)]
+        if used:
+            arg_grads, variable_grads = rule(*grads, variables=used)
+            variable_grads = _as_list(variable_grads)
+        else:
+            arg_grads, variable_grads = rule(*grads), []
+        arg_grads = _as_list(arg_grads)
+        if len(arg_grads) != len(arguments):
+            raise ValueError(
+                f"custom_gradient function expected to return {len(arguments)} gradients but "
+                f"returned {len(arg_grads)} instead."
+            )
+        return [None] * len(flat) + arg_grads + variable_grads
+
+    graph = get_default_graph()
+    rule_name = _core.register_unique_gradient("CustomGradient", gradient)
+    inputs = flat + arguments + variables
+    with graph.gradient_override_map({"IdentityN": rule_name}):
+        outputs = gen_ops.identity_n(inputs)
+    return nest.pack_sequence_as(result, outputs[: len(flat)])
+
+
+def _variables_between(ys: list[Tensor], xs: list[Tensor]) -> list[Any]:
+    """The trainable variables that the ys use, up to the xs."""
+    from millrace.variables import trainable_variables
+
+    by_op = {_handle(v).op: v for v in trainable_variables()}
+    stop = {x.op for x in xs}
+    found: list[Any] = []
+    seen: set[Operation] = set()
+    todo = [y.op for y in ys]
+    while todo:
+        op = todo.pop()
+        if op in seen or op in stop:
+            continue
+        seen.add(op)
+        if op in by_op:
+            found.append(by_op[op])
+        todo += [i.op for i in op.inputs]
+    return found

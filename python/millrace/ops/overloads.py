@@ -1,0 +1,125 @@
+"""The operators of Tensor: `a + b`, `a[1:, None]`, and so on."""
+
+from typing import Any, Callable
+
+from millrace import dtypes, gen_ops
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.sparse import SparseTensor
+
+
+def _binary(op: Callable[..., Tensor], name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def method(x: Any, y: Any) -> Any:
+        if isinstance(y, SparseTensor):
+            return NotImplemented
+        with name_scope(None, name, [x, y]) as scope:
+            x = convert_to_tensor(x, name="x") if not isinstance(x, Tensor) else x
+            return op(x, _like(y, x, name), name=scope)
+
+    def reflected(y: Any, x: Any) -> Any:
+        with name_scope(None, name, [x, y]) as scope:
+            y = convert_to_tensor(y, name="y") if not isinstance(y, Tensor) else y
+            return op(_like(x, y, name, "x"), y, name=scope)
+
+    return method, reflected
+
+
+def _like(value: Any, other: Tensor, op: str, name: str = "y") -> Tensor:
+    """The other operand, of the same type. TypeError names both."""
+    if isinstance(value, Tensor):
+        if value.dtype.base_dtype is other.dtype.base_dtype:
+            return value
+        left, right = (other, value) if name == "y" else (value, other)
+        raise TypeError(
+            f"{op}: the operands have different types: '{left.name}' is {left.dtype.base_dtype.name} "
+            f"with shape {left.shape}, '{right.name}' is {right.dtype.base_dtype.name} with shape "
+            f"{right.shape}. Use tf.cast on one of them."
+        )
+    try:
+        return convert_to_tensor(value, dtype=other.dtype.base_dtype, name=name)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{op}: {error} The other operand is '{other.name}' ({other.dtype.base_dtype.name}, "
+            f"shape {other.shape})."
+        ) from None
+
+
+def _divide(x: Tensor, y: Tensor, name: str) -> Tensor:
+    """Division as Python 3 has it: integers give floats."""
+    if x.dtype.base_dtype.is_integer:
+        small = x.dtype.base_dtype in (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
+        to = dtypes.float32 if small else dtypes.float64
+        x, y = gen_ops.cast(x, to), gen_ops.cast(y, to)
+    return gen_ops.real_div(x, y, name=name)
+
+
+def _old_divide(x: Tensor, y: Tensor, name: str) -> Tensor:
+    """Division as Python 2 has it: integers give integers."""
+    if x.dtype.base_dtype.is_floating or x.dtype.base_dtype.is_complex:
+        return gen_ops.real_div(x, y, name=name)
+    return gen_ops.floor_div(x, y, name=name)
+
+
+def _multiply(x: Tensor, y: Tensor, name: str) -> Tensor:
+    return gen_ops.mul(x, y, name=name)
+
+
+def _matmul(x: Tensor, y: Tensor, name: str) -> Tensor:
+    from millrace.ops import linalg
+
+    return linalg.matmul(x, y, name=name)
+
+
+def _logical_xor(x: Tensor, y: Tensor, name: str) -> Tensor:
+    both = gen_ops.logical_and(x, y)
+    return gen_ops.logical_and(gen_ops.logical_or(x, y), gen_ops.logical_not(both), name=name)
+
+
+__add__, __radd__ = _binary(gen_ops.add, "add")
+__sub__, __rsub__ = _binary(gen_ops.sub, "sub")
+__mul__, __rmul__ = _binary(_multiply, "mul")
+__div__, __rdiv__ = _binary(_old_divide, "div")
+__truediv__, __rtruediv__ = _binary(_divide, "truediv")
+__floordiv__, __rfloordiv__ = _binary(gen_ops.floor_div, "floordiv")
+__mod__, __rmod__ = _binary(gen_ops.floor_mod, "mod")
+__pow__, __rpow__ = _binary(gen_ops.pow, "pow")
+__matmul__, __rmatmul__ = _binary(_matmul, "matmul")
+__and__, __rand__ = _binary(gen_ops.logical_and, "and")
+__or__, __ror__ = _binary(gen_ops.logical_or, "or")
+__xor__, __rxor__ = _binary(_logical_xor, "xor")
+
+
+def _comparison(op: Callable[..., Tensor], name: str) -> Callable[..., Any]:
+    def method(x: Any, y: Any) -> Tensor:
+        x = convert_to_tensor(x) if not isinstance(x, Tensor) else x
+        with name_scope(None, name, [x, y]) as scope:
+            return op(x, _like(y, x, name), name=scope)
+
+    return method
+
+
+__lt__ = _comparison(gen_ops.less, "Less")
+__le__ = _comparison(gen_ops.less_equal, "LessEqual")
+__gt__ = _comparison(gen_ops.greater, "Greater")
+__ge__ = _comparison(gen_ops.greater_equal, "GreaterEqual")
+
+
+def __invert__(x: Any) -> Tensor:
+    return gen_ops.logical_not(x)
+
+
+def __neg__(x: Any) -> Tensor:
+    return gen_ops.neg(x)
+
+
+def __abs__(x: Any) -> Tensor:
+    from millrace.ops import math
+
+    return math.abs(x)
+
+
+def __getitem__(tensor: Any, item: Any) -> Tensor:
+    """`tensor[item]` with integers, slices, None (a new dimension) and ... as NumPy has them."""
+    from millrace.ops import array
+
+    return array.getitem(tensor, item)

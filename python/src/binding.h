@@ -1,0 +1,25 @@
+#pragma once
+
+// What every binding file includes first: nanobind, and the bind_* function of each file.
+
+#include <nanobind/nanobind.h>
+
+namespace millrace::python {
+
+namespace nb = nanobind;
+
+void bind_arrays(nb::module_& m);
+void bind_graph(nb::module_& m);
+void bind_calls(nb::module_& m);
+void bind_control_flow(nb::module_& m);
+void bind_gradients(nb::module_& m);
+void bind_messages(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_py_func(nb::module_& m);
+void bind_session(nb::module_& m);
+
+// A borrowed attribute of a module of the package, imported on first use and kept for good:
+// library("millrace.errors", "OpError").
+nb::handle library(const char* module, const char* name);
+
+}  // namespace millrace::python

@@ -1,0 +1,482 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "python/src/array.h"
+#include "python/src/graph.h"
+#include "python/src/status.h"
+
+// Adding one operation from Python: values become tensors, attributes are worked out, the outputs
+// come back in the form the op's function returns.
+
+namespace millrace::python {
+
+namespace {
+
+bool names_attr(const ArgDef& arg, std::string_view attr) {
+  return arg.type_attr == attr || arg.type_list_attr == attr || arg.number_attr == attr;
+}
+
+// What calls of one op need to know. `attrs`: those that the caller gives, required ones first, as
+// in the signature of the op's function.
+struct PyOp {
+  const OpDef* def = nullptr;
+  std::vector<const AttrDef*> attrs;
+  nb::object result_class;  // a namedtuple, for several outputs
+
+  explicit PyOp(const OpDef& op) : def(&op) {
+    for (const bool required : {true, false}) {
+      for (const AttrDef& attr : op.attrs) {
+        const bool inferred =
+            std::any_of(op.inputs.begin(), op.inputs.end(),
+                        [&](const ArgDef& arg) { return names_attr(arg, attr.name); });
+        if (!inferred && attr.default_value.empty() == required) attrs.push_back(&attr);
+      }
+    }
+  }
+};
+
+[[noreturn]] void raise_type_error(const std::string& message) {
+  PyErr_SetString(PyExc_TypeError, message.c_str());
+  throw nb::python_error();
+}
+[[noreturn]] void raise_value(const std::string& message) {
+  PyErr_SetString(PyExc_ValueError, message.c_str());
+  throw nb::python_error();
+}
+
+// The name that Python programs know a type by.
+std::string type_label(DType dtype) {
+  return nb::cast<std::string>(dtype_object(base_type(dtype)).attr("name"));
+}
+
+std::string label(TypeSet types) {
+  std::string out;
+  for (int n = 1; n < kNumDTypes; ++n) {
+    const auto dtype = static_cast<DType>(n);
+    if (!types.contains(dtype)) continue;
+    if (!out.empty()) out += ", ";
+    out += type_label(dtype);
+  }
+  return out;
+}
+
+// The scope of a graph for a while.
+class ScopeGuard {
+ public:
+  ScopeGuard(PyGraph& graph, std::string scope)
+      : graph_(graph), before_(std::exchange(graph.scope, std::move(scope))) {}
+  ~ScopeGuard() { graph_.scope = std::move(before_); }
+
+ private:
+  PyGraph& graph_;
+  std::string before_;
+};
+
+// The full name of a new operation: below the open scope and unique, or as it is when it ends in
+// '/'.
+std::string full_name(PyGraph& graph, std::string_view name) {
+  if (!name.empty() && name.back() == '/') return std::string(name.substr(0, name.size() - 1));
+  const bool good = graph.scope.empty() ? is_valid_node_name(name) : is_valid_scope_name(name);
+  if (!good)
+    raise_value(
+        str_cat("'", name, "' is not a valid ", graph.scope.empty() ? "" : "scope ", "name"));
+  return graph.graph().unique_name(str_cat(graph.scope, name));
+}
+
+NodeId add_constant(PyGraph& graph, Tensor value, std::string name) {
+  const DType dtype = value.dtype();
+  return graph.add("Const", std::move(name), {},
+                   {{"value", AttrValue(std::move(value))}, {"dtype", dtype}});
+}
+
+// One call: reads the arguments one after another.
+class Call {
+ public:
+  Call(const PyOp& op, PyGraph& graph, std::string name)
+      : op_(*op.def), graph_(graph), name_(std::move(name)) {}
+
+  void read_input(const ArgDef& arg, nb::handle value) {
+    if (!arg.is_list()) {
+      const DType want = wanted(arg);
+      nb::object tensor = convert(arg, value, want, preferred(arg));
+      settle(arg, output_type(tensor), tensor);
+      push(arg, tensor);
+      return;
+    }
+    read_list(arg, value);
+  }
+
+  void read_attr_value(const AttrDef& def, nb::handle value) {
+    if (value.is_none() && !def.default_value.empty()) return;
+    AttrValue attr = attr_from_python(op_.name, def, value);
+    check_allowed(def, attr);
+    attrs_.set(def.name, std::move(attr));
+  }
+
+  NodeId add() { return graph_.add(op_.name, name_, std::move(inputs_), std::move(attrs_)); }
+
+ private:
+  static DType output_type(nb::handle tensor) {
+    return static_cast<DType>(nb::cast<int>(tensor.attr("dtype").attr("_number")));
+  }
+
+  // The type an argument must have; kInvalid when it may still be any.
+  DType wanted(const ArgDef& arg) const {
+    if (arg.dtype != DType::kInvalid) return arg.dtype;
+    const AttrValue* known = attrs_.find(arg.type_attr);
+    return known != nullptr ? *known->get<DType>() : DType::kInvalid;
+  }
+  // The type to prefer for values that do not say theirs.
+  DType preferred(const ArgDef& arg) const {
+    const AttrDef* def = op_.find_attr(arg.type_attr);
+    if (def == nullptr) return DType::kInvalid;
+    const DType* type = def->default_value.get<DType>();
+    return type != nullptr ? *type : DType::kInvalid;
+  }
+
+  nb::object convert(const ArgDef& arg, nb::handle value, DType want, DType prefer) {
+    if (is_tensor(value)) {
+      const DType type = output_type(value);
+      if (want != DType::kInvalid && base_type(type) != want)
+        raise_mismatch(arg, base_type(type), want);
+      return nb::borrow(value);
+    }
+    Tensor scalar;
+    const DType as = want != DType::kInvalid ? want : prefer;
+    if (!arg.is_ref && tensor_from_scalar(value, as, scalar)) {
+      const NodeId id = add_constant(graph_, std::move(scalar),
+                                     graph_.graph().unique_name(str_cat(name_, "/", arg.name)));
+      return graph_.tensor({id, 0});
+    }
+    DefaultGraph open(graph_.python());
+    ScopeGuard scope(graph_, name_ + "/");
+    nb::object made = library("millrace.graph.convert", "convert_input")(
+        value, want == DType::kInvalid ? nb::handle(Py_None) : dtype_object(want), arg.name,
+        arg.is_ref, prefer == DType::kInvalid ? nb::handle(Py_None) : dtype_object(prefer),
+        op_.name.c_str());
+    if (want != DType::kInvalid && base_type(output_type(made)) != want) {
+      raise_mismatch(arg, base_type(output_type(made)), want);
+    }
+    return made;
+  }
+
+  [[noreturn]] void raise_mismatch(const ArgDef& arg, DType got, DType want) const {
+    std::string message = str_cat("Input '", arg.name, "' of '", op_.name, "' Op \"", name_,
+                                  "\" has type ", type_label(got), " that does not match ");
+    if (arg.dtype != DType::kInvalid) {
+      raise_type_error(str_cat(message, "expected type of ", type_label(want), "."));
+    }
+    std::string others;
+    size_t at = 0;
+    for (const ArgDef& other : op_.inputs) {
+      if (&other == &arg || other.type_attr != arg.type_attr || at >= inputs_.size()) {
+        if (!other.is_list()) ++at;
+        continue;
+      }
+      others = str_cat("type ", type_label(want), " of argument '", other.name, "'",
+                       at < inputs_.size()
+                           ? str_cat(" (shape ", graph_.graph().facts(inputs_[at]).shape, ")")
+                           : "");
+      break;
+    }
+    if (others.empty())
+      others = str_cat("type ", type_label(want), " of attr '", arg.type_attr, "'");
+    raise_type_error(str_cat(message, others, "."));
+  }
+
+  // The type attribute of `arg` is `type` from now on.
+  void settle(const ArgDef& arg, DType type, nb::handle tensor) {
+    if (arg.is_ref && !is_ref(type)) {
+      raise_type_error(str_cat("'", op_.name, "' Op \"", name_, "\" requires that input '",
+                               arg.name, "' be a mutable tensor (e.g.: a tf.Variable), got '",
+                               nb::cast<std::string>(tensor.attr("name")), "' of type ",
+                               type_label(type)));
+    }
+    if (arg.type_attr.empty() || attrs_.find(arg.type_attr) != nullptr) return;
+    const AttrDef* def = op_.find_attr(arg.type_attr);
+    if (def != nullptr) check_type(*def, arg.name, base_type(type));
+    attrs_.set(arg.type_attr, base_type(type));
+  }
+
+  void check_type(const AttrDef& def, std::string_view parameter, DType type) const {
+    if (def.allowed_types.empty() || def.allowed_types.contains(type)) return;
+    raise_type_error(str_cat("Value passed to parameter '", parameter, "' of '", op_.name,
+                             "' Op \"", name_, "\" has DataType ", type_label(type),
+                             " not in list of allowed values: ", label(def.allowed_types)));
+  }
+
+  void check_allowed(const AttrDef& def, const AttrValue& value) const {
+    if (const DType* type = value.get<DType>()) check_type(def, def.name, *type);
+    if (const auto* types = value.get<std::vector<DType>>()) {
+      for (DType type : *types) check_type(def, def.name, type);
+    }
+    const auto* text = value.get<std::string>();
+    if (text != nullptr && !def.allowed_strings.empty() &&
+        std::find(def.allowed_strings.begin(), def.allowed_strings.end(), *text) ==
+            def.allowed_strings.end()) {
+      raise_value(str_cat("Attr '", def.name, "' of '", op_.name, "' Op passed string '", *text,
+                          "' not in: \"", str_join(def.allowed_strings, "\", \""), "\"."));
+    }
+    const auto* number = value.get<int64_t>();
+    if (number != nullptr && def.has_minimum && *number < def.minimum) {
+      raise_value(str_cat("Attr '", def.name, "' of '", op_.name, "' Op passed ", *number,
+                          " less than minimum ", def.minimum, "."));
+    }
+  }
+
+  void push(const ArgDef& arg, nb::handle tensor) {
+    const Output output = import_tensor(graph_, tensor);
+    if (arg.is_ref && !is_ref(graph_.graph().output_type(output))) {
+      raise_type_error(
+          str_cat("'", op_.name, "' Op requires that input '", arg.name, "' be a mutable tensor"));
+    }
+    inputs_.push_back(output);
+  }
+
+  void read_list(const ArgDef& arg, nb::handle value) {
+    if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) {
+      PyErr_Format(PyExc_TypeError, "Expected list for '%s' argument to '%s' Op, not %R.",
+                   arg.name.c_str(), op_.name.c_str(), value.ptr());
+      throw nb::python_error();
+    }
+    nb::object sequence = nb::steal(PySequence_Fast(value.ptr(), "a list"));
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.ptr());
+    const auto item = [&](Py_ssize_t i) {
+      return nb::handle(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+    };
+    std::vector<nb::object> tensors;
+    if (!arg.type_list_attr.empty()) {
+      const AttrValue* given = attrs_.find(arg.type_list_attr);
+      std::vector<DType> types;
+      if (given != nullptr)
+        types = unwrap_value(read_attr<std::vector<DType>>(attrs_, arg.type_list_attr));
+      if (given != nullptr && types.size() != static_cast<size_t>(count)) {
+        raise_value(str_cat("'", op_.name, "' Op: argument '", arg.name, "' has ", count,
+                            " tensors, but '", arg.type_list_attr, "' says ", types.size()));
+      }
+      for (Py_ssize_t i = 0; i < count; ++i) {
+        tensors.push_back(convert_item(
+            arg, item(i), i, given != nullptr ? types[static_cast<size_t>(i)] : DType::kInvalid));
+      }
+      if (given == nullptr) {
+        for (const nb::object& t : tensors) types.push_back(base_type(output_type(t)));
+        if (const AttrDef* def = op_.find_attr(arg.type_list_attr)) {
+          if (def->has_minimum && count < def->minimum) raise_length(arg, count, def->minimum);
+          for (DType type : types) check_type(*def, arg.name, type);
+        }
+        attrs_.set(arg.type_list_attr, std::move(types));
+      }
+    } else {
+      read_numbered(arg, count, item, tensors);
+    }
+    for (const nb::object& t : tensors) push(arg, t);
+  }
+
+  template <class Item>
+  void read_numbered(const ArgDef& arg, Py_ssize_t count, const Item& item,
+                     std::vector<nb::object>& tensors) {
+    const AttrDef* length = op_.find_attr(arg.number_attr);
+    if (const AttrValue* given = attrs_.find(arg.number_attr)) {
+      if (*given->get<int64_t>() != count) {
+        raise_value(str_cat("List argument '", arg.name, "' to '", op_.name, "' Op with length ",
+                            count, " must match length ", *given->get<int64_t>(),
+                            " of the arguments before it."));
+      }
+    } else {
+      if (length != nullptr && length->has_minimum && count < length->minimum) {
+        raise_length(arg, count, length->minimum);
+      }
+      attrs_.set(arg.number_attr, static_cast<int64_t>(count));
+    }
+    DType want = wanted(arg);
+    for (Py_ssize_t i = 0; want == DType::kInvalid && i < count; ++i) {
+      // A tensor among the values tells the type of the others.
+      nb::object type = nb::getattr(item(i), "dtype", nb::none());
+      if (is_tensor(item(i)) || nb::hasattr(item(i), "_as_graph_element"))
+        want = base_type(dtype_from_object(type));
+    }
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (is_tensor(item(i)) && want != DType::kInvalid &&
+          base_type(output_type(item(i))) != want) {
+        raise_list_mismatch(arg, count, item, want);
+      }
+      tensors.push_back(convert_item(arg, item(i), i, want));
+      if (want == DType::kInvalid) want = base_type(output_type(tensors.back()));
+    }
+    if (!tensors.empty()) {
+      settle(arg, output_type(tensors[0]), tensors[0]);
+    } else if (!arg.type_attr.empty() && attrs_.find(arg.type_attr) == nullptr &&
+               preferred(arg) != DType::kInvalid) {
+      attrs_.set(arg.type_attr, preferred(arg));
+    }
+  }
+
+  template <class Item>
+  [[noreturn]] void raise_list_mismatch(const ArgDef& arg, Py_ssize_t count, const Item& item,
+                                        DType want) const {
+    std::string types;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      nb::object type = nb::getattr(item(i), "dtype", nb::none());
+      types += str_cat(i > 0 ? ", " : "",
+                       type.is_none() ? "<not a tensor>" : type_label(dtype_from_object(type)));
+    }
+    const bool fixed = arg.dtype != DType::kInvalid;
+    raise_type_error(str_cat(
+        "Tensors in list passed to '", arg.name, "' of '", op_.name, "' Op have types [", types,
+        fixed ? str_cat("] that do not match expected type ", type_label(want), ".")
+              : "] that don't all match."));
+  }
+
+  [[noreturn]] void raise_length(const ArgDef& arg, int64_t count, int64_t minimum) const {
+    raise_value(str_cat("List argument '", arg.name, "' to '", op_.name, "' Op with length ", count,
+                        " must be at least length ", minimum, "."));
+  }
+
+  nb::object convert_item(const ArgDef& arg, nb::handle value, Py_ssize_t i, DType want) {
+    if (is_tensor(value)) return nb::borrow(value);
+    ArgDef item = arg;
+    item.name = str_cat(arg.name, "_", static_cast<int64_t>(i));
+    return convert(item, value, want, preferred(arg));
+  }
+
+  const OpDef& op_;
+  PyGraph& graph_;
+  std::string name_;
+  std::vector<Output> inputs_;
+  AttrMap attrs_;
+};
+
+// The graph that an operation on these arguments belongs to: the default one, unless a tensor is of
+// another graph that is none of those around it.
+PyGraph& graph_for(PyGraph& current, nb::handle value, PyGraph* found, int depth = 0) {
+  if (is_tensor(value)) {
+    PyGraph& own = graph_of(value);
+    if (!own.is_ancestor_of(found != nullptr ? *found : current)) return own;
+  } else if (depth == 0 && (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()))) {
+    for (nb::handle item : value) {
+      PyGraph& own = graph_for(current, item, found, 1);
+      if (&own != (found != nullptr ? found : &current)) return own;
+    }
+  }
+  return found != nullptr ? *found : current;
+}
+
+nb::object results(PyOp& op, PyGraph& graph, NodeId id) {
+  const std::vector<ArgDef>& outputs = op.def->outputs;
+  nb::object operation = graph.operation(id);
+  if (outputs.empty()) return operation;
+  if (outputs.size() == 1 && !outputs[0].is_list()) return graph.tensor({id, 0});
+  const Node& node = graph.graph().node(id);
+  nb::list parts;
+  int next = 0;
+  for (const ArgDef& arg : outputs) {
+    int64_t count = 1;
+    if (!arg.number_attr.empty()) count = unwrap(node.attr<int64_t>(arg.number_attr));
+    if (!arg.type_list_attr.empty()) {
+      count =
+          static_cast<int64_t>(unwrap(node.attr<std::vector<DType>>(arg.type_list_attr)).size());
+    }
+    if (!arg.is_list()) {
+      parts.append(graph.tensor({id, next++}));
+      continue;
+    }
+    nb::list tensors;
+    for (int64_t i = 0; i < count; ++i) tensors.append(graph.tensor({id, next++}));
+    parts.append(tensors);
+  }
+  if (outputs.size() == 1) {
+    nb::object only = parts[0];
+    // An op of a list of no outputs is run for what it does.
+    return nb::len(only) == 0 ? operation : only;
+  }
+  if (!op.result_class.is_valid()) {
+    nb::list names;
+    for (const ArgDef& arg : outputs) names.append(arg.name);
+    op.result_class = library("millrace.graph.graph", "result_class")(op.def->name, names);
+  }
+  return op.result_class(*nb::tuple(parts));
+}
+
+// `arguments`: the inputs, then the attributes of PyOp::attrs.
+nb::object call(PyOp& op, nb::handle name, nb::handle arguments) {
+  const size_t num_inputs = op.def->inputs.size();
+  if (!PyTuple_Check(arguments.ptr()) ||
+      static_cast<size_t>(PyTuple_GET_SIZE(arguments.ptr())) != num_inputs + op.attrs.size()) {
+    raise_type_error(
+        str_cat(op.def->name, ": expected ", num_inputs + op.attrs.size(), " arguments"));
+  }
+  const auto argument = [&](size_t i) {
+    return nb::handle(PyTuple_GET_ITEM(arguments.ptr(), static_cast<Py_ssize_t>(i)));
+  };
+  PyGraph* graph = &default_graph();
+  for (size_t i = 0; i < num_inputs; ++i) {
+    PyGraph& wanted = graph_for(*graph, argument(i), nullptr);
+    if (&wanted != graph) {
+      graph = &wanted;
+      break;
+    }
+  }
+  std::string own_name = op.def->name;
+  if (!name.is_none()) own_name = nb::cast<std::string>(nb::str(name));
+  if (own_name[0] == '_') own_name.erase(0, own_name.find_first_not_of('_'));
+  Call made(op, *graph, full_name(*graph, own_name));
+  // Attributes first: some say the types of the inputs.
+  for (size_t i = 0; i < op.attrs.size(); ++i)
+    made.read_attr_value(*op.attrs[i], argument(num_inputs + i));
+  for (size_t i = 0; i < num_inputs; ++i) made.read_input(op.def->inputs[i], argument(i));
+  const NodeId id = made.add();
+  return results(op, *graph, id);
+}
+
+// Graph.create_op: everything given, as TensorFlow's client libraries write nodes.
+nb::object create(PyGraph& graph, const std::string& op, nb::handle inputs, const std::string& name,
+                  const nb::dict& attrs) {
+  const OpDef* def = graph.graph().registry().find(op);
+  AttrMap given;
+  for (auto [key, value] : attrs) {
+    const std::string attr_name = nb::cast<std::string>(key);
+    const AttrDef* attr = def != nullptr ? def->find_attr(attr_name) : nullptr;
+    const AttrDef text{.name = attr_name, .type = "string"};
+    given.set(attr_name, attr_from_python(op, attr != nullptr ? *attr : text, value));
+  }
+  std::vector<Output> outputs;
+  std::vector<DType> types;
+  for (nb::handle input : inputs) {
+    outputs.push_back(import_tensor(graph, input));
+    types.push_back(graph.graph().output_type(outputs.back()));
+  }
+  if (def != nullptr) {
+    const Status status = infer_type_attrs(*def, types, given);
+    if (!status.ok()) raise_value_error(status);
+  }
+  return graph.operation(graph.add(op, name, std::move(outputs), std::move(given)));
+}
+
+nb::object constant(nb::handle array, nb::handle dtype, nb::handle name) {
+  PyGraph& graph = default_graph();
+  const DType expected = dtype.is_none() ? DType::kInvalid : dtype_from_object(dtype);
+  Tensor value;
+  if (!tensor_from_scalar(array, expected, value))
+    value = tensor_from_array(array, expected, Sharing::kCopy);
+  const NodeId id =
+      add_constant(graph, std::move(value), full_name(graph, nb::cast<std::string>(name)));
+  return graph.tensor({id, 0});
+}
+
+}  // namespace
+
+void bind_calls(nb::module_& m) {
+  nb::class_<PyOp>(m, "Op").def("__call__", &call, nb::arg("name").none(), nb::arg("arguments"));
+  m.def("op",
+        [](std::string_view name) { return PyOp(*unwrap(OpRegistry::global().lookup(name))); });
+  m.def("create_op", &create);
+  m.def("full_name", [](PyGraph& graph, std::string_view name) { return full_name(graph, name); });
+  // An array of the right dtype already; graph/constant.py makes it.
+  m.def("constant", &constant, nb::arg("array"), nb::arg("dtype").none(), nb::arg("name"));
+}
+
+}  // namespace millrace::python

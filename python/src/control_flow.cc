@@ -1,0 +1,168 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "millrace/graph/functional_builders.h"
+#include "python/src/array.h"
+#include "python/src/function_graph.h"
+#include "python/src/graph.h"
+#include "python/src/status.h"
+
+// Branches, loops and functions whose parts are Python code.
+
+namespace millrace::python {
+
+nb::object open_function_graph(PyGraph& outer, FunctionBuilder& inside) {
+  nb::object graph = library("millrace.graph.graph", "FunctionGraph")(outer.python());
+  auto& core = nb::cast<PyGraph&>(graph);
+  core.attach(inside);
+  core.device = outer.device;
+  core.attrs = outer.attrs;
+  core.gradient_overrides = outer.gradient_overrides;
+  core.kernel_labels = outer.kernel_labels;
+  return graph;
+}
+
+namespace {
+
+// Runs a Python function that builds a part: it gets the parameters as Tensors and gives a list of
+// Tensors. What it must wait for outside becomes the settings of the builder around.
+class Part {
+ public:
+  Part(PyGraph& outer, nb::handle code, PendingException& pending)
+      : outer_(outer), code_(code), pending_(pending) {}
+
+  std::vector<Expr> operator()(FunctionBuilder& inside, const std::vector<Expr>& parameters) {
+    try {
+      return build(inside, parameters);
+    } catch (nb::python_error& error) {
+      inside.fail(pending_.keep(error));
+      return {};
+    }
+  }
+
+ private:
+  std::vector<Expr> build(FunctionBuilder& inside, const std::vector<Expr>& parameters) {
+    nb::object graph = open_function_graph(outer_, inside);
+    auto& core = nb::cast<PyGraph&>(graph);
+    struct Close {
+      PyGraph& core;
+      ~Close() { core.detach(); }
+    } close{core};
+    nb::list arguments;
+    for (Expr parameter : parameters)
+      arguments.append(core.tensor(GraphBuilder::output(parameter)));
+    nb::object results;
+    {
+      DefaultGraph open(graph);
+      results = code_(graph, arguments);
+    }
+    std::vector<Expr> out;
+    for (nb::handle result : results) out.push_back(core.expr(import_tensor(core, result)));
+    std::vector<NodeId>& waits = outer_.builder().context().control_inputs;
+    waits.insert(waits.end(), core.outer_control_inputs.begin(), core.outer_control_inputs.end());
+    return out;
+  }
+
+  PyGraph& outer_;
+  nb::handle code_;
+  PendingException& pending_;
+};
+
+// The outputs of a functional node as Tensors, once `outputs` are there.
+nb::object finish(PyGraph& graph, PendingException& pending, const std::vector<Expr>& outputs) {
+  const Status status = graph.builder().take_status();
+  pending.rethrow();
+  if (!status.ok()) raise_value_error(status);
+  nb::list out;
+  for (Expr output : outputs) out.append(graph.tensor(GraphBuilder::output(output)));
+  return out;
+}
+
+nb::object add_if_node(PyGraph& graph, nb::handle predicate, nb::handle then_code,
+                       nb::handle else_code, const std::string& name) {
+  PendingException pending;
+  GraphBuilder& builder = graph.ready_builder();
+  const Expr selector = graph.expr(import_tensor(graph, predicate));
+  Part then_part(graph, then_code, pending);
+  Part else_part(graph, else_code, pending);
+  return finish(graph, pending, add_if(builder, selector, then_part, else_part, name));
+}
+
+nb::object add_case_node(PyGraph& graph, nb::handle index, const std::vector<nb::object>& codes,
+                         const std::string& name) {
+  PendingException pending;
+  GraphBuilder& builder = graph.ready_builder();
+  const Expr selector = graph.expr(import_tensor(graph, index));
+  std::vector<Part> parts;
+  for (const nb::object& code : codes) parts.emplace_back(graph, code, pending);
+  std::vector<BuildFunction> branches(parts.begin(), parts.end());
+  return finish(graph, pending, add_case(builder, selector, branches, name));
+}
+
+nb::object add_while_node(PyGraph& graph, const std::vector<nb::object>& variables,
+                          nb::handle condition, nb::handle body, const nb::list& invariants,
+                          int64_t parallel_iterations, const std::string& name) {
+  PendingException pending;
+  GraphBuilder& builder = graph.ready_builder();
+  std::vector<Expr> initial;
+  for (const nb::object& v : variables) initial.push_back(graph.expr(import_tensor(graph, v)));
+  WhileOptions options;
+  options.name = name;
+  options.parallel_iterations = parallel_iterations;
+  for (nb::handle shape : invariants) options.shape_invariants.push_back(shape_from_python(shape));
+  Part condition_part(graph, condition, pending);
+  Part body_part(graph, body, pending);
+  return finish(graph, pending, add_while(builder, initial, condition_part, body_part, options));
+}
+
+// A function in the library of `graph`: its parameters have the types and shapes given. Returns its
+// name, the tensors around it that it uses, and its result types.
+nb::object add_function(PyGraph& graph, const std::string& name, const nb::list& types,
+                        const nb::list& shapes, const std::vector<std::string>& names,
+                        nb::handle code) {
+  PendingException pending;
+  GraphBuilder& outer = graph.ready_builder();
+  FunctionBuilder inside(outer);
+  std::vector<Expr> parameters;
+  for (size_t i = 0; i < nb::len(types); ++i) {
+    TensorFacts facts;
+    facts.shape = shape_from_python(shapes[i]);
+    parameters.push_back(
+        inside.add_parameter(names[i], dtype_from_object(types[i]), std::move(facts)));
+  }
+  if (Status status = inside.take_status(); !status.ok()) raise_value_error(status);
+  Part part(graph, code, pending);
+  const std::vector<Expr> results = part(inside, parameters);
+  pending.rethrow();
+  if (Status status = inside.take_status(); !status.ok()) raise_value_error(status);
+  std::vector<Output> arguments;
+  for (Expr parameter : parameters) arguments.push_back(GraphBuilder::output(parameter));
+  nb::list captures;
+  for (const FunctionBuilder::Capture& capture : inside.captures()) {
+    const Output inner = GraphBuilder::output(capture.inner);
+    if (!inside.graph().node(inner.node).op().traits.argument) continue;
+    arguments.push_back(inner);
+    captures.append(graph.tensor(GraphBuilder::output(capture.outer)));
+  }
+  std::vector<Output> outputs;
+  nb::list result_types;
+  nb::list result_shapes;
+  for (Expr result : results) {
+    outputs.push_back(GraphBuilder::output(result));
+    result_types.append(dtype_object(result.dtype()));
+    result_shapes.append(shape_tuple(result.shape()));
+  }
+  std::string made = unwrap_value(inside.finish(name, arguments, outputs));
+  return nb::make_tuple(made, captures, result_types, result_shapes);
+}
+
+}  // namespace
+
+void bind_control_flow(nb::module_& m) {
+  m.def("add_if", &add_if_node);
+  m.def("add_case", &add_case_node);
+  m.def("add_while", &add_while_node);
+  m.def("add_function", &add_function);
+}
+
+}  // namespace millrace::python

@@ -1,0 +1,194 @@
+#include "millrace/autodiff/gradients.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "millrace/autodiff/gradient_registry.h"
+#include "python/src/function_graph.h"
+#include "python/src/graph.h"
+#include "python/src/status.h"
+
+// Gradients for Python, and rules written in Python.
+
+namespace millrace::python {
+
+namespace {
+
+// A gradient as Python has it: None, a Tensor, or (values, indices, dense_shape or None).
+Gradient gradient_from_python(PyGraph& graph, nb::handle value) {
+  if (value.is_none()) return {};
+  if (is_tensor(value)) return {graph.expr(import_tensor(graph, value)), {}, {}};
+  nb::tuple parts = nb::cast<nb::tuple>(value);
+  Gradient rows;
+  rows.values = graph.expr(import_tensor(graph, parts[0]));
+  rows.indices = graph.expr(import_tensor(graph, parts[1]));
+  if (!parts[2].is_none()) rows.dense_shape = graph.expr(import_tensor(graph, parts[2]));
+  return rows;
+}
+
+nb::object gradient_to_python(PyGraph& graph, const Gradient& gradient) {
+  if (!gradient.valid()) return nb::none();
+  const auto tensor = [&](Expr e) -> nb::object {
+    return e.valid() ? graph.tensor(GraphBuilder::output(e)) : nb::none();
+  };
+  if (!gradient.is_slices()) return tensor(gradient.values);
+  return nb::make_tuple(tensor(gradient.values), tensor(gradient.indices),
+                        tensor(gradient.dense_shape));
+}
+
+// The graphs of Python in which a gradient is being computed on this thread, so that rules find the
+// one that belongs to a builder.
+thread_local std::vector<PyGraph*> differentiating;
+
+nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
+                         const std::vector<nb::object>& xs, const std::vector<nb::object>& grad_ys,
+                         const std::vector<nb::object>& stop, bool colocate, bool recompute,
+                         const std::vector<nb::object>& checkpoints, int64_t memory_budget,
+                         bool swap_memory, bool zeros_for_unconnected, const std::string& name) {
+  GraphBuilder& builder = graph.ready_builder();
+  const auto exprs = [&](const std::vector<nb::object>& tensors) {
+    std::vector<Expr> out;
+    for (const nb::object& t : tensors) out.push_back(graph.expr(import_tensor(graph, t)));
+    return out;
+  };
+  GradientOptions options;
+  options.stop_gradients = exprs(stop);
+  options.colocate = colocate;
+  options.recompute = recompute;
+  options.checkpoints = exprs(checkpoints);
+  options.memory_budget = memory_budget;
+  options.swap_memory = swap_memory;
+  options.zeros_for_unconnected = zeros_for_unconnected;
+  options.name = name;
+  std::vector<Gradient> incoming;
+  for (const nb::object& g : grad_ys) incoming.push_back(gradient_from_python(graph, g));
+  const std::vector<Expr> from = exprs(ys);
+  const std::vector<Expr> to = exprs(xs);
+  differentiating.push_back(&graph);
+  Result<std::vector<Gradient>> result = gradients(builder, from, to, incoming, options);
+  differentiating.pop_back();
+  (void)builder.take_status();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a rule in Python raised
+  if (!result.ok() && result.status().code() == Code::kNotFound) {
+    PyErr_SetString(PyExc_LookupError, std::string(result.status().message()).c_str());
+    throw nb::python_error();
+  }
+  const std::vector<Gradient> found = unwrap_value(std::move(result));
+  nb::list out;
+  for (const Gradient& g : found) out.append(gradient_to_python(graph, g));
+  return out;
+}
+
+// Python's graph for a builder; `made` is set when there was none and one was opened for it.
+PyGraph* graph_for(GraphBuilder& builder, nb::object& made) {
+  for (PyGraph* graph : differentiating) {
+    if (&graph->graph() == &builder.graph()) return graph;
+  }
+  auto* function = dynamic_cast<FunctionBuilder*>(&builder);
+  if (function == nullptr) return nullptr;
+  nb::object outer_made;
+  PyGraph* outer = graph_for(function->outer(), outer_made);
+  if (outer == nullptr) return nullptr;
+  made = open_function_graph(*outer, *function);
+  if (outer_made.is_valid()) made.attr("_keep_outer") = outer_made;
+  return &nb::cast<PyGraph&>(made);
+}
+
+// Calls `rule(op, *gradients)` and takes what it returns as the gradients of the inputs.
+Status call_rule(nb::handle rule, GradientContext& context) {
+  auto* builder = dynamic_cast<GraphBuilder*>(&context.builder());
+  if (builder == nullptr) return unimplemented("a gradient in Python needs a graph to add to");
+  nb::gil_scoped_acquire gil;
+  try {
+    nb::object made;
+    PyGraph* graph = graph_for(*builder, made);
+    if (graph == nullptr) {
+      return unimplemented("a gradient in Python can be used only from Python");
+    }
+    struct Close {
+      PyGraph* graph;
+      bool detach;
+      std::string scope;
+      std::vector<std::string> colocation;
+      ~Close() {
+        graph->scope = std::move(scope);
+        graph->colocation = std::move(colocation);
+        if (detach) graph->detach();
+      }
+    } close{graph, made.is_valid(), graph->scope, graph->colocation};
+    graph->scope = builder->context().scope;
+    graph->colocation = builder->context().colocate_with;
+
+    nb::list inputs;
+    nb::list outputs;
+    nb::list incoming;
+    const auto tensor = [&](Expr e) {
+      return graph->tensor(GraphBuilder::output(builder->import(e)));
+    };
+    for (int i = 0; i < context.num_inputs(); ++i) inputs.append(tensor(context.input(i)));
+    for (int i = 0; i < context.num_outputs(); ++i) {
+      outputs.append(tensor(context.output(i)));
+      if (!has_gradients(context.output(i).dtype())) {
+        incoming.append(nb::none());
+      } else if (context.has_gradient(i)) {
+        incoming.append(gradient_to_python(*graph, context.gradient_as_is(i)));
+      } else {
+        incoming.append(gradient_to_python(*graph, {context.gradient(i), {}, {}}));
+      }
+    }
+    MR_TRY(builder->take_status());
+    // Good until the rule returns.
+    auto running = std::make_shared<bool>(true);
+    nb::object attr = nb::cpp_function([running, &context](std::string_view key) {
+      if (!*running)
+        throw nb::value_error("the gradient rule that this operation was given to has returned");
+      const AttrValue& value = context.attr_value(key);
+      if (value.empty()) raise_value_error(invalid_argument("no attr named '", key, "'"));
+      return attr_to_python(value);
+    });
+    struct Stop {
+      bool& running;
+      ~Stop() { running = false; }
+    } stop{*running};
+    DefaultGraph open(graph->python());
+    nb::object results = library("millrace.graph.gradients", "call_rule")(
+        rule, graph->python(), inputs, outputs, incoming, attr);
+    int i = 0;
+    for (nb::handle result : results) context.set(i++, gradient_from_python(*graph, result));
+    return ok_status();
+  } catch (nb::python_error& error) {
+    if (differentiating.empty()) return status_from_exception(error);
+    // Raised again as it is when gradients() has returned.
+    nb::object exception = nb::borrow(error.value());
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+    return cancelled("a Python exception is on its way");
+  }
+}
+
+// Rules live as long as the process.
+GradientFunction rule_of(nb::handle rule) {
+  nb::handle kept = rule.inc_ref();
+  return [kept](GradientContext& context) { return call_rule(kept, context); };
+}
+
+}  // namespace
+
+void bind_gradients(nb::module_& m) {
+  m.def("gradients", &add_gradients, nb::arg("graph"), nb::arg("ys"), nb::arg("xs"),
+        nb::arg("grad_ys"), nb::arg("stop_gradients"), nb::arg("colocate"), nb::arg("recompute"),
+        nb::arg("checkpoints"), nb::arg("memory_budget"), nb::arg("swap_memory"),
+        nb::arg("zeros_for_unconnected"), nb::arg("name"));
+  m.def("register_gradient", [](const std::string& name, nb::handle rule) {
+    check(register_gradient(name, rule_of(rule)));
+  });
+  m.def("register_unique_gradient", [](const std::string& base, nb::handle rule) {
+    return register_unique_gradient(base, rule_of(rule));
+  });
+  m.def("has_registered_gradient",
+        [](std::string_view name) { return static_cast<bool>(find_gradient(name)); });
+}
+
+}  // namespace millrace::python

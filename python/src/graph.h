@@ -1,0 +1,111 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "millrace/graph/function_builder.h"
+#include "python/src/binding.h"
+
+namespace millrace::python {
+
+// What Python's Graph is made of: a graph, the builder that adds to it, and the settings of the
+// contexts that are open (scope, device, control inputs, ...). Python's Operation and Tensor are
+// plain Python objects; the list of them that Python's Graph keeps is known here too, so that a
+// node has one Operation for good. Used with the GIL held.
+class PyGraph {
+ public:
+  PyGraph();
+  // The body of a function in the making; attach() says which. `outer` lives as long as this.
+  explicit PyGraph(PyGraph* outer);
+
+  // Python's Graph object and its list of operations by node; both own this.
+  void set_python(PyObject* self, PyObject* operations) {
+    self_ = self;
+    operations_ = operations;
+  }
+  // A function's body is built through `builder` until detach(); afterwards it can only be read.
+  void attach(FunctionBuilder& builder);
+  void detach();
+
+  Graph& graph() const { return *graph_; }
+  const Ref<Graph>& shared_graph() const { return graph_; }
+  PyGraph* outer() const { return outer_; }
+  bool is_ancestor_of(const PyGraph& other) const;
+  // Raises ValueError when nothing can be added: a finalized graph, or a function that is finished.
+  GraphBuilder& builder();
+  // The same with scope, device, control inputs and origin of this moment in its context.
+  GraphBuilder& ready_builder();
+
+  // Python's objects.
+  nb::handle python() const { return self_; }
+  nb::object operation(NodeId id);
+  nb::object tensor(Output output);
+  Expr expr(Output output) { return {builder_, output.node, output.index}; }
+
+  // An operation under a full name that is taken already (unique_name), with the settings of the
+  // open contexts. Raises ValueError.
+  NodeId add(const std::string& op, std::string name, std::vector<Output> inputs, AttrMap attrs);
+  // Where in the user's program we are.
+  static OriginId origin();
+
+  // Contexts. What a `with` statement opened since it adds control inputs to what is made.
+  struct Controller {
+    std::vector<NodeId> inputs;
+    std::unordered_set<NodeId> seen;  // made inside, so they wait already
+  };
+  std::vector<Controller> controllers;
+  std::string scope;                    // "a/b/"
+  std::string device;                   // merged from the open device contexts
+  bool device_functions = false;        // Python must be asked for the device of each operation
+  std::vector<std::string> colocation;  // node names
+  AttrMap attrs;                        // for every operation
+  std::unordered_map<std::string, std::string> gradient_overrides;  // op -> name of the rule
+  std::unordered_map<std::string, std::string> kernel_labels;
+  bool finalized = false;
+  // Operations of the graph around that operations in here must wait for: the call waits instead.
+  std::vector<NodeId> outer_control_inputs;
+
+ private:
+  std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;
+  void record(NodeId id);
+
+  Ref<Graph> graph_;
+  std::unique_ptr<GraphBuilder> own_;
+  GraphBuilder* builder_ = nullptr;
+  PyGraph* outer_ = nullptr;
+  PyObject* self_ = nullptr;        // borrowed
+  PyObject* operations_ = nullptr;  // borrowed
+};
+
+// The graph that this thread adds to now.
+PyGraph& default_graph();
+// Opens a graph as the default one of this thread, in C++ code.
+class DefaultGraph {
+ public:
+  explicit DefaultGraph(nb::handle graph);
+  ~DefaultGraph();
+  DefaultGraph(const DefaultGraph&) = delete;
+  DefaultGraph& operator=(const DefaultGraph&) = delete;
+};
+
+bool is_tensor(nb::handle object);
+bool is_operation(nb::handle object);
+// A Python Tensor's graph and output (checked by is_tensor).
+PyGraph& graph_of(nb::handle tensor_or_operation);
+Output output_of(nb::handle tensor);
+NodeId node_of(nb::handle operation);
+// The tensor as one of `graph`, captured where it is one of a graph around it. Raises ValueError.
+Output import_tensor(PyGraph& graph, nb::handle tensor);
+
+// Between attributes and Python values. `def` may be null: then the value says its kind.
+AttrValue attr_from_python(std::string_view op, const AttrDef& def, nb::handle value);
+nb::object attr_to_python(const AttrValue& value);
+// A shape as Python's tuple of sizes (None where unknown), or None.
+nb::object shape_tuple(const PartialShape& shape);
+PartialShape shape_from_python(nb::handle shape);
+
+}  // namespace millrace::python

@@ -1,0 +1,430 @@
+#include "millrace/session/session.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <unordered_map>
+
+#include "proto/config.pb.h"
+#include "python/src/array.h"
+#include "python/src/graph.h"
+#include "python/src/status.h"
+
+// Sessions. What run() does with its arguments is worked out once, by session.py, and kept by
+// which objects were fetched and fed: a run that was seen before goes from the arguments to the
+// executor without any Python code.
+
+namespace millrace::python {
+
+namespace {
+
+// Runs Python's signal handlers; true when one raised. For RunOptions::interrupted.
+bool interrupted() {
+  nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+bool on_main_thread() {
+  static const unsigned long main_thread = [] {
+    return nb::cast<unsigned long>(
+        nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  }();
+  return PyThread_get_thread_ident() == main_thread;
+}
+
+// Raises what a run ended with: an exception of a signal handler, or the status.
+void check_run(const Status& status) {
+  if (status.ok()) return;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  raise(status);
+}
+
+// One tensor that is fed.
+struct Feed {
+  DType dtype = DType::kInvalid;
+  PartialShape shape;
+  nb::object tensor;
+};
+
+Tensor read_feed(const Feed& feed, nb::handle value) {
+  Tensor tensor;
+  if (!tensor_from_scalar(value, feed.dtype, tensor)) {
+    nb::object array = library("millrace.session", "feed_array")(value, feed.tensor);
+    tensor = tensor_from_array(array, feed.dtype, Sharing::kBorrow);
+  }
+  if (!feed.shape.compatible(PartialShape(tensor.shape()))) {
+    nb::object message = library("millrace.session", "feed_shape_message")(
+        shape_tuple(PartialShape(tensor.shape())), feed.tensor);
+    PyErr_SetObject(PyExc_ValueError, message.ptr());
+    throw nb::python_error();
+  }
+  return tensor;
+}
+
+// How the value of run() is put together from the fetched tensors.
+struct Result_ {
+  enum Kind { kNone, kTensor, kList, kTuple, kDict, kCall } kind = kNone;
+  size_t index = 0;
+  nb::object object;  // the keys of a dict, the function of a call
+  std::vector<Result_> parts;
+
+  // From session.py: None, an int, or (kind, object, parts).
+  static Result_ read(nb::handle spec) {
+    Result_ out;
+    if (spec.is_none()) return out;
+    if (PyLong_Check(spec.ptr())) {
+      out.kind = kTensor;
+      out.index = nb::cast<size_t>(spec);
+      return out;
+    }
+    nb::tuple parts = nb::cast<nb::tuple>(spec);
+    const auto kind = nb::cast<std::string>(parts[0]);
+    out.kind = kind == "list" ? kList : kind == "tuple" ? kTuple : kind == "dict" ? kDict : kCall;
+    out.object = parts[1];
+    for (nb::handle part : parts[2]) out.parts.push_back(read(part));
+    return out;
+  }
+
+  nb::object build(const std::vector<nb::object>& arrays) const {
+    switch (kind) {
+      case kNone:
+        return nb::none();
+      case kTensor:
+        return arrays[index];
+      case kList: {
+        nb::list out;
+        for (const Result_& part : parts) out.append(part.build(arrays));
+        return out;
+      }
+      case kDict: {
+        nb::dict out;
+        size_t i = 0;
+        for (nb::handle key : object) out[key] = parts[i++].build(arrays);
+        return out;
+      }
+      case kTuple:
+      case kCall:
+        break;
+    }
+    PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(parts.size()));
+    nb::object out = nb::steal(tuple);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), parts[i].build(arrays).release().ptr());
+    }
+    return kind == kTuple ? out : object(out);
+  }
+};
+
+// What one kind of run comes to.
+struct Compiled {
+  std::shared_ptr<Callable> callable;
+  std::vector<Feed> feeds;  // one per fed tensor
+  nb::object expand;        // makes the values of `feeds` from those given; None: they are the same
+  Result_ result;
+  std::vector<nb::object> keep;  // the objects that the key stands for
+
+  nb::object run(std::vector<Tensor> values) const {
+    std::vector<Tensor> fetched;
+    Status status;
+    {
+      nb::gil_scoped_release no_gil;
+      status = callable->run(values, fetched);
+    }
+    check_run(status);
+    std::vector<nb::object> arrays;
+    arrays.reserve(fetched.size());
+    for (Tensor& tensor : fetched) arrays.push_back(array_from_tensor(std::move(tensor)));
+    return result.build(arrays);
+  }
+
+  nb::object run(const std::vector<nb::handle>& given) const {
+    std::vector<Tensor> values;
+    values.reserve(feeds.size());
+    if (expand.is_none()) {
+      for (size_t i = 0; i < feeds.size(); ++i) values.push_back(read_feed(feeds[i], given[i]));
+    } else {
+      nb::list all;
+      for (nb::handle value : given) all.append(value);
+      nb::list expanded = nb::cast<nb::list>(expand(all));
+      if (nb::len(expanded) != feeds.size()) {
+        throw nb::value_error("a fed value does not have the parts of the tensor it is fed for");
+      }
+      for (size_t i = 0; i < feeds.size(); ++i) values.push_back(read_feed(feeds[i], expanded[i]));
+    }
+    return run(std::move(values));
+  }
+};
+
+using Key = std::vector<uintptr_t>;
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    size_t hash = key.size();
+    for (uintptr_t part : key) hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+    return hash;
+  }
+};
+
+// Which objects are fetched, and in what structure.
+void append_key(nb::handle fetch, Key& key, std::vector<nb::object>& keep) {
+  if (PyList_CheckExact(fetch.ptr()) || PyTuple_CheckExact(fetch.ptr())) {
+    key.push_back(PyList_CheckExact(fetch.ptr()) ? 1 : 2);
+    key.push_back(static_cast<uintptr_t>(PySequence_Fast_GET_SIZE(fetch.ptr())));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fetch.ptr()); ++i) {
+      append_key(PySequence_Fast_GET_ITEM(fetch.ptr(), i), key, keep);
+    }
+    return;
+  }
+  if (PyDict_CheckExact(fetch.ptr())) {
+    key.push_back(3);
+    key.push_back(static_cast<uintptr_t>(PyDict_Size(fetch.ptr())));
+    Py_ssize_t at = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(fetch.ptr(), &at, &name, &value) != 0) {
+      key.push_back(reinterpret_cast<uintptr_t>(name));
+      keep.push_back(nb::borrow(name));
+      append_key(value, key, keep);
+    }
+    return;
+  }
+  key.push_back(reinterpret_cast<uintptr_t>(fetch.ptr()));
+  keep.push_back(nb::borrow(fetch));
+}
+
+class PyCallable {
+ public:
+  explicit PyCallable(std::shared_ptr<Compiled> compiled, size_t arguments)
+      : compiled_(std::move(compiled)), arguments_(arguments) {}
+
+  nb::object call(const nb::args& args) const {
+    if (args.size() != arguments_) {
+      PyErr_Format(PyExc_ValueError, "Callable expected %zu feed value(s), got %zu.", arguments_,
+                   args.size());
+      throw nb::python_error();
+    }
+    std::vector<nb::handle> given;
+    given.reserve(arguments_);
+    for (nb::handle value : args) given.push_back(value);
+    return compiled_->run(given);
+  }
+
+ private:
+  std::shared_ptr<Compiled> compiled_;
+  size_t arguments_;
+};
+
+class PySession {
+ public:
+  // `owner`: the Python session, which owns this.
+  PySession(nb::handle owner, PyGraph& graph, const std::string& target, nb::bytes config)
+      : owner_(owner.ptr()), graph_(graph) {
+    tensorflow::ConfigProto proto;
+    if (!proto.ParseFromArray(config.c_str(), static_cast<int>(config.size()))) {
+      throw nb::value_error("the session's config is no ConfigProto");
+    }
+    SessionOptions options = unwrap(SessionOptions::from_proto(proto));
+    options.target = target;
+    Result<std::unique_ptr<Session>> made = Status(Code::kUnknown, "");
+    {
+      nb::gil_scoped_release no_gil;
+      made = Session::create(graph.shared_graph(), std::move(options));
+    }
+    session_ = unwrap(std::move(made));
+  }
+  ~PySession() {
+    nb::gil_scoped_release no_gil;
+    session_.reset();
+  }
+
+  nb::object run(nb::handle fetches, nb::handle feeds) {
+    Key key;
+    std::vector<nb::object> keep;
+    std::vector<nb::handle> given;
+    key.push_back(on_main_thread() ? 1 : 0);
+    append_key(fetches, key, keep);
+    if (!feeds.is_none()) {
+      if (!PyDict_Check(feeds.ptr())) {
+        PyErr_Format(PyExc_TypeError,
+                     "feed_dict must be a dictionary from tensors to values, got %R of type '%s'.",
+                     feeds.ptr(), Py_TYPE(feeds.ptr())->tp_name);
+        throw nb::python_error();
+      }
+      key.push_back(4);
+      Py_ssize_t at = 0;
+      PyObject *tensor, *value;
+      while (PyDict_Next(feeds.ptr(), &at, &tensor, &value) != 0) {
+        key.push_back(reinterpret_cast<uintptr_t>(tensor));
+        keep.push_back(nb::borrow(tensor));
+        given.push_back(value);
+      }
+    }
+    // The entry is shared: another thread may clear the cache meanwhile.
+    std::shared_ptr<Compiled> compiled;
+    if (const auto found = cache_.find(key); found != cache_.end()) {
+      compiled = found->second;
+    } else {
+      nb::list fed;
+      if (!feeds.is_none()) {
+        for (nb::handle tensor : nb::borrow<nb::dict>(feeds).keys()) fed.append(tensor);
+      }
+      compiled = compile(fetches, fed);
+      compiled->keep = std::move(keep);
+      if (cache_.size() >= kMaxCached) cache_.clear();
+      cache_.emplace(std::move(key), compiled);
+    }
+    return compiled->run(given);
+  }
+
+  PyCallable make_callable(nb::handle fetches, const nb::list& fed) {
+    return PyCallable(compile(fetches, fed), nb::len(fed));
+  }
+
+  // With options and metadata, as messages in bytes. Names as session.py has worked them out.
+  nb::object run_with_options(nb::handle fetches, const nb::list& fed, const nb::list& values,
+                              nb::bytes options, bool want_metadata) {
+    tensorflow::RunOptions proto;
+    if (!proto.ParseFromArray(options.c_str(), static_cast<int>(options.size()))) {
+      throw nb::value_error("the options of the run are no RunOptions");
+    }
+    RunOptions run_options = RunOptions::from_proto(proto);
+    std::shared_ptr<Compiled> compiled = compile(fetches, fed, &run_options);
+    RunMetadata metadata;
+    std::vector<nb::handle> given;
+    for (nb::handle value : values) given.push_back(value);
+    nb::object result = nb::none();
+    std::vector<Tensor> tensors;
+    nb::list expanded =
+        compiled->expand.is_none() ? values : nb::cast<nb::list>(compiled->expand(values));
+    for (size_t i = 0; i < compiled->feeds.size(); ++i) {
+      tensors.push_back(read_feed(compiled->feeds[i], expanded[i]));
+    }
+    std::vector<Tensor> fetched;
+    Status status;
+    {
+      nb::gil_scoped_release no_gil;
+      status = compiled->callable->run(tensors, fetched, want_metadata ? &metadata : nullptr);
+    }
+    check_run(status);
+    std::vector<nb::object> arrays;
+    for (Tensor& tensor : fetched) arrays.push_back(array_from_tensor(std::move(tensor)));
+    tensorflow::RunMetadata told;
+    metadata.to_proto(told);
+    const std::string bytes = told.SerializeAsString();
+    return nb::make_tuple(compiled->result.build(arrays), nb::bytes(bytes.data(), bytes.size()));
+  }
+
+  std::string partial_run_setup(std::vector<std::string> feeds, std::vector<std::string> fetches,
+                                std::vector<std::string> targets) {
+    nb::gil_scoped_release no_gil;
+    Result<std::string> handle =
+        session_->partial_run_setup({std::move(feeds), std::move(fetches), std::move(targets)});
+    nb::gil_scoped_acquire gil;
+    return unwrap(std::move(handle));
+  }
+  nb::object partial_run(const std::string& handle, const nb::list& fed, const nb::list& values,
+                         const std::vector<std::string>& fetches) {
+    Session::Feeds feeds;
+    for (size_t i = 0; i < nb::len(fed); ++i) {
+      const Feed feed = feed_of(fed[i]);
+      feeds.emplace_back(nb::cast<std::string>(feed.tensor.attr("name")),
+                         read_feed(feed, values[i]));
+    }
+    Result<std::vector<Tensor>> fetched = Status(Code::kUnknown, "");
+    {
+      nb::gil_scoped_release no_gil;
+      fetched = session_->partial_run(handle, feeds, fetches);
+    }
+    std::vector<Tensor> tensors = unwrap(std::move(fetched));
+    nb::list out;
+    for (Tensor& tensor : tensors) out.append(array_from_tensor(std::move(tensor)));
+    return out;
+  }
+
+  void close() {
+    cache_.clear();
+    Status status;
+    {
+      nb::gil_scoped_release no_gil;
+      status = session_->close();
+    }
+    check(status);
+  }
+
+  nb::list list_devices() const {
+    nb::list out;
+    for (const Device::Info& info : session_->list_devices()) {
+      out.append(nb::make_tuple(info.name.to_string(), std::string(device_type(info.kind)),
+                                info.memory_limit));
+    }
+    return out;
+  }
+
+  std::string explain(std::vector<std::string> feeds, std::vector<std::string> fetches,
+                      std::vector<std::string> targets) {
+    return unwrap(session_->explain({std::move(feeds), std::move(fetches), std::move(targets)}));
+  }
+
+  void reset(const std::vector<std::string>& containers) { check(session_->reset(containers)); }
+
+ private:
+  // Programs that make new tensors for every run must not fill the memory.
+  static constexpr size_t kMaxCached = 4096;
+
+  Feed feed_of(nb::handle tensor) const {
+    const Output output = output_of(tensor);
+    const Graph& graph = graph_.graph();
+    return {base_type(graph.output_type(output)), graph.facts(output).shape, nb::borrow(tensor)};
+  }
+
+  // Asks session.py what the fetches and feeds mean.
+  std::shared_ptr<Compiled> compile(nb::handle fetches, const nb::list& fed,
+                                    const RunOptions* options = nullptr) {
+    nb::tuple parts = nb::cast<nb::tuple>(nb::handle(owner_).attr("_compile")(fetches, fed));
+    auto compiled = std::make_shared<Compiled>();
+    Signature signature;
+    for (nb::handle tensor : parts[0]) {
+      compiled->feeds.push_back(feed_of(tensor));
+      signature.feeds.push_back(nb::cast<std::string>(tensor.attr("name")));
+    }
+    for (nb::handle tensor : parts[1])
+      signature.fetches.push_back(nb::cast<std::string>(tensor.attr("name")));
+    for (nb::handle op : parts[2])
+      signature.targets.push_back(nb::cast<std::string>(op.attr("name")));
+    compiled->result = Result_::read(parts[3]);
+    compiled->expand = parts[4];
+    RunOptions run_options = options != nullptr ? *options : RunOptions();
+    if (on_main_thread()) run_options.interrupted = interrupted;
+    Result<std::shared_ptr<Callable>> callable = Status(Code::kUnknown, "");
+    {
+      nb::gil_scoped_release no_gil;
+      callable = session_->make_callable(signature, run_options);
+    }
+    compiled->callable = unwrap(std::move(callable));
+    return compiled;
+  }
+
+  PyObject* owner_;  // borrowed
+  PyGraph& graph_;   // the owner keeps it
+  std::unique_ptr<Session> session_;
+  std::unordered_map<Key, std::shared_ptr<Compiled>, KeyHash> cache_;
+};
+
+}  // namespace
+
+void bind_session(nb::module_& m) {
+  nb::class_<PyCallable>(m, "Callable").def("__call__", &PyCallable::call);
+  nb::class_<PySession>(m, "Session")
+      .def(nb::init<nb::handle, PyGraph&, const std::string&, nb::bytes>())
+      .def("run", &PySession::run, nb::arg("fetches").none(), nb::arg("feeds").none())
+      .def("make_callable", &PySession::make_callable, nb::arg("fetches").none(), nb::arg("fed"))
+      .def("run_with_options", &PySession::run_with_options, nb::arg("fetches").none(),
+           nb::arg("fed"), nb::arg("values"), nb::arg("options"), nb::arg("want_metadata"))
+      .def("partial_run_setup", &PySession::partial_run_setup)
+      .def("partial_run", &PySession::partial_run)
+      .def("close", &PySession::close)
+      .def("list_devices", &PySession::list_devices)
+      .def("explain", &PySession::explain)
+      .def("reset", &PySession::reset);
+}
+
+}  // namespace millrace::python
