@@ -1,0 +1,953 @@
+"""Shapes and parts of tensors: slicing, joining, filling, picking."""
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from millrace import _core, dtypes, gen_ops
+from millrace._export import export
+from millrace.graph.convert import (
+    constant,
+    constant_value,
+    constant_value_as_shape,
+    convert_to_tensor,
+)
+from millrace.graph.graph import Tensor, is_tensor_like, name_scope
+from millrace.graph.sparse import SparseTensor, SparseTensorValue
+from millrace.shapes import Dimension, TensorShape
+
+newaxis = export("newaxis")(None)
+
+_INT32_MAX = 2**31 - 1
+# Larger constants of one value are kept as a Fill rather than written out.
+_SMALL = 1000
+
+
+# Slicing.
+
+_INDEX_TYPES = frozenset(
+    {dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.int64}
+)
+_INDEX_ERROR = (
+    "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
+    "tf.int32/tf.int64 tensors are valid indices"
+)
+
+
+def _check_index(index: Any) -> Any:
+    """The index as a Python int or a tensor. TypeError for anything else."""
+    if isinstance(index, Dimension):
+        index = index.value
+    if isinstance(index, int) and not isinstance(index, bool):
+        return index
+    if isinstance(index, np.ndarray) and index.ndim == 0:
+        index = index[()]
+    if isinstance(index, np.integer):
+        return int(index)
+    if is_tensor_like(index):
+        tensor = index if isinstance(index, Tensor) else convert_to_tensor(index)
+        if tensor.dtype.base_dtype in _INDEX_TYPES and not tensor.shape.ndims:
+            return tensor
+        raise TypeError(
+            f"{_INDEX_ERROR}, got the tensor '{tensor.name}' ({tensor.dtype.base_dtype.name}, "
+            f"shape {tensor.shape})"
+        )
+    raise TypeError(f"{_INDEX_ERROR}, got {index!r}")
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, Tensor):
+        return item.dtype.base_dtype is dtypes.bool_
+    if isinstance(item, (bool, np.bool_)):
+        return True
+    if isinstance(item, np.ndarray):
+        return item.dtype == np.bool_
+    return (
+        isinstance(item, list) and bool(item) and all(isinstance(i, (bool, np.bool_)) for i in item)
+    )
+
+
+def _bounds(values: list[Any]) -> Tensor:
+    """One of begin, end and strides as a vector."""
+    if all(isinstance(v, int) for v in values):
+        small = all(-_INT32_MAX <= v <= _INT32_MAX for v in values)
+        return _core.constant(np.array(values, np.int32 if small else np.int64), None, "stack")
+    wide = any(isinstance(v, Tensor) and v.dtype.base_dtype is dtypes.int64 for v in values)
+    dtype = dtypes.int64 if wide else dtypes.int32
+    parts = [
+        gen_ops.cast(v, dtype) if isinstance(v, Tensor) and v.dtype.base_dtype is not dtype else v
+        for v in values
+    ]
+    return gen_ops.pack(parts, name="stack")
+
+
+def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
+    """`tensor[item]`.
+
+    `item`: integers, slices, None (a new dimension), ... and scalar integer tensors, or a tuple of
+    them; or a mask of booleans. `var`: the variable that the tensor was read from; what comes back
+    can then be assigned to. TypeError for other indices; ValueError for ones out of range, where
+    the shape is known.
+    """
+    if _is_mask(item):
+        from millrace.ops import partition
+
+        return partition.boolean_mask(tensor, item)
+    items = item if isinstance(item, (tuple, list)) else (item,)
+    begin: list[Any] = []
+    end: list[Any] = []
+    strides: list[Any] = []
+    begin_mask = end_mask = ellipsis_mask = new_axis_mask = shrink_axis_mask = 0
+    for i, part in enumerate(items):
+        bit = 1 << i
+        if isinstance(part, builtins.slice):
+            if part.start is None:
+                begin.append(0)
+                begin_mask |= bit
+            else:
+                begin.append(_check_index(part.start))
+            if part.stop is None:
+                end.append(0)
+                end_mask |= bit
+            else:
+                end.append(_check_index(part.stop))
+            stride = 1 if part.step is None else _check_index(part.step)
+            if isinstance(stride, int) and stride == 0:
+                raise ValueError(f"slice step cannot be zero: {part}")
+            strides.append(stride)
+        elif part is Ellipsis:
+            if ellipsis_mask:
+                raise ValueError("Multiple ellipses in slice spec not allowed")
+            begin.append(0)
+            end.append(0)
+            strides.append(1)
+            ellipsis_mask |= bit
+        elif part is None:
+            begin.append(0)
+            end.append(0)
+            strides.append(1)
+            new_axis_mask |= bit
+        else:
+            index = _check_index(part)
+            begin.append(index)
+            end.append(index + 1)
+            strides.append(1)
+            shrink_axis_mask |= bit
+    values = [tensor, *(v for v in (*begin, *end, *strides) if isinstance(v, Tensor))]
+    with name_scope(None, "strided_slice", values) as scope:
+        if not isinstance(tensor, Tensor):
+            tensor = convert_to_tensor(tensor)
+        if begin:
+            bounds = [_bounds(begin), _bounds(end), _bounds(strides)]
+        else:
+            bounds = [_core.constant(np.empty(0, np.int32), None, "stack") for _ in range(3)]
+        if len({b.dtype.base_dtype for b in bounds}) > 1:
+            bounds = [
+                b if b.dtype.base_dtype is dtypes.int64 else gen_ops.cast(b, dtypes.int64)
+                for b in bounds
+            ]
+        return strided_slice(
+            tensor, *bounds, begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask,
+            var, scope,
+        )  # fmt: skip
+
+
+@export("strided_slice")
+def strided_slice(
+    input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
+    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`input_[begin:end:strides]`, in each dimension that the vectors name.
+
+    Bit i of a mask changes what entry i means: `begin_mask` and `end_mask`: from the start, to the
+    end; `ellipsis_mask`: `...`; `new_axis_mask`: a new dimension of size 1; `shrink_axis_mask`: one
+    element, and the dimension is gone. `var`: the variable to which `result.assign(value)` assigns.
+    """
+    if strides is None:
+        strides = ones_like(begin)
+    made = gen_ops.strided_slice(
+        input_, begin, end, strides, begin_mask, end_mask, ellipsis_mask, new_axis_mask,
+        shrink_axis_mask, name=name,
+    )  # fmt: skip
+    if var is not None:
+
+        def assign(value: Any, name: str | None = None) -> Any:
+            """Writes `value` to this part of the variable."""
+            masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+            return var._strided_slice_assign(begin, end, strides, value, name, *masks)
+
+        made.assign = assign
+    return made
+
+
+@export("slice")
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """The block of `size` elements that starts at `begin`; a size of -1 means all that remain."""
+    return gen_ops.slice(input_, begin, size, name=name)
+
+
+# Lists that hold tensors.
+
+
+def _types_within(value: Any) -> Any:
+    """The types of the tensors in nested lists."""
+    for part in value:
+        if isinstance(part, (list, tuple)):
+            yield from _types_within(part)
+        elif is_tensor_like(part):
+            yield part.dtype.base_dtype
+
+
+def auto_pack(value: Any, dtype: Any = None, name: str = "packed") -> Any:
+    """Nested lists that hold tensors as one tensor, of the tensors' type.
+
+    NotImplemented where they are not of the type asked for. TypeError, with the types, where they
+    differ among themselves.
+    """
+    found = next(_types_within(value), None)
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype).base_dtype
+        if found is not None and found is not dtype:
+            return NotImplemented
+    return _pack_nested(value, dtype or found, name)
+
+
+def _pack_nested(value: Any, dtype: dtypes.DType, name: str) -> Tensor:
+    with name_scope(name) as scope:
+        parts = []
+        for i, part in enumerate(value):
+            if isinstance(part, (list, tuple)):
+                part = (
+                    _pack_nested(part, dtype, str(i))
+                    if any(True for _ in _types_within(part))
+                    else constant(part, dtype, name=str(i))
+                )
+            elif is_tensor_like(part):
+                part = part if isinstance(part, Tensor) else convert_to_tensor(part)
+                if part.dtype.base_dtype is not dtype:
+                    raise TypeError(
+                        f"Cannot convert a list containing a tensor of dtype "
+                        f"{part.dtype.base_dtype.name} to {dtype.name} (Tensor is: {part!r})"
+                    )
+            else:
+                part = constant(part, dtype, name=str(i))
+            parts.append(part)
+        return gen_ops.pack(parts, name=scope)
+
+
+# Shapes.
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, (SparseTensor, SparseTensorValue))
+
+
+@export("reshape", "manip.reshape")
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """The same elements in another shape. One size may be -1: what is left over."""
+    return gen_ops.reshape(tensor, shape, name=name)
+
+
+@export("shape")
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """The shape of a tensor as a vector; a constant where it is known."""
+    return shape_internal(input, name, True, out_type)
+
+
+def shape_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = None
+) -> Tensor:
+    """`shape`, always as an operation when not `optimize`."""
+    out_type = dtypes.int32 if out_type is None else dtypes.as_dtype(out_type)
+    if _is_sparse(input):
+        with name_scope(name, "Shape", [getattr(input, "values", None)]) as scope:
+            return gen_ops.cast(input.dense_shape, out_type, name=scope)
+    if optimize:
+        with name_scope(name, "Shape", [input]) as scope:
+            tensor = convert_to_tensor(input)
+            dims = tensor._shape_tuple()
+            if dims is not None and None not in dims:
+                return constant(list(dims), out_type, name=scope)
+            return gen_ops.shape(tensor, out_type, name=scope)
+    return gen_ops.shape(input, out_type, name=name)
+
+
+@export("shape_n")
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+    """The shapes of several tensors of one type."""
+    return gen_ops.shape_n(input, out_type, name=name)
+
+
+@export("size")
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """How many elements a tensor has; a constant where it is known."""
+    out_type = dtypes.as_dtype(out_type or dtypes.int32)
+    if _is_sparse(input):
+        with name_scope(name, "Size", [getattr(input, "values", None)]) as scope:
+            sizes = gen_ops.cast(input.dense_shape, out_type)
+            return gen_ops.prod(sizes, 0, name=scope)
+    with name_scope(name, "Size", [input]) as scope:
+        tensor = convert_to_tensor(input)
+        count = tensor.shape.num_elements()
+        if count is not None:
+            return constant(count, out_type, name=scope)
+        return gen_ops.size(tensor, out_type, name=scope)
+
+
+@export("rank")
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """How many dimensions a tensor has; a constant where it is known."""
+    if _is_sparse(input):
+        with name_scope(name, "Rank", [getattr(input, "values", None)]) as scope:
+            return gen_ops.size(input.dense_shape, name=scope)
+    with name_scope(name, "Rank", [input]) as scope:
+        tensor = convert_to_tensor(input)
+        ndims = tensor.shape.ndims
+        if ndims is not None:
+            return constant(ndims, dtypes.int32, name=scope)
+        return gen_ops.rank(tensor, name=scope)
+
+
+@export("expand_dims")
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+    """Adds a dimension of size 1 at `axis`; negative from the end. `dim`: an older name of axis."""
+    axis = _one_of("axis", axis, "dim", dim)
+    if axis is None:
+        raise ValueError("expand_dims: must specify an axis argument")
+    return gen_ops.expand_dims(input, axis, name=name)
+
+
+def _one_of(name: str, value: Any, older: str, older_value: Any) -> Any:
+    """The value of an argument that has an older name. ValueError when both are given."""
+    if older_value is None:
+        return value
+    if value is not None:
+        raise ValueError(f"Cannot specify both '{older}' and '{name}'.")
+    return older_value
+
+
+@export("squeeze")
+def squeeze(
+    input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
+) -> Tensor:
+    """Removes dimensions of size 1: those of `axis`, or all. `squeeze_dims`: an older name."""
+    axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
+    if axis is None:
+        axis = []
+    elif np.ndim(axis) == 0:
+        axis = [axis]
+    return gen_ops.squeeze(input, [int(a) for a in axis], name=name)
+
+
+@export("transpose")
+def transpose(
+    a: Any, perm: Any = None, name: str | None = "transpose", conjugate: bool = False
+) -> Tensor:
+    """Permutes the dimensions: dimension i of the result is dimension `perm[i]` of `a`.
+
+    Without `perm` their order is reversed. `conjugate`: of complex elements as well.
+    """
+    with name_scope(name, "transpose", [a]) as scope:
+        a = convert_to_tensor(a, name="a")
+        swap = gen_ops.transpose
+        if conjugate and a.dtype.base_dtype.is_complex:
+            swap = gen_ops.conjugate_transpose
+        if perm is None:
+            ndims = a.shape.ndims
+            if ndims is not None:
+                perm = _core.constant(np.arange(ndims - 1, -1, -1, dtype=np.int32), None, "perm")
+            else:
+                count = gen_ops.rank(a)
+                perm = (count - 1) - gen_ops.range(0, count, 1)
+        return swap(a, perm, name=scope)
+
+
+@export("matrix_transpose", "linalg.matrix_transpose", "linalg.transpose")
+def matrix_transpose(
+    a: Any, name: str | None = "matrix_transpose", conjugate: bool = False
+) -> Tensor:
+    """Swaps the last two dimensions. ValueError for a tensor of fewer."""
+    with name_scope(name, "matrix_transpose", [a]):
+        a = convert_to_tensor(a, name="a")
+        ndims = a.shape.ndims
+        if ndims is not None:
+            if ndims < 2:
+                raise ValueError(
+                    "Argument 'a' should be a (batch) matrix with rank >= 2. Received "
+                    f"'{a.name}' with shape {a.shape}"
+                )
+            perm: Any = [*range(ndims - 2), ndims - 1, ndims - 2]
+        else:
+            count = gen_ops.rank(a)
+            first = gen_ops.range(0, count - 2, 1)
+            perm = concat([first, [count - 1, count - 2]], 0)
+        return transpose(a, perm, conjugate=conjugate)
+
+
+@export("identity")
+def identity(input: Any, name: str | None = None) -> Any:
+    """A tensor of the same value; for a sparse tensor, one of its parts."""
+    if isinstance(input, SparseTensor):
+        with name_scope(name, "Identity", [input.values]):
+            return SparseTensor(
+                gen_ops.identity(input.indices),
+                gen_ops.identity(input.values),
+                gen_ops.identity(input.dense_shape),
+            )
+    made = gen_ops.identity(input, name=name)
+    if hasattr(input, "_handle_data"):
+        made._handle_data = input._handle_data
+    return made
+
+
+identity_n = export("identity_n")(gen_ops.identity_n)
+
+
+# Placeholders.
+
+
+@export("placeholder")
+def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor whose value is fed: `sess.run(..., feed_dict={it: value})`.
+
+    `shape`: what the values are held to; any shape when None.
+    """
+    return gen_ops.placeholder(dtypes.as_dtype(dtype).base_dtype, shape, name=name)
+
+
+@export("placeholder_with_default")
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """A placeholder that is `input` when nothing is fed."""
+    return gen_ops.placeholder_with_default(input, shape, name=name)
+
+
+# Constants of one value.
+
+
+def _zero_of(dtype: dtypes.DType) -> Any:
+    if dtype is dtypes.bool_:
+        return False
+    return "" if dtype is dtypes.string else 0
+
+
+def _filled(value: Any, dims: Any, dtype: dtypes.DType, scope: str) -> Tensor:
+    """A tensor of one value; a constant where it is small and the shape known."""
+    if not isinstance(dims, Tensor):
+        known = None
+        try:
+            known = TensorShape(dims)
+        except (TypeError, ValueError):
+            dims = convert_to_tensor(dims, dtypes.int32)
+        if known is not None:
+            if not known.is_fully_defined():
+                raise ValueError(
+                    f"Cannot make a tensor of the partly known shape {known}: every size must be "
+                    "known, or the shape be a tensor"
+                )
+            if known.num_elements() < _SMALL or dtype is dtypes.string:
+                return constant(value, dtype, shape=known, name=scope)
+            dims = convert_to_tensor(known)
+    elif dims.shape.ndims == 0:
+        dims = gen_ops.reshape(dims, [-1])
+    return gen_ops.fill(dims, constant(value, dtype), name=scope)
+
+
+@export("zeros")
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of zeros (False, empty strings)."""
+    dtype = dtypes.as_dtype(dtype).base_dtype
+    with name_scope(name, "zeros", [shape]) as scope:
+        return _filled(_zero_of(dtype), shape, dtype, scope)
+
+
+@export("ones")
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of ones (True)."""
+    dtype = dtypes.as_dtype(dtype).base_dtype
+    with name_scope(name, "ones", [shape]) as scope:
+        return _filled(True if dtype is dtypes.bool_ else 1, shape, dtype, scope)
+
+
+@export("zeros_like")
+def zeros_like(
+    tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
+    """Zeros of the shape of another tensor, and of its type unless `dtype` says another.
+
+    `optimize`: use the shape where it is known before anything runs.
+    """
+    with name_scope(name, "zeros_like", [tensor]) as scope:
+        tensor = convert_to_tensor(tensor, name="tensor")
+        own = tensor.dtype.base_dtype
+        dtype = own if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        known = tensor.shape.is_fully_defined() and dtype is not dtypes.variant
+        if optimize and known:
+            return _filled(_zero_of(dtype), tensor.shape, dtype, scope)
+        if dtype is own:
+            return gen_ops.zeros_like(tensor, name=scope)
+        made = _filled(_zero_of(dtype), shape_internal(tensor, optimize=optimize), dtype, scope)
+        made.set_shape(tensor.shape)
+        return made
+
+
+@export("ones_like")
+def ones_like(
+    tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
+    """Ones of the shape of another tensor, and of its type unless `dtype` says another."""
+    with name_scope(name, "ones_like", [tensor]) as scope:
+        tensor = convert_to_tensor(tensor, name="tensor")
+        dtype = tensor.dtype.base_dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        one = True if dtype is dtypes.bool_ else 1
+        if optimize and tensor.shape.is_fully_defined():
+            return _filled(one, tensor.shape, dtype, scope)
+        made = _filled(one, shape_internal(tensor, optimize=optimize), dtype, scope)
+        made.set_shape(tensor.shape)
+        return made
+
+
+@export("fill")
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """A tensor of shape `dims`, every element of which is the scalar `value`."""
+    return gen_ops.fill(dims, value, name=name)
+
+
+# Joining and splitting.
+
+
+@export("concat")
+def concat(values: Any, axis: Any, name: str | None = "concat") -> Tensor:
+    """Joins tensors along a dimension that they have."""
+    if not isinstance(values, (list, tuple)):
+        values = [values]
+    if len(values) == 1:
+        with name_scope(name, "concat", list(values)) as scope:
+            axis = convert_to_tensor(axis, dtypes.int32, name="concat_dim")
+            axis.shape.assert_has_rank(0)
+            return identity(values[0], name=scope)
+    return gen_ops.concat_v2(values, axis, name=name or "concat")
+
+
+@export("stack")
+def stack(values: Any, axis: int = 0, name: str | None = "stack") -> Tensor:
+    """Joins tensors of one shape along a new dimension, which stands at `axis`.
+
+    ValueError when the axis is out of range.
+    """
+    name = name or "stack"
+    if axis == 0:
+        try:
+            return convert_to_tensor(values, name=name)
+        except (TypeError, ValueError):
+            pass
+    if not isinstance(values, (list, tuple)):
+        values = list(values) if not isinstance(values, Tensor) else unstack(values)
+    dims = None
+    if values:
+        dims = convert_to_tensor(values[0], name=name)._shape_tuple()
+    if dims is not None:
+        count = len(dims) + 1
+        if not -count <= axis < count:
+            raise ValueError(
+                f"axis = {axis} not in [{-count}, {count}): the parts have shape {dims}"
+            )
+    return gen_ops.pack(values, axis=axis, name=name)
+
+
+@export("parallel_stack")
+def parallel_stack(values: Any, name: str | None = "parallel_stack") -> Tensor:
+    """As `stack` along dimension 0, of tensors whose shapes are known."""
+    with name_scope(name, "parallel_stack", values) as scope:
+        values = [convert_to_tensor(v) for v in values]
+        values[0].shape.assert_is_fully_defined()
+        return gen_ops.pack(values, name=scope)
+
+
+@export("unstack")
+def unstack(
+    value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack"
+) -> list[Tensor]:
+    """The parts of a tensor along `axis`, as a list of `num`, each with that dimension removed.
+
+    ValueError when the axis is out of range, or when `num` is needed and not given.
+    """
+    value = convert_to_tensor(value)
+    if num is None:
+        dims = value._shape_tuple()
+        if dims is not None:
+            if not -len(dims) <= axis < len(dims):
+                raise ValueError(
+                    f"axis = {axis} not in [{-len(dims)}, {len(dims)}): '{value.name}' has shape "
+                    f"{value.shape}"
+                )
+            num = dims[axis]
+        if num is None:
+            raise ValueError(
+                f"Cannot infer num from shape {value.shape} of '{value.name}': pass `num`"
+            )
+    made = gen_ops.unpack(value, num, axis=axis, name=name or "unstack")
+    return made if isinstance(made, list) else []
+
+
+@export("split")
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None,
+    name: str | None = "split",
+) -> list[Tensor]:  # fmt: skip
+    """Splits a tensor along `axis`.
+
+    `num_or_size_splits`: into how many equal parts, or the vector of their sizes (one may be -1:
+    what is left). `num`: how many sizes there are, where that is not known.
+    """
+    name = name or "split"
+    if isinstance(num_or_size_splits, Dimension):
+        num_or_size_splits = num_or_size_splits.value
+    if isinstance(num_or_size_splits, (int, np.integer)):
+        return gen_ops.split(axis, value, int(num_or_size_splits), name=name)
+    sizes = convert_to_tensor(num_or_size_splits)
+    dims = sizes._shape_tuple()
+    if dims == ():
+        raise ValueError(
+            "Rank-0 tensors are not supported as the num_or_size_splits argument to split. "
+            f"Argument provided: {num_or_size_splits}"
+        )
+    if num is None:
+        num = dims[0] if dims else None
+        if num is None:
+            raise ValueError(
+                f"Cannot infer num from shape {sizes.shape} of num_or_size_splits: pass `num`"
+            )
+    return gen_ops.split_v(value, sizes, axis, num, name=name)
+
+
+@export("tile", "manip.tile")
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """Repeats a tensor `multiples[i]` times along dimension i."""
+    return gen_ops.tile(input, multiples, name=name)
+
+
+@export("pad")
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None,
+    constant_values: Any = 0,
+) -> Tensor:  # fmt: skip
+    """Adds `paddings[i][0]` elements before and `paddings[i][1]` after those of dimension i.
+
+    `mode`: "CONSTANT" (of `constant_values`), "REFLECT" (mirrored without the border) or
+    "SYMMETRIC" (with it). ValueError for another.
+    """
+    kind = mode.upper() if isinstance(mode, str) else mode
+    if kind == "CONSTANT":
+        if isinstance(constant_values, (int, float)) and constant_values == 0:
+            return gen_ops.pad(tensor, paddings, name=name)
+        return gen_ops.pad_v2(tensor, paddings, constant_values, name=name)
+    if kind in ("REFLECT", "SYMMETRIC"):
+        return gen_ops.mirror_pad(tensor, paddings, kind, name=name)
+    raise ValueError(
+        f"Unknown padding mode: {mode}. Expected 'CONSTANT', 'REFLECT' or 'SYMMETRIC'."
+    )
+
+
+# Picking.
+
+
+@export("gather", "manip.gather")
+def gather(
+    params: Any, indices: Any, validate_indices: Any = None, name: str | None = None,
+    axis: Any = None, batch_dims: int = 0,
+) -> Tensor:  # fmt: skip
+    """The slices of `params` at `indices` along `axis`.
+
+    `batch_dims`: how many first dimensions of the two go together. Indices out of range are an
+    error when the graph runs.
+    """
+    del validate_indices
+    if axis is None:
+        axis = batch_dims
+    if isinstance(axis, (int, np.integer)) and axis == 0 and batch_dims == 0:
+        read = getattr(params, "sparse_read", None)
+        if read is not None:
+            return read(indices, name=name)
+        return gen_ops.gather(params, indices, name=name)
+    return gen_ops.gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
+
+
+@export("gather_nd", "manip.gather_nd")
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
+    """The slices of `params` that the rows of `indices` point at.
+
+    `batch_dims`: how many first dimensions of the two go together.
+    """
+    if batch_dims == 0:
+        return gen_ops.gather_nd(params, indices, name=name)
+    return _batch_gather_nd(params, indices, int(batch_dims), name)
+
+
+def _batch_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
+    with name_scope(name, "BatchGatherND", [params, indices]):
+        params = convert_to_tensor(params, name="params")
+        indices = convert_to_tensor(indices, name="indices")
+        ndims = indices.shape.ndims
+        if ndims is None:
+            raise ValueError("batch_gather_nd needs indices of a known number of dimensions")
+        if batch_dims >= ndims:
+            raise ValueError(
+                f"Argument `batch_dims` = {batch_dims} must be less than rank(`indices`) = {ndims}"
+            )
+        params_shape, indices_shape = shape(params), shape(indices)
+        batch_shape = params_shape[:batch_dims]
+        rows = [indices]
+        # The place in the batch becomes the first columns of the indices.
+        for i in range(batch_dims):
+            ids = gen_ops.cast(gen_ops.range(0, batch_shape[i], 1), indices.dtype.base_dtype)
+            ids = reshape(ids, [1] * i + [-1] + [1] * (ndims - 1 - i))
+            like = concat([indices_shape[:-1], [1]], 0)
+            rows.insert(i, gen_ops.broadcast_to(ids, like))
+        return gen_ops.gather_nd(params, concat(rows, -1))
+
+
+@export("batch_gather")
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """Gathers along the last dimension of `indices`; the first ones go together."""
+    with name_scope(name, "BatchGather", [params, indices]):
+        indices = convert_to_tensor(indices, name="indices")
+        params = convert_to_tensor(params, name="params")
+        ndims = indices.shape.ndims
+        if ndims is None:
+            raise ValueError("batch_gather does not allow indices with unknown shape.")
+        return gather(params, indices, axis=ndims - 1, batch_dims=ndims - 1)
+
+
+@export("one_hot")
+def one_hot(
+    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None,
+    dtype: Any = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Vectors of `depth` that are `on_value` (1) at the index and `off_value` (0) elsewhere.
+
+    The new dimension stands at `axis`, the last by default. `dtype`: float32 unless a value says
+    otherwise. TypeError when the types of the values and `dtype` differ.
+    """
+    with name_scope(name, "one_hot", [indices, depth, on_value, off_value]) as scope:
+        hint = None if dtype is None else dtypes.as_dtype(dtype)
+        given = {}
+        for key, value in (("on_value", on_value), ("off_value", off_value)):
+            if value is not None:
+                given[key] = convert_to_tensor(value, name=key, preferred_dtype=hint)
+                kind = given[key].dtype.base_dtype
+                if hint is not None and kind is not hint:
+                    raise TypeError(
+                        f"dtype {kind.name} of {key} does not match dtype parameter {hint.name}"
+                    )
+        if hint is None:
+            hint = next((t.dtype.base_dtype for t in given.values()), dtypes.float32)
+        on = given.get("on_value")
+        off = given.get("off_value")
+        if on is None:
+            on = constant(1 if hint is not dtypes.bool_ else True, hint, name="Const")
+        if off is None:
+            off = constant(_zero_of(hint), hint, name="Const")
+        if on.dtype.base_dtype is not off.dtype.base_dtype:
+            raise TypeError(
+                f"dtype {on.dtype.base_dtype.name} of on_value does not match dtype "
+                f"{off.dtype.base_dtype.name} of off_value"
+            )
+        return gen_ops.one_hot(indices, depth, on, off, -1 if axis is None else axis, name=scope)
+
+
+@export("where")
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """The elements of `x` where the condition holds and of `y` elsewhere.
+
+    The condition has the shape of x, or is a scalar, or a vector that chooses rows. Without x and
+    y: the places of the true elements, one per row.
+    """
+    if x is None and y is None:
+        with name_scope(name, "Where", [condition]) as scope:
+            condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool_, name="condition")
+            return gen_ops.where(condition, name=scope)
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    return gen_ops.select(condition, x, y, name=name)
+
+
+@export("where_v2")
+def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """As `where`, with the condition, x and y broadcast together."""
+    if x is None and y is None:
+        return where(condition, name=name)
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    return gen_ops.select_v2(condition, x, y, name=name)
+
+
+@export("reverse", "reverse_v2", "manip.reverse")
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Reverses the order of the elements along the dimensions `axis`."""
+    return gen_ops.reverse_v2(tensor, axis, name=name)
+
+
+@export("reverse_sequence")
+def reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None,
+    name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Reverses the first `seq_lengths[i]` elements along `seq_axis` in part i of `batch_axis`."""
+    seq_axis = _one_of("seq_axis", seq_axis, "seq_dim", seq_dim)
+    batch_axis = _one_of("batch_axis", batch_axis, "batch_dim", batch_dim)
+    if seq_axis is None:
+        raise TypeError("reverse_sequence() missing the argument 'seq_axis'")
+    return gen_ops.reverse_sequence(input, seq_lengths, seq_axis, batch_axis or 0, name=name)
+
+
+stop_gradient = export("stop_gradient")(gen_ops.stop_gradient)
+prevent_gradient = gen_ops.prevent_gradient
+bitcast = export("bitcast")(gen_ops.bitcast)
+
+
+@export("guarantee_const")
+def guarantee_const(input: Any, name: str | None = None) -> Tensor:
+    """The tensor itself; says that its value never changes."""
+    return gen_ops.identity(input, name=name or "GuaranteeConst")
+
+
+# Broadcasting.
+
+broadcast_to = export("broadcast_to")(gen_ops.broadcast_to)
+
+
+@export("broadcast_dynamic_shape")
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+    """The shape, as a vector, of what two tensors of these shapes make together."""
+    return gen_ops.broadcast_args(shape_x, shape_y)
+
+
+@export("broadcast_static_shape")
+def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
+    """As `broadcast_dynamic_shape`, of TensorShapes. ValueError when they do not go together."""
+    shape_x, shape_y = TensorShape(shape_x), TensorShape(shape_y)
+    if shape_x.ndims is None or shape_y.ndims is None:
+        return TensorShape(None)
+    x, y = shape_x.as_list(), shape_y.as_list()
+    count = max(len(x), len(y))
+    x, y = [1] * (count - len(x)) + x, [1] * (count - len(y)) + y
+    dims = []
+    for a, b in zip(x, y, strict=True):
+        if a == 1 or b == 1:
+            dims.append(b if a == 1 else a)
+        elif a is None or b is None:
+            dims.append(b if a is None else a)
+        elif a == b:
+            dims.append(a)
+        else:
+            raise ValueError(
+                f"Incompatible shapes for broadcasting: {shape_x} and {shape_y}. Two shapes are "
+                "compatible if for each dimension pair they are either equal or one of them is 1."
+            )
+    return TensorShape(dims)
+
+
+@export("meshgrid")
+def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
+    """Grids of coordinates from vectors, as numpy.meshgrid.
+
+    `indexing`: "xy" (the first two dimensions swapped) or "ij". `name`: of the scope.
+    """
+    indexing = kwargs.pop("indexing", "xy")
+    name = kwargs.pop("name", "meshgrid")
+    if kwargs:
+        key = next(iter(kwargs))
+        raise TypeError(f"'{key}' is an invalid keyword argument for this function")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"indexing must be 'xy' or 'ij', got {indexing!r}")
+    with name_scope(name, "meshgrid", list(args)):
+        count = len(args)
+        if count == 0:
+            return []
+        grids = []
+        for i, vector in enumerate(args):
+            dims = [1] * count
+            dims[i] = -1
+            grids.append(reshape(stack(vector), dims))
+        sizes = [size(vector) for vector in args]
+        if indexing == "xy" and count > 1:
+            grids[0] = reshape(grids[0], [1, -1] + [1] * (count - 2))
+            grids[1] = reshape(grids[1], [-1, 1] + [1] * (count - 2))
+            sizes[0], sizes[1] = sizes[1], sizes[0]
+        whole = ones(stack(sizes), grids[0].dtype.base_dtype)
+        return [grid * whole for grid in grids]
+
+
+@export("sequence_mask")
+def sequence_mask(
+    lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
+) -> Tensor:
+    """Rows that are true in their first `lengths[i]` of `maxlen` (the largest length) places."""
+    with name_scope(name, "SequenceMask", [lengths, maxlen]):
+        lengths = convert_to_tensor(lengths)
+        if maxlen is None:
+            axes = gen_ops.range(0, rank(lengths), 1)
+            maxlen = gen_ops.max(lengths, axes)
+            maxlen = gen_ops.maximum(constant(0, maxlen.dtype.base_dtype), maxlen)
+        else:
+            maxlen = convert_to_tensor(maxlen)
+        if maxlen.shape.ndims not in (None, 0):
+            raise ValueError(
+                f"Argument `maxlen` must be scalar for sequence_mask, got shape {maxlen.shape}"
+            )
+        kind = maxlen.dtype.base_dtype
+        row = gen_ops.range(constant(0, kind), maxlen, constant(1, kind))
+        column = gen_ops.cast(expand_dims(lengths, -1), kind)
+        mask = gen_ops.less(row, column)
+        dtype = None if dtype is None else dtypes.as_dtype(dtype)
+        if dtype is None or dtype.is_compatible_with(mask.dtype):
+            return mask
+        return gen_ops.cast(mask, dtype)
+
+
+@export("required_space_to_batch_paddings")
+def required_space_to_batch_paddings(
+    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
+) -> tuple[Any, Any]:
+    """The (paddings, crops) that make `input_shape` a multiple of `block_shape`.
+
+    `base_paddings`: what is to be padded at least, [N, 2].
+    """
+    with name_scope(name, "required_space_to_batch_paddings", [input_shape, block_shape]):
+        input_shape = convert_to_tensor(input_shape, dtypes.int32, name="input_shape")
+        block_shape = convert_to_tensor(block_shape, dtypes.int32, name="block_shape")
+        block_shape.shape.assert_is_fully_defined()
+        block_shape.shape.assert_has_rank(1)
+        count = block_shape.shape.as_list()[0]
+        if count == 0:
+            empty = zeros([0, 2], dtypes.int32)
+            return empty, empty
+        input_shape.shape.assert_is_compatible_with([count])
+        if base_paddings is not None:
+            base_paddings = convert_to_tensor(base_paddings, dtypes.int32, name="base_paddings")
+            base_paddings.shape.assert_is_compatible_with([count, 2])
+        else:
+            base_paddings = zeros([count, 2], dtypes.int32)
+        known = [constant_value(t) for t in (input_shape, block_shape, base_paddings)]
+        if all(k is not None for k in known):
+            sizes, blocks, base = known
+            start, end = base[:, 0], base[:, 1]
+            extra = (blocks - (sizes + start + end) % blocks) % blocks
+            paddings = np.stack([start, end + extra], 1).astype(np.int32)
+            crops = np.stack([np.zeros_like(extra), extra], 1).astype(np.int32)
+            return (
+                constant(paddings, dtypes.int32, name="paddings"),
+                constant(crops, dtypes.int32, name="crops"),
+            )
+        start, end = base_paddings[:, 0], base_paddings[:, 1]
+        extra = (block_shape - (input_shape + start + end) % block_shape) % block_shape
+        paddings = stack([start, end + extra], 1, name="paddings")
+        crops = stack([zeros_like(extra), extra], 1, name="crops")
+        return paddings, crops
+
+
+def static_shape_of(vector: Any) -> TensorShape:
+    """What is known of the shape that a vector of sizes describes."""
+    return constant_value_as_shape(convert_to_tensor(vector))
