@@ -8,12 +8,13 @@ export NINJA_STATUS = [%f/%t %es]$()
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench lint format fuzz-corpus clean
+.PHONY: help demo test test-all wheel bench lint format fuzz-corpus clean
 
 help:
 	@echo 'make demo        install what is missing, build, train a digit classifier'
 	@echo 'make test        release, asan+ubsan and tsan suites, and a minute of fuzzing'
 	@echo 'make test-all    every suite under every preset and instruction set, lint of every file'
+	@echo 'make wheel       build the Python package, with the libraries it needs, into dist/'
 	@echo 'make bench       run the benchmarks (FILTER=regex); JSON goes to bench_results/'
 	@echo 'make lint        format, layers, Python and clang-tidy checks'
 	@echo 'make format      rewrite C++ and Python sources in the house format'
@@ -23,14 +24,15 @@ help:
 
 demo:
 	@tools/setup.sh build
-	@tools/build.sh release digits
-	@build/release/examples/digits examples/digits
+	@tools/build.sh release python
+	@.venv/bin/python examples/digits/digits.py
 
 test:
 	@tools/setup.sh build test
 	@tools/build.sh release all tests examples benchmarks
 	@tools/run_tests.sh release
 	@MILLRACE_ISA=baseline tools/run_tests.sh release -LE install
+	@tools/python_tests.sh
 	@tools/build.sh asan tests
 	@tools/run_tests.sh asan
 	@tools/build.sh tsan tests_threads
@@ -51,6 +53,10 @@ test-all:
 	@tools/build.sh fuzz fuzzers
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 	@tools/lint.sh --all
+
+wheel:
+	@tools/setup.sh build
+	@tools/wheel.sh
 
 bench:
 	@tools/setup.sh build bench

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # setup.sh GROUP...: makes sure that what the groups need is on this Debian or Ubuntu machine.
 #
-#   build   compiler, CMake, Ninja, protobuf
+#   build   compiler, CMake, Ninja, protobuf, Python with its headers and venv
 #   test    GoogleTest, Google Benchmark, ccache, lld, clang with libFuzzer
 #   bench   Google Benchmark
-#   lint    clang-tidy, git, Python with venv
+#   lint    clang-tidy, git
 #
 # It looks for the tools themselves, so it is quick and silent when all are there, however they
 # were installed. What is missing it installs with apt-get, through sudo where you are not root;
@@ -28,6 +28,9 @@ compiler() {
 header() {
   printf '#if !__has_include(<%s>)\n#error missing\n#endif\n' "$1" | "$(choose_cxx)" -E -x c++ -
 }
+python_headers() {
+  python3 -c 'import os, sysconfig as s; assert os.path.exists(s.get_path("include") + "/Python.h")'
+}
 fuzzer_runtime() {
   local library
   library=$(clang++ -fsanitize=fuzzer -### -x c++ - 2>&1 < /dev/null |
@@ -43,6 +46,10 @@ for group in "$@"; do
       need ninja-build has ninja
       need protobuf-compiler has protoc
       need libprotobuf-dev header google/protobuf/message.h
+      need python3 has python3
+      need python3-venv python3 -c 'import ensurepip'
+      need python3-dev python_headers
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
     test)
       need libgtest-dev header gtest/gtest.h
@@ -59,9 +66,6 @@ for group in "$@"; do
       need clang has clang++
       need clang-tidy has clang-tidy
       need git has git
-      need python3 has python3
-      need python3-venv python3 -c 'import ensurepip'
-      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
     *)
       echo "setup.sh: unknown group '$group'; expected build, test, bench or lint" >&2

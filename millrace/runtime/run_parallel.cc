@@ -200,8 +200,12 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
 void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   if (!status.ok()) [[unlikely]] {
-    return fail(
-        annotate_error(status, *step.node, plan_->origins[static_cast<size_t>(ready.step)]));
+    std::vector<Value*> inputs;
+    for (int i = 0; i < step.num_inputs && step.kind == StepKind::kKernel; ++i) {
+      inputs.push_back(&input(step, ready.iteration, i));
+    }
+    return fail(annotate_error(with_inputs(status, inputs), *step.node,
+                               plan_->origins[static_cast<size_t>(ready.step)]));
   }
   if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
   size_t before = next.size();

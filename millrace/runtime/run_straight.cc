@@ -29,7 +29,8 @@ class StraightRun {
       Status status = run_step(step, i);
       timer.stop(outputs_of(step));
       if (!status.ok()) [[unlikely]] {
-        return fail(annotate_error(status, *step.node, plan_.origins[i]));
+        const std::span inputs(inputs_of(step), static_cast<size_t>(step.num_inputs));
+        return fail(annotate_error(with_inputs(status, inputs), *step.node, plan_.origins[i]));
       }
       release(step);
     }

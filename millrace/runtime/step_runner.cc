@@ -41,6 +41,41 @@ Result<Tensor> fetch_value(Value& input, bool movable) {
   return movable ? std::move(input.tensor) : input.tensor;
 }
 
+namespace {
+
+// The names that users know floating-point types by.
+std::string user_name(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+      return "float32";
+    case DType::kDouble:
+      return "float64";
+    case DType::kHalf:
+      return "float16";
+    default:
+      return dtype_name(dtype);
+  }
+}
+
+}  // namespace
+
+Status with_inputs(const Status& status, std::span<Value* const> inputs) {
+  constexpr size_t kMaxShown = 8;
+  if (status.code() != Code::kInvalidArgument || inputs.empty()) return status;
+  std::string line = "inputs: ";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i == kMaxShown) {
+      line += str_cat(", and ", inputs.size() - i, " more");
+      break;
+    }
+    const Value& value = *inputs[i];
+    const Tensor tensor = value.is_ref() ? value.cell->read() : value.tensor;
+    if (i > 0) line += ", ";
+    line += tensor.valid() ? str_cat(user_name(tensor.dtype()), " ", tensor.shape()) : "none";
+  }
+  return status.with_line(line);
+}
+
 void StepTimer::record(const Value* outputs) {
   int64_t end_ns = monotonic_nanos();
   const PlanStep& step = plan_.steps[static_cast<size_t>(step_)];

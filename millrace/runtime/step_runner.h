@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "millrace/base/clock.h"
 #include "millrace/kernel/kernel.h"
@@ -51,6 +52,10 @@ Status check_outputs(const Step& step, const Value* outputs) {
 
 // The value of a fetch: the variable's own storage is copied, so that later updates do not show.
 Result<Tensor> fetch_value(Value& input, bool movable);
+
+// `status`, an INVALID_ARGUMENT about what a step was given, with a line that says what it was
+// given: "inputs: float32 [2,3], int32 []". Other errors as they are.
+Status with_inputs(const Status& status, std::span<Value* const> inputs);
 
 // Measures one execution of a step: for the plan's own statistics when the run was chosen to be
 // measured, and for the step's trace when there is one. Costs nothing otherwise.

@@ -14,6 +14,9 @@ import numpy as np
 from millrace import _core, dtypes, errors
 from millrace._export import export
 from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
+from millrace.tracebacks import install_for_threads
+
+install_for_threads()
 
 # (class, expand to tensors, contract values): how composite objects are fetched and fed.
 _expansions: list[

@@ -117,6 +117,9 @@ class Call {
     attrs_.set(def.name, std::move(attr));
   }
 
+  // The two inputs of a binary op that were read in the other order.
+  void swap_inputs() { std::swap(inputs_[0], inputs_[1]); }
+
   NodeId add() { return graph_.add(op_.name, name_, std::move(inputs_), std::move(attrs_)); }
 
  private:
@@ -140,9 +143,9 @@ class Call {
 
   nb::object convert(const ArgDef& arg, nb::handle value, DType want, DType prefer) {
     if (is_tensor(value)) {
-      const DType type = output_type(value);
-      if (want != DType::kInvalid && base_type(type) != want)
-        raise_mismatch(arg, base_type(type), want);
+      if (want != DType::kInvalid && base_type(output_type(value)) != want) {
+        raise_mismatch(arg, value, want);
+      }
       return nb::borrow(value);
     }
     Tensor scalar;
@@ -159,33 +162,36 @@ class Call {
         arg.is_ref, prefer == DType::kInvalid ? nb::handle(Py_None) : dtype_object(prefer),
         op_.name.c_str());
     if (want != DType::kInvalid && base_type(output_type(made)) != want) {
-      raise_mismatch(arg, base_type(output_type(made)), want);
+      raise_mismatch(arg, made, want);
     }
     return made;
   }
 
-  [[noreturn]] void raise_mismatch(const ArgDef& arg, DType got, DType want) const {
-    std::string message = str_cat("Input '", arg.name, "' of '", op_.name, "' Op \"", name_,
-                                  "\" has type ", type_label(got), " that does not match ");
+  // "'x:0' (float32, shape [2,3])" of a tensor; the value itself where it is none.
+  static std::string describe(nb::handle value) {
+    if (!is_tensor(value)) return nb::cast<std::string>(nb::repr(value));
+    const Output output = output_of(value);
+    const Graph& graph = graph_of(value).graph();
+    return str_cat("'", graph.output_name(output), "' (", type_label(graph.output_type(output)),
+                   ", shape ", graph.facts(output).shape, ")");
+  }
+
+  [[noreturn]] void raise_mismatch(const ArgDef& arg, nb::handle value, DType want) const {
+    std::string message =
+        str_cat("Input '", arg.name, "' of '", op_.name, "' Op \"", name_, "\" has type ",
+                type_label(output_type(value)), " that does not match ");
     if (arg.dtype != DType::kInvalid) {
-      raise_type_error(str_cat(message, "expected type of ", type_label(want), "."));
+      raise_type_error(str_cat(message, "expected type of ", type_label(want), ". It is ",
+                               describe(value), "."));
     }
-    std::string others;
-    size_t at = 0;
-    for (const ArgDef& other : op_.inputs) {
-      if (&other == &arg || other.type_attr != arg.type_attr || at >= inputs_.size()) {
-        if (!other.is_list()) ++at;
-        continue;
-      }
-      others = str_cat("type ", type_label(want), " of argument '", other.name, "'",
-                       at < inputs_.size()
-                           ? str_cat(" (shape ", graph_.graph().facts(inputs_[at]).shape, ")")
-                           : "");
-      break;
+    for (const auto& [other, tensor] : read_) {
+      if (other == &arg || other->type_attr != arg.type_attr) continue;
+      raise_type_error(str_cat(message, "type ", type_label(want), " of argument '", other->name,
+                               "'. They are ", describe(tensor), " and ", describe(value),
+                               ": tf.cast changes the type of one."));
     }
-    if (others.empty())
-      others = str_cat("type ", type_label(want), " of attr '", arg.type_attr, "'");
-    raise_type_error(str_cat(message, others, "."));
+    raise_type_error(str_cat(message, "type ", type_label(want), " of attr '", arg.type_attr,
+                             "'. It is ", describe(value), "."));
   }
 
   // The type attribute of `arg` is `type` from now on.
@@ -235,6 +241,7 @@ class Call {
           str_cat("'", op_.name, "' Op requires that input '", arg.name, "' be a mutable tensor"));
     }
     inputs_.push_back(output);
+    read_.emplace_back(&arg, nb::borrow(tensor));
   }
 
   void read_list(const ArgDef& arg, nb::handle value) {
@@ -347,6 +354,7 @@ class Call {
   PyGraph& graph_;
   std::string name_;
   std::vector<Output> inputs_;
+  std::vector<std::pair<const ArgDef*, nb::object>> read_;  // what the inputs were
   AttrMap attrs_;
 };
 
@@ -401,8 +409,9 @@ nb::object results(PyOp& op, PyGraph& graph, NodeId id) {
   return op.result_class(*nb::tuple(parts));
 }
 
-// `arguments`: the inputs, then the attributes of PyOp::attrs.
-nb::object call(PyOp& op, nb::handle name, nb::handle arguments) {
+// `arguments`: the inputs, then the attributes of PyOp::attrs. `second_first`: the second of two
+// inputs says the type of the first.
+nb::object call(PyOp& op, nb::handle name, nb::handle arguments, bool second_first) {
   const size_t num_inputs = op.def->inputs.size();
   if (!PyTuple_Check(arguments.ptr()) ||
       static_cast<size_t>(PyTuple_GET_SIZE(arguments.ptr())) != num_inputs + op.attrs.size()) {
@@ -427,7 +436,13 @@ nb::object call(PyOp& op, nb::handle name, nb::handle arguments) {
   // Attributes first: some say the types of the inputs.
   for (size_t i = 0; i < op.attrs.size(); ++i)
     made.read_attr_value(*op.attrs[i], argument(num_inputs + i));
-  for (size_t i = 0; i < num_inputs; ++i) made.read_input(op.def->inputs[i], argument(i));
+  if (second_first) {
+    made.read_input(op.def->inputs[1], argument(1));
+    made.read_input(op.def->inputs[0], argument(0));
+    made.swap_inputs();
+  } else {
+    for (size_t i = 0; i < num_inputs; ++i) made.read_input(op.def->inputs[i], argument(i));
+  }
   const NodeId id = made.add();
   return results(op, *graph, id);
 }
@@ -470,7 +485,8 @@ nb::object constant(nb::handle array, nb::handle dtype, nb::handle name) {
 }  // namespace
 
 void bind_calls(nb::module_& m) {
-  nb::class_<PyOp>(m, "Op").def("__call__", &call, nb::arg("name").none(), nb::arg("arguments"));
+  nb::class_<PyOp>(m, "Op").def("__call__", &call, nb::arg("name").none(), nb::arg("arguments"),
+                                nb::arg("second_first") = false);
   m.def("op",
         [](std::string_view name) { return PyOp(*unwrap(OpRegistry::global().lookup(name))); });
   m.def("create_op", &create);

@@ -164,6 +164,20 @@ void PyGraph::record(NodeId id) {
   for (Controller& controller : controllers) controller.seen.insert(id);
 }
 
+std::string PyGraph::describe(const std::vector<Output>& inputs) const {
+  constexpr size_t kMaxShown = 8;
+  std::string line;
+  for (size_t i = 0; i < inputs.size() && i < kMaxShown; ++i) {
+    line += i == 0 ? "inputs: " : ", ";
+    line += str_cat(
+        "'", graph_->output_name(inputs[i]), "' ",
+        nb::cast<std::string>(dtype_object(base_type(graph_->output_type(inputs[i]))).attr("name")),
+        " ", graph_->facts(inputs[i]).shape);
+  }
+  if (inputs.size() > kMaxShown) line += str_cat(", and ", inputs.size() - kMaxShown, " more");
+  return line;
+}
+
 NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output> inputs,
                     AttrMap node_attrs) {
   builder();  // may it be changed at all?
@@ -196,7 +210,12 @@ NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output>
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     spec.attrs.set("_class", std::move(groups));
   }
-  const NodeId id = unwrap_value(graph_->add(std::move(spec)));
+  const std::vector<Output> given = spec.inputs;
+  const Result<NodeId> added = graph_->add(std::move(spec));
+  if (!added.ok()) {
+    raise_value_error(given.empty() ? added.status() : added.status().with_line(describe(given)));
+  }
+  const NodeId id = *added;
   if (!controllers.empty()) record(id);
   if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
   return id;

@@ -8,7 +8,8 @@ import sysconfig
 import traceback
 from types import CodeType
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Where the files of this package are.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
 _SITE = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
@@ -17,7 +18,7 @@ def is_library_file(filename: str) -> bool:
     """Whether code of this file belongs to Millrace or to Python itself."""
     if filename.startswith("<frozen"):
         return True
-    if filename.startswith(_PACKAGE):
+    if filename.startswith(PACKAGE):
         return True
     return filename.startswith(_STANDARD) and not any(part in filename for part in _SITE)
 

