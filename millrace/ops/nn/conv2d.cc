@@ -8,6 +8,7 @@
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
 #include "millrace/ops/nn/register.h"
+#include "millrace/ops/nn/transpose_images.h"
 #include "millrace/ops/nn/window_geometry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -123,29 +124,6 @@ Result<ConvGeometry> conv_geometry(WindowSpec spec, const Shape& image, const Sh
                             " and a filter of ", filter, ", got ", *gradient);
   }
   return g;
-}
-
-// to[b, j, i] = from[b, i, j], with i < rows, j < columns, converted.
-template <class From, class To>
-void transpose_images(const KernelContext& ctx, int64_t batch, int64_t rows, int64_t columns,
-                      const From* from, To* to) {
-  constexpr int64_t kBlock = 32;
-  const int64_t blocks = (columns + kBlock - 1) / kBlock;
-  ctx.parallel_for(
-      batch * blocks, static_cast<double>(rows * kBlock), [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; ++t) {
-          const From* in = from + t / blocks * rows * columns;
-          To* out = to + t / blocks * rows * columns;
-          const int64_t first = t % blocks * kBlock, last = std::min(first + kBlock, columns);
-          for (int64_t block = 0; block < rows; block += kBlock) {
-            for (int64_t j = first; j < last; ++j) {
-              for (int64_t i = block; i < std::min(block + kBlock, rows); ++i) {
-                out[j * rows + i] = static_cast<To>(in[i * columns + j]);
-              }
-            }
-          }
-        }
-      });
 }
 
 // The GEMM works on NHWC images of float or double. `tensor` in that form, itself where it already

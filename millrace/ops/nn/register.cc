@@ -7,6 +7,9 @@ void register_nn_ops(Registry& registry) {
   register_bias_add(registry);
   register_conv2d(registry);
   register_cross_entropy(registry);
+  register_depthwise_conv(registry);
+  register_fused_batch_norm(registry);
+  register_global_batch_norm(registry);
   register_l2_loss(registry);
   register_lrn(registry);
   register_max_pool(registry);
