@@ -35,6 +35,8 @@ using Ints = std::vector<int64_t>;
 
 // Rules that no difference can check, and why.
 const std::pair<const char*, const char*> kUnchecked[] = {
+    {"CropAndResize", "boxes have no second derivative; crop_and_resize_test.cc has the first"},
+    {"CropAndResizeGradImage", "boxes have no second derivative"},
     {"PreventGradient", "its rule refuses; gradients_test.cc looks at the error"},
 };
 
@@ -452,9 +454,12 @@ TEST_F(EveryGradient, LiesBetweenOneSidedDerivatives) {
   };
   for (const auto& [call, types] : all_calls()) {
     bool single = false;
-    for (const auto& [attr, type] : types) {
+    const auto note = [&](DType type) {
       single |= type == DType::kFloat || type == DType::kComplex64;
-    }
+    };
+    for (const auto& [attr, type] : types) note(type);
+    for (const ArgDef& arg : call.op->inputs) note(arg.dtype);
+    for (const ArgDef& arg : call.op->outputs) note(arg.dtype);
     if (!single && !listed(*call.op, kAnyTie) && this_time()) check_kinks(call, types);
   }
 }

@@ -82,6 +82,7 @@ Status GradientCheck::build() {
   }
   tensors_ = program_.build(root_, fed_);
   std::erase_if(tensors_.ys, [](Expr y) { return y.valid() && !is_differentiable(y.dtype()); });
+  for (Expr y : tensors_.ys) single_precision_ |= y.valid() && !kDoubles.contains(y.dtype());
   MR_TRY(root_.status());
   MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root_));
   session_ = std::make_unique<ClientSession>(std::move(session));
