@@ -1,0 +1,601 @@
+"""Elementwise functions, comparisons, casts, ranges and running sums."""
+
+import builtins
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace import dtypes, gen_ops
+from millrace._export import export
+from millrace.graph.convert import convert_to_tensor, convert_to_tensor_or_indexed_slices
+from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.sparse import IndexedSlices, SparseTensor
+from millrace.shapes import TensorShape
+
+# Functions that are ops as they stand.
+
+acos = export("acos", "math.acos")(gen_ops.acos)
+asin = export("asin", "math.asin")(gen_ops.asin)
+atan = export("atan", "math.atan")(gen_ops.atan)
+ceil = export("ceil", "math.ceil")(gen_ops.ceil)
+cos = export("cos", "math.cos")(gen_ops.cos)
+erfc = export("erfc", "math.erfc")(gen_ops.erfc)
+exp = export("exp", "math.exp")(gen_ops.exp)
+expm1 = export("expm1", "math.expm1")(gen_ops.expm1)
+floor = export("floor", "math.floor")(gen_ops.floor)
+is_finite = export("is_finite", "math.is_finite", "debugging.is_finite")(gen_ops.is_finite)
+is_inf = export("is_inf", "math.is_inf", "debugging.is_inf")(gen_ops.is_inf)
+is_nan = export("is_nan", "math.is_nan", "debugging.is_nan")(gen_ops.is_nan)
+log = export("log", "math.log")(gen_ops.log)
+log1p = export("log1p", "math.log1p")(gen_ops.log1p)
+logical_and = export("logical_and", "math.logical_and")(gen_ops.logical_and)
+logical_not = export("logical_not", "math.logical_not")(gen_ops.logical_not)
+logical_or = export("logical_or", "math.logical_or")(gen_ops.logical_or)
+reciprocal = export("reciprocal", "math.reciprocal")(gen_ops.reciprocal)
+rint = export("rint", "math.rint")(gen_ops.rint)
+rsqrt = export("rsqrt", "math.rsqrt")(gen_ops.rsqrt)
+sigmoid = export("sigmoid", "math.sigmoid", "nn.sigmoid")(gen_ops.sigmoid)
+sin = export("sin", "math.sin")(gen_ops.sin)
+tan = export("tan", "math.tan")(gen_ops.tan)
+
+greater = export("greater", "math.greater")(gen_ops.greater)
+greater_equal = export("greater_equal", "math.greater_equal")(gen_ops.greater_equal)
+less = export("less", "math.less")(gen_ops.less)
+less_equal = export("less_equal", "math.less_equal")(gen_ops.less_equal)
+maximum = export("maximum", "math.maximum")(gen_ops.maximum)
+minimum = export("minimum", "math.minimum")(gen_ops.minimum)
+
+add = export("add", "math.add")(gen_ops.add)
+subtract = export("subtract", "math.subtract")(gen_ops.sub)
+multiply = export("multiply", "math.multiply")(gen_ops.mul)
+realdiv = export("realdiv")(gen_ops.real_div)
+truncatediv = export("truncatediv")(gen_ops.truncate_div)
+truncatemod = export("truncatemod")(gen_ops.truncate_mod)
+floor_div = export("floor_div")(gen_ops.floor_div)
+floormod = export("floormod", "mod", "math.floormod", "math.mod")(gen_ops.floor_mod)
+pow = export("pow", "math.pow")(gen_ops.pow)
+squared_difference = export("squared_difference", "math.squared_difference")(
+    gen_ops.squared_difference
+)
+
+arg_max = export("arg_max")(gen_ops.arg_max)
+arg_min = export("arg_min")(gen_ops.arg_min)
+
+
+@export("equal", "math.equal")
+def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x == y elementwise, with broadcasting. `==` between tensors asks whether they are the same."""
+    return gen_ops.equal(x, y, name=name)
+
+
+@export("not_equal", "math.not_equal")
+def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x != y elementwise, with broadcasting."""
+    return gen_ops.not_equal(x, y, name=name)
+
+
+def _of_values(op: Callable[..., Tensor], default: str, x: Any, name: str | None) -> Any:
+    """op(x), and for a sparse tensor the sparse tensor of op(x.values)."""
+    if not isinstance(x, SparseTensor):
+        return op(x, name=name)
+    with name_scope(name, default, [x.indices, x.values, x.dense_shape]) as scope:
+        return SparseTensor(x.indices, op(x.values, name=scope), x.dense_shape)
+
+
+def _dense_abs(x: Any, name: str | None) -> Tensor:
+    with name_scope(name, "Abs", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        if x.dtype.is_complex:
+            return gen_ops.complex_abs(x, Tout=x.dtype.base_dtype.real_dtype, name=scope)
+        return gen_ops.abs(x, name=scope)
+
+
+@export("abs", "math.abs")
+def abs(x: Any, name: str | None = None) -> Any:
+    """|x|: of the same type, and of the real type for complex numbers. Takes sparse tensors too."""
+    return _of_values(_dense_abs, "Abs", x, name)
+
+
+@export("negative", "math.negative")
+def negative(x: Any, name: str | None = None) -> Any:
+    """-x. Takes sparse tensors too."""
+    return _of_values(gen_ops.neg, "Neg", x, name)
+
+
+@export("sign", "math.sign")
+def sign(x: Any, name: str | None = None) -> Any:
+    """-1, 0 or 1; x / |x| for complex numbers. Takes sparse tensors too."""
+    return _of_values(gen_ops.sign, "Sign", x, name)
+
+
+@export("square", "math.square")
+def square(x: Any, name: str | None = None) -> Any:
+    """x * x. Takes sparse tensors too."""
+    return _of_values(gen_ops.square, "Square", x, name)
+
+
+@export("sqrt", "math.sqrt")
+def sqrt(x: Any, name: str | None = None) -> Any:
+    """The square root. Takes sparse tensors too."""
+    return _of_values(gen_ops.sqrt, "Sqrt", x, name)
+
+
+@export("tanh", "math.tanh", "nn.tanh")
+def tanh(x: Any, name: str | None = None) -> Any:
+    """The hyperbolic tangent. Takes sparse tensors too."""
+    return _of_values(gen_ops.tanh, "Tanh", x, name)
+
+
+@export("erf", "math.erf")
+def erf(x: Any, name: str | None = None) -> Any:
+    """The error function. Takes sparse tensors too."""
+    return _of_values(gen_ops.erf, "Erf", x, name)
+
+
+@export("log_sigmoid", "math.log_sigmoid")
+def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
+    """log(sigmoid(x)), accurate for all x."""
+    with name_scope(name, "LogSigmoid", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.neg(gen_ops.softplus(gen_ops.neg(x)), name=scope)
+
+
+@export("round", "math.round")
+def round(x: Any, name: str | None = None) -> Tensor:
+    """The nearest integer, the even one of two. Integers are returned as they are."""
+    x = convert_to_tensor(x, name="x")
+    return x if x.dtype.is_integer else gen_ops.round(x, name=name)
+
+
+@export("logical_xor", "math.logical_xor")
+def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
+    """Whether exactly one of x and y is true."""
+    return gen_ops.logical_and(
+        gen_ops.logical_or(x, y), gen_ops.logical_not(gen_ops.logical_and(x, y)), name=name
+    )
+
+
+# Division.
+
+
+def _operands(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    """Both as tensors of one type. TypeError when they differ."""
+    x = convert_to_tensor(x, name="x")
+    y = convert_to_tensor(y, name="y", dtype=None if isinstance(y, Tensor) else x.dtype.base_dtype)
+    if x.dtype.base_dtype != y.dtype.base_dtype:
+        raise TypeError(
+            f"{what}: x and y must have the same dtype, got {x.dtype.base_dtype!r} ('{x.name}', "
+            f"shape {x.shape}) != {y.dtype.base_dtype!r} ('{y.name}', shape {y.shape})"
+        )
+    return x, y
+
+
+_FLOAT_FOR_QUOTIENT = {
+    dtypes.uint8: dtypes.float32,
+    dtypes.int8: dtypes.float32,
+    dtypes.uint16: dtypes.float32,
+    dtypes.int16: dtypes.float32,
+    dtypes.int32: dtypes.float64,
+    dtypes.int64: dtypes.float64,
+    dtypes.uint32: dtypes.float64,
+    dtypes.uint64: dtypes.float64,
+}
+
+
+@export("truediv", "math.truediv")
+def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y as Python 3 has it: integers are cast to floats (float64 for 32 bits and more)."""
+    with name_scope(name, "truediv", [x, y]) as scope:
+        x, y = _operands(x, y, "truediv")
+        to = _FLOAT_FOR_QUOTIENT.get(x.dtype.base_dtype)
+        if to is not None:
+            x, y = gen_ops.cast(x, to), gen_ops.cast(y, to)
+        elif not (x.dtype.is_floating or x.dtype.is_complex):
+            raise TypeError(f"Invalid dtype {x.dtype.base_dtype!r} in __truediv__.")
+        return gen_ops.real_div(x, y, name=scope)
+
+
+@export("divide", "math.divide")
+def divide(x: Any, y: Any, name: str | None = None) -> Any:
+    """x / y, as the operator does it."""
+    if name is not None:
+        return truediv(x, y, name)
+    if not isinstance(x, Tensor) and not hasattr(x, "_as_graph_element"):
+        like = y.dtype.base_dtype if isinstance(y, Tensor) else None
+        x = convert_to_tensor(x, dtype=like)
+    return x / y
+
+
+@export("div")
+def div(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y as Python 2 has it: for integers the quotient rounded towards minus infinity."""
+    with name_scope(name, "div", [x, y]) as scope:
+        x, y = _operands(x, y, "div")
+        if x.dtype.is_floating or x.dtype.is_complex:
+            return gen_ops.real_div(x, y, name=scope)
+        return gen_ops.floor_div(x, y, name=scope)
+
+
+@export("floordiv", "math.floordiv")
+def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x // y, rounded towards minus infinity."""
+    with name_scope(name, "floordiv", [x, y]) as scope:
+        return gen_ops.floor_div(x, y, name=scope)
+
+
+@export("div_no_nan", "math.divide_no_nan")
+def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y, and 0 where y is 0."""
+    with name_scope(name, "div_no_nan", [x, y]) as scope:
+        x, y = _operands(x, y, "div_no_nan")
+        return gen_ops.div_no_nan(x, y, name=scope)
+
+
+@export("math.multiply_no_nan")
+def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x * y, and 0 where y is 0 even if x is not finite."""
+    with name_scope(name, "multiply_no_nan", [x, y]) as scope:
+        x, y = _operands(x, y, "multiply_no_nan")
+        return gen_ops.mul_no_nan(x, y, name=scope)
+
+
+@export("math.reciprocal_no_nan")
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+    """1 / x, and 0 where x is 0."""
+    with name_scope(name, "reciprocal_no_nan", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.div_no_nan(convert_to_tensor(1, dtype=x.dtype.base_dtype), x, name=scope)
+
+
+@export("scalar_mul", "math.scalar_mul")
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+    """A scalar times a Tensor or IndexedSlices. ValueError when it is no scalar."""
+    scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")
+    if scalar.shape.ndims != 0:
+        raise ValueError(f"Only scalar multiply works, got '{scalar.name}' of shape {scalar.shape}")
+    if isinstance(x, IndexedSlices):
+        return IndexedSlices(gen_ops.mul(scalar, x.values, name=name), x.indices, x.dense_shape)
+    return gen_ops.mul(scalar, x, name=name)
+
+
+# Complex numbers.
+
+
+@export("complex", "dtypes.complex")
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """real + i imag. TypeError unless both are float32 or both float64."""
+    real = convert_to_tensor(real, name="real")
+    imag = convert_to_tensor(imag, name="imag")
+    with name_scope(name, "Complex", [real, imag]) as scope:
+        types = (real.dtype.base_dtype, imag.dtype.base_dtype)
+        if types == (dtypes.float64, dtypes.float64):
+            out = dtypes.complex128
+        elif types == (dtypes.float32, dtypes.float32):
+            out = dtypes.complex64
+        else:
+            raise TypeError(
+                "real and imag have incorrect types: they must be float32 or float64 alike, got "
+                f"{types[0].name} ('{real.name}', shape {real.shape}) and {types[1].name} "
+                f"('{imag.name}', shape {imag.shape})"
+            )
+        return gen_ops.complex(real, imag, Tout=out, name=scope)
+
+
+@export("real", "math.real")
+def real(input: Any, name: str | None = None) -> Tensor:
+    """The real part; real numbers as they are."""
+    with name_scope(name, "Real", [input]) as scope:
+        input = convert_to_tensor(input, name="input")
+        if not input.dtype.is_complex:
+            return input
+        return gen_ops.real(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
+
+
+@export("imag", "math.imag")
+def imag(input: Any, name: str | None = None) -> Tensor:
+    """The imaginary part; zeros for real numbers."""
+    with name_scope(name, "Imag", [input]) as scope:
+        input = convert_to_tensor(input, name="input")
+        if not input.dtype.is_complex:
+            return gen_ops.zeros_like(input, name=scope)
+        return gen_ops.imag(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
+
+
+@export("conj", "math.conj")
+def conj(x: Any, name: str | None = None) -> Tensor:
+    """The complex conjugate; real numbers as they are. TypeError for what is no number."""
+    x = x if isinstance(x, Tensor) else convert_to_tensor(x, name="x")
+    if x.dtype.is_complex:
+        return gen_ops.conj(x, name=name)
+    if x.dtype.is_floating or x.dtype.is_integer:
+        return x
+    raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype!r} ('{x.name}')")
+
+
+@export("angle", "math.angle")
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """The argument of a complex number; 0 or pi for real ones."""
+    with name_scope(name, "Angle", [input]) as scope:
+        input = convert_to_tensor(input, name="input")
+        if input.dtype.is_complex:
+            return gen_ops.angle(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
+        zeros = gen_ops.zeros_like(input)
+        return gen_ops.select(gen_ops.less(input, zeros), zeros + np.pi, zeros, name=scope)
+
+
+# Casts.
+
+
+@export("cast", "dtypes.cast")
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """x in another type: itself when it has it. Takes SparseTensor and IndexedSlices too."""
+    to = dtypes.as_dtype(dtype).base_dtype
+    if isinstance(x, Tensor) and x.dtype is to:
+        return x
+    with name_scope(name, "Cast", [getattr(x, "values", x)]) as scope:
+        if isinstance(x, SparseTensor):
+            return SparseTensor(x.indices, cast(x.values, to, name=scope), x.dense_shape)
+        if isinstance(x, IndexedSlices):
+            return IndexedSlices(cast(x.values, to, name=scope), x.indices, x.dense_shape)
+        x = convert_to_tensor(x, name="x")
+        if x.dtype.base_dtype is to:
+            return x
+        return gen_ops.cast(x, to, name=scope)
+
+
+def _bounds_within(source: dtypes.DType, to: dtypes.DType) -> tuple[Any, Any]:
+    """The least and greatest values of `source` that `to` holds; None where all fit."""
+    storage = source.as_numpy_dtype
+    least, greatest = to.min, to.max
+    low, high = None, None
+    if source.min < least:
+        low = storage(least)
+        if source.is_floating and int(low) < int(least):
+            low = np.nextafter(low, storage(0))
+    if source.max > greatest:
+        high = storage(greatest)
+        if source.is_floating and to.is_integer and int(high) > int(greatest):
+            high = np.nextafter(high, storage(0))
+    return low, high
+
+
+@export("saturate_cast", "dtypes.saturate_cast")
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """x in another type, where what does not fit becomes the nearest value that does."""
+    with name_scope(name, "saturate_cast", [value]) as scope:
+        value = convert_to_tensor(value, name="value")
+        to = dtypes.as_dtype(dtype).base_dtype
+        low, high = _bounds_within(value.dtype.base_dtype, to)
+        if low is not None:
+            low = convert_to_tensor(low, dtype=value.dtype.base_dtype, name="min")
+            value = gen_ops.maximum(value, low)
+        if high is not None:
+            high = convert_to_tensor(high, dtype=value.dtype.base_dtype, name="max")
+            value = gen_ops.minimum(value, high)
+        return cast(value, to, name=scope)
+
+
+@export("to_float")
+def to_float(x: Any, name: str | None = "ToFloat") -> Any:
+    """x as float32."""
+    return cast(x, dtypes.float32, name=name)
+
+
+@export("to_double")
+def to_double(x: Any, name: str | None = "ToDouble") -> Any:
+    """x as float64."""
+    return cast(x, dtypes.float64, name=name)
+
+
+@export("to_int32")
+def to_int32(x: Any, name: str | None = "ToInt32") -> Any:
+    """x as int32."""
+    return cast(x, dtypes.int32, name=name)
+
+
+@export("to_int64")
+def to_int64(x: Any, name: str | None = "ToInt64") -> Any:
+    """x as int64."""
+    return cast(x, dtypes.int64, name=name)
+
+
+@export("to_bfloat16")
+def to_bfloat16(x: Any, name: str | None = "ToBFloat16") -> Any:
+    """x as bfloat16."""
+    return cast(x, dtypes.bfloat16, name=name)
+
+
+@export("to_complex64")
+def to_complex64(x: Any, name: str | None = "ToComplex64") -> Any:
+    """x as complex64."""
+    return cast(x, dtypes.complex64, name=name)
+
+
+@export("to_complex128")
+def to_complex128(x: Any, name: str | None = "ToComplex128") -> Any:
+    """x as complex128."""
+    return cast(x, dtypes.complex128, name=name)
+
+
+# Sums of many tensors.
+
+
+def _summands(inputs: Any, what: str) -> list[Any]:
+    problem = (
+        f"{what}: inputs must be an iterable of at least one Tensor/IndexedSlices with the same "
+        "dtype and shape"
+    )
+    if isinstance(inputs, (str, bytes, Tensor)) or not hasattr(inputs, "__iter__"):
+        raise ValueError(f"{problem}, got {inputs!r}")
+    inputs = [convert_to_tensor_or_indexed_slices(x) for x in inputs]
+    if not inputs or not all(isinstance(x, (Tensor, IndexedSlices)) for x in inputs):
+        raise ValueError(f"{problem}, got {inputs!r}")
+    return inputs
+
+
+@export("add_n", "math.add_n")
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    """The sum of a list of tensors of one shape and type. ValueError for an empty list."""
+    inputs = _summands(inputs, "add_n")
+    if len(inputs) > 1:
+        return gen_ops.add_n([convert_to_tensor(x) for x in inputs], name=name)
+    value = convert_to_tensor(inputs[0])
+    return value if name is None else gen_ops.identity(value, name=name)
+
+
+@export("accumulate_n", "math.accumulate_n")
+def accumulate_n(
+    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
+) -> Tensor:
+    """As `add_n`. `shape` and `tensor_dtype`, where given, must be those of every summand."""
+    inputs = _summands(inputs, "accumulate_n")
+    kind = inputs[0].dtype.base_dtype
+    if not all(x.dtype.base_dtype is kind for x in inputs):
+        raise ValueError(
+            "accumulate_n: inputs must be a list of at least one Tensor with the same dtype and "
+            f"shape, got types {[x.dtype.base_dtype.name for x in inputs]}"
+        )
+    merged = TensorShape(shape)
+    for x in inputs:
+        merged = merged.merge_with(x.shape)
+    if tensor_dtype is not None and dtypes.as_dtype(tensor_dtype).base_dtype is not kind:
+        raise TypeError(
+            f"tensor_dtype is {dtypes.as_dtype(tensor_dtype).name}, but input is of type "
+            f"{kind.name}"
+        )
+    return add_n(inputs, name=name)
+
+
+# Ranges.
+
+_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
+
+@export("range")
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = "range"
+) -> Tensor:
+    """start, start + delta, ... up to but without `limit`. `range(n)` begins at 0.
+
+    `dtype`: the widest type of the arguments by default.
+    """
+    if limit is None:
+        start, limit = 0, start
+    with name_scope(name, "Range", [start, limit, delta]) as scope:
+        names = ("start", "limit", "delta")
+        parts = [
+            value if isinstance(value, Tensor) else convert_to_tensor(value, dtype, name=part)
+            for part, value in zip(names, (start, limit, delta), strict=True)
+        ]
+        if dtype is None:
+            for part in parts:
+                if part.dtype.base_dtype not in _RANGE_TYPES:
+                    raise TypeError(
+                        f"range takes {', '.join(t.name for t in _RANGE_TYPES)}, got "
+                        f"{part.dtype.base_dtype.name} ('{part.name}')"
+                    )
+            dtype = max((p.dtype.base_dtype for p in parts), key=_RANGE_TYPES.index)
+        return gen_ops.range(*[cast(p, dtype) for p in parts], name=scope)
+
+
+@export("lin_space", "linspace")
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """`num` values from start to stop at equal distances, both ends included."""
+    return gen_ops.lin_space(start, stop, num, name=name)
+
+
+# Along a dimension.
+
+
+def either(axis: Any, other: Any, other_name: str, axis_name: str = "axis") -> Any:
+    """The one that is given of an argument and its older name. ValueError for both."""
+    if other is None:
+        return axis
+    if axis is not None:
+        raise ValueError(f"Cannot specify both '{axis_name}' and '{other_name}'.")
+    return other
+
+
+@export("argmax", "math.argmax")
+def argmax(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Tensor:  # fmt: skip
+    """The index of the greatest element along `axis` (the first by default)."""
+    axis = either(axis, dimension, "dimension")
+    return gen_ops.arg_max(input, 0 if axis is None else axis, output_type=output_type, name=name)
+
+
+@export("argmin", "math.argmin")
+def argmin(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Tensor:  # fmt: skip
+    """The index of the least element along `axis` (the first by default)."""
+    axis = either(axis, dimension, "dimension")
+    return gen_ops.arg_min(input, 0 if axis is None else axis, output_type=output_type, name=name)
+
+
+@export("cumsum", "math.cumsum")
+def cumsum(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """Running sums along `axis`. `exclusive`: without the element itself. `reverse`: from the end."""
+    with name_scope(name, "Cumsum", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
+
+
+@export("cumprod", "math.cumprod")
+def cumprod(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """Running products along `axis`. `exclusive`: without the element itself."""
+    with name_scope(name, "Cumprod", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.cumprod(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
+
+
+@export("math.polyval")
+def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
+    """A polynomial at x; the coefficient of the highest power first. ValueError if no list."""
+    if not isinstance(coeffs, list):
+        raise ValueError(f"coeffs must be a list of coefficients, got {type(coeffs).__name__}")
+    with name_scope(name, "polyval", [x, *coeffs]) as scope:
+        x = convert_to_tensor(x, name="x")
+        if not coeffs:
+            return gen_ops.zeros_like(x, name=scope)
+        parts = [convert_to_tensor(c, name=f"coeff_{i}") for i, c in enumerate(coeffs)]
+        value = parts[0]
+        for part in parts[1:]:
+            value = part + value * x
+        return gen_ops.identity(value, name=scope)
+
+
+def rank_of(x: Tensor) -> Any:
+    """The number of dimensions: an int where it is known, a tensor otherwise."""
+    known = x.shape.ndims
+    return gen_ops.rank(x) if known is None else known
+
+
+def sizes_of(x: Tensor) -> list[Any]:
+    """The size of each dimension: ints where known, tensors otherwise. The rank must be known."""
+    dims = x.shape.as_list()
+    if None not in dims:
+        return dims
+    shape = gen_ops.shape(x)
+    return [shape[i] if d is None else d for i, d in enumerate(dims)]
+
+
+def product(sizes: list[Any]) -> Any:
+    """The product of sizes that are ints or scalar tensors."""
+    known = 1
+    unknown = None
+    for size in sizes:
+        if isinstance(size, builtins.int):
+            known *= size
+        else:
+            unknown = size if unknown is None else unknown * size
+    if unknown is None:
+        return known
+    return unknown if known == 1 else unknown * known
