@@ -64,7 +64,7 @@ arg_min = export("arg_min")(gen_ops.arg_min)
 
 @export("equal", "math.equal")
 def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """x == y elementwise, with broadcasting. `==` between tensors asks whether they are the same."""
+    """x == y elementwise, with broadcasting. (`==` asks whether two tensors are the same one.)"""
     return gen_ops.equal(x, y, name=name)
 
 
@@ -540,7 +540,7 @@ def argmin(
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Running sums along `axis`. `exclusive`: without the element itself. `reverse`: from the end."""
+    """Running sums along `axis`; `exclusive`: without the element itself, `reverse`: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         return gen_ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
