@@ -1,0 +1,125 @@
+"""Taking tensors apart by their values: masks, partitions, unique elements."""
+
+from typing import Any
+
+from millrace import dtypes, gen_ops
+from millrace._export import export
+from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+from millrace.ops import array
+
+dynamic_partition = export("dynamic_partition")(gen_ops.dynamic_partition)
+dynamic_stitch = export("dynamic_stitch", "parallel_stitch")(gen_ops.dynamic_stitch)
+invert_permutation = export("invert_permutation", "math.invert_permutation")(
+    gen_ops.invert_permutation
+)
+
+
+@export("boolean_mask")
+def boolean_mask(
+    tensor: Any, mask: Any, name: str | None = "boolean_mask", axis: Any = None
+) -> Tensor:
+    """The parts of `tensor` for which `mask` holds, one after another.
+
+    The mask has the sizes of the dimensions of the tensor from `axis` (0) on. ValueError when it is
+    a scalar, of unknown rank, or does not fit.
+    """
+    with name_scope(name, "boolean_mask", [tensor, mask]):
+        tensor = convert_to_tensor(tensor, name="tensor")
+        mask = convert_to_tensor(mask, name="mask")
+        count = mask.shape.ndims
+        if count == 0:
+            raise ValueError("mask cannot be scalar.")
+        if count is None:
+            raise ValueError(
+                "Number of mask dimensions must be specified, even if some dimensions are None.  "
+                "E.g. shape=[None] is ok, but shape=None is not."
+            )
+        axis = 0 if axis is None else axis
+        at = constant_value(axis)
+        if at is None:
+            raise ValueError("boolean_mask: the axis must be known before the graph runs")
+        at = int(at)
+        if at < 0:
+            at += tensor.shape.with_rank_at_least(1).ndims
+        end = at + count
+        if tensor.shape.ndims is not None:
+            masked = tensor.shape[at:end]
+            if not masked.is_compatible_with(mask.shape):
+                raise ValueError(
+                    f"Shapes {masked} and {mask.shape} are incompatible: the mask '{mask.name}' "
+                    f"must fit the dimensions of '{tensor.name}' {tensor.shape} from {at} on"
+                )
+        dims = array.shape(tensor)
+        if count > 1:
+            joined = gen_ops.prod(dims[at:end], [0])
+            flat = array.reshape(tensor, array.concat([dims[:at], [joined], dims[end:]], 0))
+            if tensor.shape.ndims is not None:
+                whole = tensor.shape[at:end].num_elements()
+                flat.set_shape(
+                    tensor.shape[:at].concatenate([whole]).concatenate(tensor.shape[end:])
+                )
+            tensor, mask = flat, array.reshape(mask, [-1])
+        places = array.squeeze(gen_ops.where(mask), axis=[1])
+        return array.gather(tensor, places, axis=at)
+
+
+@export("unique")
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+    """(y, idx): the different elements of a vector, in the order in which they come first, and for
+    each element of x its place in y."""
+    return gen_ops.unique(x, out_idx, name=name)
+
+
+@export("unique_with_counts")
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+    """(y, idx, count): as `unique`, and how often each element comes."""
+    return gen_ops.unique_with_counts(x, out_idx, name=name)
+
+
+@export("setdiff1d")
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+    """(out, idx): the elements of vector x that are not in y, in their order, and their places."""
+    return gen_ops.list_diff(x, y, index_dtype, name=name)
+
+
+listdiff = export("listdiff")(setdiff1d)
+
+
+@export("sparse_mask", "sparse.mask")
+def sparse_mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> IndexedSlices:
+    """The slices of `a` whose indices are not among `mask_indices`."""
+    with name_scope(name, "sparse_mask", [a.values, mask_indices]) as scope:
+        out_indices, kept = setdiff1d(a.indices, mask_indices)
+        values = gen_ops.gather(a.values, kept, name=scope)
+        return IndexedSlices(values, out_indices, a.dense_shape)
+
+
+def _sparse_argument(value: Any, name: str) -> SparseTensor:
+    if not isinstance(value, (SparseTensor, SparseTensorValue)):
+        raise TypeError(f"{name} must be a SparseTensor, got {type(value).__name__}")
+    return SparseTensor.from_value(value)
+
+
+@export("edit_distance")
+def edit_distance(
+    hypothesis: Any, truth: Any, normalize: bool = True, name: str | None = "edit_distance"
+) -> Tensor:
+    """The Levenshtein distance between the sequences of two sparse tensors.
+
+    The last dimension is the sequences'. `normalize`: divide by the length of the truth. TypeError
+    when an argument is not sparse.
+    """
+    hypothesis = _sparse_argument(hypothesis, "Hypothesis")
+    truth = _sparse_argument(truth, "Truth")
+    return gen_ops.edit_distance(
+        hypothesis.indices, hypothesis.values, hypothesis.dense_shape, truth.indices, truth.values,
+        truth.dense_shape, normalize=normalize, name=name,
+    )  # fmt: skip
+
+
+@export("scatter_nd", "manip.scatter_nd")
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Zeros of `shape`, with the updates added at the places that the rows of `indices` name."""
+    return gen_ops.scatter_nd(indices, updates, shape, name=name)

@@ -1,0 +1,89 @@
+"""Rearranging space, batch and depth."""
+
+from typing import Any
+
+import numpy as np
+
+from millrace import gen_ops
+from millrace._export import export
+from millrace.graph.graph import Tensor
+
+
+@export("space_to_batch_nd", "manip.space_to_batch_nd")
+def space_to_batch_nd(
+    input: Any, block_shape: Any, paddings: Any, name: str | None = None
+) -> Tensor:
+    """Pads the dimensions after the first, and moves blocks of `block_shape` to the batch."""
+    return gen_ops.space_to_batch_nd(input, block_shape, paddings, name=name)
+
+
+@export("batch_to_space_nd", "manip.batch_to_space_nd")
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
+    """Undoes `space_to_batch_nd`, and crops what was padded."""
+    return gen_ops.batch_to_space_nd(input, block_shape, crops, name=name)
+
+
+def _block(block_size: Any, block_shape: Any) -> int:
+    size = block_shape if block_size is None else block_size
+    if size is None or np.ndim(size) != 0:
+        raise ValueError(f"block_size must be one integer, got {size!r}")
+    return int(size)
+
+
+@export("space_to_batch", "nn.space_to_batch")
+def space_to_batch(
+    input: Any, paddings: Any, block_size: int | None = None, name: str | None = None,
+    block_shape: Any = None,
+) -> Tensor:  # fmt: skip
+    """`space_to_batch_nd` of images, with square blocks."""
+    size = _block(block_size, block_shape)
+    made = space_to_batch_nd(input, np.array([size, size], np.int64), paddings, name)
+    made.set_shape(made.shape.with_rank(4))
+    return made
+
+
+@export("batch_to_space")
+def batch_to_space(
+    input: Any, crops: Any, block_size: int | None = None, name: str | None = None,
+    block_shape: Any = None,
+) -> Tensor:  # fmt: skip
+    """`batch_to_space_nd` of images, with square blocks."""
+    size = _block(block_size, block_shape)
+    made = batch_to_space_nd(input, np.array([size, size], np.int64), crops, name)
+    made.set_shape(made.shape.with_rank(4))
+    return made
+
+
+@export("space_to_depth", "nn.space_to_depth")
+def space_to_depth(
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
+) -> Tensor:
+    """Moves blocks of `block_size` x `block_size` pixels of images to their channels."""
+    return gen_ops.space_to_depth(input, block_size, **_format(data_format), name=name)
+
+
+@export("depth_to_space", "nn.depth_to_space")
+def depth_to_space(
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
+) -> Tensor:
+    """Undoes `space_to_depth`."""
+    return gen_ops.depth_to_space(input, block_size, **_format(data_format), name=name)
+
+
+def _format(data_format: str) -> dict[str, str]:
+    return {} if data_format == "NHWC" else {"data_format": data_format}
+
+
+@export("extract_image_patches", "image.extract_image_patches")
+def extract_image_patches(
+    images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None,
+    padding: str | None = None, name: str | None = None, sizes: Any = None,
+) -> Tensor:  # fmt: skip
+    """The patches of images, each written out along the channels.
+
+    `ksizes` (`sizes`): of the patches, [1, rows, columns, 1]; `strides`: how far apart they start;
+    `rates`: the steps between the pixels of a patch. `padding`: "VALID" or "SAME".
+    """
+    return gen_ops.extract_image_patches(
+        images, ksizes if ksizes is not None else sizes, strides, rates, padding, name=name
+    )

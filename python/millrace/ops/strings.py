@@ -1,0 +1,135 @@
+"""Strings."""
+
+from typing import Any
+
+import numpy as np
+
+from millrace import dtypes, gen_ops
+from millrace._export import export
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import Tensor
+from millrace.graph.sparse import SparseTensor
+from millrace.ops import array
+
+
+@export("as_string", "strings.as_string", "dtypes.as_string")
+def as_string(
+    input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False,
+    width: int = -1, fill: str = "", name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Numbers or booleans as text.
+
+    `precision`: digits after the point; `scientific`, `shortest`: the form; `width`: at least that
+    many characters; `fill`: with which to fill up.
+    """
+    return gen_ops.as_string(
+        input, precision=precision, scientific=scientific, shortest=shortest, width=width,
+        fill=fill, name=name,
+    )  # fmt: skip
+
+
+@export("string_join", "strings.join")
+def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+    """Joins the strings of tensors of one shape, element by element; scalars go with all."""
+    return gen_ops.string_join(inputs, separator=separator, name=name)
+
+
+@export("string_split")
+def string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None,
+    name: str | None = None,
+) -> SparseTensor:  # fmt: skip
+    """Splits the strings of a vector; a sparse matrix with a row for each.
+
+    `sep` (`delimiter`): every character of it separates; an empty one splits into single
+    characters; a space by default. `skip_empty`: leave empty parts out.
+    """
+    delimiter = " " if sep is None and delimiter is None else (delimiter if sep is None else sep)
+    source = convert_to_tensor(source, dtype=dtypes.string)
+    more = {} if skip_empty else {"skip_empty": False}
+    indices, values, shape = gen_ops.string_split(source, delimiter, **more, name=name)
+    indices.set_shape([None, 2])
+    values.set_shape([None])
+    shape.set_shape([2])
+    return SparseTensor(indices, values, shape)
+
+
+@export("reduce_join", "strings.reduce_join")
+def reduce_join(
+    inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "",
+    name: str | None = None, reduction_indices: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Joins strings across the dimensions `axis`, in the order given; all when it is None."""
+    axis = reduction_indices if axis is None else axis
+    inputs = convert_to_tensor(inputs, dtype=dtypes.string)
+    if axis is None:
+        ndims = inputs.shape.ndims
+        if ndims is not None:
+            axis = np.arange(ndims, dtype=np.int32)
+        else:
+            axis = gen_ops.range(0, array.rank(inputs), 1)
+    keep = bool(keepdims) or bool(keep_dims)
+    return gen_ops.reduce_join(inputs, axis, keep_dims=keep, separator=separator, name=name)
+
+
+def _either(first: Any, second: Any, names: tuple[str, str]) -> Any:
+    value = second if first is None else first
+    if value is None:
+        raise TypeError(f"one of {names[0]!r} and {names[1]!r} must be given")
+    return value
+
+
+@export("string_to_hash_bucket", "strings.to_hash_bucket")
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: int | None = None, name: str | None = None,
+    input: Any = None,
+) -> Tensor:  # fmt: skip
+    """A number below `num_buckets` for each string. Prefer `string_to_hash_bucket_fast`."""
+    strings = _either(string_tensor, input, ("string_tensor", "input"))
+    return gen_ops.string_to_hash_bucket(strings, num_buckets, name=name)
+
+
+@export("string_to_hash_bucket_fast", "strings.to_hash_bucket_fast")
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+    """A number below `num_buckets` for each string, the same on every machine."""
+    return gen_ops.string_to_hash_bucket_fast(input, num_buckets, name=name)
+
+
+@export("string_to_hash_bucket_strong", "strings.to_hash_bucket_strong")
+def string_to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Any, name: str | None = None
+) -> Tensor:
+    """As `string_to_hash_bucket_fast`, keyed with two integers: collisions are hard to provoke."""
+    return gen_ops.string_to_hash_bucket_strong(input, num_buckets, key, name=name)
+
+
+@export("string_to_number", "strings.to_number")
+def string_to_number(
+    string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None,
+    input: Any = None,
+) -> Tensor:  # fmt: skip
+    """The numbers that strings write. Other text is an error when the graph runs."""
+    strings = _either(string_tensor, input, ("string_tensor", "input"))
+    return gen_ops.string_to_number(strings, out_type, name=name)
+
+
+@export("substr", "strings.substr")
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """The `len` characters from `pos` on of each string; the three broadcast together.
+
+    `unit`: "BYTE", or "UTF8_CHAR" to count characters of UTF-8.
+    """
+    more = {} if unit == "BYTE" else {"unit": unit}
+    return gen_ops.substr(input, pos, len, **more, name=name)
+
+
+@export("encode_base64", "io.encode_base64")
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
+    """Strings in the web-safe base64 alphabet; `pad`: filled up with '='."""
+    return gen_ops.encode_base64(input, pad=pad, name=name)
+
+
+@export("decode_base64", "io.decode_base64")
+def decode_base64(input: Any, name: str | None = None) -> Tensor:
+    """Undoes `encode_base64`. Other characters are an error when the graph runs."""
+    return gen_ops.decode_base64(input, name=name)
