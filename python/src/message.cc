@@ -369,6 +369,10 @@ nb::object message_to_python(const pb::Message& message) {
   return object;
 }
 
+nb::object message_to_python(std::unique_ptr<pb::Message> message) {
+  return message_to_python(*message);
+}
+
 nb::object new_python_message(const char* full_name, pb::Message*& to_fill) {
   const pb::Descriptor* type =
       pb::DescriptorPool::generated_pool()->FindMessageTypeByName(full_name);
