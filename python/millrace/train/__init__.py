@@ -1,0 +1,1 @@
+"""Training: optimisers, schedules, averages, coordination."""

@@ -1,0 +1,372 @@
+"""The frame of optimisers: gradients, slots, and one update per variable."""
+
+from typing import Any, Callable
+
+from millrace import dtypes, gen_ops
+from millrace._export import export
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.gradients import gradients
+from millrace.graph.graph import (
+    Operation,
+    Tensor,
+    control_dependencies,
+    get_default_graph,
+    name_scope,
+)
+from millrace.graph.keys import GraphKeys
+from millrace.graph.sparse import IndexedSlices
+from millrace.ops.control_flow import group
+from millrace.variables import PartitionedVariable, ResourceVariable, Variable, trainable_variables
+
+
+def _is_resource(variable: Any) -> bool:
+    return isinstance(variable, ResourceVariable)
+
+
+def _reference(variable: Any) -> Any:
+    """What an update op takes for a variable."""
+    return variable.handle if _is_resource(variable) else variable
+
+
+@export("train.Optimizer")
+class Optimizer:
+    """The base of optimisers. `minimize(loss)` is what most programs need.
+
+    A new optimiser says how to update: `_apply_dense(grad, var)` and `_apply_sparse(grad, var)` for
+    reference variables, `_resource_apply_dense(grad, handle)` and
+    `_resource_apply_sparse(grad, handle, indices)` for resource ones. `_create_slots(var_list)` makes
+    variables beside the variables, `_prepare()` tensors of the hyperparameters, and
+    `_finish(update_ops, name)` does what is to be done once a step.
+    """
+
+    GATE_NONE = 0
+    GATE_OP = 1
+    GATE_GRAPH = 2
+
+    def __init__(self, use_locking: bool, name: str):
+        if not name:
+            raise ValueError("Must specify the optimizer name")
+        self._use_locking = use_locking
+        self._name = name
+        self._slots: dict[str, dict[Any, Any]] = {}
+        self._non_slot: dict[Any, Any] = {}
+
+    def get_name(self) -> str:
+        """The name given."""
+        return self._name
+
+    def minimize(
+        self, loss: Any, global_step: Any = None, var_list: Any = None, gate_gradients: int = GATE_OP,
+        aggregation_method: Any = None, colocate_gradients_with_ops: bool = False,
+        name: str | None = None, grad_loss: Any = None,
+    ) -> Operation:  # fmt: skip
+        """An operation that changes the variables so that `loss` becomes smaller.
+
+        Args:
+          loss: a tensor.
+          global_step: a variable to count the steps in.
+          var_list: the variables to change; all trainable ones by default.
+          grad_loss: the gradient of the loss, ones by default.
+
+        ValueError when no variable has a gradient.
+        """
+        pairs = self.compute_gradients(
+            loss,
+            var_list,
+            gate_gradients,
+            aggregation_method,
+            colocate_gradients_with_ops,
+            grad_loss,
+        )
+        if all(gradient is None for gradient, _ in pairs):
+            variables = ", ".join(str(v) for _, v in pairs)
+            raise ValueError(
+                "No gradients provided for any variable, check your graph for ops that do not "
+                f"support gradients, between variables [{variables}] and loss {loss}."
+            )
+        return self.apply_gradients(pairs, global_step, name)
+
+    def compute_gradients(
+        self, loss: Any, var_list: Any = None, gate_gradients: int = GATE_OP,
+        aggregation_method: Any = None, colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:  # fmt: skip
+        """[(gradient, variable)]; a gradient is None where the loss does not depend on it."""
+        if callable(loss):
+            loss = loss()
+        if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
+            raise ValueError(
+                "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
+                f"Optimizer.GATE_GRAPH. Not {gate_gradients}"
+            )
+        self._check_types([loss])
+        if grad_loss is not None:
+            self._check_types([grad_loss])
+        if var_list is None:
+            streaming = get_default_graph().get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
+            var_list = trainable_variables() + streaming
+        variables: list[Any] = []
+        for variable in var_list if isinstance(var_list, (list, tuple)) else [var_list]:
+            if isinstance(variable, PartitionedVariable):
+                variables += list(variable)
+            else:
+                variables.append(variable)
+        if not variables:
+            raise ValueError("No variables to optimize.")
+        for variable in variables:
+            if not isinstance(variable, (Variable, Tensor)):
+                raise TypeError(f"Argument is not a tf.Variable: {variable}")
+        found = gradients(
+            loss, variables, grad_ys=grad_loss,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            gate_gradients=gate_gradients == self.GATE_OP, aggregation_method=aggregation_method,
+        )  # fmt: skip
+        if gate_gradients == self.GATE_GRAPH:
+            from millrace.ops.control_flow import tuple as gather
+
+            found = gather(found)
+        self._check_types([v for g, v in zip(found, variables, strict=True) if g is not None])
+        return list(zip(found, variables, strict=True))
+
+    def apply_gradients(
+        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
+    ) -> Operation:
+        """An operation that updates each variable by its gradient, and then counts the step.
+
+        ValueError when there is no gradient, TypeError for what is none.
+        """
+        pairs = tuple(grads_and_vars)
+        if not pairs:
+            raise ValueError("No variables provided.")
+        converted = []
+        for gradient, variable in pairs:
+            if gradient is not None:
+                if not isinstance(gradient, IndexedSlices):
+                    try:
+                        gradient = convert_to_tensor(gradient)
+                    except TypeError:
+                        raise TypeError(
+                            "Gradient must be convertible to a Tensor or IndexedSlices, or None: "
+                            f"{gradient}"
+                        ) from None
+            if not isinstance(variable, (Variable, Tensor)):
+                raise TypeError(f"Argument is not a tf.Variable: {variable}")
+            converted.append((gradient, variable))
+        changed = [variable for gradient, variable in converted if gradient is not None]
+        if not changed:
+            names = ", ".join(v.name for _, v in converted)
+            raise ValueError(f"No gradients provided for any variable: {names}.")
+        with get_default_graph().control_dependencies(None):
+            self._create_slots(changed)
+        updates = []
+        with name_scope(name, self._name) as scope:
+            self._prepare()
+            for gradient, variable in converted:
+                if gradient is None:
+                    continue
+                label = variable.op.name
+                with name_scope("update_" + label), get_default_graph().colocate_with(variable.op):
+                    updates.append(self._update(gradient, variable))
+            if global_step is None:
+                done = self._finish(updates, scope)
+            else:
+                with control_dependencies([self._finish(updates, "update")]):
+                    done = self._count(global_step, scope)
+        trained = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
+        if done not in trained:
+            trained.append(done)
+        return done
+
+    @staticmethod
+    def _count(global_step: Any, name: str) -> Operation:
+        with get_default_graph().colocate_with(global_step.op):
+            if _is_resource(global_step):
+                one = convert_to_tensor(1, dtype=global_step.dtype.base_dtype)
+                return gen_ops.assign_add_variable_op(global_step.handle, one, name=name)
+            return gen_ops.assign_add(global_step, 1, name=name).op
+
+    def _update(self, gradient: Any, variable: Any) -> Any:
+        constraint = getattr(variable, "constraint", None)
+        if _is_resource(variable):
+            if isinstance(gradient, IndexedSlices):
+                done = self._resource_apply_sparse_duplicate_indices(
+                    gradient.values, variable, gradient.indices
+                )
+            else:
+                done = self._resource_apply_dense(gradient, variable)
+        elif isinstance(gradient, IndexedSlices):
+            done = self._apply_sparse_duplicate_indices(gradient, variable)
+        else:
+            done = self._apply_dense(gradient, variable)
+        if constraint is None:
+            return done
+        with control_dependencies([done]):
+            return variable.assign(constraint(variable))
+
+    # Slots: variables beside the variables.
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """The slot of that name for a variable, or None."""
+        return self._slots.get(name, {}).get(var)
+
+    def get_slot_names(self) -> list[str]:
+        """The names of the slots there are."""
+        return sorted(self._slots)
+
+    def variables(self) -> list[Any]:
+        """The variables that the optimiser made."""
+        graph = get_default_graph()
+        made = [v for slots in self._slots.values() for v in slots.values()]
+        made += list(self._non_slot.values())
+        return sorted((v for v in made if v.graph is graph), key=lambda v: v.name)
+
+    def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
+        from millrace.train.slots import create_slot
+
+        return self._make_slot(var, slot_name, lambda: create_slot(var, val, op_name))
+
+    def _get_or_make_slot_with_initializer(
+        self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
+    ) -> Any:
+        from millrace.train.slots import create_slot_with_initializer
+
+        return self._make_slot(
+            var, slot_name,
+            lambda: create_slot_with_initializer(var, initializer, shape, dtype, op_name),
+        )  # fmt: skip
+
+    def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
+        from millrace.train.slots import create_zeros_slot
+
+        return self._make_slot(var, slot_name, lambda: create_zeros_slot(var, op_name))
+
+    def _make_slot(self, var: Any, slot_name: str, make: Callable[[], Any]) -> Any:
+        slots = self._slots.setdefault(slot_name, {})
+        if var not in slots:
+            slots[var] = make()
+        return slots[var]
+
+    def _slot_dict(self, slot_name: str) -> dict[Any, Any]:
+        return self._slots.setdefault(slot_name, {})
+
+    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
+        key = (name, colocate_with.graph)
+        if key not in self._non_slot:
+            with get_default_graph().colocate_with(colocate_with.op):
+                self._non_slot[key] = Variable(
+                    initial_value,
+                    name=name,
+                    trainable=False,
+                    use_resource=_is_resource(colocate_with),
+                )
+        return self._non_slot[key]
+
+    def _get_non_slot_variable(self, name: str, graph: Any = None) -> Any:
+        return self._non_slot.get((name, graph))
+
+    # What an optimiser defines.
+
+    def _valid_dtypes(self) -> set[dtypes.DType]:
+        return {dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64}
+
+    def _check_types(self, tensors: list[Any]) -> None:
+        valid = self._valid_dtypes()
+        for tensor in tensors:
+            dtype = tensor.dtype.base_dtype
+            if dtype not in valid:
+                known = ", ".join(sorted(d.name for d in valid))
+                raise ValueError(
+                    f"Invalid type {dtype.name} for {tensor.name}, expected: [{known}]."
+                )
+
+    def _create_slots(self, var_list: list[Any]) -> None:
+        pass
+
+    def _prepare(self) -> None:
+        pass
+
+    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no update for dense gradients")
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no update for sparse gradients")
+
+    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no update of resource variables")
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__} has no sparse update of resource variables"
+        )
+
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+        values, indices = sum_duplicates(grad.values, grad.indices)
+        return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), var)
+
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: Tensor, handle: Any, indices: Tensor
+    ) -> Any:
+        values, indices = sum_duplicates(grad, indices)
+        return self._resource_apply_sparse(values, handle, indices)
+
+    def _finish(self, update_ops: list[Any], name_scope: str) -> Operation:
+        return group(*update_ops, name=name_scope)
+
+    def _call_if_callable(self, param: Any) -> Any:
+        return param() if callable(param) else param
+
+
+def sum_duplicates(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows with each index once: those of equal indices are added."""
+    unique, positions = gen_ops.unique(indices)
+    count = gen_ops.shape(unique)[0]
+    return gen_ops.unsorted_segment_sum(values, positions, count), unique
+
+
+class FusedOptimizer(Optimizer):
+    """An optimiser whose update is one op, dense and sparse, for references and resources.
+
+    `_rule` names the op ("adam" for ApplyAdam, SparseApplyAdam, ...); `_arguments(var)` gives its
+    slots and hyperparameters by name.
+    """
+
+    _rule = ""
+    _dense_gradient = "grad"
+
+    def _arguments(self, var: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _call(self, prefix: str, var: Any, given: dict[str, Any]) -> Any:
+        rule = getattr(gen_ops, prefix + self._rule)
+        arguments = self._arguments(var)
+        dtype = var.dtype.base_dtype
+        for name, value in arguments.items():
+            if isinstance(value, Variable):
+                arguments[name] = _reference(value)
+            elif isinstance(value, Tensor) and not value.dtype._is_ref_dtype:
+                if value.dtype is not dtype and (value.dtype.is_floating and dtype.is_floating):
+                    arguments[name] = gen_ops.cast(value, dtype)
+        done = rule(var=_reference(var), use_locking=self._use_locking, **arguments, **given)
+        return done.op if isinstance(done, Tensor) else done
+
+    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+        return self._call("apply_", var, {self._dense_gradient: grad})
+
+    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+        return self._call("resource_apply_", handle, {self._dense_gradient: grad})
+
+    # The sparse ops add the rows of equal indices themselves.
+
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+        return self._apply_sparse(grad, var)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+        return self._call("sparse_apply_", var, {"grad": grad.values, "indices": grad.indices})
+
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: Tensor, handle: Any, indices: Tensor
+    ) -> Any:
+        return self._resource_apply_sparse(grad, handle, indices)
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        return self._call("resource_sparse_apply_", handle, {"grad": grad, "indices": indices})
