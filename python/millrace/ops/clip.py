@@ -104,7 +104,7 @@ def _scope_values(t_list: Any) -> list[Any]:
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
-    """Scales all tensors of a list by one factor so that their norm together is at most `clip_norm`.
+    """Scales the tensors of a list by one factor so that their norm is at most `clip_norm`.
 
     `use_norm`: their norm, where it is known already. None entries stay None; all become nan when
     the norm is not finite. Gives the tensors and the norm they had.

@@ -540,7 +540,7 @@ def argmin(
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Running sums along `axis`; `exclusive`: without the element itself, `reverse`: from the end."""
+    """Running sums along `axis`; `exclusive`: without the element, `reverse`: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         return gen_ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=scope)

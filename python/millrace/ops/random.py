@@ -214,7 +214,7 @@ def parameterized_truncated_normal(
     shape: Any, means: Any = 0.0, stddevs: Any = 1.0, minvals: Any = -2.0, maxvals: Any = 2.0,
     dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Values of normal distributions cut off at `minvals` and `maxvals`; one per row of the shape."""
+    """Values of normal distributions cut off at `minvals` and `maxvals`, one for each row."""
     with name_scope(name, "parameterized_truncated_normal", [shape, means, stddevs]):
         return gen_ops.parameterized_truncated_normal(
             shape_tensor(shape),
