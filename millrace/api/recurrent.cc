@@ -8,6 +8,11 @@ namespace {
 
 Expr sigmoid(Expr x) { return call("Sigmoid", {x}); }
 
+// Element by element; shapes are broadcast.
+Expr choose(Expr condition, Expr if_true, Expr if_false) {
+  return call("SelectV2", {condition, if_true, if_false});
+}
+
 // As many invalid ones after an error.
 std::vector<Expr> split(OpBuilder& b, Expr x, int parts) {
   std::vector<Expr> out =
@@ -65,6 +70,65 @@ int64_t checked_input(Layer& layer, Expr& x, int rank) {
   return inputs;
 }
 
+// The sequences that a layer goes over: [time, batch, n], and which of them go on at a time.
+class Sequences {
+ public:
+  Sequences(OpBuilder& b, Expr x, bool time_major, Expr lengths)
+      : builder_(b), time_major_(time_major), x_(time_major ? x : swap_batch_and_time(b, x)) {
+    if (!lengths.valid()) return;
+    const Expr times = range(b.constant(Tensor::scalar<int64_t>(0)),
+                             reshape(size_at(b, x_, 0), int32_vector(b, {})),
+                             b.constant(Tensor::scalar<int64_t>(1)));
+    const Expr going = less(expand_dims(times, int32_scalar(b, 1)),
+                            expand_dims(cast(lengths, DType::kInt64), int32_scalar(b, 0)));
+    going_ = expand_dims(going, int32_scalar(b, 2));
+    x_ = zeros_past_the_end(x_);
+  }
+
+  Expr x() const { return x_; }
+  // Input for the body of the loop: its time's share comes to next_state().
+  std::vector<Expr> with_ends(Expr projected) const {
+    if (!going_.valid()) return {projected};
+    return {projected, going_};
+  }
+  static Expr next_state(const std::vector<Expr>& ends, Expr next, Expr state) {
+    return ends.empty() ? next : choose(ends[0], next, state);
+  }
+  // The states at all times, as the user wants them.
+  Expr outputs(Expr states) const {
+    if (going_.valid()) states = zeros_past_the_end(states);
+    return time_major_ ? states : swap_batch_and_time(builder_, states);
+  }
+
+ private:
+  Expr zeros_past_the_end(Expr sequence) const {
+    return choose(going_, sequence, constant_like(sequence, 0));
+  }
+
+  OpBuilder& builder_;
+  const bool time_major_;
+  Expr x_;
+  Expr going_;  // bool [time, batch, 1]; invalid where all sequences go on to the end
+};
+
+// Makes the lengths a tensor of the layer's graph; an error unless there is one per sequence.
+Expr checked_lengths(Layer& layer, Expr x, bool time_major, Expr lengths) {
+  if (!lengths.valid() || !layer.scope().ok()) return Expr();
+  lengths = layer.scope().builder().import(lengths);
+  if (!layer.scope().ok()) return Expr();
+  if (lengths.dtype() != DType::kInt32 && lengths.dtype() != DType::kInt64) {
+    layer.fail(invalid_argument("lengths must be int32 or int64, got ", lengths.dtype()));
+    return Expr();
+  }
+  const PartialShape expected = {x.shape().dim(time_major ? 1 : 0)};
+  if (!expected.compatible(lengths.shape())) {
+    layer.fail(invalid_argument("lengths must have one number per sequence, ", expected, ", got ",
+                                lengths.shape()));
+    return Expr();
+  }
+  return lengths;
+}
+
 Weights lstm_weights(Layer& layer, int64_t inputs, int64_t units, DType dtype,
                      const LstmOptions& options) {
   Weights w;
@@ -120,22 +184,24 @@ LstmResult lstm(const Scope& scope, Variables& variables, std::string_view name,
   Layer layer(scope, variables, "lstm", name, where);
   const int64_t inputs = checked_input(layer, x, 3);
   if (!layer.positive(units, "units")) return {};
+  const Expr lengths = checked_lengths(layer, x, options.time_major, options.lengths);
   const Weights w = lstm_weights(layer, inputs, units, x.dtype(), options);
   return layer.build([&](GraphBuilder& b) -> LstmResult {
-    Expr sequence = options.time_major ? x : swap_batch_and_time(b, x);
+    const Sequences sequences(b, x, options.time_major, lengths);
     LstmState state = options.initial;
-    if (!state.h.valid()) state.h = zero_state(b, sequence, units);
-    if (!state.c.valid()) state.c = zero_state(b, sequence, units);
+    if (!state.h.valid()) state.h = zero_state(b, sequences.x(), units);
+    if (!state.c.valid()) state.c = zero_state(b, sequences.x(), units);
     std::vector<Expr> out = scan(
-        layer.scope(), {project(b, sequence, w)}, {state.h, state.c},
+        layer.scope(), sequences.with_ends(project(b, sequences.x(), w)), {state.h, state.c},
         [&](const Scope& s, const std::vector<Expr>& v) {
           LstmState next = lstm_step(s.builder(), v[2], {v[0], v[1]}, w.recurrent);
-          return std::vector<Expr>{next.h, next.c};
+          const std::vector<Expr> ends(v.begin() + 3, v.end());
+          return std::vector<Expr>{Sequences::next_state(ends, next.h, v[0]),
+                                   Sequences::next_state(ends, next.c, v[1])};
         },
         {}, where);
     if (out.size() != 2) return {};
-    return {options.time_major ? out[0] : swap_batch_and_time(b, out[0]),
-            {last(b, out[0]), last(b, out[1])}};
+    return {sequences.outputs(out[0]), {last(b, out[0]), last(b, out[1])}};
   });
 }
 
@@ -156,19 +222,22 @@ GruResult gru(const Scope& scope, Variables& variables, std::string_view name, E
   Layer layer(scope, variables, "gru", name, where);
   const int64_t inputs = checked_input(layer, x, 3);
   if (!layer.positive(units, "units")) return {};
+  const Expr lengths = checked_lengths(layer, x, options.time_major, options.lengths);
   const Weights w = gru_weights(layer, inputs, units, x.dtype(), options);
   return layer.build([&](GraphBuilder& b) -> GruResult {
-    Expr sequence = options.time_major ? x : swap_batch_and_time(b, x);
-    Expr h = options.initial.valid() ? options.initial : zero_state(b, sequence, units);
+    const Sequences sequences(b, x, options.time_major, lengths);
+    Expr h = options.initial.valid() ? options.initial : zero_state(b, sequences.x(), units);
     const GruRecurrent recurrent = split_recurrent(b, w.recurrent);
     std::vector<Expr> out = scan(
-        layer.scope(), {project(b, sequence, w)}, {h},
+        layer.scope(), sequences.with_ends(project(b, sequences.x(), w)), {h},
         [&](const Scope& s, const std::vector<Expr>& v) {
-          return std::vector<Expr>{gru_step(s.builder(), v[1], v[0], recurrent)};
+          const std::vector<Expr> ends(v.begin() + 2, v.end());
+          const Expr next = gru_step(s.builder(), v[1], v[0], recurrent);
+          return std::vector<Expr>{Sequences::next_state(ends, next, v[0])};
         },
         {}, where);
     if (out.size() != 1) return {};
-    return {options.time_major ? out[0] : swap_batch_and_time(b, out[0]), last(b, out[0])};
+    return {sequences.outputs(out[0]), last(b, out[0])};
   });
 }
 

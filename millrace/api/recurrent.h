@@ -15,6 +15,9 @@ struct LstmState {
 struct LstmOptions {
   // Sequences are [time, batch, n], which is faster, instead of [batch, time, n].
   bool time_major = false;
+  // [batch], int32 or int64: how many times each sequence has; all where invalid. Past its length
+  // a sequence keeps its state, its outputs are zeros, and what x holds there has no influence.
+  Expr lengths = {};
   LstmState initial = {};  // zeros where invalid
   Initializer kernel_initializer = initializers::glorot_uniform();
   Initializer recurrent_initializer = initializers::orthogonal();
@@ -22,20 +25,22 @@ struct LstmOptions {
 };
 struct LstmResult {
   Expr outputs;     // h at every time, in the layout of the input
-  LstmState state;  // at the last time
+  LstmState state;  // at the last time of each sequence
 };
 // With i, f, g, o the four parts of x kernel + h recurrent_kernel + bias:
 // c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c).
 LstmResult lstm(const Scope& scope, Variables& variables, std::string_view name, Expr x,
                 int64_t units, const LstmOptions& options = {},
                 SourceLocation where = SourceLocation::current());
-// One step of it, on x [batch, n], with the weights of lstm(): for loops of other kinds.
+// One step of it, on x [batch, n], with the weights of lstm(): for loops of other kinds. Of the
+// options those that shape the weights count.
 LstmState lstm_cell(const Scope& scope, Variables& variables, std::string_view name, Expr x,
                     const LstmState& state, int64_t units, const LstmOptions& options = {},
                     SourceLocation where = SourceLocation::current());
 
 struct GruOptions {
   bool time_major = false;
+  Expr lengths = {};  // as for an LSTM
   Expr initial = {};  // [batch, units]; zeros where invalid
   Initializer kernel_initializer = initializers::glorot_uniform();
   Initializer recurrent_initializer = initializers::orthogonal();

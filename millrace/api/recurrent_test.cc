@@ -145,6 +145,118 @@ TEST(Gru, CellIsOneStepOfIt) {
   }
 }
 
+// What stands at time t of [time, batch, n].
+Expr at_time(const Scope& s, Expr x, int64_t t) {
+  return ops::gather(s, x, s.constant(static_cast<int32_t>(t)));
+}
+
+// The same written out with cells: past its length a row keeps its state and gives zeros.
+struct Unrolled {
+  Expr outputs, h, c;
+};
+template <class Cell>
+Unrolled unroll(const Scope& s, Expr x, Expr lengths, int64_t times, Cell cell) {
+  const Expr zeros = s.constant(Tensor::zeros(DType::kDouble, {kBatch, kUnits}).value());
+  layers::LstmState state = {zeros, zeros};
+  std::vector<Expr> outputs;
+  for (int64_t t = 0; t < times; ++t) {
+    const Expr going = ops::reshape(s, ops::greater(s, lengths, s.constant(t)),
+                                    s.constant(Tensor::vector<int32_t>({kBatch, 1})));
+    const layers::LstmState next = cell(at_time(s, x, t), state);
+    state.h = ops::select_v2(s, going, next.h, state.h);
+    if (next.c.valid()) state.c = ops::select_v2(s, going, next.c, state.c);
+    outputs.push_back(ops::select_v2(s, going, next.h, zeros));
+  }
+  return {ops::pack(s, outputs), state.h, state.c};
+}
+
+void expect_near(const Tensor& got, const Tensor& expected) {
+  ASSERT_EQ(got.shape(), expected.shape());
+  for (size_t i = 0; i < expected.data<double>().size(); ++i) {
+    EXPECT_NEAR(got.data<double>()[i], expected.data<double>()[i], 1e-12) << i;
+  }
+}
+
+const Tensor& two_lengths() {
+  static const Tensor lengths = Tensor::vector<int64_t>({1, 3});
+  return lengths;
+}
+
+TEST(Lstm, StopsAtTheLengthOfEachSequence) {
+  for (const Tensor& lengths : {two_lengths(), Tensor::vector<int64_t>({0, 4})}) {
+    ModelTester m;
+    Expr x = m.input(some_numbers({kTime, kBatch, kInputs}), {-1, -1, kInputs});
+    Expr ends = m.input(lengths);
+    auto got =
+        layers::lstm(m.root, m.vars, "lstm", x, kUnits, {.time_major = true, .lengths = ends});
+    const Unrolled expected =
+        unroll(m.root, x, ends, kTime, [&](Expr in, const layers::LstmState& state) {
+          return layers::lstm_cell(m.root, m.vars, "lstm", in, state, kUnits);
+        });
+    ASSERT_TRUE(m.root.ok()) << m.root.status().to_string();
+    auto check = m.differentiate(got.outputs), check_state = m.differentiate(got.state.c);
+    m.start();
+    expect_near(m.run(got.outputs), m.run(expected.outputs));
+    expect_near(m.run(got.state.h), m.run(expected.h));
+    expect_near(m.run(got.state.c), m.run(expected.c));
+    m.expect_gradients(check);
+    m.expect_gradients(check_state);
+  }
+}
+
+TEST(Gru, StopsAtTheLengthOfEachSequence) {
+  ModelTester m;
+  Expr x = m.input(some_numbers({kTime, kBatch, kInputs}));
+  Expr ends = m.input(two_lengths());
+  auto got = layers::gru(m.root, m.vars, "gru", x, kUnits, {.time_major = true, .lengths = ends});
+  const Unrolled expected =
+      unroll(m.root, x, ends, kTime, [&](Expr in, const layers::LstmState& state) {
+        return layers::LstmState{layers::gru_cell(m.root, m.vars, "gru", in, state.h, kUnits),
+                                 Expr()};
+      });
+  ASSERT_TRUE(m.root.ok()) << m.root.status().to_string();
+  auto check = m.differentiate(got.outputs), check_state = m.differentiate(got.state);
+  m.start();
+  expect_near(m.run(got.outputs), m.run(expected.outputs));
+  expect_near(m.run(got.state), m.run(expected.h));
+  m.expect_gradients(check);
+  m.expect_gradients(check_state);
+}
+
+TEST(Recurrent, WhatIsPastTheLengthHasNoInfluence) {
+  Tensor x = some_numbers({kBatch, kTime, kInputs});
+  for (size_t i = kInputs; i < kTime * kInputs; ++i) x.mutable_data<double>()[i] = NAN;
+  ModelTester m;
+  auto got = layers::lstm(m.root, m.vars, "lstm", m.input(x), kUnits,
+                          {.lengths = m.root.constant(Tensor::vector<int32_t>({1, kTime}))});
+  ASSERT_TRUE(m.root.ok()) << m.root.status().to_string();
+  auto check = m.differentiate(got.outputs);
+  m.start();
+  for (const Expr& e : {got.outputs, got.state.h, check.gradients[0], check.gradients[3]}) {
+    const Tensor numbers = m.run(e);
+    for (double v : numbers.data<double>()) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+TEST(Recurrent, RefusesLengthsThatDoNotFit) {
+  const struct {
+    Tensor lengths;
+    const char* message;
+  } cases[] = {
+      {Tensor::vector<int32_t>({1, 2, 3}), "lengths must have one number per sequence, [2]"},
+      {Tensor::scalar<int64_t>(1), "lengths must have one number per sequence, [2]"},
+      {Tensor::vector<float>({1, 2}), "lengths must be int32 or int64, got float"},
+  };
+  for (const auto& c : cases) {
+    ModelTester m;
+    Expr x = m.input(some_numbers({2, 3, 4}));
+    auto got = layers::gru(m.root, m.vars, "gru", x, 4, {.lengths = m.root.constant(c.lengths)});
+    EXPECT_FALSE(got.outputs.valid());
+    EXPECT_NE(m.root.status().to_string().find(c.message), std::string::npos)
+        << m.root.status().to_string();
+  }
+}
+
 TEST(Recurrent, RefusesWhatIsNoSequence) {
   ModelTester m;
   layers::LstmResult got = layers::lstm(m.root, m.vars, "lstm", m.input(some_numbers({2, 3})), 4);
