@@ -4,6 +4,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/control/register.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -167,11 +168,13 @@ Status to_bool(KernelContext& ctx) {
   if (x.dtype() == DType::kString) {
     truth = !x.item<std::string>().empty();
   } else if (is_plain(x.dtype())) {
-    MR_TRY_ASSIGN(Tensor zero, Tensor::zeros(x.dtype(), {}));
-    truth = !bit_equal(x, zero);
-    // The other zero is as false.
-    if (x.dtype() == DType::kFloat) truth = x.item<float>() != 0;
-    if (x.dtype() == DType::kDouble) truth = x.item<double>() != 0;
+    // Also false: the other zero of floating and complex types.
+    const Status compared = dispatch<ConcatTypes<FloatingTypes, ComplexTypes>>(
+        x.dtype(), [&]<class T>() { truth = !(x.item<T>() == T(0.0F)); });
+    if (!compared.ok()) {
+      MR_TRY_ASSIGN(Tensor zero, Tensor::zeros(x.dtype(), {}));
+      truth = !bit_equal(x, zero);
+    }
   } else {
     return invalid_argument("expected a number or a string, got ", x.dtype());
   }
