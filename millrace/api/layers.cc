@@ -175,7 +175,8 @@ Expr dropout(const Scope& scope, Expr x, double rate, const DropoutOptions& opti
 }
 
 Expr embedding(const Scope& scope, Variables& variables, std::string_view name, Expr ids,
-               int64_t size, int64_t width, const EmbeddingOptions& options, SourceLocation where) {
+               int64_t size, int64_t width, const EmbeddingTableOptions& options,
+               SourceLocation where) {
   Layer layer(scope, variables, "embedding", name, where);
   if (!layer.positive(size, "size") || !layer.positive(width, "width")) return Expr();
   const Variable* table =

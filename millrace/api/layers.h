@@ -88,13 +88,13 @@ struct DropoutOptions {
 Expr dropout(const Scope& scope, Expr x, double rate, const DropoutOptions& options = {},
              SourceLocation where = SourceLocation::current());
 
-struct EmbeddingOptions {
+struct EmbeddingTableOptions {
   DType dtype = DType::kFloat;
   Initializer initializer = initializers::uniform(-0.05, 0.05);
 };
 // Rows of a table [size, width], chosen by `ids`. The gradient of the table is rows.
 Expr embedding(const Scope& scope, Variables& variables, std::string_view name, Expr ids,
-               int64_t size, int64_t width, const EmbeddingOptions& options = {},
+               int64_t size, int64_t width, const EmbeddingTableOptions& options = {},
                SourceLocation where = SourceLocation::current());
 
 }  // namespace millrace::layers
