@@ -164,8 +164,13 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
   }
   if (!override_rule && op.gradient == nullptr) {
     if (op.traits.cannot_differentiate) return ok_status();
+    const bool primitive = op.traits.control_flow != ControlFlow::kNone;
     return not_found("No gradient defined for operation '", node.name(), "' (op type: ", op.name,
-                     "), on the way ", path_through(node.id()));
+                     "), on the way ", path_through(node.id()),
+                     primitive
+                         ? ". Loops and branches of Switch and Merge nodes have no gradients: "
+                           "export the graph again with control flow v2, as While and If nodes"
+                         : "");
   }
 
   // What is computed again waits for the gradient to get here.

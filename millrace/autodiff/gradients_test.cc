@@ -271,7 +271,29 @@ TEST_F(Gradients, NameTheOpWithoutRule) {
   Operation gate = root_.with_name("gate").add("Switch", {before, root_.constant(true)}, {});
   Expr y = ops::sin(root_.with_name("after"), root_.output(gate, 1));
   expect_error(gradients_of({y}, {x}).status(), Code::kNotFound,
-               {"'gate'", "Switch", "after <- gate <- before <- x:0", "gradients_test.cc"});
+               {"'gate'", "Switch", "after <- gate <- before <- x:0", "gradients_test.cc",
+                "again with control flow v2"});
+}
+
+TEST_F(Gradients, OfALoopOfPrimitivesAreRefused) {
+  Expr x = ops::placeholder(root_.with_name("x"), DType::kDouble, {.shape = Shape{}});
+  Scope loop = root_.sub_scope("loop");
+  auto add = [&](const char* op, const std::vector<Expr>& inputs, AttrMap attrs = {}) {
+    return root_.output(loop.with_name(op).add(op, inputs, std::move(attrs)), 0);
+  };
+  Expr entered = add("Enter", {x}, {{"frame_name", "loop"}});
+  Expr merged = add("Merge", {entered, entered});
+  Operation gate = loop.with_name("Switch").add(
+      "Switch", {merged, add("LoopCond", {ops::less(loop, merged, loop.constant(9.0))})}, {});
+  Expr next = add("NextIteration", {ops::square(loop, root_.output(gate, 1))});
+  Expr y = add("Exit", {root_.output(gate, 0)});
+  ASSERT_TRUE(root_.ok()) << root_.status().to_string();
+  ASSERT_TRUE(root_.graph()
+                  ->set_back_edge(GraphBuilder::output(merged).node, 1, GraphBuilder::output(next))
+                  .ok());
+  expect_error(gradients_of({y}, {x}).status(), Code::kNotFound,
+               {"'loop/Exit'", "op type: Exit", "loop/Enter <- x:0", "again with control flow v2",
+                "gradients_test.cc"});
 }
 
 TEST_F(Gradients, GoToTheDeviceOfTheirOp) {
