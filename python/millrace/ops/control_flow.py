@@ -311,7 +311,7 @@ def cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
     strict: Any = False, name: str | None = None, fn1: Any = None, fn2: Any = None,
 ) -> Any:  # fmt: skip
-    """What `true_fn()` returns where `pred` (a bool scalar tensor) holds, else what `false_fn()` does.
+    """What `true_fn()` returns where `pred` (a bool scalar) holds, else what `false_fn()` does.
 
     Both are called once, now, to build their branches; only operations made inside of them depend
     on the choice. Both return the same structure of tensors, of the same types.
@@ -694,8 +694,8 @@ def _check_round(before: Tensor, shape: TensorShape, after: Tensor) -> None:
         )
     if not _covers(shape, after.shape):
         raise ValueError(
-            f"The shape for {before.name} is not an invariant for the loop. It enters the loop with "
-            f"shape {shape}, but has shape {after.shape} after one iteration "
+            f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
+            f"with shape {shape}, but has shape {after.shape} after one iteration "
             f"({before.dtype.base_dtype.name}). Provide shape invariants using either the "
             "`shape_invariants` argument of tf.while_loop or set_shape() on the loop variables."
         )

@@ -1,0 +1,243 @@
+"""Functions over the rows of tensors: map_fn, scan, foldl, foldr."""
+
+from typing import Any, Callable
+
+from millrace import dtypes, nest
+from millrace._export import export
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import Tensor, name_scope
+from millrace.ops import array, control_flow
+from millrace.ops.tensor_array import TensorArray
+from millrace.shapes import TensorShape
+
+
+class _Rows:
+    """The rows of a structure of tensors, read by index."""
+
+    def __init__(self, elems: Any):
+        self.structure = elems
+        self.tensors = [convert_to_tensor(e, name="elem") for e in nest.flatten(elems)]
+        count: Any = None
+        for tensor in self.tensors:
+            if tensor.shape.rank == 0:
+                raise ValueError(
+                    f"elems must have rows, at least one dimension: {tensor} is a scalar"
+                )
+            rows = tensor.shape.as_list()[0] if tensor.shape.rank else None
+            if count is not None and rows is not None and rows != count:
+                raise ValueError(
+                    "elems must have as many rows each, got "
+                    + " and ".join(f"{t.shape} ({t.dtype.base_dtype.name})" for t in self.tensors)
+                )
+            count = rows if rows is not None else count
+        self.static_count: int | None = count
+        self.count: Any = array.shape(self.tensors[0])[0] if count is None else count
+        self.arrays = [
+            TensorArray(
+                tensor.dtype.base_dtype, self.count, dynamic_size=False, clear_after_read=False,
+                infer_shape=True,
+            ).unstack(tensor)
+            for tensor in self.tensors
+        ]  # fmt: skip
+
+    def row(self, i: Any) -> Any:
+        """The structure of row i."""
+        return nest.pack_sequence_as(self.structure, [a.read(i) for a in self.arrays])
+
+
+def _check_callable(fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"fn must be callable: {fn!r} is a {type(fn).__name__}")
+
+
+def _flat_like(structure: Any, value: Any, what: str) -> list[Any]:
+    try:
+        nest.assert_same_structure(structure, value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
+    return nest.flatten(value)
+
+
+def _stack(arrays: list[TensorArray], count: int | None, structure: Any) -> Any:
+    """The arrays' elements as rows, and what is known of their shape."""
+    out = []
+    for one in arrays:
+        rows = one.stack()
+        if rows.shape.rank is not None:
+            rows.set_shape([count, *rows.shape.as_list()[1:]])
+        out.append(rows)
+    return nest.pack_sequence_as(structure, out)
+
+
+@export("map_fn")
+def map_fn(
+    fn: Callable[[Any], Any], elems: Any, dtype: Any = None,
+    parallel_iterations: int | None = None, back_prop: bool = True, swap_memory: bool = False,
+    infer_shape: bool = True, name: str | None = None, fn_output_signature: Any = None,
+) -> Any:  # fmt: skip
+    """The results of `fn` on each row of `elems`, as rows.
+
+    Args:
+      fn: a function of a row (of a structure like `elems`), called once to build the loop.
+      elems: a tensor, or a structure of tensors with as many rows.
+      dtype: the type of fn's result, or the structure of the types of several; needed where they
+        are not those of `elems`.
+      infer_shape: all results have one shape.
+
+    TypeError where `fn` is no function or gives other types, ValueError for other structures.
+    """
+    _check_callable(fn)
+    dtype = fn_output_signature if fn_output_signature is not None else dtype
+    with name_scope(name, "map", nest.flatten(elems)):
+        rows = _Rows(elems)
+        if dtype is None:
+            structure = elems
+            types = [t.dtype.base_dtype for t in rows.tensors]
+        else:
+            structure = dtype
+            types = [dtypes.as_dtype(t).base_dtype for t in nest.flatten(dtype)]
+        results = [
+            TensorArray(t, rows.count, dynamic_size=False, infer_shape=infer_shape) for t in types
+        ]
+
+        def compute(i: Tensor, arrays: list[TensorArray]) -> Any:
+            value = fn(rows.row(i))
+            flat = _flat_like(structure, value, "fn must return a structure like dtype or elems")
+            written = []
+            for one, leaf in zip(arrays, flat, strict=True):
+                written.append(one.write(i, _typed(leaf, one.dtype, "fn")))
+            return i + 1, written
+
+        _, results = control_flow.while_loop(
+            lambda i, _: i < rows.count, compute, (0, results),
+            parallel_iterations=parallel_iterations or 10, back_prop=back_prop,
+            swap_memory=swap_memory, name="while",
+        )  # fmt: skip
+        return _stack(results, rows.static_count, structure)
+
+
+def _typed(value: Any, dtype: dtypes.DType, what: str) -> Tensor:
+    tensor = convert_to_tensor(value, preferred_dtype=dtype)
+    if tensor.dtype.base_dtype is not dtype:
+        raise TypeError(
+            f"{what} must return {dtype.name}, got {tensor.dtype.base_dtype.name} of shape "
+            f"{tensor.shape} ('{tensor.name}'): say so with dtype"
+        )
+    return tensor
+
+
+@export("scan")
+def scan(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
+    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
+    infer_shape: bool = True, reverse: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """All accumulators that `fn(accumulator, row)` makes on the way through the rows of `elems`.
+
+    Args:
+      fn: gives the next accumulator, a structure like the one before.
+      elems: a tensor, or a structure of tensors with as many rows.
+      initializer: the first accumulator; the first row without one, which is then the first result.
+      infer_shape: all accumulators have one shape.
+      reverse: go from the last row to the first.
+    """
+    _check_callable(fn)
+    with name_scope(name, "scan", nest.flatten(elems)):
+        rows = _Rows(elems)
+        count = rows.count
+        if initializer is None:
+            first = count - 1 if reverse else 0
+            structure = elems
+            start = [a.read(first) for a in rows.arrays]
+            begin = 1
+        else:
+            structure = initializer
+            start = [convert_to_tensor(v) for v in nest.flatten(initializer)]
+            begin = 0
+        results = [
+            TensorArray(
+                a.dtype.base_dtype, count, dynamic_size=False, infer_shape=infer_shape,
+                element_shape=a.shape if infer_shape else None, clear_after_read=False,
+            )
+            for a in start
+        ]  # fmt: skip
+        if initializer is None:
+            results = [r.write(first, a) for r, a in zip(results, start, strict=True)]
+
+        def compute(i: Tensor, state: list[Tensor], arrays: list[TensorArray]) -> Any:
+            value = fn(nest.pack_sequence_as(structure, list(state)), rows.row(i))
+            flat = _flat_like(
+                structure, value, "fn must return a structure like initializer or elems"
+            )
+            flat = [_typed(v, s.dtype.base_dtype, "fn") for v, s in zip(flat, state, strict=True)]
+            arrays = [one.write(i, v) for one, v in zip(arrays, flat, strict=True)]
+            return (i - 1 if reverse else i + 1), flat, arrays
+
+        where: Any = count - 1 - begin if reverse else begin
+        shapes = None
+        if not infer_shape:
+            shapes = (
+                TensorShape([]),
+                [TensorShape(None)] * len(start),
+                [TensorShape(None)] * len(results),
+            )
+        _, _, results = control_flow.while_loop(
+            lambda i, *_: i >= 0 if reverse else i < count, compute, (where, start, results),
+            shape_invariants=shapes, parallel_iterations=parallel_iterations, back_prop=back_prop,
+            swap_memory=swap_memory, name="while",
+        )  # fmt: skip
+        return _stack(results, rows.static_count, structure)
+
+
+def _fold(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, parallel_iterations: int,
+    back_prop: bool, swap_memory: bool, name: str | None, default_name: str, reverse: bool,
+) -> Any:  # fmt: skip
+    _check_callable(fn)
+    with name_scope(name, default_name, nest.flatten(elems)):
+        rows = _Rows(elems)
+        count = rows.count
+        if initializer is None:
+            start = rows.row(count - 1 if reverse else 0)
+            begin = 1
+        else:
+            start = nest.map_structure(convert_to_tensor, initializer)
+            begin = 0
+        where: Any = count - 1 - begin if reverse else begin
+
+        def compute(i: Tensor, state: Any) -> Any:
+            return (i - 1 if reverse else i + 1), fn(state, rows.row(i))
+
+        _, result = control_flow.while_loop(
+            lambda i, _: i >= 0 if reverse else i < count, compute, (where, start),
+            parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory,
+            name="while",
+        )  # fmt: skip
+        return result
+
+
+@export("foldl")
+def foldl(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
+    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """The last accumulator of `fn(accumulator, row)` over the rows of `elems`, from the first on.
+
+    `initializer`: the first accumulator; the first row without one.
+    """
+    return _fold(
+        fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name, "foldl", False
+    )
+
+
+@export("foldr")
+def foldr(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
+    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """As `foldl`, from the last row to the first."""
+    return _fold(
+        fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name, "foldr", True
+    )
