@@ -1,0 +1,1 @@
+"""Neural networks: activations, convolutions, normalisation, losses, embeddings."""
