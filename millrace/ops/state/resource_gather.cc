@@ -56,12 +56,24 @@ Status gather_gradient(GradientContext& g) {
   return ok_status();
 }
 
-// Rows of a large table are far apart: each is asked for this many rows before it is copied.
-constexpr int64_t kAhead = 16;
-
+// Asks for a row, into the second-level cache: more lines can be under way than into the first.
 void prefetch(const char* row, size_t bytes) {
   constexpr size_t kLine = 64, kMost = 16 * kLine;
-  for (size_t at = 0; at < std::min(bytes, kMost); at += kLine) __builtin_prefetch(row + at);
+  const size_t end = std::min(bytes, kMost);
+  for (size_t at = 0; at < end; at += kLine) __builtin_prefetch(row + at, 0, 2);
+}
+
+// Copies the rows of `table` that indices [begin, end) name. Rows of a large table are far apart:
+// each is asked for well before its turn.
+void copy_rows(const char* table, const RowIndices& rows, int64_t begin, int64_t end, size_t bytes,
+               char* to) {
+  constexpr int64_t kAhead = 16;
+  const auto row = [&](int64_t i) { return table + static_cast<size_t>(rows[i]) * bytes; };
+  for (int64_t i = begin; i < std::min(begin + kAhead, end); ++i) prefetch(row(i), bytes);
+  for (int64_t i = begin; i < end; ++i) {
+    if (i + kAhead < end) prefetch(row(i + kAhead), bytes);
+    std::memcpy(to + static_cast<size_t>(i) * bytes, row(i), bytes);
+  }
 }
 
 class ResourceGather : public Kernel {
@@ -113,12 +125,13 @@ class ResourceGather : public Kernel {
     const char* read = static_cast<const char*>(from.raw());
     char* write = static_cast<char*>(to.mutable_raw());
     const double cost = 10 + 0.1 * static_cast<double>(bytes);
-    const auto row = [&](int64_t i) { return read + static_cast<size_t>(source(i)) * bytes; };
     ctx.parallel_for(rows.size(), cost, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < std::min(begin + kAhead, end); ++i) prefetch(row(i), bytes);
-      for (int64_t i = begin; i < end; ++i) {
-        if (i + kAhead < end) prefetch(row(i + kAhead), bytes);
-        std::memcpy(write + static_cast<size_t>(i) * bytes, row(i), bytes);
+      while (begin < end) {
+        const int64_t batch = begin / indices_in_batch;
+        const int64_t stop = std::min(end, (batch + 1) * indices_in_batch);
+        copy_rows(read + static_cast<size_t>(batch * rows_in_batch) * bytes, rows, begin, stop,
+                  bytes, write);
+        begin = stop;
       }
     });
     return ok_status();
