@@ -10,7 +10,7 @@ namespace {
 
 Result<int64_t> padded_size(int i, int64_t dim, int64_t before, int64_t after) {
   if (before < 0 || after < 0) {
-    return invalid_argument("'paddings' must not be negative, got ", before, " and ", after,
+    return invalid_argument("paddings must be non-negative, got ", before, " and ", after,
                             " in dimension ", i);
   }
   int64_t size;

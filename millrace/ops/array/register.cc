@@ -6,12 +6,15 @@ void register_array_ops(Registry& registry) {
   register_bitcast(registry);
   register_concat(registry);
   register_constant(registry);
+  register_diag(registry);
   register_dynamic(registry);
   register_fill(registry);
   register_gather(registry);
   register_gather_nd(registry);
   register_identity(registry);
   register_lin_space(registry);
+  register_matrix_diag(registry);
+  register_mirror_pad(registry);
   register_one_hot(registry);
   register_pad(registry);
   register_placeholder(registry);
@@ -19,6 +22,8 @@ void register_array_ops(Registry& registry) {
   register_reverse_sequence(registry);
   register_shape_of(registry);
   register_slice(registry);
+  register_space_batch(registry);
+  register_space_depth(registry);
   register_sparse_to_dense(registry);
   register_split(registry);
   register_strided_slice(registry);

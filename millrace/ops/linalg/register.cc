@@ -5,6 +5,7 @@ namespace millrace {
 void register_linalg_ops(Registry& registry) {
   register_matmul(registry);
   register_batch_matmul(registry);
+  register_cross(registry);
 }
 
 }  // namespace millrace
