@@ -197,6 +197,11 @@ void add_variables(std::vector<OpProgram>& all) {
   all.push_back(of_variable({"ResourceGather"}, {4, 2}, [](const Scope& s, Expr variable) {
     return ops::resource_gather(s, variable, vector(s, {3, 0, 3}), DType::kDouble);
   }));
+  all.push_back(of_variable({"ResourceGather"}, {2, 3, 2}, [](const Scope& s, Expr variable) {
+    Expr indices = ops::reshape(s, vector(s, {2, 0, 2, 1, 1, 0}), vector(s, {2, 3}));
+    Expr rows = ops::resource_gather(s, variable, indices, DType::kDouble, {.batch_dims = 1});
+    return rows * ops::sin(s, rows);
+  }));
   all.push_back(of_reference({"RefIdentity"}, {2, 3}, [](const Scope& s, Expr variable) {
     return ops::sin(s, ops::ref_identity(s, variable));
   }));

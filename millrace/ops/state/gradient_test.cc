@@ -2,6 +2,8 @@
 
 #include "millrace/kernel/eager_testing.h"
 #include "millrace/ops/array/register.h"
+#include "millrace/ops/math/register.h"
+#include "millrace/ops/reduce/register.h"
 #include "millrace/ops/state/state_testing.h"
 
 // Gradient rules, run by a builder that computes every op at once.
@@ -13,7 +15,7 @@ class VariableGradients : public StateTest {
  protected:
   static void SetUpTestSuite() {
     StateTest::SetUpTestSuite();
-    register_for_tests({register_array_ops});
+    register_for_tests({register_array_ops, register_math_ops, register_reduce_ops});
   }
 };
 
@@ -45,6 +47,35 @@ TEST_F(VariableGradients, GatherGivesTheRowsItTook) {
   expect_equal(builder.tensor(g.indices), Tensor::vector<int64_t>({4, 0, 4}));
   expect_equal(builder.tensor(g.dense_shape), Tensor::vector<int32_t>({5, 2}));
   EXPECT_FALSE(context.input_gradients()[1].values.valid());
+}
+
+TEST_F(VariableGradients, GatherInBatchesAddsTheRowsOfEach) {
+  struct Case {
+    Tensor variable, indices, dy, expected;
+  };
+  const Case cases[] = {
+      {Tensor::zeros(DType::kFloat, {2, 3, 2}).value(), Tensor::of<int32_t>({2, 2}, {2, 2, 0, 1}),
+       Tensor::of<float>({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
+       Tensor::of<float>({2, 3, 2}, {0, 0, 0, 0, 4, 6, 5, 6, 7, 8, 0, 0})},
+      // One index for each row of the batch; no dimensions after it.
+      {Tensor::zeros(DType::kFloat, {2, 3}).value(), Tensor::of<int32_t>({2}, {1, 0}),
+       Tensor::of<float>({2}, {1, 2}), Tensor::of<float>({2, 3}, {0, 1, 0, 2, 0, 0})},
+      {Tensor::zeros(DType::kFloat, {0, 3}).value(), Tensor::of<int32_t>({0, 4}, {}),
+       Tensor::of<float>({0, 4}, {}), Tensor::of<float>({0, 3}, {})},
+  };
+  int number = 0;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(number);
+    const Tensor v = variable(str_cat("v", number++), c.variable);
+    EagerBuilder builder(env_);
+    const AttrMap attrs = {{"dtype", DType::kFloat}, {"batch_dims", 1}};
+    GradientContext context(builder, {builder.constant(v), builder.constant(c.indices)},
+                            {builder.constant(c.dy)}, {builder.constant(c.dy)}, attrs,
+                            {DType::kResource, DType::kInt32});
+    ASSERT_TRUE(OpRegistry::global().find("ResourceGather")->gradient(context).ok());
+    ASSERT_TRUE(builder.status().ok()) << builder.status().to_string();
+    expect_equal(builder.tensor(context.input_gradients()[0].values), c.expected);
+  }
 }
 
 }  // namespace

@@ -42,11 +42,34 @@ Status gather_shape(ShapeContext& c) {
   return ok_status();
 }
 
+// Slices are rows of the first dimension, which a batch of rows is not: the gradient is dense. The
+// rows of all batches are numbered through.
+Status batch_gather_gradient(GradientContext& g, int64_t batch_dims) {
+  OpBuilder& b = g.builder();
+  const auto integer = [&](int64_t value) { return b.constant(Tensor::scalar<int64_t>(value)); };
+  const auto part = [&](Expr vector, int64_t begin, int64_t size) {
+    return call("Slice", {vector, b.constant(Tensor::vector<int64_t>({begin})),
+                          b.constant(Tensor::vector<int64_t>({size}))});
+  };
+  const auto product = [&](Expr vector) { return call("Prod", {vector, int32_scalar(b, 0)}); };
+  const Expr shape = call("VariableShape", {g.input(0)}, {{"out_type", DType::kInt64}});
+  const Expr batches = product(part(shape, 0, batch_dims));
+  const Expr rows = product(part(shape, batch_dims, 1));
+  const Expr picked = product(part(shape_of(g.input(1), DType::kInt64), batch_dims, -1));
+  const Expr first_rows =
+      expand_dims(range(integer(0), batches, integer(1)) * rows, int32_scalar(b, 1));
+  const Expr numbers =
+      reshape(cast(g.input(1), DType::kInt64), call("Pack", {batches, picked})) + first_rows;
+  const Expr count = call("Pack", {batches * picked});
+  const Expr values = reshape(g.gradient(), concat({count, part(shape, batch_dims + 1, -1)}, 0));
+  const Expr summed = call("UnsortedSegmentSum", {values, reshape(numbers, count), batches * rows});
+  g.set(0, reshape(summed, shape));
+  return ok_status();
+}
+
 Status gather_gradient(GradientContext& g) {
   MR_TRY_ASSIGN(int64_t batch_dims, g.attr<int64_t>("batch_dims"));
-  if (batch_dims != 0) {
-    return unimplemented("the gradient of ResourceGather with batch_dims ", batch_dims);
-  }
+  if (batch_dims != 0) return batch_gather_gradient(g, batch_dims);
   OpBuilder& b = g.builder();
   const Expr shape = call("VariableShape", {g.input(0)});
   const Expr row_shape = call("Slice", {shape, int32_vector(b, {1}), int32_vector(b, {-1})});
