@@ -36,7 +36,7 @@ def matmul(
             raise ValueError("Only one of transpose_b and adjoint_b can be True.")
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, name="b", preferred_dtype=a.dtype.base_dtype)
-        if a.shape.ndims == 2 and b.shape.ndims == 2:
+        if all(x.shape.ndims is not None and x.shape.ndims <= 2 for x in (a, b)):
             if adjoint_a:
                 a = math.conj(a)
             if adjoint_b:

@@ -512,7 +512,7 @@ def either(axis: Any, other: Any, other_name: str, axis_name: str = "axis") -> A
     if other is None:
         return axis
     if axis is not None:
-        raise ValueError(f"Cannot specify both '{axis_name}' and '{other_name}'.")
+        raise ValueError(f"Cannot specify both '{other_name}' and '{axis_name}'.")
     return other
 
 
