@@ -178,7 +178,9 @@ class _Store:
                 raise ValueError(f"Partitioner must be callable, but received: {partitioner}")
             with name_scope(None):
                 return self._get_parts(name, shape, partitioner, options)
-        if reuse is True and name not in self.variables and f"{name}/part_0" in self.variables:
+        if reuse is True and partitioner is None and name in self.partitioned:
+            return self._get_parts(name, shape, None, options)
+        if f"{name}/part_0" in self.variables:
             raise ValueError(
                 f"No partitioner was provided, but a partitioned version of the variable was found: "
                 f"{name}/part_0. Perhaps a variable of the same name was already created with "
@@ -258,7 +260,7 @@ class _Store:
             )
 
     def _get_parts(
-        self, name: str, shape: Any, partitioner: Callable[..., Any], options: dict[str, Any]
+        self, name: str, shape: Any, partitioner: Any, options: dict[str, Any]
     ) -> PartitionedVariable:
         initializer, reuse = options["initializer"], options["reuse"]
         dtype = dtypes.as_dtype(options["dtype"])
@@ -273,7 +275,9 @@ class _Store:
         if from_value and not isinstance(initializer, (list, tuple)):
             initializer = options["initializer"] = convert_to_tensor(initializer)
             shape = shape.merge_with(initializer.shape)
-        partitions = _checked_partitions(partitioner(shape=shape, dtype=dtype), shape)
+        partitions = None
+        if partitioner is not None:
+            partitions = _checked_partitions(partitioner(shape=shape, dtype=dtype), shape)
         found = self.partitioned.get(name)
         if found is not None:
             self._check_found_parts(name, found, shape, dtype, partitions, reuse)
@@ -332,7 +336,7 @@ class _Store:
                 f"Trying to reuse partitioned variable {name}, but specified dtype {dtype.name} and "
                 f"found dtype {found.dtype.name}."
             )
-        if found._get_partitions() != partitions:
+        if partitions is not None and found._get_partitions() != partitions:
             raise ValueError(
                 f"Trying to reuse partitioned variable {name}, but specified partitions {partitions} "
                 f"and found partitions {found._get_partitions()}."
@@ -656,6 +660,10 @@ class VariableScope:
                 "aggregation": aggregation,
             }
             if custom_getter is not None:
+                if not callable(custom_getter):
+                    raise ValueError(
+                        f"Passed a custom_getter which is not callable: {custom_getter}"
+                    )
                 return _call_getter(custom_getter, var_store.get, full_name, options)
             return var_store.get(full_name, **options)
 
@@ -786,7 +794,7 @@ class _PureVariableScope:
 
 
 @export("variable_scope")
-class variable_scope:  # noqa: N801
+class variable_scope:
     """A context in which `get_variable` adds a prefix to names, and scopes of names likewise.
 
     Args:

@@ -100,7 +100,7 @@ def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Call
 
 
 @export("variable_creator_scope")
-class variable_creator_scope:  # noqa: N801
+class variable_creator_scope:
     """A context in which `variable_creator(next_creator, **kwargs)` makes the variables.
 
     It calls `next_creator(**kwargs)`, with arguments of its choice, for the variable that would be
@@ -268,7 +268,7 @@ class Variable(metaclass=_VariableMeta):
         """The value, or the initial value where the variable has none yet."""
         from millrace.ops import control_flow
 
-        with _Lifted():
+        with _Lifted() as graph, graph.device(self.device or None):
             return control_flow.cond(
                 is_variable_initialized(self), self.read_value, lambda: self.initial_value
             )
@@ -507,15 +507,11 @@ class RefVariable(Variable):
                             initial_value(), dtype, name="initial_value"
                         )
                     known = _checked_shape(self._initial_value, validate_shape, shape)
-                    self._variable = gen_ops.variable_v2(
-                        self._initial_value.dtype.base_dtype, known, name=scope
-                    )
+                    self._variable = self._variable_op(graph, known, scope)
             else:
                 self._initial_value = _initial_tensor(initial_value, dtype, name)
                 known = _checked_shape(self._initial_value, validate_shape, shape)
-                self._variable = gen_ops.variable_v2(
-                    self._initial_value.dtype.base_dtype, known, name=scope
-                )
+                self._variable = self._variable_op(graph, known, scope)
             with graph.colocate_with(self._variable.op):
                 self._initializer_op = gen_ops.assign(
                     self._variable, _guarded(self._initial_value), validate_shape=validate_shape
@@ -526,6 +522,11 @@ class RefVariable(Variable):
                 with graph.device(caching_device):
                     self._snapshot = gen_ops.identity(self._variable, name="read")
         self._caching_device = caching_device
+
+    def _variable_op(self, graph: Graph, shape: TensorShape, name: str) -> Tensor:
+        return gen_ops.variable_v2(
+            self._initial_value.dtype.base_dtype, shape, container=graph._container, name=name
+        )
 
     def _init_from_proto(self, variable_def: Any, import_scope: str | None) -> None:
         find = self._restore_common(variable_def, import_scope, get_default_graph())
@@ -582,7 +583,8 @@ class RefVariable(Variable):
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Sets the value. Gives the variable's tensor after that, or the operation."""
-        made = gen_ops.assign(self._variable, value, use_locking=use_locking, name=name)
+        with self._beside():
+            made = gen_ops.assign(self._variable, value, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
     def assign_add(
@@ -590,7 +592,8 @@ class RefVariable(Variable):
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Adds to the value. Gives the variable's tensor after that, or the operation."""
-        made = gen_ops.assign_add(self._variable, delta, use_locking=use_locking, name=name)
+        with self._beside():
+            made = gen_ops.assign_add(self._variable, delta, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
     def assign_sub(
@@ -598,20 +601,31 @@ class RefVariable(Variable):
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Subtracts from the value. Gives the variable's tensor after that, or the operation."""
-        made = gen_ops.assign_sub(self._variable, delta, use_locking=use_locking, name=name)
+        with self._beside():
+            made = gen_ops.assign_sub(self._variable, delta, use_locking=use_locking, name=name)
         return made if read_value else made.op
+
+    def _beside(self) -> Any:
+        return beside(self._variable)
 
     def _scatter(self, kind: str, slices: Any, use_locking: bool, name: str | None) -> Tensor:
         _check_slices(slices)
         scatter = getattr(gen_ops, "scatter_" + kind)
-        return scatter(
-            self._variable, slices.indices, slices.values, use_locking=use_locking, name=name
-        )
+        with self._beside():
+            return scatter(
+                self._variable, slices.indices, slices.values, use_locking=use_locking, name=name
+            )
 
     def _scatter_nd(self, kind: str, indices: Any, updates: Any, name: str | None) -> Tensor:
-        return getattr(gen_ops, "scatter_nd_" + kind)(
-            self._variable, indices, updates, use_locking=True, name=name
-        )
+        with self._beside():
+            return getattr(gen_ops, "scatter_nd_" + kind)(
+                self._variable, indices, updates, use_locking=True, name=name
+            )
+
+
+def beside(ref: Tensor) -> Any:
+    """A context for operations that change what a reference refers to: they run where it is."""
+    return get_default_graph().colocate_with(ref.op)
 
 
 def _check_slices(slices: Any) -> None:
@@ -641,7 +655,11 @@ class ResourceVariable(Variable):
                 known = _checked_shape(self._initial_value, validate_shape, shape)
                 self._dtype = self._initial_value.dtype.base_dtype
                 self._handle = gen_ops.var_handle_op(
-                    self._dtype, known, shared_name=full_name, name=scope
+                    self._dtype,
+                    known,
+                    container=graph._container,
+                    shared_name=full_name,
+                    name=scope,
                 )
             self._declared_shape = known
             with graph.device(self._handle.device or None):
@@ -1233,10 +1251,9 @@ def _flat(var_list: Any) -> list[Variable]:
 @export("variables_initializer", "initializers.variables")
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:
     """An operation that runs the initializers of the variables, all at once."""
-    ops = [v.initializer for v in _flat(var_list or [])]
-    graph = get_default_graph()
-    with graph.control_dependencies(ops):
-        return gen_ops.no_op(name=name)
+    from millrace.ops.control_flow import group
+
+    return group(*[v.initializer for v in _flat(var_list or [])], name=name)
 
 
 @export("initialize_variables")

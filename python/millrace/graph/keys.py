@@ -8,7 +8,7 @@ from millrace.graph.graph import get_default_graph
 
 class _OldNames(type):
     @property
-    def VARIABLES(cls) -> str:  # noqa: N802
+    def VARIABLES(cls) -> str:
         """An older name of GLOBAL_VARIABLES."""
         return GraphKeys.GLOBAL_VARIABLES
 

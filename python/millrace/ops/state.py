@@ -4,14 +4,21 @@ from typing import Any, Callable
 
 from millrace import gen_ops
 from millrace._export import export
-from millrace.graph.convert import convert_to_tensor
+from millrace.graph.convert import convert_to_tensor, internal_convert
 from millrace.graph.graph import Tensor
-from millrace.variables import ResourceVariable
+from millrace.variables import ResourceVariable, beside
 
 
 def _is_reference(ref: Any) -> bool:
-    """Whether a variable is changed through a reference. Plain tensors count: the op refuses them."""
+    """Whether a variable is changed through a reference. Plain tensors count: ops refuse them."""
     return not isinstance(ref, ResourceVariable)
+
+
+def _change(op: Callable[..., Any], ref: Any, *args: Any, **options: Any) -> Any:
+    """Calls an op that changes what a reference refers to, beside it."""
+    ref = internal_convert(ref, as_ref=True)
+    with beside(ref):
+        return op(ref, *args, **options)
 
 
 @export("assign")
@@ -26,8 +33,13 @@ def assign(
     """
     if not _is_reference(ref):
         return ref.assign(value, name=name)
-    return gen_ops.assign(
-        ref, value, use_locking=use_locking, name=name, validate_shape=validate_shape
+    return _change(
+        gen_ops.assign,
+        ref,
+        value,
+        validate_shape=validate_shape,
+        use_locking=use_locking,
+        name=name,
     )
 
 
@@ -38,7 +50,7 @@ def assign_add(
     """Adds to a variable. Gives its tensor after that."""
     if not _is_reference(ref):
         return ref.assign_add(value, name=name)
-    return gen_ops.assign_add(ref, value, use_locking=use_locking, name=name)
+    return _change(gen_ops.assign_add, ref, value, use_locking=use_locking, name=name)
 
 
 @export("assign_sub")
@@ -48,7 +60,7 @@ def assign_sub(
     """Subtracts from a variable. Gives its tensor after that."""
     if not _is_reference(ref):
         return ref.assign_sub(value, name=name)
-    return gen_ops.assign_sub(ref, value, use_locking=use_locking, name=name)
+    return _change(gen_ops.assign_sub, ref, value, use_locking=use_locking, name=name)
 
 
 @export("count_up_to")
@@ -59,14 +71,14 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     """
     if not _is_reference(ref):
         return gen_ops.resource_count_up_to(ref.handle, limit, T=ref.dtype, name=name)
-    return gen_ops.count_up_to(ref, limit, name=name)
+    return _change(gen_ops.count_up_to, ref, limit, name=name)
 
 
 def _scatter(kind: str) -> Callable[..., Any]:
     def scatter(ref: Any, indices: Any, updates: Any, use_locking: Any, name: Any) -> Any:
         if _is_reference(ref):
             change = getattr(gen_ops, "scatter_" + kind)
-            return change(ref, indices, updates, use_locking=use_locking, name=name)
+            return _change(change, ref, indices, updates, use_locking=use_locking, name=name)
         change = getattr(gen_ops, "resource_scatter_" + kind)
         updates = convert_to_tensor(updates, dtype=ref.dtype)
         return ref._changed(change(ref.handle, indices, updates, name=name), True)
