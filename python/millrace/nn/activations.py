@@ -5,9 +5,11 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace._export import export
+from millrace.errors import InvalidArgumentError
 from millrace.graph.convert import constant_value, convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import array, linalg, math, random, reduce
+from millrace.shapes import TensorShape
 
 relu = export("nn.relu")(gen_ops.relu)
 relu6 = export("nn.relu6")(gen_ops.relu6)
@@ -42,9 +44,11 @@ def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -
     rank = logits.shape.ndims
     is_last = dim == -1 or (rank is not None and dim == rank - 1)
     if rank is not None and not -rank <= dim < rank:
-        raise ValueError(
+        raise InvalidArgumentError(
+            None,
+            None,
             f"{default}: dim is {dim}, but the logits '{logits.name}' ({logits.dtype.name}) have "
-            f"shape {logits.shape}: expected -{rank} <= dim < {rank}"
+            f"shape {logits.shape}: expected -{rank} <= dim < {rank}",
         )
     if is_last and rank is not None and rank >= 1:
         return op(logits, name=name)
@@ -85,8 +89,8 @@ def dropout(
 ) -> Tensor:  # fmt: skip
     """Keeps each element with probability `keep_prob`, scaled by 1 / keep_prob; zero otherwise.
 
-    `noise_shape`: dimensions of size 1 share their choice. `rate` is 1 - keep_prob. ValueError for a
-    probability outside of (0, 1].
+    `noise_shape`: dimensions of size 1 share their choice. `rate` is 1 - keep_prob. ValueError for
+    a probability outside of (0, 1].
     """
     if keep_prob is None:
         if rate is None:
@@ -101,7 +105,8 @@ def dropout(
             )
         if isinstance(keep_prob, numbers.Real) and not 0 < keep_prob <= 1:
             raise ValueError(
-                f"keep_prob must be a scalar tensor or a float in the range (0, 1], got {keep_prob:g}"
+                "keep_prob must be a scalar tensor or a float in the range (0, 1], got "
+                f"{keep_prob:g}"
             )
         keep_prob = convert_to_tensor(keep_prob, dtype=x.dtype.base_dtype, name="keep_prob")
         keep_prob.shape.assert_is_compatible_with([])
@@ -118,11 +123,11 @@ def dropout(
 def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     if noise_shape is None:
         return array.shape(x)
-    known = x.shape
-    if isinstance(noise_shape, (list, tuple)) and known.ndims == len(noise_shape):
-        if any(n is None for n in noise_shape):
+    if isinstance(noise_shape, (list, tuple, TensorShape)):
+        sizes = [getattr(n, "value", n) for n in noise_shape]
+        if any(n is None for n in sizes) and x.shape.ndims == len(sizes):
             actual = array.shape(x)
-            return array.stack([actual[i] if n is None else n for i, n in enumerate(noise_shape)])
+            return array.stack([actual[i] if n is None else n for i, n in enumerate(sizes)])
     return noise_shape
 
 
@@ -172,11 +177,11 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 @export("nn.top_k", "math.top_k")
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
     """The k largest elements of each row, and where they stand."""
-    return gen_ops.top_k_v2(input, k=k, sorted=sorted, name=name)
+    return gen_ops.top_kv2(input, k=k, sorted=sorted, name=name)
 
 
 @export("nn.in_top_k", "math.in_top_k")
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target is among the k largest predictions of its row."""
     with name_scope(name, "in_top_k"):
-        return gen_ops.in_top_k_v2(predictions, targets, k)
+        return gen_ops.in_top_kv2(predictions, targets, k)

@@ -38,7 +38,8 @@ def _dense(labels: Any, logits: Any, axis: int, name: str | None) -> Tensor:
         rank = logits.shape.ndims
         if rank is not None and not -rank <= axis < rank:
             raise ValueError(
-                f"dim must be in the range [-{rank}, {rank}) for logits of shape {logits.shape}: {axis}"
+                f"dim must be in the range [-{rank}, {rank}) for logits of shape {logits.shape}: "
+                f"{axis}"
             )
         if axis != -1 and axis != (rank or 0) - 1:
             count = array.rank(precise)
@@ -107,8 +108,8 @@ def sparse_softmax_cross_entropy_with_logits(
             raise ValueError(f"Logits cannot be scalars - received shape {logits.shape}.")
         if rank is not None and labels.shape.ndims is not None and labels.shape.ndims != rank - 1:
             raise ValueError(
-                f"Rank mismatch: Rank of labels (received {labels.shape.ndims}, shape {labels.shape}, "
-                f"{labels.dtype.name}) should equal rank of logits minus 1 (received {rank}, shape "
+                f"Rank mismatch: Rank of labels (received {labels.shape.ndims}, shape "
+                f"{labels.shape}, {labels.dtype.name}) should equal rank of logits minus 1 (received {rank}, shape "
                 f"{logits.shape}, {logits.dtype.name})."
             )
         if rank == 2:
@@ -143,8 +144,8 @@ def sigmoid_cross_entropy_with_logits(
 def _same_shape(message: str, a: Tensor, b: Tensor) -> None:
     if not a.shape.is_compatible_with(b.shape):
         raise ValueError(
-            f"{message}: '{a.name}' ({a.dtype.name}, shape {a.shape}) vs '{b.name}' ({b.dtype.name}, "
-            f"shape {b.shape})"
+            f"{message}: '{a.name}' ({a.dtype.name}, shape {a.shape}) vs '{b.name}' "
+            f"({b.dtype.name}, shape {b.shape})"
         )
 
 
