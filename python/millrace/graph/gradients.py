@@ -2,7 +2,7 @@
 
 from typing import Any, Callable
 
-from millrace import _core
+from millrace import _core, gen_ops
 from millrace._export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
@@ -137,6 +137,11 @@ def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
             f"Gradient type {grad.dtype.name} generated for complex-valued tensor '{y.name}' with "
             f"type {y.dtype.name} must be complex"
         )
+    if isinstance(grad, Tensor) and not grad.shape.is_compatible_with(y.shape):
+        count = y.shape.num_elements()
+        if count is not None and count == grad.shape.num_elements():
+            # Programs give gradients of shape [1] for scalars.
+            grad = gen_ops.reshape(grad, y.shape)
     return grad
 
 

@@ -266,10 +266,18 @@ def _check_rank(
             ]  # fmt: skip
         elif message:
             data = [message, *data]
-        condition = fits(rank, ranks[0])
+        scalars = [_scalar_check(r) for r in ranks if isinstance(r, Tensor)]
+        with get_default_graph().control_dependencies(scalars):
+            condition = fits(gen_ops.identity(rank), ranks[0])
         for other in ranks[1:]:
             condition = gen_ops.logical_or(condition, fits(rank, other))
         return Assert(condition, list(data), summarize=summarize)
+
+
+def _scalar_check(rank: Tensor) -> Operation:
+    return Assert(
+        gen_ops.equal(gen_ops.rank(rank), 0), ["Rank must be a scalar. Received rank: ", rank]
+    )
 
 
 def _equals(a: Any, b: Any) -> Any:

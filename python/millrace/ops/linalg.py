@@ -263,6 +263,19 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
 _MATRIX_ORDERS = ("euclidean", "fro", 1, 2, np.inf)
 
 
+def _norm_axes(axis: Any) -> Any:
+    """None, an int, or a pair of them. ValueError for any other."""
+    if axis is None or isinstance(axis, (int, np.integer)):
+        return axis
+    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    whole = all(isinstance(a, (int, np.integer)) for a in axes)
+    if not whole or len(axes) not in (1, 2) or (len(axes) == 2 and axes[0] == axes[1]):
+        raise ValueError(
+            f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis!r}"
+        )
+    return axes if len(axes) == 2 else axes[0]
+
+
 @export("norm", "linalg.norm")
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None,
@@ -274,24 +287,15 @@ def norm(
     for any other.
     """
     keep = keeps(keepdims, keep_dims)
-    axes = tuple(axis) if isinstance(axis, (list, tuple)) else axis
-    of_matrices = isinstance(axes, tuple) and len(axes) == 2
-    if of_matrices:
-        if axes[0] == axes[1]:
-            raise ValueError("'axis' must be None, an integer, or a tuple of 2 unique integers")
-        if ord not in _MATRIX_ORDERS:
-            raise ValueError(
-                f"'ord' must be a supported matrix norm in {_MATRIX_ORDERS}, got {ord}"
-            )
-    else:
-        if isinstance(axes, tuple):
-            if len(axes) != 1:
-                raise ValueError("'axis' must be None, an integer, or a tuple of 2 unique integers")
-            axes = axes[0]
-        if ord == "fro":
-            raise ValueError("'ord' must be a supported vector norm, got fro")
-        if ord != "euclidean" and not (np.isreal(ord) and ord > 0):
-            raise ValueError(f"'ord' must be a positive number or 'euclidean', got {ord}")
+    axes = _norm_axes(axis)
+    of_matrices = isinstance(axes, tuple)
+    if of_matrices and ord not in _MATRIX_ORDERS:
+        raise ValueError(f"'ord' must be a supported matrix norm in {_MATRIX_ORDERS}, got {ord}")
+    is_number = isinstance(ord, (int, float, np.number)) and ord > 0
+    if not of_matrices and ord != "euclidean" and not is_number:
+        raise ValueError(
+            f"'ord' must be a supported vector norm: 'euclidean' or a positive number, got {ord}"
+        )
     with name_scope(name, "norm", [tensor]):
         tensor = convert_to_tensor(tensor)
         if of_matrices and ord == 2:
@@ -412,7 +416,7 @@ def _as_matrix(t: Tensor, axes: Any, first: bool) -> tuple[Tensor, Any, Any]:
         rank = t.shape.ndims
         for axis in axes:
             if not -rank <= axis < rank:
-                raise ValueError(
+                raise IndexError(
                     f"tensordot: '{t.name}' of shape {t.shape} ({t.dtype.name}) has no dimension "
                     f"{axis}"
                 )
