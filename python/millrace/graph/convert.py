@@ -307,8 +307,6 @@ def shaped(array: np.ndarray, shape: Any, verify_shape: bool = False) -> np.ndar
     count = int(np.prod(dims, dtype=np.int64))
     if count == 0:
         return np.empty(dims, dtype=array.dtype)
-    if count == 0:
-        return np.empty(dims, dtype=array.dtype)
     if array.size == count:
         return array.reshape(dims)
     if array.size > count:
