@@ -94,6 +94,8 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
         from millrace.ops import partition
 
         return partition.boolean_mask(tensor, item)
+    if var is None and hasattr(tensor, "initializer"):
+        var = tensor
     items = item if isinstance(item, (tuple, list)) else (item,)
     begin: list[Any] = []
     end: list[Any] = []
@@ -175,8 +177,17 @@ def strided_slice(
 
         def assign(value: Any, name: str | None = None) -> Any:
             """Writes `value` to this part of the variable."""
-            masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
-            return var._strided_slice_assign(begin, end, strides, value, name, *masks)
+            handle = getattr(var, "handle", None)
+            write = (
+                gen_ops.strided_slice_assign
+                if handle is None
+                else gen_ops.resource_strided_slice_assign
+            )
+            return write(
+                var._ref() if handle is None else handle, begin, end, strides,
+                convert_to_tensor(value, var.dtype.base_dtype), begin_mask, end_mask,
+                ellipsis_mask, new_axis_mask, shrink_axis_mask, name=name or "strided_slice_assign",
+            )  # fmt: skip
 
         made.assign = assign
     return made
@@ -414,7 +425,10 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
 
     `shape`: what the values are held to; any shape when None.
     """
-    return gen_ops.placeholder(dtypes.as_dtype(dtype).base_dtype, shape, name=name)
+    made = gen_ops.placeholder(dtypes.as_dtype(dtype).base_dtype, shape, name=name)
+    if shape is not None and made.shape.ndims is None:
+        made.set_shape(shape)  # in graphs, a scalar shape of this op means that none was given
+    return made
 
 
 @export("placeholder_with_default")
@@ -559,7 +573,7 @@ def stack(values: Any, axis: int = 0, name: str | None = "stack") -> Tensor:
 @export("parallel_stack")
 def parallel_stack(values: Any, name: str | None = "parallel_stack") -> Tensor:
     """As `stack` along dimension 0, of tensors whose shapes are known."""
-    with name_scope(name, "parallel_stack", values) as scope:
+    with name_scope(name, "parallel_stack", list(values)) as scope:
         values = [convert_to_tensor(v) for v in values]
         values[0].shape.assert_is_fully_defined()
         return gen_ops.pack(values, name=scope)

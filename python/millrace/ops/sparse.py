@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from millrace import dtypes, gen_ops
+from millrace import dtypes, errors, gen_ops
 from millrace._export import export
 from millrace.graph.convert import constant_value, constant_value_as_shape, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
 from millrace.ops import array
+from millrace.ops import sparse_parts as parts
 from millrace.shapes import TensorShape
 
 
@@ -26,6 +27,10 @@ def _sparse(value: Any, name: str = "Input") -> SparseTensor:
 
 def _parts(value: SparseTensor) -> tuple[Tensor, Tensor, Tensor]:
     return value.indices, value.values, value.dense_shape
+
+
+def _places(value: SparseTensor) -> Tensor:
+    return parts.places(value.indices, value.dense_shape)
 
 
 def _keep_dims(keepdims: bool | None, keep_dims: bool | None) -> bool:
@@ -141,8 +146,13 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     """The same elements, in the order in which they stand in the dense tensor."""
     sp_input = _sparse(sp_input)
-    indices, values = gen_ops.sparse_reorder(*_parts(sp_input), name=name)
-    return SparseTensor(indices, values, gen_ops.identity(sp_input.dense_shape))
+    with name_scope(name, "SparseReorder", [sp_input.values]):
+        order = parts.ascending(_places(sp_input))
+        return SparseTensor(
+            gen_ops.gather(sp_input.indices, order),
+            gen_ops.gather(sp_input.values, order),
+            gen_ops.identity(sp_input.dense_shape),
+        )
 
 
 @export("sparse_reshape", "sparse.reshape")
@@ -152,12 +162,26 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     ValueError when the numbers of elements differ, where they are known.
     """
     sp_input = _sparse(sp_input)
-    with name_scope(name, "SparseReshape", [sp_input.values, shape]) as scope:
+    with name_scope(name, "SparseReshape", [sp_input.values, shape]):
         shape = convert_to_tensor(shape, dtypes.int64)
         _check_reshape(sp_input.shape, shape)
-        indices, dense_shape = gen_ops.sparse_reshape(
-            sp_input.indices, sp_input.dense_shape, shape, name=scope
+        whole = gen_ops.prod(sp_input.dense_shape, 0)
+        known = gen_ops.prod(gen_ops.abs(shape), 0)  # -1, of which there is one, counts as 1
+        left = gen_ops.floor_div(whole, gen_ops.maximum(known, array.ones_like(known)))
+        negative = gen_ops.less(shape, array.zeros_like(shape))
+        dense_shape = gen_ops.select(negative, array.zeros_like(shape) + left, shape)
+        dense_shape = parts.checked(
+            dense_shape,
+            gen_ops.equal(gen_ops.prod(dense_shape, 0), whole),
+            "Input to reshape is a SparseTensor of another number of elements than the requested "
+            "shape has",
+            sp_input.dense_shape,
+            shape,
         )
+        known_shape = constant_value(shape)
+        if known_shape is not None and -1 not in known_shape:
+            dense_shape = shape
+        indices = parts.indices_of(_places(sp_input), dense_shape)
         return SparseTensor(indices, gen_ops.identity(sp_input.values), dense_shape)
 
 
@@ -226,22 +250,48 @@ def sparse_concat(
     `expand_nonconcat_dims`: let the other sizes differ and take the largest of each.
     """
     axis = concat_dim if axis is None else axis
+    if axis is None:
+        raise TypeError("sparse_concat: the axis is missing")
     expand = expand_nonconcat_dim if expand_nonconcat_dims is None else expand_nonconcat_dims
     sp_inputs = _sparse_list(sp_inputs)
     if len(sp_inputs) == 1:
         return sp_inputs[0]
-    shapes = [s.dense_shape for s in sp_inputs]
-    if expand:
-        largest = gen_ops.max(array.stack(shapes), 0)
-        at = axis if axis >= 0 else axis + (sp_inputs[0].shape.ndims or 0)
-        shapes = [
-            array.concat([largest[:at], s[at : at + 1], largest[at + 1 :]], 0) for s in shapes
-        ]
-    return SparseTensor(
-        *gen_ops.sparse_concat(
-            [s.indices for s in sp_inputs], [s.values for s in sp_inputs], shapes, axis, name=name
+    _check_concat(sp_inputs, axis)
+    with name_scope(name, "SparseConcat", [s.values for s in sp_inputs]):
+        rank = gen_ops.size(sp_inputs[0].dense_shape)
+        along = parts.unit(rank, axis)
+        across = array.ones_like(along) - along
+        shapes = array.stack([s.dense_shape for s in sp_inputs])
+        others = gen_ops.max(shapes, 0)
+        if not expand:
+            others = parts.checked(
+                others, gen_ops.equal(shapes * across, others * across),
+                "Input shapes must match in all dimensions but that of the concatenation", shapes,
+            )  # fmt: skip
+        indices, start = [], array.zeros_like(along)
+        for one in sp_inputs:
+            indices.append(one.indices + start)
+            start = start + one.dense_shape * along
+        values = array.concat([s.values for s in sp_inputs], 0)
+        whole = SparseTensor(array.concat(indices, 0), values, others * across + start)
+        return sparse_reorder(whole)
+
+
+def _check_concat(sp_inputs: list[SparseTensor], axis: int) -> None:
+    """ValueError for what is known not to go together."""
+    shapes = [s.shape for s in sp_inputs]
+    ranks = {s.ndims for s in shapes if s.ndims is not None}
+    if len(ranks) > 1:
+        raise ValueError(
+            "Shapes must be equal rank: the sparse tensors to concatenate have shapes "
+            + ", ".join(str(s) for s in shapes)
         )
-    )
+    if ranks and not -min(ranks) <= axis < min(ranks):
+        rank = min(ranks)
+        raise ValueError(
+            f"Concat dimension must be in range [{-rank}, {rank}), got {axis} for shapes "
+            + ", ".join(str(s) for s in shapes)
+        )
 
 
 def _sparse_list(values: Any) -> list[SparseTensor]:
@@ -268,10 +318,24 @@ def sparse_split(
         if value is None:
             raise ValueError(f"{key} is required")
     sp_input = _sparse(sp_input)
-    made = gen_ops.sparse_split(
-        convert_to_tensor(axis, dtypes.int64), *_parts(sp_input), num_split, name=name
-    )
-    return [SparseTensor(*parts) for parts in zip(*made, strict=True)]
+    with name_scope(name, "SparseSplit", [sp_input.values]):
+        along = parts.unit(gen_ops.size(sp_input.dense_shape), axis)
+        size = gen_ops.sum(sp_input.dense_shape * along, 0)
+        number = np.int64(num_split)
+        size = parts.checked(
+            size, gen_ops.less_equal(number, size),
+            "Number of ways to split should not be larger than the dimension", number, size,
+        )  # fmt: skip
+        least, more = gen_ops.floor_div(size, number), gen_ops.floor_mod(size, number)
+        across = array.ones_like(along) - along
+        made = []
+        for i in range(num_split):
+            # The first ones take one more each where the size is not a multiple.
+            begin = gen_ops.minimum(np.int64(i), more) + least * np.int64(i)
+            end = gen_ops.minimum(np.int64(i + 1), more) + least * np.int64(i + 1)
+            sizes = sp_input.dense_shape * across + along * (end - begin)
+            made.append(sparse_slice(sp_input, along * begin, sizes))
+        return made
 
 
 @export("sparse_slice", "sparse.slice")
@@ -425,18 +489,66 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
         a, b = _sparse(a), _sparse(b)
         real = a.values.dtype.real_dtype.base_dtype
         limit = convert_to_tensor(0 if threshold is None else threshold, real, name="thresh")
-        return SparseTensor(*gen_ops.sparse_add(*_parts(a), *_parts(b), limit))
+        with name_scope(None, "SparseAdd", [a.values, b.values]):
+            shape = _common_shape(a, b)
+            at, of_a, of_b = parts.union(_places(a), _places(b))
+            values = array.concat([a.values, b.values], 0)
+            sums = parts.summed(values, array.concat([of_a, of_b], 0), parts.count(at))
+            whole = SparseTensor(parts.indices_of(at, shape), sums, shape)
+            if threshold is None:
+                return whole
+            size = gen_ops.complex_abs(sums) if sums.dtype.is_complex else gen_ops.abs(sums)
+            return sparse_retain(whole, gen_ops.less_equal(limit, size))
     if _is_sparse(b):
         a, b = b, a
-    return gen_ops.sparse_tensor_dense_add(*_parts(_sparse(a)), b)
+    a = _sparse(a)
+    with name_scope(None, "SparseTensorDenseAdd", [a.values, b]) as scope:
+        b = convert_to_tensor(b, a.dtype.base_dtype)
+        a.shape.assert_is_compatible_with(b.shape)
+        shape = parts.same_shape(
+            a.dense_shape, array.shape(b, out_type=dtypes.int64),
+            "Shapes of the sparse and the dense tensor must match",
+        )  # fmt: skip
+        return gen_ops.add(gen_ops.scatter_nd(a.indices, a.values, shape), b, name=scope)
+
+
+def _common_shape(a: SparseTensor, b: SparseTensor) -> Tensor:
+    """The shape of both; an error, now or when the graph runs, when they differ."""
+    if not a.shape.is_compatible_with(b.shape):
+        raise ValueError(f"Operands' shapes do not match: got {a.shape} and {b.shape}")
+    if a.shape.is_fully_defined() and b.shape.is_fully_defined():
+        return a.dense_shape
+    return parts.same_shape(a.dense_shape, b.dense_shape, "Operands' shapes do not match")
 
 
 def multiply_dense(sp: SparseTensor, dense: Any) -> SparseTensor:
     """`sp * dense`, where sp has elements; dense is broadcast."""
     with name_scope(None, "mul", [sp.values, dense]) as scope:
         dense = convert_to_tensor(dense, sp.dtype.base_dtype, name="y")
-        values = gen_ops.sparse_dense_cwise_mul(*_parts(sp), dense, name=scope)
+        values = gen_ops.mul(sp.values, _picked(sp, dense), name=scope)
         return SparseTensor(sp.indices, values, sp.dense_shape)
+
+
+def _picked(sp: SparseTensor, dense: Tensor) -> Tensor:
+    """The elements of a dense tensor, broadcast to the shape of sp, where sp has some."""
+    rank = gen_ops.size(sp.dense_shape)
+    missing = rank - array.rank(dense)
+    missing = parts.checked(
+        missing, gen_ops.less_equal(0, missing),
+        "SparseDenseBinaryOpShared broadcasts dense to sparse only: the dense tensor has more "
+        "dimensions", sp.dense_shape,
+    )  # fmt: skip
+    ones = gen_ops.fill(array.reshape(missing, [1]), np.int64(1))
+    sizes = array.concat([ones, array.shape(dense, out_type=dtypes.int64)], 0)
+    single = gen_ops.equal(sizes, array.ones_like(sizes))
+    fits = gen_ops.logical_or(single, gen_ops.equal(sizes, sp.dense_shape))
+    sizes = parts.checked(
+        sizes, fits,
+        "SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes",
+        sp.dense_shape, sizes,
+    )  # fmt: skip
+    many = gen_ops.cast(gen_ops.logical_not(single), dtypes.int64)
+    return gen_ops.gather_nd(gen_ops.reshape(dense, sizes), sp.indices * many)
 
 
 def divide_dense(sp: SparseTensor, dense: Any) -> SparseTensor:
@@ -448,9 +560,7 @@ def divide_dense(sp: SparseTensor, dense: Any) -> SparseTensor:
             small = kind in (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
             to = dtypes.float32 if small else dtypes.float64
             values, dense = gen_ops.cast(values, to), gen_ops.cast(dense, to)
-        values = gen_ops.sparse_dense_cwise_div(
-            sp.indices, values, sp.dense_shape, dense, name=scope
-        )
+        values = gen_ops.real_div(values, _picked(sp, dense), name=scope)
         return SparseTensor(sp.indices, values, sp.dense_shape)
 
 
@@ -462,18 +572,95 @@ def sparse_tensor_dense_matmul(
     sp_a = _sparse(sp_a)
     with name_scope(name, "SparseTensorDenseMatMul", [sp_a.values, b]) as scope:
         b = convert_to_tensor(b, name="b")
-        return gen_ops.sparse_tensor_dense_mat_mul(
-            *_parts(sp_a), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
-        )
+        b.shape.with_rank(2)
+        if adjoint_b:
+            b = array.transpose(b, [1, 0], conjugate=True)
+        values, row, column = sp_a.values, 0, 1
+        if adjoint_a:
+            values, row, column = _conjugate(values), 1, 0
+        inner = gen_ops.cast(array.shape(b)[0], dtypes.int64)
+        size = sp_a.dense_shape[column]
+        if not sp_a.shape.with_rank(2)[column].is_compatible_with(b.shape[0]):
+            raise ValueError(
+                f"Cannot multiply A and B because inner dimension does not match: A has shape "
+                f"{sp_a.shape}, B has shape {b.shape} (adjoint_a={adjoint_a}, "
+                f"adjoint_b={adjoint_b})"
+            )
+        inner = parts.checked(
+            inner, gen_ops.equal(inner, size),
+            "Cannot multiply A and B because inner dimension does not match", size, inner,
+        )  # fmt: skip
+        with control_dependencies([inner]):
+            picked = gen_ops.gather(b, sp_a.indices[:, column])
+        products = array.expand_dims(values, 1) * picked
+        rows = gen_ops.cast(sp_a.dense_shape[row], dtypes.int32)
+        made = gen_ops.unsorted_segment_sum(products, sp_a.indices[:, row], rows, name=scope)
+        made.set_shape([sp_a.shape[row], b.shape[1]])
+        return made
 
 
-def _axes(sp_input: SparseTensor, axis: Any) -> Any:
-    if axis is not None:
-        return axis
-    ndims = sp_input.shape.ndims
-    if ndims is not None:
-        return np.arange(ndims, dtype=np.int32)
-    return gen_ops.range(0, array.rank(sp_input), 1)
+def _conjugate(values: Tensor) -> Tensor:
+    return gen_ops.conj(values) if values.dtype.base_dtype.is_complex else values
+
+
+class _Reduction:
+    """The elements of a sparse tensor by what is left of their indices when axes are removed."""
+
+    def __init__(self, sp_input: SparseTensor, axis: Any, keep_dims: bool):
+        rank = gen_ops.size(sp_input.dense_shape)
+        every = gen_ops.range(0, rank, 1)
+        if axis is None:
+            axis = every
+        else:
+            _check_axes(axis, sp_input.shape.ndims)
+            axis = array.reshape(convert_to_tensor(axis, dtypes.int32), [-1])
+            axis = gen_ops.floor_mod(axis, rank)
+        kept, _ = gen_ops.list_diff(every, axis)
+        self.shape = gen_ops.gather(sp_input.dense_shape, kept)
+        indices = array.gather(sp_input.indices, kept, axis=1)
+        self.values = sp_input.values
+        self.places = parts.places(indices, self.shape)
+        self.size = gen_ops.prod(self.shape, 0)
+        if keep_dims:
+            ones = gen_ops.fill(array.expand_dims(rank, 0), np.int64(1))
+            self.shape = gen_ops.dynamic_stitch([every, kept], [ones, self.shape])
+        static = sp_input.shape
+        known = constant_value(axis)
+        self.static = TensorShape(None)
+        if static.ndims is not None and known is not None:
+            gone = set(np.reshape(known, [-1]).tolist())
+            dims = [
+                1 if i in gone else d
+                for i, d in enumerate(static.as_list())
+                if keep_dims or i not in gone
+            ]
+            self.static = TensorShape(dims)
+
+    def dense(self, values: Tensor) -> Tensor:
+        """One value for each place, as a dense tensor."""
+        made = gen_ops.reshape(values, self.shape)
+        made.set_shape(self.static)
+        return made
+
+    def sparse(self, fold: Any) -> SparseTensor:
+        """The values folded, for the places that have some."""
+        found, number = gen_ops.unique(self.places)
+        folded = fold(self.values, number, parts.count(found))
+        order = parts.ascending(found)
+        at = gen_ops.gather(found, order)
+        indices = parts.indices_of(at, self.shape)
+        return SparseTensor(indices, gen_ops.gather(folded, order), self.shape)
+
+
+def _check_axes(axis: Any, rank: int | None) -> None:
+    known = constant_value(axis)
+    if known is None or rank is None:
+        return
+    for a in np.reshape(known, [-1]).tolist():
+        if not -rank <= a < rank:
+            raise errors.InvalidArgumentError(
+                None, None, f"Invalid reduction dimension {a}, for input with {rank} dimensions."
+            )
 
 
 @export("sparse_reduce_sum", "sparse.reduce_sum")
@@ -483,9 +670,10 @@ def sparse_reduce_sum(
 ) -> Tensor:  # fmt: skip
     """The sum over the dimensions `axis` (all), as a dense tensor."""
     sp_input = _sparse(sp_input)
-    axes = _axes(sp_input, reduction_axes if axis is None else axis)
-    keep = _keep_dims(keepdims, keep_dims)
-    return gen_ops.sparse_reduce_sum(*_parts(sp_input), axes, keep_dims=keep)
+    with name_scope(None, "SparseReduceSum", [sp_input.values]):
+        axis = reduction_axes if axis is None else axis
+        groups = _Reduction(sp_input, axis, _keep_dims(keepdims, keep_dims))
+        return groups.dense(parts.summed(groups.values, groups.places, groups.size))
 
 
 @export("sparse_reduce_sum_sparse", "sparse.reduce_sum_sparse")
@@ -495,9 +683,9 @@ def sparse_reduce_sum_sparse(
 ) -> SparseTensor:  # fmt: skip
     """The sum over the dimensions `axis` (all), as a sparse tensor."""
     sp_input = _sparse(sp_input)
-    axes = _axes(sp_input, reduction_axes if axis is None else axis)
-    keep = _keep_dims(keepdims, keep_dims)
-    return SparseTensor(*gen_ops.sparse_reduce_sum_sparse(*_parts(sp_input), axes, keep_dims=keep))
+    with name_scope(None, "SparseReduceSumSparse", [sp_input.values]):
+        axis = reduction_axes if axis is None else axis
+        return _Reduction(sp_input, axis, _keep_dims(keepdims, keep_dims)).sparse(parts.summed)
 
 
 @export("sparse_reduce_max", "sparse.reduce_max")
@@ -505,11 +693,17 @@ def sparse_reduce_max(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """The largest element over the dimensions `axis` (all), of those that are given."""
+    """The largest element over the dimensions `axis` (all), of those that are given; zero where
+    there are none."""
     sp_input = _sparse(sp_input)
-    axes = _axes(sp_input, reduction_axes if axis is None else axis)
-    keep = _keep_dims(keepdims, keep_dims)
-    return gen_ops.sparse_reduce_max(*_parts(sp_input), axes, keep_dims=keep)
+    with name_scope(None, "SparseReduceMax", [sp_input.values]):
+        axis = reduction_axes if axis is None else axis
+        groups = _Reduction(sp_input, axis, _keep_dims(keepdims, keep_dims))
+        found = parts.largest(groups.values, groups.places, groups.size)
+        ones = array.ones_like(groups.values, dtypes.int32)
+        number = parts.summed(ones, groups.places, groups.size)
+        empty = gen_ops.equal(number, array.zeros_like(number))
+        return groups.dense(gen_ops.select(empty, array.zeros_like(found), found))
 
 
 @export("sparse_reduce_max_sparse", "sparse.reduce_max_sparse")
@@ -519,9 +713,9 @@ def sparse_reduce_max_sparse(
 ) -> SparseTensor:  # fmt: skip
     """As `sparse_reduce_max`, as a sparse tensor."""
     sp_input = _sparse(sp_input)
-    axes = _axes(sp_input, reduction_axes if axis is None else axis)
-    keep = _keep_dims(keepdims, keep_dims)
-    return SparseTensor(*gen_ops.sparse_reduce_max_sparse(*_parts(sp_input), axes, keep_dims=keep))
+    with name_scope(None, "SparseReduceMaxSparse", [sp_input.values]):
+        axis = reduction_axes if axis is None else axis
+        return _Reduction(sp_input, axis, _keep_dims(keepdims, keep_dims)).sparse(parts.largest)
 
 
 @export("sparse_softmax", "sparse.softmax")
@@ -529,24 +723,39 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     """Softmax over the last dimension, among the elements that are given."""
     sp_input = _sparse(sp_input)
     with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]) as scope:
-        values = gen_ops.sparse_softmax(*_parts(sp_input), name=scope)
+        row = gen_ops.floor_div(_places(sp_input), sp_input.dense_shape[-1])
+        rows, number = gen_ops.unique(row)
+        values, size = sp_input.values, parts.count(rows)
+        top = gen_ops.stop_gradient(parts.largest(values, number, size))
+        powers = gen_ops.exp(values - gen_ops.gather(top, number))
+        sums = gen_ops.gather(parts.summed(powers, number, size), number)
+        values = gen_ops.real_div(powers, sums, name=scope)
         return SparseTensor(sp_input.indices, values, sp_input.dense_shape)
+
+
+def _merged(sp_a: Any, sp_b: Any, choose: Any, name: str | None, default: str) -> SparseTensor:
+    """choose(a, b) of the elements that either gives; what is not given counts as zero."""
+    a, b = _sparse(sp_a), _sparse(sp_b)
+    with name_scope(name, default, [a.values, b.values]) as scope:
+        shape = _common_shape(a, b)
+        at, of_a, of_b = parts.union(_places(a), _places(b))
+        size = parts.count(at)
+        values = choose(
+            parts.summed(a.values, of_a, size), parts.summed(b.values, of_b, size), name=scope
+        )
+        return SparseTensor(parts.indices_of(at, shape), values, shape)
 
 
 @export("sparse_maximum", "sparse.maximum")
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The larger of two sparse tensors' elements; what is not given counts as zero."""
-    a, b = _sparse(sp_a), _sparse(sp_b)
-    indices, values = gen_ops.sparse_sparse_maximum(*_parts(a), *_parts(b), name=name)
-    return SparseTensor(indices, values, a.dense_shape)
+    return _merged(sp_a, sp_b, gen_ops.maximum, name, "SparseSparseMaximum")
 
 
 @export("sparse_minimum", "sparse.minimum")
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The smaller of two sparse tensors' elements; what is not given counts as zero."""
-    a, b = _sparse(sp_a), _sparse(sp_b)
-    indices, values = gen_ops.sparse_sparse_minimum(*_parts(a), *_parts(b), name=name)
-    return SparseTensor(indices, values, a.dense_shape)
+    return _merged(sp_a, sp_b, gen_ops.minimum, name, "SparseSparseMinimum")
 
 
 # As strings.
