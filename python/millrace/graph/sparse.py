@@ -198,6 +198,8 @@ class SparseTensor:
     def __mul__(self, y: Any) -> Any:
         return self._operate("multiply_dense", y)
 
+    __rmul__ = __mul__
+
 
 def _slices_to_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
     del as_ref

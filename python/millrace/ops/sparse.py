@@ -6,7 +6,12 @@ import numpy as np
 
 from millrace import dtypes, errors, gen_ops
 from millrace._export import export
-from millrace.graph.convert import constant_value, constant_value_as_shape, convert_to_tensor
+from millrace.graph.convert import (
+    constant,
+    constant_value,
+    constant_value_as_shape,
+    convert_to_tensor,
+)
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
 from millrace.ops import array
@@ -170,34 +175,42 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
         left = gen_ops.floor_div(whole, gen_ops.maximum(known, array.ones_like(known)))
         negative = gen_ops.less(shape, array.zeros_like(shape))
         dense_shape = gen_ops.select(negative, array.zeros_like(shape) + left, shape)
-        dense_shape = parts.checked(
-            dense_shape,
-            gen_ops.equal(gen_ops.prod(dense_shape, 0), whole),
-            "Input to reshape is a SparseTensor of another number of elements than the requested "
-            "shape has",
-            sp_input.dense_shape,
-            shape,
+        fits = gen_ops.equal(gen_ops.prod(dense_shape, 0), whole)
+        wanted = constant_value(shape)
+        message = (
+            "Input to reshape is a tensor whose number of dense values is not that of the "
+            "requested shape"
         )
-        known_shape = constant_value(shape)
-        if known_shape is not None and -1 not in known_shape:
-            dense_shape = shape
-        indices = parts.indices_of(_places(sp_input), dense_shape)
+        if wanted is not None:
+            inferred = np.flatnonzero(wanted == -1).tolist()
+            if len(inferred) == 0:
+                dense_shape = shape
+            elif len(inferred) == 1:
+                message = (
+                    "Input to reshape is a tensor with dense values of which the requested shape "
+                    f"requires a multiple of {int(np.prod(np.abs(wanted)))}"
+                )
+            else:
+                message = (
+                    "only one output shape size may be -1, not both "
+                    f"{inferred[0]} and {inferred[1]}"
+                )
+        single = gen_ops.sum(gen_ops.cast(negative, dtypes.int32), [0])
+        fits = gen_ops.logical_and(fits, gen_ops.less_equal(single, 1))
+        at = parts.checked(_places(sp_input), fits, message, sp_input.dense_shape, shape)
+        indices = parts.indices_of(at, dense_shape)
         return SparseTensor(indices, gen_ops.identity(sp_input.values), dense_shape)
 
 
 def _check_reshape(before: TensorShape, shape: Tensor) -> None:
     wanted = constant_value(shape)
-    if wanted is None:
-        return
-    open_sizes = int(np.sum(wanted == -1))
-    if open_sizes > 1:
-        raise ValueError(f"At most one dimension can be inferred (-1). Found: {list(wanted)}")
     count = before.num_elements()
-    if count is None:
+    if wanted is None or count is None:
         return
+    inferred = int(np.sum(wanted == -1))
     product = int(np.prod(wanted[wanted != -1], dtype=np.int64))
-    good = count == product if open_sizes == 0 else product > 0 and count % product == 0
-    if not good:
+    good = count == product if inferred == 0 else product > 0 and count % product == 0
+    if inferred > 1 or not good:
         raise ValueError(
             f"Cannot reshape a tensor with {count} elements to shape {[int(w) for w in wanted]} "
             f"({product} elements)."
@@ -273,7 +286,11 @@ def sparse_concat(
             indices.append(one.indices + start)
             start = start + one.dense_shape * along
         values = array.concat([s.values for s in sp_inputs], 0)
-        whole = SparseTensor(array.concat(indices, 0), values, others * across + start)
+        joined = array.concat(indices, 0)
+        for one in sp_inputs:
+            if one.dense_shape.shape.ndims == 1:
+                joined.set_shape([None, one.dense_shape.shape[0]])
+        whole = SparseTensor(joined, values, others * across + start)
         return sparse_reorder(whole)
 
 
@@ -399,14 +416,20 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
                 f"new_shape {known} and sp_input.shape {known_before}."
             )
     if not (known.is_fully_defined() and known_before.is_fully_defined()):
-        same = gen_ops.equal(gen_ops.shape(before), gen_ops.shape(shape))
-        check = gen_ops.assert_(gen_ops.all(same, [0]), ["the ranks differ", before, shape])
-        with control_dependencies([check]):
-            before = gen_ops.identity(before)
-        fits = gen_ops.all(gen_ops.less_equal(before, shape), [0])
-        check = gen_ops.assert_(fits, ["the new shape is smaller", before, shape])
-        with control_dependencies([check]):
-            shape = gen_ops.identity(shape)
+        before = parts.checked(
+            before,
+            gen_ops.equal(gen_ops.shape(before), gen_ops.shape(shape)),
+            "Condition x == y did not hold element-wise: the ranks differ",
+            before,
+            shape,
+        )
+        shape = parts.checked(
+            shape,
+            gen_ops.less_equal(before, shape),
+            "Condition x <= y did not hold element-wise: the new shape is smaller",
+            before,
+            shape,
+        )
     return SparseTensor(indices, values, shape)
 
 
@@ -422,8 +445,8 @@ def sparse_fill_empty_rows(
     with name_scope(name, "SparseFillEmptyRows", [sp_input.values]):
         default = convert_to_tensor(default_value, sp_input.values.dtype.base_dtype)
         rows = sp_input.dense_shape[0]
-        zero, one = np.int64(0), np.int64(1)
-        every = gen_ops.range(zero, rows, one)
+        zero = constant(0, dtypes.int64)
+        every = gen_ops.range(zero, rows, constant(1, dtypes.int64))
         empty, _ = gen_ops.list_diff(every, sp_input.indices[:, 0])
         indicator = gen_ops.sparse_to_dense(empty, array.reshape(rows, [1]), True, False)
         width = gen_ops.size(sp_input.dense_shape)
@@ -515,7 +538,11 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
 def _common_shape(a: SparseTensor, b: SparseTensor) -> Tensor:
     """The shape of both; an error, now or when the graph runs, when they differ."""
     if not a.shape.is_compatible_with(b.shape):
-        raise ValueError(f"Operands' shapes do not match: got {a.shape} and {b.shape}")
+        same_rank = a.shape.ndims == b.shape.ndims
+        what = (
+            "Operands' shapes do not match" if same_rank else "Operands do not have the same ranks"
+        )
+        raise errors.InvalidArgumentError(None, None, f"{what}: got {a.shape} and {b.shape}")
     if a.shape.is_fully_defined() and b.shape.is_fully_defined():
         return a.dense_shape
     return parts.same_shape(a.dense_shape, b.dense_shape, "Operands' shapes do not match")
@@ -582,8 +609,8 @@ def sparse_tensor_dense_matmul(
         size = sp_a.dense_shape[column]
         if not sp_a.shape.with_rank(2)[column].is_compatible_with(b.shape[0]):
             raise ValueError(
-                f"Cannot multiply A and B because inner dimension does not match: A has shape "
-                f"{sp_a.shape}, B has shape {b.shape} (adjoint_a={adjoint_a}, "
+                "Dimensions must be equal: cannot multiply A and B because inner dimension does "
+                f"not match: A has shape {sp_a.shape}, B has shape {b.shape} (adjoint_a={adjoint_a}, "
                 f"adjoint_b={adjoint_b})"
             )
         inner = parts.checked(

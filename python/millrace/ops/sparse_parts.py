@@ -19,12 +19,16 @@ def strides(shape: Tensor) -> Tensor:
 
 def places(indices: Tensor, shape: Tensor) -> Tensor:
     """The places of elements: [N] of [N, rank]."""
-    return gen_ops.sum(indices * strides(shape), 1)
+    made = gen_ops.sum(indices * strides(shape), 1)
+    made.set_shape([None])
+    return made
 
 
 def indices_of(at: Tensor, shape: Tensor) -> Tensor:
     """The indices of places: [N, rank] of [N]."""
-    return gen_ops.floor_mod(gen_ops.floor_div(array.expand_dims(at, 1), strides(shape)), shape)
+    made = gen_ops.floor_mod(gen_ops.floor_div(array.expand_dims(at, 1), strides(shape)), shape)
+    made.set_shape([None, shape.shape.with_rank(1)[0]])
+    return made
 
 
 def ascending(at: Tensor) -> Tensor:
