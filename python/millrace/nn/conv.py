@@ -379,7 +379,7 @@ def convolution(
         _check_format(data_format, count)
         _check_channels(input, filter, data_format)
         steps, rate = strides_and_dilations(count, strides, dilation_rate)
-        return _convolve(input, filter, padding, steps, rate, data_format, count, scope)
+        return convolve(input, filter, padding, steps, rate, data_format, count, scope)
 
 
 def _check_format(data_format: str | None, count: int) -> None:
@@ -401,10 +401,11 @@ def _check_channels(input: Tensor, filter: Tensor, data_format: str | None) -> N
         )
 
 
-def _convolve(
+def convolve(
     input: Tensor, filter: Tensor, padding: Any, steps: Any, rate: Any, data_format: str | None,
     count: int, scope: str | None,
 ) -> Tensor:  # fmt: skip
+    """`convolution` of arguments that are known to be good."""
     steps, rates = steps.tolist(), rate.tolist()
     if count == 1:
         return conv1d(

@@ -109,8 +109,8 @@ def sparse_softmax_cross_entropy_with_logits(
         if rank is not None and labels.shape.ndims is not None and labels.shape.ndims != rank - 1:
             raise ValueError(
                 f"Rank mismatch: Rank of labels (received {labels.shape.ndims}, shape "
-                f"{labels.shape}, {labels.dtype.name}) should equal rank of logits minus 1 (received {rank}, shape "
-                f"{logits.shape}, {logits.dtype.name})."
+                f"{labels.shape}, {labels.dtype.name}) should equal rank of "
+                f"logits minus 1 (received {rank}, shape {logits.shape}, {logits.dtype.name})."
             )
         if rank == 2:
             cost = gen_ops.sparse_softmax_cross_entropy_with_logits(precise, labels, name=name).loss
