@@ -347,10 +347,10 @@ class PaddingFIFOQueue(QueueBase):
     ):  # fmt: skip
         types = _type_list(dtypes)
         shape_list = _shape_list(shapes, types, unknown_dims=True)
-        if shape_list is None or len(shape_list) != len(types):
+        if shape_list is None:
             raise ValueError(
-                "Shapes must be provided for all components, but received "
-                f"{len(types)} dtypes and {0 if shape_list is None else len(shape_list)} shapes."
+                "When providing partial shapes, a list of shapes must be provided: a "
+                f"PaddingFIFOQueue of {len(types)} components got none"
             )
         ref = gen_ops.padding_fifo_queue_v2(
             types,

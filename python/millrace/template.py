@@ -5,7 +5,7 @@ from typing import Any, Callable
 
 from millrace._export import export
 from millrace.graph.keys import GraphKeys
-from millrace.variable_scope import variable_scope
+from millrace.variable_scope import PureVariableScope, unique_variable_scope, variable_scope
 from millrace.variables import global_variables, trainable_variables
 
 
@@ -46,7 +46,9 @@ class Template:
         self._scope: Any = None
         self._variables_created = False
         if create_scope_now:
-            with variable_scope(unique_name, name, custom_getter=custom_getter) as scope:
+            # Without a scope of names: the first call opens that.
+            own = unique_name or unique_variable_scope(name)
+            with PureVariableScope(own, custom_getter=custom_getter) as scope:
                 self._scope = scope
 
     def _call(self, args: Any, kwargs: Any) -> Any:

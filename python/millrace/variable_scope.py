@@ -319,7 +319,7 @@ class _Store:
 
     def _check_found_parts(
         self, name: str, found: PartitionedVariable, shape: TensorShape, dtype: dtypes.DType,
-        partitions: list[int], reuse: Any,
+        partitions: list[int] | None, reuse: Any,
     ) -> None:  # fmt: skip
         if not reuse:
             raise ValueError(
@@ -681,6 +681,11 @@ def get_variable_scope() -> VariableScope:
     return _store().scope
 
 
+def unique_variable_scope(prefix: str) -> str:
+    """A name for a scope below the open one that none has had."""
+    return _store().unique(prefix)
+
+
 @export("get_variable")
 def get_variable(
     name: str, shape: Any = None, dtype: Any = None, initializer: Any = None,
@@ -739,7 +744,7 @@ def _wrapped_getter(custom_getter: Any, outer: Any) -> Any:
     return wrapped
 
 
-class _PureVariableScope:
+class PureVariableScope:
     """A context for a variable scope alone, without a scope of names of operations."""
 
     def __init__(
@@ -869,7 +874,7 @@ class variable_scope:
             # A scope that is entered again keeps the names of its first opening.
             old = None if isinstance(given, VariableScope) else current
             scope = enter(
-                _PureVariableScope(given, self._reuse, old_name_scope=old, **self._options)
+                PureVariableScope(given, self._reuse, old_name_scope=old, **self._options)
             )
         except BaseException:
             for context in reversed(contexts):
@@ -1008,9 +1013,10 @@ def create_partitioned_variables(
     def partitioner(**_: Any) -> Any:
         return slicing
 
-    with variable_scope(name, "PartitionedVariable", reuse=reuse):
-        whole = get_variable(
-            "", shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
-            partitioner=partitioner, collections=collections,
+    with variable_scope(name, "PartitionedVariable", reuse=reuse) as scope:
+        whole = _store().get(
+            scope.name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
+            partitioner=partitioner, collections=collections, reuse=scope.reuse,
+            use_resource=scope.use_resource,
         )  # fmt: skip
         return list(whole)

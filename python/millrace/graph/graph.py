@@ -63,7 +63,10 @@ class Operation:
         from millrace import protos
 
         whole = protos.GraphDef.FromString(self.graph._graph_def(self._id, self._id + 1))
-        return whole.node[0]
+        node = whole.node[0]
+        if "_mr_origin" in node.attr:  # where it was made, for messages
+            del node.attr["_mr_origin"]
+        return node
 
     @property
     def op_def(self) -> Any:

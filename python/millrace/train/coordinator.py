@@ -126,7 +126,7 @@ class Coordinator:
         """Until the thread ends, somebody asks to stop, or a second passed."""
         until = time.monotonic() + 1
         while thread.is_alive() and time.monotonic() < until:
-            if self._stop_event.wait(0.005):
+            if self._stop_event.wait(0.05):
                 return
 
     @property

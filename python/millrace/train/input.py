@@ -16,6 +16,7 @@ from millrace.graph.sparse import SparseTensor
 from millrace.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from millrace.shapes import TensorShape
 from millrace.train.queue_runner import QueueRunner, add_queue_runner
+from millrace.train.sparse_input import Kept, restore_sparse, sparse_components, store_sparse
 from millrace.variables import Variable
 
 
@@ -212,6 +213,13 @@ def _converted(tensors: list[Any]) -> list[Any]:
 
 
 def _converted_lists(tensors_list: Any) -> list[list[Any]]:
+    if tensors_list and isinstance(tensors_list[0], dict):
+        for tensors in tensors_list[1:]:
+            if not isinstance(tensors, dict) or set(tensors) != set(tensors_list[0]):
+                raise ValueError(
+                    "All dictionaries of batch_join must have the same keys: "
+                    f"{sorted(tensors_list[0], key=str)}, got {tensors}"
+                )
     lists = [_converted(_flatten(tensors)) for tensors in tensors_list]
     if not lists:
         raise ValueError("Expected at least one input in batch_join().")
@@ -219,7 +227,7 @@ def _converted_lists(tensors_list: Any) -> list[list[Any]]:
 
 
 def _keep(keep_input: Any, enqueue_many: bool) -> Tensor:
-    keep = convert_to_tensor(keep_input, dtype=dtypes.bool, name="keep_input")
+    keep = convert_to_tensor(keep_input, dtype=dtypes.bool_, name="keep_input")
     rank = keep.shape.ndims
     if rank is None:
         raise ValueError("`keep_input` dimensions must be known at graph construction.")
@@ -235,16 +243,21 @@ def _keep(keep_input: Any, enqueue_many: bool) -> Tensor:
     return keep
 
 
+def _queued_type(tensor: Any) -> dtypes.DType:
+    """The type in the queue: of numbers, for sparse tensors."""
+    return dtypes.int64 if isinstance(tensor, SparseTensor) else tensor.dtype.base_dtype
+
+
 def _types(lists: list[list[Any]]) -> list[dtypes.DType]:
-    types = [t.dtype.base_dtype for t in lists[0]]
+    types = [_queued_type(t) for t in lists[0]]
     for other in lists[1:]:
         if len(other) != len(types):
             raise ValueError("Expected the same number of tensors in all lists")
         for i, t in enumerate(other):
-            if t.dtype.base_dtype is not types[i]:
+            if _queued_type(t) is not types[i]:
                 raise TypeError(
-                    f"Expected types to be consistent: component {i} is {types[i].name} in the first "
-                    f"list and {t.dtype.base_dtype.name} in another ('{t.name}', shape {t.shape})"
+                    f"Expected types to be consistent: component {i} is {types[i].name} in the "
+                    f"first list and {_queued_type(t).name} in another ({t})"
                 )
     return types
 
@@ -255,6 +268,9 @@ def _component_shapes(lists: list[list[Any]], shapes: Any, enqueue_many: bool) -
         return list(shapes)
     out = []
     for column in zip(*lists, strict=True):
+        if isinstance(column[0], SparseTensor):
+            out.append(TensorShape([]))
+            continue
         own = [t.shape.with_rank_at_least(1)[1:] if enqueue_many else t.shape for t in column]
         merged = own[0]
         for other in own[1:]:
@@ -277,17 +293,28 @@ def _common(a: TensorShape, b: TensorShape) -> TensorShape:
     return TensorShape([x if x == y else None for x, y in pairs])
 
 
-def _enqueue_op(queue: QueueBase, tensors: list[Tensor], enqueue_many: bool, keep: Tensor) -> Any:
-    enqueue = queue.enqueue_many if enqueue_many else queue.enqueue
-    if keep.shape.ndims == 1:
-        chosen = gen_ops.cast(keep, dtypes.int32)
-        return enqueue([gen_ops.dynamic_partition(t, chosen, 2)[1] for t in tensors])
-    known = constant_value(keep)
+def _enqueue_op(
+    queue: QueueBase,
+    tensors: list[Any],
+    sparse: list[Kept | None],
+    enqueue_many: bool,
+    keep: Tensor,
+) -> Any:
+    """An operation that adds the tensors, where they are to be kept."""
+
+    def enqueue() -> Any:
+        parts = store_sparse(tensors, sparse, enqueue_many, keep)
+        if keep.shape.ndims == 1:
+            chosen = gen_ops.cast(keep, dtypes.int32)
+            parts = [gen_ops.dynamic_partition(t, chosen, 2)[1] for t in parts]
+        return queue.enqueue_many(parts) if enqueue_many else queue.enqueue(parts)
+
+    known = constant_value(keep) if keep.shape.ndims == 0 else True
     if known is not None:
-        return enqueue(tensors) if known else gen_ops.no_op()
+        return enqueue() if known else gen_ops.no_op()
     from millrace.ops.control_flow import cond
 
-    return cond(keep, lambda: enqueue(tensors), lambda: gen_ops.no_op())
+    return cond(keep, enqueue, lambda: gen_ops.no_op())
 
 
 def _dequeue(queue: QueueBase, batch_size: Any, smaller: bool, name: str) -> list[Tensor]:
@@ -302,14 +329,15 @@ def _make_batches(
     allow_smaller_final_batch: bool, summary: str, capacity: int, always: int, scope: str,
 ) -> Any:  # fmt: skip
     """Queues the tensors of the lists, each with threads of its own, and takes batches out."""
-    from millrace.train.sparse_input import restore_sparse, store_sparse
-
     keep = _keep(keep_input, enqueue_many)
-    lists, sparse = store_sparse(lists, enqueue_many, keep)
-    queue = make_queue(dtypes=_types(lists), shapes=_component_shapes(lists, shapes, enqueue_many))
-    ops = []
-    for tensors in lists:
-        ops += [_enqueue_op(queue, tensors, enqueue_many, keep)] * num_threads
+    types = _types(lists)
+    sparse = sparse_components(lists, enqueue_many)
+    queue = make_queue(dtypes=types, shapes=_component_shapes(lists, shapes, enqueue_many))
+
+    def add(tensors: list[Any]) -> Any:
+        return _enqueue_op(queue, tensors, sparse, enqueue_many, keep)
+
+    ops = [op for tensors in lists for op in [add(tensors)] * num_threads]
     add_queue_runner(QueueRunner(queue, ops))
     _summarize(summary, _fullness(queue, capacity, always))
     batch = _dequeue(queue, batch_size, allow_smaller_final_batch, scope)
