@@ -16,16 +16,41 @@ from millrace.graph.graph import (
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.control_flow import group
-from millrace.variables import PartitionedVariable, ResourceVariable, Variable, trainable_variables
+from millrace.variables import (
+    PartitionedVariable,
+    ResourceVariable,
+    Variable,
+    init_scope,
+    trainable_variables,
+)
 
 
-def _is_resource(variable: Any) -> bool:
+def is_resource(variable: Any) -> bool:
+    """Whether a variable is one behind a handle."""
     return isinstance(variable, ResourceVariable)
 
 
-def _reference(variable: Any) -> Any:
-    """What an update op takes for a variable."""
-    return variable.handle if _is_resource(variable) else variable
+def _var_key(variable: Any) -> Any:
+    """What slots are kept by."""
+    return (variable.op.graph, variable.op.name)
+
+
+def _flat(var_list: Any) -> list[Any]:
+    """The variables of a list, with those made of parts taken apart."""
+    if not isinstance(var_list, (list, tuple, PartitionedVariable)):
+        var_list = list(var_list) if isinstance(var_list, (set, dict)) else [var_list]
+    variables: list[Any] = []
+    for variable in var_list:
+        if isinstance(variable, (list, tuple, PartitionedVariable)):
+            variables += _flat(variable)
+        else:
+            variables.append(variable)
+    return variables
+
+
+def _check_variable(variable: Any) -> None:
+    if not isinstance(variable, (Variable, Tensor)):
+        raise TypeError(f"Argument is not a tf.Variable: {variable}")
 
 
 @export("train.Optimizer")
@@ -49,7 +74,7 @@ class Optimizer:
         self._use_locking = use_locking
         self._name = name
         self._slots: dict[str, dict[Any, Any]] = {}
-        self._non_slot: dict[Any, Any] = {}
+        self._non_slot_dict: dict[Any, Any] = {}
 
     def get_name(self) -> str:
         """The name given."""
@@ -99,23 +124,17 @@ class Optimizer:
                 "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
                 f"Optimizer.GATE_GRAPH. Not {gate_gradients}"
             )
-        self._check_types([loss])
+        self._assert_valid_dtypes([loss])
         if grad_loss is not None:
-            self._check_types([grad_loss])
+            self._assert_valid_dtypes([grad_loss])
         if var_list is None:
             streaming = get_default_graph().get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
             var_list = trainable_variables() + streaming
-        variables: list[Any] = []
-        for variable in var_list if isinstance(var_list, (list, tuple)) else [var_list]:
-            if isinstance(variable, PartitionedVariable):
-                variables += list(variable)
-            else:
-                variables.append(variable)
+        variables = _flat(var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
         for variable in variables:
-            if not isinstance(variable, (Variable, Tensor)):
-                raise TypeError(f"Argument is not a tf.Variable: {variable}")
+            _check_variable(variable)
         found = gradients(
             loss, variables, grad_ys=grad_loss,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
@@ -125,8 +144,11 @@ class Optimizer:
             from millrace.ops.control_flow import tuple as gather
 
             found = gather(found)
-        self._check_types([v for g, v in zip(found, variables, strict=True) if g is not None])
-        return list(zip(found, variables, strict=True))
+        pairs = list(zip(found, variables, strict=True))
+        self._assert_valid_dtypes(
+            [v for g, v in pairs if g is not None and v.dtype.base_dtype is not dtypes.resource]
+        )
+        return pairs
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
@@ -140,23 +162,21 @@ class Optimizer:
             raise ValueError("No variables provided.")
         converted = []
         for gradient, variable in pairs:
-            if gradient is not None:
-                if not isinstance(gradient, IndexedSlices):
-                    try:
-                        gradient = convert_to_tensor(gradient)
-                    except TypeError:
-                        raise TypeError(
-                            "Gradient must be convertible to a Tensor or IndexedSlices, or None: "
-                            f"{gradient}"
-                        ) from None
-            if not isinstance(variable, (Variable, Tensor)):
-                raise TypeError(f"Argument is not a tf.Variable: {variable}")
+            if gradient is not None and not isinstance(gradient, IndexedSlices):
+                try:
+                    gradient = convert_to_tensor(gradient)
+                except TypeError:
+                    raise TypeError(
+                        "Gradient must be convertible to a Tensor or IndexedSlices, or None: "
+                        f"{gradient}"
+                    ) from None
+            _check_variable(variable)
             converted.append((gradient, variable))
         changed = [variable for gradient, variable in converted if gradient is not None]
         if not changed:
             names = ", ".join(v.name for _, v in converted)
             raise ValueError(f"No gradients provided for any variable: {names}.")
-        with get_default_graph().control_dependencies(None):
+        with init_scope():
             self._create_slots(changed)
         updates = []
         with name_scope(name, self._name) as scope:
@@ -172,30 +192,37 @@ class Optimizer:
             else:
                 with control_dependencies([self._finish(updates, "update")]):
                     done = self._count(global_step, scope)
+        if isinstance(done, Tensor):
+            done = done.op
         trained = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
         if done not in trained:
             trained.append(done)
         return done
 
     @staticmethod
-    def _count(global_step: Any, name: str) -> Operation:
+    def _count(global_step: Any, name: str) -> Any:
         with get_default_graph().colocate_with(global_step.op):
-            if _is_resource(global_step):
+            if is_resource(global_step):
                 one = convert_to_tensor(1, dtype=global_step.dtype.base_dtype)
                 return gen_ops.assign_add_variable_op(global_step.handle, one, name=name)
-            return gen_ops.assign_add(global_step, 1, name=name).op
+            return gen_ops.assign_add(global_step, 1, name=name)
 
     def _update(self, gradient: Any, variable: Any) -> Any:
+        if isinstance(variable, Tensor) and not variable.dtype._is_ref_dtype:
+            raise NotImplementedError(f"Trying to update a Tensor {variable}")
         constraint = getattr(variable, "constraint", None)
-        if _is_resource(variable):
-            if isinstance(gradient, IndexedSlices):
-                done = self._resource_apply_sparse_duplicate_indices(
+        if isinstance(gradient, IndexedSlices):
+            if constraint is not None:
+                raise RuntimeError(
+                    f"Cannot use a constraint function on a sparse variable: {variable}"
+                )
+            if is_resource(variable):
+                return self._resource_apply_sparse_duplicate_indices(
                     gradient.values, variable, gradient.indices
                 )
-            else:
-                done = self._resource_apply_dense(gradient, variable)
-        elif isinstance(gradient, IndexedSlices):
-            done = self._apply_sparse_duplicate_indices(gradient, variable)
+            return self._apply_sparse_duplicate_indices(gradient, variable)
+        if is_resource(variable):
+            done = self._resource_apply_dense(gradient, variable)
         else:
             done = self._apply_dense(gradient, variable)
         if constraint is None:
@@ -207,7 +234,7 @@ class Optimizer:
 
     def get_slot(self, var: Any, name: str) -> Any:
         """The slot of that name for a variable, or None."""
-        return self._slots.get(name, {}).get(var)
+        return self._slots.get(name, {}).get(_var_key(var))
 
     def get_slot_names(self) -> list[str]:
         """The names of the slots there are."""
@@ -217,7 +244,7 @@ class Optimizer:
         """The variables that the optimiser made."""
         graph = get_default_graph()
         made = [v for slots in self._slots.values() for v in slots.values()]
-        made += list(self._non_slot.values())
+        made += self._non_slot_variables()
         return sorted((v for v in made if v.graph is graph), key=lambda v: v.name)
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
@@ -241,35 +268,39 @@ class Optimizer:
         return self._make_slot(var, slot_name, lambda: create_zeros_slot(var, op_name))
 
     def _make_slot(self, var: Any, slot_name: str, make: Callable[[], Any]) -> Any:
-        slots = self._slots.setdefault(slot_name, {})
-        if var not in slots:
-            slots[var] = make()
-        return slots[var]
+        slots = self._slot_dict(slot_name)
+        key = _var_key(var)
+        if key not in slots:
+            slots[key] = make()
+        return slots[key]
 
     def _slot_dict(self, slot_name: str) -> dict[Any, Any]:
         return self._slots.setdefault(slot_name, {})
 
     def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
         key = (name, colocate_with.graph)
-        if key not in self._non_slot:
+        if key not in self._non_slot_dict:
             with get_default_graph().colocate_with(colocate_with.op):
-                self._non_slot[key] = Variable(
+                self._non_slot_dict[key] = Variable(
                     initial_value,
                     name=name,
                     trainable=False,
-                    use_resource=_is_resource(colocate_with),
+                    use_resource=is_resource(colocate_with),
                 )
-        return self._non_slot[key]
+        return self._non_slot_dict[key]
+
+    def _non_slot_variables(self) -> list[Any]:
+        return list(self._non_slot_dict.values())
 
     def _get_non_slot_variable(self, name: str, graph: Any = None) -> Any:
-        return self._non_slot.get((name, graph))
+        return self._non_slot_dict.get((name, graph))
 
     # What an optimiser defines.
 
     def _valid_dtypes(self) -> set[dtypes.DType]:
         return {dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64}
 
-    def _check_types(self, tensors: list[Any]) -> None:
+    def _assert_valid_dtypes(self, tensors: list[Any]) -> None:
         valid = self._valid_dtypes()
         for tensor in tensors:
             dtype = tensor.dtype.base_dtype
@@ -326,27 +357,35 @@ def sum_duplicates(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 class FusedOptimizer(Optimizer):
     """An optimiser whose update is one op, dense and sparse, for references and resources.
 
-    `_rule` names the op ("adam" for ApplyAdam, SparseApplyAdam, ...); `_arguments(var)` gives its
-    slots and hyperparameters by name.
+    `_rule` names the op ("momentum" for ApplyMomentum, SparseApplyMomentum, ...), `_hyper` the
+    hyperparameters: the name of the node, the attribute that has the value (a number, a tensor, or
+    a function that gives one), and the attribute for the tensor. `_arguments(var)` gives slots and
+    hyperparameters by the names that the op has for them.
     """
 
     _rule = ""
     _dense_gradient = "grad"
+    _hyper: tuple[tuple[str, str, str], ...] = ()
 
     def _arguments(self, var: Any) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _prepare(self) -> None:
+        for name, value, tensor in self._hyper:
+            given = self._call_if_callable(getattr(self, value))
+            setattr(self, tensor, convert_to_tensor(given, name=name))
+
     def _call(self, prefix: str, var: Any, given: dict[str, Any]) -> Any:
         rule = getattr(gen_ops, prefix + self._rule)
-        arguments = self._arguments(var)
         dtype = var.dtype.base_dtype
+        arguments = self._arguments(var)
         for name, value in arguments.items():
-            if isinstance(value, Variable):
-                arguments[name] = _reference(value)
-            elif isinstance(value, Tensor) and not value.dtype._is_ref_dtype:
-                if value.dtype is not dtype and (value.dtype.is_floating and dtype.is_floating):
-                    arguments[name] = gen_ops.cast(value, dtype)
-        done = rule(var=_reference(var), use_locking=self._use_locking, **arguments, **given)
+            if is_resource(value):
+                arguments[name] = value.handle
+            elif isinstance(value, Tensor):
+                arguments[name] = as_type(value, dtype)
+        reference = var.handle if is_resource(var) else var
+        done = rule(var=reference, use_locking=self._use_locking, **arguments, **given)
         return done.op if isinstance(done, Tensor) else done
 
     def _apply_dense(self, grad: Tensor, var: Any) -> Any:
@@ -355,18 +394,14 @@ class FusedOptimizer(Optimizer):
     def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
         return self._call("resource_apply_", handle, {self._dense_gradient: grad})
 
-    # The sparse ops add the rows of equal indices themselves.
-
-    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
-        return self._apply_sparse(grad, var)
-
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
         return self._call("sparse_apply_", var, {"grad": grad.values, "indices": grad.indices})
 
-    def _resource_apply_sparse_duplicate_indices(
-        self, grad: Tensor, handle: Any, indices: Tensor
-    ) -> Any:
-        return self._resource_apply_sparse(grad, handle, indices)
-
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
         return self._call("resource_sparse_apply_", handle, {"grad": grad, "indices": indices})
+
+
+def as_type(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
+    """A hyperparameter in the type of a variable: whole numbers, such as steps, stay what they are."""
+    own = tensor.dtype.base_dtype
+    return tensor if own is dtype or not own.is_floating else gen_ops.cast(tensor, dtype)

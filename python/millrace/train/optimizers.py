@@ -2,72 +2,98 @@
 
 from typing import Any
 
-from millrace import gen_ops
+from millrace import dtypes, gen_ops
 from millrace._export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, control_dependencies, get_default_graph
-from millrace.initializers import constant_initializer, ones_initializer
+from millrace.graph.graph import Operation, Tensor, control_dependencies, get_default_graph
+from millrace.graph.sparse import IndexedSlices
+from millrace.initializers import Constant, Ones
 from millrace.ops.control_flow import group
-from millrace.train.optimizer import FusedOptimizer
+from millrace.train.optimizer import FusedOptimizer, as_type
+
+_LEARNING_RATE = ("learning_rate", "_learning_rate", "_learning_rate_tensor")
+_L1 = (
+    "l1_regularization_strength",
+    "_l1_regularization_strength",
+    "_l1_regularization_strength_tensor",
+)
+_L2 = (
+    "l2_regularization_strength",
+    "_l2_regularization_strength",
+    "_l2_regularization_strength_tensor",
+)
 
 
-class _WithRate(FusedOptimizer):
-    """An optimiser with a learning rate: a number, a tensor, or a function that gives one."""
+def _constant_slot(optimizer: Any, var: Any, value: float, slot: str, name: str) -> None:
+    """A slot of the variable's shape, filled with one value."""
+    dtype = var.dtype.base_dtype
+    if var.shape.is_fully_defined():
+        initial = Constant(value, dtype=dtype)
+        optimizer._get_or_make_slot_with_initializer(var, initial, var.shape, dtype, slot, name)
+    else:
+        fill = convert_to_tensor(value, dtype=dtype)
+        filled = gen_ops.fill(gen_ops.shape(var.initialized_value()), fill)
+        optimizer._get_or_make_slot(var, filled, slot, name)
 
-    def __init__(self, learning_rate: Any, use_locking: bool, name: str):
-        super().__init__(use_locking, name)
-        self._learning_rate = learning_rate
-        self._tensors: dict[str, Any] = {}
 
-    def _hyper(self) -> dict[str, Any]:
-        """The hyperparameters besides the learning rate, by name."""
-        return {}
-
-    def _prepare(self) -> None:
-        values = {"learning_rate": self._learning_rate, **self._hyper()}
-        self._tensors = {
-            name: convert_to_tensor(self._call_if_callable(value), name=name)
-            for name, value in values.items()
-        }
-
-    def _value(self, name: str, var: Any) -> Any:
-        tensor = self._tensors[name]
-        dtype = var.dtype.base_dtype
-        return tensor if tensor.dtype.base_dtype is dtype else gen_ops.cast(tensor, dtype)
+def _check_positive(name: str, value: float) -> None:
+    if value <= 0.0:
+        raise ValueError(f"{name} must be positive: {value}")
 
 
 @export("train.GradientDescentOptimizer")
-class GradientDescentOptimizer(_WithRate):
+class GradientDescentOptimizer(FusedOptimizer):
     """var -= learning_rate * grad."""
 
     _rule = "gradient_descent"
     _dense_gradient = "delta"
+    _hyper = (_LEARNING_RATE,)
 
     def __init__(
         self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
     ):
-        super().__init__(learning_rate, use_locking, name)
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._learning_rate_tensor: Any = None
 
     def _arguments(self, var: Any) -> dict[str, Any]:
-        return {"alpha": self._value("learning_rate", var)}
+        return {"alpha": self._learning_rate_tensor}
+
+    # Rows of equal indices are added by the scatters themselves.
+
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+        return self._apply_sparse(grad, var)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+        rate = as_type(self._learning_rate_tensor, var.dtype.base_dtype)
+        delta = IndexedSlices(grad.values * rate, grad.indices, grad.dense_shape)
+        return var.scatter_sub(delta, use_locking=self._use_locking)
+
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: Tensor, handle: Any, indices: Tensor
+    ) -> Any:
+        return self._resource_apply_sparse(grad, handle, indices)
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        rate = as_type(self._learning_rate_tensor, handle.dtype.base_dtype)
+        return gen_ops.resource_scatter_add(handle.handle, indices, -grad * rate)
 
 
 @export("train.MomentumOptimizer")
-class MomentumOptimizer(_WithRate):
+class MomentumOptimizer(FusedOptimizer):
     """accum = momentum * accum + grad; var -= learning_rate * accum (or Nesterov's variant)."""
 
     _rule = "momentum"
+    _hyper = (_LEARNING_RATE, ("momentum", "_momentum", "_momentum_tensor"))
 
     def __init__(
         self, learning_rate: Any, momentum: Any, use_locking: bool = False, name: str = "Momentum",
         use_nesterov: bool = False,
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
         self._momentum = momentum
         self._use_nesterov = use_nesterov
-
-    def _hyper(self) -> dict[str, Any]:
-        return {"momentum": self._momentum}
 
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
@@ -76,57 +102,45 @@ class MomentumOptimizer(_WithRate):
     def _arguments(self, var: Any) -> dict[str, Any]:
         return {
             "accum": self.get_slot(var, "momentum"),
-            "lr": self._value("learning_rate", var),
-            "momentum": self._value("momentum", var),
+            "lr": self._learning_rate_tensor,
+            "momentum": self._momentum_tensor,
             "use_nesterov": self._use_nesterov,
         }
 
 
-def _constant_slot(optimizer: Any, var: Any, value: Any, name: str) -> None:
-    dtype = var.dtype.base_dtype
-    if var.shape.is_fully_defined():
-        initial = constant_initializer(value, dtype=dtype)
-        optimizer._get_or_make_slot_with_initializer(
-            var, initial, var.shape, dtype, name, optimizer._name
-        )
-        return
-    filled = gen_ops.fill(gen_ops.shape(var.initialized_value()), gen_ops.cast(value, dtype))
-    optimizer._get_or_make_slot(var, filled, name, optimizer._name)
-
-
 @export("train.AdagradOptimizer")
-class AdagradOptimizer(_WithRate):
+class AdagradOptimizer(FusedOptimizer):
     """accum += grad^2; var -= learning_rate * grad / sqrt(accum)."""
 
     _rule = "adagrad"
+    _hyper = (_LEARNING_RATE,)
 
     def __init__(
         self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False,
         name: str = "Adagrad",
     ):  # fmt: skip
-        if initial_accumulator_value <= 0.0:
-            raise ValueError(
-                f"initial_accumulator_value must be positive: {initial_accumulator_value}"
-            )
-        super().__init__(learning_rate, use_locking, name)
+        _check_positive("initial_accumulator_value", initial_accumulator_value)
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
         self._initial_accumulator_value = initial_accumulator_value
 
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
-            _constant_slot(self, var, self._initial_accumulator_value, "accumulator")
+            _constant_slot(self, var, self._initial_accumulator_value, "accumulator", self._name)
 
     def _arguments(self, var: Any) -> dict[str, Any]:
-        return {
-            "accum": self.get_slot(var, "accumulator"),
-            "lr": self._value("learning_rate", var),
-        }
+        return {"accum": self.get_slot(var, "accumulator"), "lr": self._learning_rate_tensor}
 
 
 @export("train.AdagradDAOptimizer")
-class AdagradDAOptimizer(_WithRate):
-    """Adagrad with dual averaging: sparse linear models with strong regularisation."""
+class AdagradDAOptimizer(FusedOptimizer):
+    """Adagrad with dual averaging: sparse linear models with strong regularisation.
+
+    `global_step`: the variable that counts the steps.
+    """
 
     _rule = "adagrad_da"
+    _hyper = (_LEARNING_RATE,)
 
     def __init__(
         self, learning_rate: Any, global_step: Any,
@@ -134,56 +148,59 @@ class AdagradDAOptimizer(_WithRate):
         l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0,
         use_locking: bool = False, name: str = "AdagradDA",
     ):  # fmt: skip
-        if initial_gradient_squared_accumulator_value <= 0.0:
-            raise ValueError(
-                "initial_gradient_squared_accumulator_value must be positive: "
-                f"{initial_gradient_squared_accumulator_value}"
-            )
-        super().__init__(learning_rate, use_locking, name)
-        self._initial = initial_gradient_squared_accumulator_value
-        self._l1 = l1_regularization_strength
-        self._l2 = l2_regularization_strength
+        _check_positive(
+            "initial_gradient_squared_accumulator_value",
+            initial_gradient_squared_accumulator_value,
+        )
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._initial_gradient_squared_accumulator_value = (
+            initial_gradient_squared_accumulator_value
+        )
+        self._l1_regularization_strength = l1_regularization_strength
+        self._l2_regularization_strength = l2_regularization_strength
         self._global_step = global_step
-
-    def _hyper(self) -> dict[str, Any]:
-        return {"l1": self._l1, "l2": self._l2}
+        self._global_step_on_worker: Any = None
 
     def _create_slots(self, var_list: list[Any]) -> None:
+        initial = self._initial_gradient_squared_accumulator_value
         for var in var_list:
-            self._zeros_slot(var, "gradient_accumulator", self._name + "/gradient_accumulator")
-            dtype = var.dtype.base_dtype
-            self._get_or_make_slot_with_initializer(
-                var, constant_initializer(self._initial, dtype=dtype), var.shape, dtype,
-                "gradient_squared_accumulator", self._name + "/gradient_squared_accumulator",
-            )  # fmt: skip
+            self._zeros_slot(var, "gradient_accumulator", self._name)
+            _constant_slot(self, var, initial, "gradient_squared_accumulator", self._name)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        step = gen_ops.identity(self._global_step)
+        self._global_step_on_worker = step + 1
 
     def _arguments(self, var: Any) -> dict[str, Any]:
+        dtype = var.dtype.base_dtype
+        step = gen_ops.identity(self._global_step_on_worker)
         return {
             "gradient_accumulator": self.get_slot(var, "gradient_accumulator"),
             "gradient_squared_accumulator": self.get_slot(var, "gradient_squared_accumulator"),
-            "lr": self._value("learning_rate", var),
-            "l1": self._value("l1", var),
-            "l2": self._value("l2", var),
-            "global_step": gen_ops.cast(convert_to_tensor(self._global_step), "int64"),
+            "lr": self._learning_rate_tensor,
+            "l1": convert_to_tensor(self._l1_regularization_strength, dtype=dtype),
+            "l2": convert_to_tensor(self._l2_regularization_strength, dtype=dtype),
+            "global_step": step if step.dtype is dtypes.int64 else gen_ops.cast(step, dtypes.int64),
         }
 
 
 @export("train.AdadeltaOptimizer")
-class AdadeltaOptimizer(_WithRate):
+class AdadeltaOptimizer(FusedOptimizer):
     """Steps in the units of the variable: by averages of past gradients and past steps."""
 
     _rule = "adadelta"
+    _hyper = (("lr", "_lr", "_lr_t"), ("rho", "_rho", "_rho_t"), ("epsilon", "_epsilon", "_epsilon_t"))  # fmt: skip
 
     def __init__(
         self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-8,
         use_locking: bool = False, name: str = "Adadelta",
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
+        super().__init__(use_locking, name)
+        self._lr = learning_rate
         self._rho = rho
         self._epsilon = epsilon
-
-    def _hyper(self) -> dict[str, Any]:
-        return {"rho": self._rho, "epsilon": self._epsilon}
 
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
@@ -194,31 +211,38 @@ class AdadeltaOptimizer(_WithRate):
         return {
             "accum": self.get_slot(var, "accum"),
             "accum_update": self.get_slot(var, "accum_update"),
-            "lr": self._value("learning_rate", var),
-            "rho": self._value("rho", var),
-            "epsilon": self._value("epsilon", var),
+            "lr": self._lr_t,
+            "rho": self._rho_t,
+            "epsilon": self._epsilon_t,
         }
 
 
 @export("train.AdamOptimizer")
-class AdamOptimizer(_WithRate):
-    """Steps by averages of the gradient and of its square, corrected for their start at zero."""
+class AdamOptimizer(FusedOptimizer):
+    """Steps by averages of the gradient and of its square, corrected for their start at zero.
+
+    With sparse gradients the averages of all rows decay, and all rows move, as with dense ones.
+    """
 
     _rule = "adam"
+    _hyper = (
+        ("learning_rate", "_lr", "_lr_t"),
+        ("beta1", "_beta1", "_beta1_t"),
+        ("beta2", "_beta2", "_beta2_t"),
+        ("epsilon", "_epsilon", "_epsilon_t"),
+    )
 
     def __init__(
         self, learning_rate: Any = 0.001, beta1: Any = 0.9, beta2: Any = 0.999,
         epsilon: Any = 1e-8, use_locking: bool = False, name: str = "Adam",
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
+        super().__init__(use_locking, name)
+        self._lr = learning_rate
         self._beta1 = beta1
         self._beta2 = beta2
         self._epsilon = epsilon
 
-    def _hyper(self) -> dict[str, Any]:
-        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-
-    def _powers(self) -> tuple[Any, Any]:
+    def _get_beta_accumulators(self) -> tuple[Any, Any]:
         graph = get_default_graph()
         return (
             self._get_non_slot_variable("beta1_power", graph),
@@ -234,57 +258,91 @@ class AdamOptimizer(_WithRate):
             self._zeros_slot(var, "v", self._name)
 
     def _arguments(self, var: Any) -> dict[str, Any]:
-        dtype = var.dtype.base_dtype
-        powers = [convert_to_tensor(power) for power in self._powers()]
-        powers = [p if p.dtype.base_dtype is dtype else gen_ops.cast(p, dtype) for p in powers]
+        beta1_power, beta2_power = self._get_beta_accumulators()
         return {
             "m": self.get_slot(var, "m"),
             "v": self.get_slot(var, "v"),
-            "beta1_power": powers[0],
-            "beta2_power": powers[1],
-            "lr": self._value("learning_rate", var),
-            "beta1": self._value("beta1", var),
-            "beta2": self._value("beta2", var),
-            "epsilon": self._value("epsilon", var),
+            "beta1_power": beta1_power.value(),
+            "beta2_power": beta2_power.value(),
+            "lr": self._lr_t,
+            "beta1": self._beta1_t,
+            "beta2": self._beta2_t,
+            "epsilon": self._epsilon_t,
         }
 
+    def _apply_sparse_shared(self, grad: Any, var: Any, indices: Any, scatter_add: Any) -> Any:
+        """The update as one of all rows. `scatter_add(slot, indices, rows)` gives the slot after."""
+        dtype = var.dtype.base_dtype
+        powers = [as_type(power.value(), dtype) for power in self._get_beta_accumulators()]
+        rate = as_type(self._lr_t, dtype)
+        beta1, beta2 = as_type(self._beta1_t, dtype), as_type(self._beta2_t, dtype)
+        epsilon = as_type(self._epsilon_t, dtype)
+        rate = rate * gen_ops.sqrt(1 - powers[1]) / (1 - powers[0])
+
+        def averaged(name: str, rows: Any, beta: Any) -> Any:
+            slot = self.get_slot(var, name)
+            rows = rows * (1 - beta)
+            decayed = slot.assign(slot * beta, use_locking=self._use_locking)
+            with control_dependencies([decayed]):
+                return scatter_add(slot, indices, rows)
+
+        m = averaged("m", grad, beta1)
+        v = averaged("v", grad * grad, beta2)
+        step = rate * m / (gen_ops.sqrt(v) + epsilon)
+        return group(var.assign_sub(step, use_locking=self._use_locking), m, v)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+        def scatter_add(slot: Any, indices: Any, rows: Any) -> Any:
+            return slot.scatter_add(IndexedSlices(rows, indices), use_locking=self._use_locking)
+
+        return self._apply_sparse_shared(grad.values, var, grad.indices, scatter_add)
+
+    def _resource_scatter_add(self, x: Any, i: Any, v: Any) -> Any:
+        with control_dependencies([gen_ops.resource_scatter_add(x.handle, i, v)]):
+            return x.value()
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        return self._apply_sparse_shared(grad, handle, indices, self._resource_scatter_add)
+
     def _finish(self, update_ops: list[Any], name_scope: str) -> Operation:
+        powers = self._get_beta_accumulators()
         updates = []
-        with control_dependencies(update_ops):
-            for power, beta in zip(self._powers(), ("beta1", "beta2"), strict=True):
-                with get_default_graph().colocate_with(power.op):
-                    updates.append(
-                        power.assign(
-                            power * self._value(beta, power), use_locking=self._use_locking
-                        )
-                    )
+        with control_dependencies(update_ops), get_default_graph().colocate_with(powers[0].op):
+            for power, beta in zip(powers, (self._beta1_t, self._beta2_t), strict=True):
+                beta = as_type(beta, power.dtype.base_dtype)
+                updates.append(power.assign(power * beta, use_locking=self._use_locking))
         return group(*update_ops, *updates, name=name_scope)
 
 
 @export("train.RMSPropOptimizer")
-class RMSPropOptimizer(_WithRate):
+class RMSPropOptimizer(FusedOptimizer):
     """Divides the gradient by a running average of its size; `centered` takes the mean off first."""
+
+    _hyper = (
+        _LEARNING_RATE,
+        ("decay", "_decay", "_decay_tensor"),
+        ("momentum", "_momentum", "_momentum_tensor"),
+        ("epsilon", "_epsilon", "_epsilon_tensor"),
+    )
 
     def __init__(
         self, learning_rate: Any, decay: Any = 0.9, momentum: Any = 0.0, epsilon: Any = 1e-10,
         use_locking: bool = False, centered: bool = False, name: str = "RMSProp",
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
         self._decay = decay
         self._momentum = momentum
         self._epsilon = epsilon
         self._centered = centered
         self._rule = "centered_rms_prop" if centered else "rms_prop"
 
-    def _hyper(self) -> dict[str, Any]:
-        return {"decay": self._decay, "momentum": self._momentum, "epsilon": self._epsilon}
-
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
             dtype = var.dtype.base_dtype
             if var.shape.is_fully_defined():
                 self._get_or_make_slot_with_initializer(
-                    var, ones_initializer(dtype=dtype), var.shape, dtype, "rms", self._name
+                    var, Ones(dtype=dtype), var.shape, dtype, "rms", self._name
                 )
             else:
                 ones = gen_ops.ones_like(var.initialized_value())
@@ -297,10 +355,10 @@ class RMSPropOptimizer(_WithRate):
         arguments = {
             "ms": self.get_slot(var, "rms"),
             "mom": self.get_slot(var, "momentum"),
-            "lr": self._value("learning_rate", var),
-            "rho": self._value("decay", var),
-            "momentum": self._value("momentum", var),
-            "epsilon": self._value("epsilon", var),
+            "lr": self._learning_rate_tensor,
+            "rho": self._decay_tensor,
+            "momentum": self._momentum_tensor,
+            "epsilon": self._epsilon_tensor,
         }
         if self._centered:
             arguments["mg"] = self.get_slot(var, "mg")
@@ -308,134 +366,138 @@ class RMSPropOptimizer(_WithRate):
 
 
 @export("train.FtrlOptimizer")
-class FtrlOptimizer(_WithRate):
-    """Follows the regularised leader: sparse solutions for linear models."""
+class FtrlOptimizer(FusedOptimizer):
+    """Follows the regularised leader: sparse solutions for linear models.
 
-    _rule = "ftrl"
+    Args:
+      learning_rate_power: zero or less; how the rate falls with the steps.
+      initial_accumulator_value: zero or more.
+      l1_regularization_strength, l2_regularization_strength: zero or more.
+      accum_name, linear_name: what the slots are called, after the optimiser by default.
+      l2_shrinkage_regularization_strength: zero or more; a penalty on the size of the weights.
+      beta: a number added to the root of the accumulators.
+    """
 
     def __init__(
         self, learning_rate: Any, learning_rate_power: float = -0.5,
         initial_accumulator_value: float = 0.1, l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0, use_locking: bool = False, name: str = "Ftrl",
         accum_name: str | None = None, linear_name: str | None = None,
-        l2_shrinkage_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0, beta: float | None = None,
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
-        for label, value, good in (
-            ("initial_accumulator_value", initial_accumulator_value, initial_accumulator_value >= 0),
-            ("learning_rate_power", learning_rate_power, learning_rate_power <= 0),
-            ("l1_regularization_strength", l1_regularization_strength, l1_regularization_strength >= 0),
-            ("l2_regularization_strength", l2_regularization_strength, l2_regularization_strength >= 0),
-            (
-                "l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength,
-                l2_shrinkage_regularization_strength >= 0,
-            ),
-        ):  # fmt: skip
-            if not good:
-                sign = (
-                    "negative or zero"
-                    if label == "learning_rate_power"
-                    else "greater than or equal to zero"
-                )
-                raise ValueError(f"{label} {value} needs to be {sign}")
-        self._power = learning_rate_power
-        self._initial = initial_accumulator_value
-        self._l1 = l1_regularization_strength
-        self._l2 = l2_regularization_strength
-        self._shrinkage = l2_shrinkage_regularization_strength
+        super().__init__(use_locking, name)
+        for label, value in (
+            ("initial_accumulator_value", initial_accumulator_value),
+            ("l1_regularization_strength", l1_regularization_strength),
+            ("l2_regularization_strength", l2_regularization_strength),
+            ("l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength),
+        ):
+            if value < 0.0:
+                raise ValueError(f"{label} {value} needs to be greater than or equal to zero")
+        if learning_rate_power > 0.0:
+            raise ValueError(
+                f"learning_rate_power {learning_rate_power} needs to be negative or zero"
+            )
+        self._learning_rate = learning_rate
+        self._learning_rate_power = learning_rate_power
+        self._initial_accumulator_value = initial_accumulator_value
+        self._l1_regularization_strength = l1_regularization_strength
+        self._l2_regularization_strength = l2_regularization_strength
+        self._l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
+        self._beta = 0.0 if beta is None else beta
         self._accum_name = accum_name
         self._linear_name = linear_name
-        self._rule = "ftrl_v2" if self._shrinkage > 0 else "ftrl"
-
-    def _hyper(self) -> dict[str, Any]:
-        return {
-            "l1": self._l1,
-            "l2": self._l2,
-            "lr_power": self._power,
-            "l2_shrinkage": self._shrinkage,
-        }
+        shrinks = l2_shrinkage_regularization_strength > 0.0
+        self._rule = "ftrl_v2" if shrinks else "ftrl"
+        self._hyper = (
+            _LEARNING_RATE,
+            _L1,
+            _L2,
+            ("learning_rate_power", "_learning_rate_power", "_learning_rate_power_tensor"),
+        )
+        if shrinks:
+            label = "l2_shrinkage_regularization_strength"
+            self._hyper += ((label, f"_{label}", f"_{label}_tensor"),)
 
     def _create_slots(self, var_list: list[Any]) -> None:
+        accum, linear = self._accum_name or self._name, self._linear_name or self._name
         for var in var_list:
-            dtype = var.dtype.base_dtype
-            self._get_or_make_slot_with_initializer(
-                var, constant_initializer(self._initial, dtype=dtype), var.shape, dtype, "accum",
-                self._accum_name or self._name,
-            )  # fmt: skip
-            self._zeros_slot(var, "linear", self._linear_name or self._name)
+            _constant_slot(self, var, self._initial_accumulator_value, "accum", accum)
+            self._zeros_slot(var, "linear", linear)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        if self._beta:
+            rate = self._learning_rate_tensor
+            self._l2_regularization_strength_tensor += self._beta / (2.0 * rate)
 
     def _arguments(self, var: Any) -> dict[str, Any]:
         arguments = {
             "accum": self.get_slot(var, "accum"),
             "linear": self.get_slot(var, "linear"),
-            "lr": self._value("learning_rate", var),
-            "l1": self._value("l1", var),
-            "l2": self._value("l2", var),
-            "lr_power": self._value("lr_power", var),
+            "lr": self._learning_rate_tensor,
+            "l1": self._l1_regularization_strength_tensor,
+            "l2": self._l2_regularization_strength_tensor,
+            "lr_power": self._learning_rate_power_tensor,
         }
-        if self._shrinkage > 0:
-            arguments["l2_shrinkage"] = self._value("l2_shrinkage", var)
+        if self._rule == "ftrl_v2":
+            arguments["l2_shrinkage"] = self._l2_shrinkage_regularization_strength_tensor
         return arguments
 
 
 @export("train.ProximalGradientDescentOptimizer")
-class ProximalGradientDescentOptimizer(_WithRate):
+class ProximalGradientDescentOptimizer(FusedOptimizer):
     """Gradient descent that draws weights to zero exactly."""
 
     _rule = "proximal_gradient_descent"
     _dense_gradient = "delta"
+    _hyper = (_LEARNING_RATE, _L1, _L2)
 
     def __init__(
         self, learning_rate: Any, l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0, use_locking: bool = False,
         name: str = "ProximalGradientDescent",
     ):  # fmt: skip
-        super().__init__(learning_rate, use_locking, name)
-        self._l1 = l1_regularization_strength
-        self._l2 = l2_regularization_strength
-
-    def _hyper(self) -> dict[str, Any]:
-        return {"l1": self._l1, "l2": self._l2}
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._l1_regularization_strength = l1_regularization_strength
+        self._l2_regularization_strength = l2_regularization_strength
 
     def _arguments(self, var: Any) -> dict[str, Any]:
         return {
-            "alpha": self._value("learning_rate", var),
-            "l1": self._value("l1", var),
-            "l2": self._value("l2", var),
+            "alpha": self._learning_rate_tensor,
+            "l1": self._l1_regularization_strength_tensor,
+            "l2": self._l2_regularization_strength_tensor,
         }
 
 
 @export("train.ProximalAdagradOptimizer")
-class ProximalAdagradOptimizer(_WithRate):
+class ProximalAdagradOptimizer(FusedOptimizer):
     """Adagrad that draws weights to zero exactly."""
 
     _rule = "proximal_adagrad"
+    _hyper = (_LEARNING_RATE, _L1, _L2)
 
     def __init__(
         self, learning_rate: Any, initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0,
         use_locking: bool = False, name: str = "ProximalAdagrad",
     ):  # fmt: skip
-        if initial_accumulator_value <= 0.0:
-            raise ValueError(
-                f"initial_accumulator_value must be positive: {initial_accumulator_value}"
-            )
-        super().__init__(learning_rate, use_locking, name)
-        self._initial = initial_accumulator_value
-        self._l1 = l1_regularization_strength
-        self._l2 = l2_regularization_strength
-
-    def _hyper(self) -> dict[str, Any]:
-        return {"l1": self._l1, "l2": self._l2}
+        _check_positive("initial_accumulator_value", initial_accumulator_value)
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._initial_accumulator_value = initial_accumulator_value
+        self._l1_regularization_strength = l1_regularization_strength
+        self._l2_regularization_strength = l2_regularization_strength
 
     def _create_slots(self, var_list: list[Any]) -> None:
         for var in var_list:
-            _constant_slot(self, var, self._initial, "accumulator")
+            _constant_slot(self, var, self._initial_accumulator_value, "accumulator", self._name)
 
     def _arguments(self, var: Any) -> dict[str, Any]:
         return {
             "accum": self.get_slot(var, "accumulator"),
-            "lr": self._value("learning_rate", var),
-            "l1": self._value("l1", var),
-            "l2": self._value("l2", var),
+            "lr": self._learning_rate_tensor,
+            "l1": self._l1_regularization_strength_tensor,
+            "l2": self._l2_regularization_strength_tensor,
         }

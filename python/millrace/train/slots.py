@@ -4,31 +4,35 @@ from contextlib import nullcontext
 from typing import Any
 
 from millrace._export import export
-from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import get_default_graph
-from millrace.initializers import zeros_initializer
-from millrace.variable_scope import VariableScope, get_variable, variable_scope
-from millrace.variables import ResourceVariable, Variable
+from millrace.initializers import Zeros
+from millrace.variable_scope import get_variable, get_variable_scope, variable_scope
+from millrace.variables import ResourceVariable, SaveSliceInfo, Variable
 
 
-def _slot(primary: Any, name: str, initial: Any, shape: Any, dtype: Any, colocate: bool) -> Any:
-    """A variable "primary/name". Of a part of a partitioned variable, under the name of the whole."""
-    info = primary._get_save_slice_info() if isinstance(primary, Variable) else None
-    base = info.full_name if info is not None else primary.op.name
+def _slot(
+    primary: Any, name: str, initial: Any, shape: Any, dtype: Any, colocate: bool,
+    validate_shape: bool = True,
+) -> Any:  # fmt: skip
+    """A variable "primary/name", numbered where there is one. A slot for a part of a larger variable
+    is itself a part."""
     place = get_default_graph().colocate_with(primary.op) if colocate else nullcontext()
-    with variable_scope(VariableScope(None), base + "/" + name), place:
+    with variable_scope(None, primary.op.name + "/" + name), place:
+        get_variable_scope().set_partitioner(None)
         slot = get_variable(
             "", initializer=initial, shape=shape, dtype=dtype, trainable=False,
-            use_resource=isinstance(primary, ResourceVariable),
+            use_resource=isinstance(primary, ResourceVariable), validate_shape=validate_shape,
         )  # fmt: skip
-    if info is not None and slot.shape.is_compatible_with(primary.shape):
-        kind = type(info)
+    info = primary._get_save_slice_info() if isinstance(primary, Variable) else None
+    rank = slot.shape.ndims
+    if info is not None and rank != 0:
+        own_name = slot.op.name[len(primary.op.name) + 1 :]
         slot._set_save_slice_info(
-            kind(
-                f"{info.full_name}/{name}",
-                list(info.full_shape),
-                list(info.var_offset),
-                list(info.var_shape),
+            SaveSliceInfo(
+                f"{info.full_name}/{own_name}",
+                list(info.full_shape)[:rank],
+                list(info.var_offset)[:rank],
+                list(info.var_shape)[:rank],
             )
         )
     return slot
@@ -37,7 +41,8 @@ def _slot(primary: Any, name: str, initial: Any, shape: Any, dtype: Any, colocat
 @export("train.slot_creator.create_slot")
 def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
     """A slot with an initial value, named after the variable: "w/Adam"."""
-    return _slot(primary, name, convert_to_tensor(val), None, None, colocate_with_primary)
+    validate = val.shape.is_fully_defined() if hasattr(val, "shape") else True
+    return _slot(primary, name, val, None, None, colocate_with_primary, validate)
 
 
 @export("train.slot_creator.create_slot_with_initializer")
@@ -46,7 +51,8 @@ def create_slot_with_initializer(
     colocate_with_primary: bool = True,
 ) -> Any:  # fmt: skip
     """A slot of a shape with values from an initialiser."""
-    return _slot(primary, name, initializer, shape, dtype, colocate_with_primary)
+    validate = shape.is_fully_defined() if hasattr(shape, "is_fully_defined") else True
+    return _slot(primary, name, initializer, shape, dtype, colocate_with_primary, validate)
 
 
 @export("train.slot_creator.create_zeros_slot")
@@ -56,11 +62,12 @@ def create_zeros_slot(
     """A slot of the variable's shape, filled with zeros."""
     if dtype is None:
         dtype = primary.dtype.base_dtype
-    if primary.shape.is_fully_defined():
-        return _slot(
-            primary, name, zeros_initializer(), primary.shape, dtype, colocate_with_primary
-        )
-    from millrace.ops.array import zeros_like
+    shape = primary.shape
+    if shape.is_fully_defined():
+        return _slot(primary, name, Zeros(), shape, dtype, colocate_with_primary)
+    from millrace.ops.array import shape as shape_of
+    from millrace.ops.array import zeros
 
-    value = zeros_like(primary.initialized_value(), dtype=dtype)
+    known = primary.initialized_value() if isinstance(primary, Variable) else primary
+    value = zeros(shape_of(known), dtype=dtype)
     return create_slot(primary, value, name, colocate_with_primary)
