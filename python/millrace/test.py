@@ -80,9 +80,10 @@ def main(argv: list[str] | None = None) -> None:
 class TestCase(unittest.TestCase):
     """A test with a fresh graph and fixed seeds, and assertions for arrays."""
 
+    _cached_session: Any = None
+
     def setUp(self) -> None:
         """Starts from an empty default graph, the same random numbers every time."""
-        self._cached_session: Any = None
         random.seed(1618)
         np.random.seed(1618)
         reset_default_graph()

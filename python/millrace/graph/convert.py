@@ -97,6 +97,8 @@ def internal_convert(
                 f"{value.dtype.name}: {value}"
             )
         return value
+    if value is None:
+        raise ValueError("None values not supported.")
     functions = _functions_for(type(value))
     if dtype is None and preferred_dtype is not None:
         preferred_dtype = dtypes.as_dtype(preferred_dtype)
