@@ -8,7 +8,7 @@ from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.nn import cross_entropy
-from millrace.nn.weighting import assert_broadcastable, broadcast_weights
+from millrace.nn.weighting import assert_broadcastable, broadcast_weights, safe_div
 from millrace.ops import array, control_flow, math, reduce
 from millrace.ops.confusion import remove_squeezable_dimensions
 
@@ -114,29 +114,30 @@ def compute_weighted_loss(
     Errors: ValueError for weights that do not fit.
     """
     Reduction.validate(reduction)
-    with name_scope(scope, "weighted_loss", [losses, weights]):
-        # What the assertion is made of must not wait for itself.
-        with control_dependencies([assert_broadcastable(weights, losses)]):
-            losses = convert_to_tensor(losses)
-            kind = losses.dtype
-            losses = math.cast(losses, dtypes.float32)
-            weights = math.cast(convert_to_tensor(weights), dtypes.float32)
-            weighted = math.multiply(losses, weights)
-            if reduction == Reduction.NONE:
-                loss = weighted
-            else:
-                loss = reduce.reduce_sum(weighted)
-                if reduction == Reduction.MEAN:
-                    total = reduce.reduce_sum(array.ones_like(losses) * weights)
-                    loss = math.div_no_nan(loss, total, name="value")
-                elif reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
-                    loss = math.div_no_nan(loss, _num_present(losses, weights), name="value")
-                elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
-                    count = math.cast(array.size(losses, name="num_elements"), dtypes.float32)
-                    loss = math.div_no_nan(loss, count, name="value")
-            loss = math.cast(loss, kind)
-            add_loss(loss, loss_collection)
-            return loss
+    with (
+        name_scope(scope, "weighted_loss", [losses, weights]),
+        control_dependencies([assert_broadcastable(weights, losses)]),
+    ):
+        losses = convert_to_tensor(losses)
+        kind = losses.dtype
+        losses = math.cast(losses, dtypes.float32)
+        weights = math.cast(convert_to_tensor(weights), dtypes.float32)
+        weighted = math.multiply(losses, weights)
+        if reduction == Reduction.NONE:
+            loss = weighted
+        else:
+            loss = reduce.reduce_sum(weighted)
+            if reduction == Reduction.MEAN:
+                total = reduce.reduce_sum(array.ones_like(losses) * weights)
+                loss = safe_div(loss, total, name="value")
+            elif reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
+                loss = safe_div(loss, _num_present(losses, weights), name="value")
+            elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
+                count = math.cast(array.size(losses, name="num_elements"), dtypes.float32)
+                loss = safe_div(loss, count, name="value")
+        loss = math.cast(loss, kind)
+        add_loss(loss, loss_collection)
+        return loss
 
 
 def _operands(labels: Any, predictions: Any, second: str = "predictions") -> tuple[Tensor, Tensor]:
@@ -228,7 +229,7 @@ def log_loss(
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:  # fmt: skip
-    """The mean of the cross entropy of predicted probabilities; `epsilon` keeps logarithms finite."""
+    """The mean cross entropy of predicted probabilities; `epsilon` keeps logarithms finite."""
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "log_loss", [predictions, labels, weights]) as scope:
         labels, predictions = _operands(labels, predictions)
@@ -258,9 +259,9 @@ def mean_pairwise_squared_error(
             sums = reduce.reduce_sum(errors, axes, keepdims=True)
             count = _num_present(errors, weights, per_batch=True)
             others = math.maximum(count - 1, 0)
-            first = 2.0 * math.div_no_nan(squares, others, name="value")
+            first = 2.0 * safe_div(squares, others, name="value")
             pairs = math.maximum(math.multiply(count, count - 1), 0)
-            second = 2.0 * math.div_no_nan(math.square(sums), pairs, name="value")
+            second = 2.0 * safe_div(math.square(sums), pairs, name="value")
             loss = reduce.reduce_sum(math.multiply(first - second, weights))
             loss = array.where(
                 reduce.reduce_sum(count) > 0, loss, array.zeros_like(loss), name="value"

@@ -63,11 +63,22 @@ def broadcast_weights(weights: Any, values: Any) -> Tensor:
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
         weights = convert_to_tensor(weights, dtype=values.dtype.base_dtype, name="weights")
-        if weights.shape.is_fully_defined() and values.shape.is_fully_defined():
-            if weights.shape.as_list() == values.shape.as_list():
-                return weights
+        known = weights.shape.is_fully_defined() and values.shape.is_fully_defined()
+        if known and weights.shape.as_list() == values.shape.as_list():
+            return weights
         with control_dependencies([assert_broadcastable(weights, values)]):
             return math.multiply(weights, array.ones_like(values), name=scope)
+
+
+def safe_div(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y, and 0 where y is 0; gradients are finite there too."""
+    with name_scope(name, "safe_div", [x, y]) as scope:
+        x, y = convert_to_tensor(x), convert_to_tensor(y)
+        if y.dtype.base_dtype != x.dtype.base_dtype:
+            y = math.cast(y, x.dtype.base_dtype)
+        nothing = math.equal(y, array.zeros_like(y))
+        quotient = math.truediv(x, array.where(nothing, array.ones_like(y), y))
+        return array.where(nothing, array.zeros_like(quotient), quotient, name=scope)
 
 
 def squeezed(
@@ -82,13 +93,12 @@ def squeezed(
         labels, predictions = confusion.remove_squeezable_dimensions(
             labels, predictions, expected_rank_diff
         )
-        if expected_rank_diff == 0:
-            if not labels.shape.is_compatible_with(predictions.shape):
-                raise ValueError(
-                    f"Shapes {predictions.shape} and {labels.shape} are incompatible: the "
-                    f"predictions '{predictions.name}' ({predictions.dtype.name}) and the labels "
-                    f"'{labels.name}' ({labels.dtype.name}) must have one shape"
-                )
+        if not expected_rank_diff and not labels.shape.is_compatible_with(predictions.shape):
+            raise ValueError(
+                f"Shapes {predictions.shape} and {labels.shape} are incompatible: the "
+                f"predictions '{predictions.name}' ({predictions.dtype.name}) and the labels "
+                f"'{labels.name}' ({labels.dtype.name}) must have one shape"
+            )
     if weights is None:
         return labels, predictions, None
     weights = convert_to_tensor(weights)
