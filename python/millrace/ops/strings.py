@@ -59,15 +59,16 @@ def reduce_join(
     inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "",
     name: str | None = None, reduction_indices: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Joins strings across the dimensions `axis`, in the order given; all when it is None."""
+    """Joins strings across the dimensions `axis`, one after another; all, from the last to the
+    first, when it is None."""
     axis = reduction_indices if axis is None else axis
     inputs = convert_to_tensor(inputs, dtype=dtypes.string)
     if axis is None:
         ndims = inputs.shape.ndims
         if ndims is not None:
-            axis = np.arange(ndims, dtype=np.int32)
+            axis = np.arange(ndims - 1, -1, -1, dtype=np.int32)
         else:
-            axis = gen_ops.range(0, array.rank(inputs), 1)
+            axis = gen_ops.range(array.rank(inputs) - 1, -1, -1)
     keep = bool(keepdims) or bool(keep_dims)
     return gen_ops.reduce_join(inputs, axis, keep_dims=keep, separator=separator, name=name)
 
