@@ -285,12 +285,12 @@ def read_special(array: np.ndarray, expected: int) -> tuple[np.ndarray, int]:
     dtype = array.dtype
     if expected == bfloat16._number or dtype.name == "bfloat16":
         if dtype.itemsize == 2 and dtype.kind != "f":
-            return np.ascontiguousarray(array).view(np.uint16), bfloat16._number
+            return np.asarray(array, order="C").view(np.uint16), bfloat16._number
         return _round_to_bfloat16(array.astype(np.float32)), bfloat16._number
     if dtype.names and len(dtype.names) == 1:
         found = _BY_NAME.get(dtype.names[0])
         if found is not None:
-            return np.ascontiguousarray(array).view(dtype[0]), found._number
+            return np.asarray(array, order="C").view(dtype[0]), found._number
     if expected and _BY_NUMBER[expected]._storage_dtype is not None:
         storage = _BY_NUMBER[expected]._storage_dtype
         return array.astype(storage[0] if storage.names else storage), expected
@@ -298,7 +298,7 @@ def read_special(array: np.ndarray, expected: int) -> tuple[np.ndarray, int]:
 
 
 def _round_to_bfloat16(array: np.ndarray) -> np.ndarray:
-    bits = np.ascontiguousarray(array).view(np.uint32)
+    bits = np.asarray(array, order="C").view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(array), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
