@@ -24,6 +24,8 @@ class Initializer:
     `partition_info` says which part of a larger variable the value is for.
     """
 
+    takes_partition_info = True
+
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
         raise NotImplementedError
 

@@ -70,8 +70,8 @@ class PartitionInfo:
             raise TypeError(f"`var_offset` must be a sequence, got {var_offset!r}")
         if len(var_offset) != len(full_shape):
             raise ValueError(
-                f"Expected equal length, but `var_offset` is of length {len(var_offset)} while full "
-                f"shape is of length {len(full_shape)}."
+                f"Expected equal length, but `var_offset` is of length {len(var_offset)} while "
+                f"full shape is of length {len(full_shape)}."
             )
         for offset, size in zip(var_offset, full_shape, strict=True):
             if offset < 0 or offset >= size:
@@ -182,9 +182,9 @@ class _Store:
             return self._get_parts(name, shape, None, options)
         if f"{name}/part_0" in self.variables:
             raise ValueError(
-                f"No partitioner was provided, but a partitioned version of the variable was found: "
-                f"{name}/part_0. Perhaps a variable of the same name was already created with "
-                "partitioning?"
+                "No partitioner was provided, but a partitioned version of the variable was "
+                f"found: {name}/part_0. Perhaps a variable of the same name was already created "
+                "with partitioning?"
             )
         return self._get_one(name, shape, **options)
 
@@ -212,6 +212,11 @@ class _Store:
                 f"you mean to set reuse=tf.AUTO_REUSE in VarScope?{_nearest(name, self.variables)}"
             )
         if initializer is None:
+            if shape.ndims is None:
+                raise ValueError(
+                    f"Variable {name} did not get an initializer, so its `shape` argument must be "
+                    "specified."
+                )
             initializer = _default_initializer(name, dtype)
         if not from_value and isinstance(initializer, type):
             initializer = initializer(dtype=dtype)
@@ -255,8 +260,8 @@ class _Store:
             )
         if not dtype.is_compatible_with(found.dtype):
             raise ValueError(
-                f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype "
-                f"{found.dtype.base_dtype.name} (shape {found.shape})."
+                f"Trying to share variable {name}, but specified dtype {dtype.name} and found "
+                f"dtype {found.dtype.base_dtype.name} (shape {found.shape})."
             )
 
     def _get_parts(
@@ -328,18 +333,18 @@ class _Store:
             )
         if not shape.is_compatible_with(found.shape):
             raise ValueError(
-                f"Trying to reuse partitioned variable {name}, but specified shape {shape} and found "
-                f"shape {found.shape}."
+                f"Trying to reuse partitioned variable {name}, but specified shape {shape} and "
+                f"found shape {found.shape}."
             )
         if not dtype.is_compatible_with(found.dtype):
             raise ValueError(
-                f"Trying to reuse partitioned variable {name}, but specified dtype {dtype.name} and "
-                f"found dtype {found.dtype.name}."
+                f"Trying to reuse partitioned variable {name}, but specified dtype {dtype.name} "
+                f"and found dtype {found.dtype.name}."
             )
         if partitions is not None and found._get_partitions() != partitions:
             raise ValueError(
-                f"Trying to reuse partitioned variable {name}, but specified partitions {partitions} "
-                f"and found partitions {found._get_partitions()}."
+                f"Trying to reuse partitioned variable {name}, but specified partitions "
+                f"{partitions} and found partitions {found._get_partitions()}."
             )
 
     def _check_other_partitioning(self, name: str, count: int) -> None:
@@ -354,8 +359,8 @@ class _Store:
         if f"{name}/part_{count}" in self.variables:
             raise ValueError(
                 "Partitioner returned a different partitioning than what was already found. "
-                f"Partitioner returned {count} shards, and shard {name}/part_0 was found, but so was "
-                f"the extra shard {name}/part_{count}."
+                f"Partitioner returned {count} shards, and shard {name}/part_0 was found, but so "
+                f"was the extra shard {name}/part_{count}."
             )
 
 
@@ -394,6 +399,14 @@ def _initial_value(
     partition_info: Any,
 ) -> Callable[[], Any]:  # fmt: skip
     """A function that makes the initial value."""
+    if getattr(initializer, "takes_partition_info", False) and shape.is_fully_defined():
+        dims = shape.as_list()
+
+        def make() -> Any:
+            return initializer(dims, dtype=dtype.base_dtype, partition_info=partition_info)
+
+        make.reads_variables = False
+        return make
     if shape.is_fully_defined():
         options: dict[str, Any] = {"dtype": dtype.base_dtype}
         if _accepts(initializer, "partition_info"):
@@ -940,7 +953,7 @@ def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16,
     max_shards: int | None = None,
 ) -> Callable[..., list[int]]:  # fmt: skip
-    """Cuts `axis` into parts of at most `max_shard_bytes` each, and at most `max_shards` of them."""
+    """Cuts `axis` into parts of at most `max_shard_bytes`, and at most `max_shards` of them."""
     if max_shard_bytes < 1 or bytes_per_string_element < 1:
         raise ValueError(
             "Both max_shard_bytes and bytes_per_string_element must be positive, got "

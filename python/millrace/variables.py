@@ -75,7 +75,7 @@ def _create(**arguments: Any) -> "Variable":
 
 
 class _VariableMeta(type):
-    """`Variable(...)` makes a variable of the kind asked for, through the creators that are open."""
+    """`Variable(...)` makes a variable of the kind asked for, through the open creators."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Variable:
@@ -270,7 +270,7 @@ class Variable(metaclass=_VariableMeta):
 
         with _Lifted() as graph, graph.device(self.device or None):
             return control_flow.cond(
-                is_variable_initialized(self), self.read_value, lambda: self.initial_value
+                is_variable_initialized(self), self.read_value, lambda: self.initializer.inputs[1]
             )
 
     @property
@@ -513,8 +513,9 @@ class RefVariable(Variable):
                 known = _checked_shape(self._initial_value, validate_shape, shape)
                 self._variable = self._variable_op(graph, known, scope)
             with graph.colocate_with(self._variable.op):
+                value = _guarded(self._initial_value, initial_value)
                 self._initializer_op = gen_ops.assign(
-                    self._variable, _guarded(self._initial_value), validate_shape=validate_shape
+                    self._variable, value, validate_shape=validate_shape
                 ).op
                 if caching_device is None:
                     self._snapshot = gen_ops.identity(self._variable, name="read")
@@ -649,9 +650,8 @@ class ResourceVariable(Variable):
             full_name = scope[:-1]
             with _ColocatedBy(graph, full_name):
                 with graph.name_scope("Initializer"), graph.device(None):
-                    if from_function:
-                        initial_value = initial_value()
-                    self._initial_value = _initial_tensor(initial_value, dtype, name)
+                    value = initial_value() if from_function else initial_value
+                    self._initial_value = _initial_tensor(value, dtype, name)
                 known = _checked_shape(self._initial_value, validate_shape, shape)
                 self._dtype = self._initial_value.dtype.base_dtype
                 self._handle = gen_ops.var_handle_op(
@@ -666,11 +666,11 @@ class ResourceVariable(Variable):
                 with graph.name_scope("IsInitialized"):
                     self._is_initialized_op = gen_ops.var_is_initialized_op(self._handle)
                 self._initializer_op = gen_ops.assign_variable_op(
-                    self._handle, _guarded(self._initial_value), name="Assign"
+                    self._handle, _guarded(self._initial_value, initial_value), name="Assign"
                 )
-            with graph.device(caching_device or self._handle.device or None):
-                with graph.name_scope("Read"):
-                    self._snapshot = self._read()
+            device = caching_device or self._handle.device or None
+            with graph.device(device), graph.name_scope("Read"):
+                self._snapshot = self._read()
             self._cached_value = self._snapshot if caching_device is not None else None
         self._caching_device = caching_device
 
@@ -718,9 +718,9 @@ class ResourceVariable(Variable):
         if self._cached_value is not None:
             return self._cached_value
         graph = get_default_graph()
-        with graph.colocate_with(None, ignore_existing=True):
-            with graph.device(self._handle.device or None):
-                return self._read()
+        anywhere = graph.colocate_with(None, ignore_existing=True)
+        with anywhere, graph.device(self._handle.device or None):
+            return self._read()
 
     def read_value(self) -> Tensor:
         with name_scope("Read"):
@@ -763,8 +763,8 @@ class ResourceVariable(Variable):
         tensor = convert_to_tensor(value, dtype=self._dtype, name="value")
         if not self._declared_shape.is_compatible_with(tensor.shape):
             raise ValueError(
-                f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable shape "
-                f"{self._declared_shape}, and the assigned value shape {tensor.shape} are "
+                f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable "
+                f"shape {self._declared_shape}, and the assigned value shape {tensor.shape} are "
                 f"incompatible ({self._dtype.name})."
             )
         return tensor
@@ -899,12 +899,15 @@ _add_scatters()
 # Initial values that depend on other variables.
 
 
-def _guarded(initial_value: Tensor) -> Tensor:
+def _guarded(initial_value: Tensor, given: Any) -> Tensor:
     """The initial value, with the variables that it reads replaced by their initialized values.
 
-    So initializers may run in any order. What cannot be copied stays as it is.
+    So initializers may run in any order. What cannot be copied stays as it is. `given`: what the
+    value was made from.
     """
     reads: dict[Operation, bool] = {}
+    if not getattr(given, "reads_variables", True) or initial_value.op.type == "Const":
+        return initial_value
     if not _reads_variables(initial_value.op, reads):
         return initial_value
     by_op = {v.op: v for v in _all_variables(initial_value.graph)}
@@ -1145,8 +1148,9 @@ class PartitionedVariable:
         del as_ref
         if dtype is not None and not dtype.is_compatible_with(self._dtype):
             raise ValueError(
-                f"Incompatible type conversion requested to type '{dtype.name}' for the partitioned "
-                f"variable '{self._name}' of type '{self._dtype.name}' and shape {self._shape}"
+                f"Incompatible type conversion requested to type '{dtype.name}' for the "
+                f"partitioned variable '{self._name}' of type '{self._dtype.name}' and shape "
+                f"{self._shape}"
             )
         return self.as_tensor()
 
