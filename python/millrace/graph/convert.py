@@ -445,18 +445,16 @@ def constant_value(tensor: Any, partial: bool = False) -> Any:
     graph: Graph = tensor.graph
     value = graph._constant_value(tensor._id, tensor._index)
     if value is not None:
-        return value
+        return np.asarray(value, dtype=object if isinstance(value, bytes) else None)
     value = graph._partial_value(tensor._id, tensor._index)
     if value is None:
-        return None
+        from millrace.graph.tensor_util import folded_value
+
+        return folded_value(tensor, constant_value)
     array_type = tensor.dtype.base_dtype.as_numpy_dtype
     if isinstance(value, list) and None in value:
         return np.array(value, dtype=object) if partial else None
-    return (
-        np.array(value, dtype=array_type)[()]
-        if not isinstance(value, list)
-        else np.array(value, array_type)
-    )
+    return np.array(value, array_type)
 
 
 def constant_value_as_shape(tensor: Tensor) -> TensorShape:

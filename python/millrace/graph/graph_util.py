@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from millrace import dtypes, protos
+from millrace import _core, dtypes, protos
 from millrace._export import export
 from millrace.graph.graph import Operation
 from millrace.graph.tensor_util import make_tensor_proto
@@ -165,3 +165,18 @@ def _value_tensor(graph: Any, node: Any) -> Any:
 
     with graph.as_default():
         return gen_ops.read_variable_op(handle, dtypes.as_dtype(node.attr["dtype"].type))
+
+
+@export("contrib.util.stripped_op_list_for_graph")
+def stripped_op_list_for_graph(graph_def: Any) -> Any:
+    """The definitions of the ops that a GraphDef uses, by name, as an OpList.
+
+    Ops that are not known here are left out.
+    """
+    used = {node.op for node in graph_def.node}
+    for function in graph_def.library.function:
+        used.update(node.op for node in function.node_def)
+    known = used.intersection(_core.op_names())
+    out = protos.OpList()
+    out.op.extend([protos.OpDef.FromString(_core.op_def(name)) for name in sorted(known)])
+    return out

@@ -7,12 +7,7 @@ import numpy as np
 
 from millrace import _core, dtypes, gen_ops
 from millrace._export import export
-from millrace.graph.convert import (
-    constant,
-    constant_value,
-    constant_value_as_shape,
-    convert_to_tensor,
-)
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, is_tensor_like, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
 from millrace.shapes import Dimension, TensorShape
@@ -531,7 +526,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 # Joining and splitting.
 
 
-@export("concat")
+@export("concat", "concat_v2")
 def concat(values: Any, axis: Any, name: str | None = "concat") -> Tensor:
     """Joins tensors along a dimension that they have."""
     if not isinstance(values, (list, tuple)):
@@ -919,49 +914,3 @@ def sequence_mask(
         if dtype is None or dtype.is_compatible_with(mask.dtype):
             return mask
         return gen_ops.cast(mask, dtype)
-
-
-@export("required_space_to_batch_paddings")
-def required_space_to_batch_paddings(
-    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
-) -> tuple[Any, Any]:
-    """The (paddings, crops) that make `input_shape` a multiple of `block_shape`.
-
-    `base_paddings`: what is to be padded at least, [N, 2].
-    """
-    with name_scope(name, "required_space_to_batch_paddings", [input_shape, block_shape]):
-        input_shape = convert_to_tensor(input_shape, dtypes.int32, name="input_shape")
-        block_shape = convert_to_tensor(block_shape, dtypes.int32, name="block_shape")
-        block_shape.shape.assert_is_fully_defined()
-        block_shape.shape.assert_has_rank(1)
-        count = block_shape.shape.as_list()[0]
-        if count == 0:
-            empty = zeros([0, 2], dtypes.int32)
-            return empty, empty
-        input_shape.shape.assert_is_compatible_with([count])
-        if base_paddings is not None:
-            base_paddings = convert_to_tensor(base_paddings, dtypes.int32, name="base_paddings")
-            base_paddings.shape.assert_is_compatible_with([count, 2])
-        else:
-            base_paddings = zeros([count, 2], dtypes.int32)
-        known = [constant_value(t) for t in (input_shape, block_shape, base_paddings)]
-        if all(k is not None for k in known):
-            sizes, blocks, base = known
-            start, end = base[:, 0], base[:, 1]
-            extra = (blocks - (sizes + start + end) % blocks) % blocks
-            paddings = np.stack([start, end + extra], 1).astype(np.int32)
-            crops = np.stack([np.zeros_like(extra), extra], 1).astype(np.int32)
-            return (
-                constant(paddings, dtypes.int32, name="paddings"),
-                constant(crops, dtypes.int32, name="crops"),
-            )
-        start, end = base_paddings[:, 0], base_paddings[:, 1]
-        extra = (block_shape - (input_shape + start + end) % block_shape) % block_shape
-        paddings = stack([start, end + extra], 1, name="paddings")
-        crops = stack([zeros_like(extra), extra], 1, name="crops")
-        return paddings, crops
-
-
-def static_shape_of(vector: Any) -> TensorShape:
-    """What is known of the shape that a vector of sizes describes."""
-    return constant_value_as_shape(convert_to_tensor(vector))
