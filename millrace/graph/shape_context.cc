@@ -65,13 +65,15 @@ Result<PartialShape> ShapeContext::with_rank(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (!shape.rank_known()) return PartialShape::of_rank(rank);
   if (shape.rank() == rank) return shape;
-  return invalid_argument("input ", i, " must have rank ", rank, ", got shape ", shape);
+  return invalid_argument("Shape must be rank ", rank, " but is rank ", shape.rank(), ": input ", i,
+                          " has shape ", shape);
 }
 
 Result<PartialShape> ShapeContext::with_rank_at_least(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (!shape.rank_known() || shape.rank() >= rank) return shape;
-  return invalid_argument("input ", i, " must have rank ", rank, " or more, got shape ", shape);
+  return invalid_argument("Shape must be at least rank ", rank, " but is rank ", shape.rank(),
+                          ": input ", i, " has shape ", shape);
 }
 
 Result<PartialShape> ShapeContext::input_as_shape(int i) const {
@@ -172,7 +174,8 @@ Result<PartialShape> broadcast_shapes(const PartialShape& a, const PartialShape&
       // An unknown size is 1 or that of the other, which is known and not 1.
       d = std::max(da, db);
     } else {
-      return invalid_argument("Incompatible shapes: ", a, " and ", b,
+      return invalid_argument("Dimensions must be equal, but are ", da, " and ", db,
+                              ": incompatible shapes ", a, " and ", b,
                               " cannot be broadcast together");
     }
   }

@@ -30,13 +30,15 @@ TEST_F(ShapeTest, Broadcast) {
   EXPECT_EQ(shapes("Add", "[];[4,1]"), "[4,1]");
   EXPECT_EQ(shapes("Add", "?;[4]"), "?");
   EXPECT_EQ(shapes("Add", "[2,3];[2,4]"),
-            "Incompatible shapes: [2,3] and [2,4] cannot be broadcast together");
+            "Dimensions must be equal, but are 3 and 4: incompatible shapes [2,3] and [2,4] cannot "
+            "be broadcast together");
 }
 
 TEST_F(ShapeTest, RulesSayWhatCame) {
   EXPECT_EQ(shapes("MatMul", "[32,784];[512,10]"), "inner dimensions differ: [32,784] x [512,10]");
   EXPECT_EQ(shapes("MatMul", "[32,?];?"), "[32,?]");
-  EXPECT_EQ(shapes("MatMul", "[32];[32,1]"), "input 0 must have rank 2, got shape [32]");
+  EXPECT_EQ(shapes("MatMul", "[32];[32,1]"),
+            "Shape must be rank 2 but is rank 1: input 0 has shape [32]");
 }
 
 TEST_F(ShapeTest, ValuesBecomeShapes) {

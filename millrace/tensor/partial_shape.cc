@@ -102,15 +102,22 @@ bool PartialShape::compatible(const PartialShape& other) const {
 }
 
 Result<PartialShape> PartialShape::merge(const PartialShape& other) const {
-  if (!compatible(other)) {
-    return invalid_argument("shapes ", to_string(), " and ", other.to_string(),
-                            " contradict each other");
-  }
   if (!rank_known_) return other;
   if (!other.rank_known_) return *this;
+  if (dims_.size() != other.dims_.size()) {
+    return invalid_argument("Shapes must be equal rank, but are ", dims_.size(), " and ",
+                            other.dims_.size(), ": shapes ", to_string(), " and ",
+                            other.to_string());
+  }
   std::vector<int64_t> dims = dims_;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < 0) dims[i] = other.dims_[i];
+    const int64_t theirs = other.dims_[i];
+    if (dims[i] >= 0 && theirs >= 0 && dims[i] != theirs) {
+      return invalid_argument("Dimension ", i, " in both shapes must be equal, but are ", dims[i],
+                              " and ", theirs, ". Shapes are ", to_string(), " and ",
+                              other.to_string(), ".");
+    }
+    if (dims[i] < 0) dims[i] = theirs;
   }
   return make(dims);
 }

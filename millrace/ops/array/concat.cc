@@ -53,7 +53,7 @@ Status concat_shape_of(ShapeContext& c, Inputs values) {
     rank = c.input(i).rank();
   }
   if (rank < 0) return ok_status();
-  if (rank == 0) return invalid_argument("values must have rank 1 or more, got scalars");
+  if (rank == 0) return invalid_argument("Can't concatenate scalars (use tf.stack instead)");
   const std::optional<int64_t> given = c.input_scalar(concat_axis(values));
   if (!given) {
     c.set_output(0, PartialShape::of_rank(rank));
@@ -132,7 +132,7 @@ Status concat_of(KernelContext& ctx, Inputs values) {
   MR_TRY_ASSIGN(const int64_t given, ctx.int_scalar_input(concat_axis(values)));
   const Shape& first = ctx.input(values.first).shape();
   const int rank = first.rank();
-  if (rank == 0) return invalid_argument("values must have rank 1 or more, got a scalar");
+  if (rank == 0) return invalid_argument("Can't concatenate scalars (use tf.stack instead)");
   MR_TRY_ASSIGN(const int axis, normalize_axis(given, rank, "axis"));
   int64_t total = 0;
   int filled = 0, last_filled = values.first;
@@ -172,11 +172,7 @@ Status concat_v1_cpu(KernelContext& ctx) {
 
 Status concat_offset_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 0).status());
-  PartialShape all = PartialShape::of_rank(1);
-  for (int i = 1; i < c.num_inputs(); ++i) {
-    MR_TRY_ASSIGN(all, all.merge(c.input(i)));
-  }
-  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, all);
+  for (int i = 1; i < c.num_inputs(); ++i) c.set_output(i - 1, c.input(i));
   return ok_status();
 }
 
@@ -207,22 +203,34 @@ void concat_offset_value(ValueContext& c) {
 Status concat_offset_cpu(KernelContext& ctx) {
   MR_TRY(expect_rank(ctx, 0, 0));
   MR_TRY_ASSIGN(const int32_t dim, ctx.scalar_input<int32_t>(0));
-  MR_TRY(expect_rank(ctx, 1, 1));
+  for (int i = 1; i < ctx.num_inputs(); ++i) {
+    if (ctx.input(i).rank() == 1) continue;
+    return invalid_argument("shape ", i - 1, " should be a vector, got shape ",
+                            ctx.input(i).shape());
+  }
   const auto first = ctx.input(1).data<int32_t>();
   if (first.size() > static_cast<size_t>(Shape::kMaxRank)) {
     return invalid_argument("a shape has at most ", Shape::kMaxRank, " dimensions, got ",
                             first.size());
   }
-  MR_TRY_ASSIGN(const int axis, normalize_axis(dim, static_cast<int>(first.size()), "concat_dim"));
+  const auto rank = static_cast<int>(first.size());
+  if (dim < -rank || dim >= rank) {
+    return invalid_argument("Concat dim is out of range: ", dim, " vs. ", rank);
+  }
+  const int axis = dim < 0 ? dim + rank : dim;
   int32_t offset = 0;
   for (int i = 1; i < ctx.num_inputs(); ++i) {
-    MR_TRY(expect_same_shape(ctx, i, 1));
     const auto shape = ctx.input(i).data<int32_t>();
+    if (shape.size() != first.size()) {
+      return invalid_argument("shape ", i - 1, " should contain ", rank, " elements, got ",
+                              shape.size());
+    }
     for (size_t k = 0; k < shape.size(); ++k) {
       if (static_cast<int>(k) != axis && shape[k] != first[k]) {
-        return invalid_argument("shapes must agree in all dimensions but ", axis, ": shape ", i - 1,
-                                " has size ", shape[k], " in dimension ", k, ", expected ",
-                                first[k]);
+        return invalid_argument("All dimensions except ", axis, " must match. Input ", i - 1,
+                                " has shape [", str_join(shape, " "),
+                                "] and doesn't match input 0 with shape [", str_join(first, " "),
+                                "].");
       }
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(i - 1, ctx.input(i).shape()));
@@ -262,7 +270,8 @@ void pack_value(ValueContext& c) {
   PartialValue out;
   bool any = false;
   for (int i = 0; i < c.num_inputs(); ++i) {
-    if (c.input_shape(i).rank() != 0) return;
+    // An input of unknown rank is a scalar when another one is.
+    if (c.input_shape(i).rank_known() && c.input_shape(i).rank() != 0) return;
     const PartialValue* value = c.input(i);
     any |= value != nullptr && value->elements[0].has_value();
     out.elements.push_back(value == nullptr ? std::nullopt : value->elements[0]);

@@ -75,7 +75,7 @@ TEST(Concat, Errors) {
   expect_invalid(OpTester("ConcatV2").input_list({a, b}).input(scalar(0)), "input 1 is [2,4]");
   expect_invalid(OpTester("ConcatV2").input_list({a, a}).input(scalar(2)), "axis");
   expect_invalid(OpTester("ConcatV2").input_list({a, a}).input(scalar(-3)), "axis");
-  expect_invalid(OpTester("ConcatV2").input_list({s, s}).input(scalar(0)), "rank 1 or more");
+  expect_invalid(OpTester("ConcatV2").input_list({s, s}).input(scalar(0)), "concatenate scalars");
   expect_invalid(OpTester("ConcatV2").input_list({a, a}).input(int_vector({0})), "rank 0");
 }
 
@@ -102,14 +102,14 @@ TEST(ConcatOffset, KernelAndRules) {
   expect_invalid(OpTester("ConcatOffset")
                      .input(scalar(1))
                      .input_list({int_vector({2, 3}), int_vector({3, 3})}),
-                 "agree");
+                 "All dimensions except 1");
   expect_invalid(OpTester("ConcatOffset")
                      .input(scalar(0))
                      .input_list({int_vector({INT32_MAX}), int_vector({1})}),
                  "int32");
   expect_invalid(
       OpTester("ConcatOffset").input(scalar(0)).input_list({int_vector({}), int_vector({})}),
-      "concat_dim");
+      "out of range");
   EXPECT_EQ(*values("ConcatOffset", "=0;=[2,3];=[?,3];=[1,3]"), "[0,0];[2,0];[?,0]");
 }
 

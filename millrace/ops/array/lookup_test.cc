@@ -267,7 +267,7 @@ TEST(SparseToDense, Errors) {
     Index shape;
     const char* part;
   } rows[] = {{int_vector({1, 0}), {3}, "out of order"}, {int_vector({1, 1}), {3}, "repeated"},
-              {int_vector({3}), {3}, "not in [0, 3)"},   {int_vector({-1}), {3}, "not in [0, 3)"},
+              {int_vector({3}), {3}, "out of bounds"},   {int_vector({-1}), {3}, "out of bounds"},
               {int_vector({0}), {3, 3}, "do not fit"},   {int_vector({0}), {-1}, "output_shape"}};
   for (const auto& row : rows) {
     OpTester tester("SparseToDense");

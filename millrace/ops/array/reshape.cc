@@ -29,7 +29,7 @@ Result<int64_t> missing_size(int64_t elements, int64_t known, const PartialShape
   }
   if (elements % known != 0) {
     return invalid_argument("a tensor with ", elements, " elements cannot be reshaped to ", target,
-                            ": not a multiple of ", known);
+                            ": the number of elements must be evenly divisible by ", known);
   }
   return elements / known;
 }
@@ -50,9 +50,8 @@ Status reshape_shape(ShapeContext& c) {
       }
     }
     if (missing == 0 && known != elements) {
-      return invalid_argument("a tensor of shape ", c.input(0), " with ", elements,
-                              " elements cannot be reshaped to ", target, " (", known,
-                              " elements)");
+      return invalid_argument("Cannot reshape a tensor with ", elements, " elements (shape ",
+                              c.input(0), ") to shape ", target, " (", known, " elements)");
     }
     if (missing == 1 && (known != 0 || elements != 0)) {
       MR_TRY_ASSIGN(const int64_t size, missing_size(elements, known, target));

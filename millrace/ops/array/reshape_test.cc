@@ -76,7 +76,7 @@ TEST(Reshape, Errors) {
     Tensor shape;
     const char* part;
   } rows[] = {{int_vector({-1, -1}), "only one size"},
-              {int_vector({5, -1}), "not a multiple of 5"},
+              {int_vector({5, -1}), "divisible by 5"},
               {int_vector({0, -1}), "missing size"},
               {int_vector({7}), "(7 elements)"},
               {int_vector({-2, 3}), "-2"},

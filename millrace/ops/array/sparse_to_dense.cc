@@ -11,13 +11,9 @@ namespace {
 
 Status sparse_to_dense_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
-  MR_TRY(c.with_rank(3, 0).status());
   if (c.input(0).rank_known() && c.input(0).rank() > 2) {
     return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ",
                             c.input(0));
-  }
-  if (c.input(2).rank_known() && c.input(2).rank() > 1) {
-    return invalid_argument("'sparse_values' must be a scalar or vector, got ", c.input(2));
   }
   MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
   c.set_output(0, std::move(shape));
@@ -44,6 +40,15 @@ Status sparse_to_dense_grad(GradientContext& g) {
   return ok_status();
 }
 
+// "indices[1] = [10,2]"
+std::string label(const Tensor& indices, int64_t row, int rank) {
+  std::string text = str_cat("indices[", row, "] = [");
+  for (int k = 0; k < rank; ++k) {
+    text += str_cat(k > 0 ? "," : "", int_at(indices, row * rank + k));
+  }
+  return text + "]";
+}
+
 class SparseToDense : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -56,7 +61,9 @@ class SparseToDense : public Kernel {
     const Tensor& indices = ctx.input(0);
     const Tensor& values = ctx.input(2);
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(1));
-    MR_TRY(expect_rank(ctx, 3, 0));
+    if (ctx.input(3).rank() != 0) {
+      return invalid_argument("default_value should be a scalar, got ", ctx.input(3).shape());
+    }
     if (indices.rank() > 2) {
       return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ",
                               indices.shape());
@@ -67,8 +74,8 @@ class SparseToDense : public Kernel {
       return invalid_argument("indices of ", depth, " elements do not fit 'output_shape' ", shape);
     }
     if (values.rank() > 1 || (values.rank() == 1 && values.dim(0) != count)) {
-      return invalid_argument("'sparse_values' must be a scalar or have ", count, " elements, got ",
-                              values.shape());
+      return invalid_argument("sparse_values has incorrect shape ", values.shape(),
+                              ", should be [] or [", count, "]");
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     fill_tensor(ctx, ctx.input(3), *out);
@@ -91,14 +98,15 @@ class SparseToDense : public Kernel {
       for (int k = 0; k < shape.rank(); ++k) {
         const int64_t index = int_at(indices, i * shape.rank() + k);
         if (index < 0 || index >= shape.dim(k)) {
-          return invalid_argument("index ", i, " is ", index, " in dimension ", k,
-                                  ", which is not in [0, ", shape.dim(k), ")");
+          return invalid_argument(label(indices, i, shape.rank()),
+                                  " is out of bounds: need 0 <= index < ", shape);
         }
         at = at * shape.dim(k) + index;
       }
       // Positions in row-major order compare as the index vectors do.
       if (validate_ && at <= last) {
-        return invalid_argument("index ", i, at == last ? " is repeated" : " is out of order",
+        return invalid_argument(label(indices, i, shape.rank()),
+                                at == last ? " is repeated" : " is out of order",
                                 ": 'sparse_indices' must be sorted and without repeats");
       }
       last = at;

@@ -45,8 +45,8 @@ Status split_shape(ShapeContext& c) {
     MR_TRY_ASSIGN(const int axis, normalize_axis(*dim, shape.rank(), "split_dim"));
     const int64_t n = c.num_outputs(), size = shape.dim(axis);
     if (size >= 0 && size % n != 0) {
-      return invalid_argument("dimension ", axis, " of ", shape, " cannot be split into ", n,
-                              " equal parts");
+      return invalid_argument("num_split should evenly divide the dimension: dimension ", axis,
+                              " of ", shape, " cannot be split into ", n, " equal parts");
     }
     part = with_dim(shape, axis, size < 0 ? -1 : size / n);
   }
@@ -86,8 +86,8 @@ Status split_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const int axis, normalize_axis(dim, value.rank(), "split_dim"));
   const int64_t n = ctx.num_outputs(), size = value.dim(axis);
   if (size % n != 0) {
-    return invalid_argument("dimension ", axis, " of ", value.shape(), " cannot be split into ", n,
-                            " equal parts");
+    return invalid_argument("num_split should evenly divide the dimension: dimension ", axis,
+                            " of ", value.shape(), " cannot be split into ", n, " equal parts");
   }
   MR_TRY_ASSIGN(const Shape shape, value.shape().with_dim(axis, size / n));
   for (int64_t i = 0; i < n; ++i) {

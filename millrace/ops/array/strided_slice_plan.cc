@@ -80,8 +80,8 @@ Status StridedSlicePlan::make(std::span<const int64_t> input, std::span<const in
     }
   }
   if (used > input_rank_) {
-    return invalid_argument("a slice of ", used, " dimensions does not fit an input of rank ",
-                            input_rank_);
+    return invalid_argument("Index out of range using input dim ", input_rank_, ": a slice of ",
+                            used, " dimensions does not fit an input of rank ", input_rank_);
   }
   int dim = 0;
   output_rank_ = 0;
