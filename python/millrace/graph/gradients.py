@@ -152,9 +152,10 @@ def hessians(
 ) -> list[Any]:  # fmt: skip
     """The matrices of second derivatives of the sum of `ys` with respect to each of `xs`.
 
-    An x of shape S gives a tensor of shape S + S.
+    An x of shape S gives a tensor of shape S + S, row by row: S must be known and small. ValueError
+    when it is not, and when the first derivatives do not depend on x.
     """
-    from millrace.ops import array, control_flow, tensor_array
+    from millrace.ops import array
 
     xs = _as_list(xs)
     options = {
@@ -168,24 +169,20 @@ def hessians(
             out.append(None)
             continue
         x = convert_to_tensor(x)
+        count = x.shape.num_elements()
+        if count is None:
+            raise ValueError(
+                f"hessians: the shape of '{x.name}' ({x.dtype.name}) must be known, got {x.shape}"
+            )
         with name_scope(name, "hessians"):
             flat = array.reshape(gradient, [-1])
-            count = array.size(flat)
-
-            def row(i: Any, rows: Any, flat: Any = flat, x: Any = x) -> Any:
-                second = gradients(flat[i], x, unconnected_gradients="zero", **options)[0]
-                return i + 1, rows.write(i, second)
-
-            _, rows = control_flow.while_loop(
-                lambda i, _, count=count: i < count,
-                row,
-                [0, tensor_array.TensorArray(x.dtype.base_dtype, count)],
-            )
-            hessian = rows.stack()
-            shape = array.shape(x)
-            hessian = array.reshape(hessian, array.concat([shape, shape], 0))
-            hessian.set_shape(x.shape.concatenate(x.shape))
-            out.append(hessian)
+            rows = [gradients(flat[i], x, **options)[0] for i in range(count)]
+            if any(row is None for row in rows):
+                raise ValueError(
+                    f"hessians: the gradient with respect to '{x.name}' ({x.dtype.name}, shape "
+                    f"{x.shape}) does not depend on it"
+                )
+            out.append(array.reshape(array.stack(rows), x.shape.concatenate(x.shape)))
     return out
 
 

@@ -13,6 +13,9 @@ from millrace.ops.array import matrix_transpose
 from millrace.ops.diag import matrix_diag, matrix_diag_part, matrix_set_diag
 from millrace.ops.reduce import keeps, reduce_max, reduce_sum
 
+# Types whose products are float32 when they differ.
+_MIXED = frozenset((dtypes.bfloat16, dtypes.float32))
+
 
 @export("matmul", "linalg.matmul")
 def matmul(
@@ -24,11 +27,10 @@ def matmul(
 
     Args:
       transpose_a, adjoint_a: take a transposed, or transposed and conjugated; likewise for b.
-      a_is_sparse, b_is_sparse: hints that many elements are 0.
+      a_is_sparse, b_is_sparse: hints that many elements are 0. With them bfloat16 gives float32.
 
     ValueError when both a transpose and an adjoint are asked for, or the sizes do not fit.
     """
-    del a_is_sparse, b_is_sparse
     with name_scope(name, "MatMul", [a, b]) as scope:
         if transpose_a and adjoint_a:
             raise ValueError("Only one of transpose_a and adjoint_a can be True.")
@@ -36,6 +38,9 @@ def matmul(
             raise ValueError("Only one of transpose_b and adjoint_b can be True.")
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, name="b", preferred_dtype=a.dtype.base_dtype)
+        kinds = {a.dtype.base_dtype, b.dtype.base_dtype}
+        if kinds <= _MIXED and (a_is_sparse or b_is_sparse or len(kinds) == 2):
+            a, b = math.cast(a, dtypes.float32), math.cast(b, dtypes.float32)
         if all(x.shape.ndims is not None and x.shape.ndims <= 2 for x in (a, b)):
             if adjoint_a:
                 a = math.conj(a)
