@@ -130,9 +130,9 @@ class _Lifted:
         root = root_graph(current)
         self._contexts: list[Any] = []
         if root is not current:
+            scope = _scope_in(root, current)
             self._enter(root.as_default())
-            if current._scope:
-                self._enter(root.name_scope(current._scope))
+            self._enter(root.name_scope(scope))
         self._enter(control_dependencies(None))
         return root
 
@@ -145,6 +145,19 @@ class _Lifted:
             context.__exit__(None, None, None)
 
 
+def _scope_in(root: Graph, inner: Any) -> str:
+    """The name scope that is open in a body, as one of the graph around all bodies."""
+    parts = []
+    while inner is not root:
+        parts.append(inner._scope)
+        if inner._scope_is_absolute:
+            break
+        inner = inner.outer_graph
+    if inner is root:
+        parts.append(root._scope)
+    return "".join(reversed(parts))
+
+
 @export("init_scope")
 def init_scope() -> _Lifted:
     """A context outside of control flow and control dependencies, for what happens once."""
@@ -152,14 +165,16 @@ def init_scope() -> _Lifted:
 
 
 class _ColocatedBy:
-    """A context in which operations are asked to run where the one of a name will."""
+    """A context in which operations are asked to run where the one of a name will, unless they are
+    asked to run beside another already."""
 
     def __init__(self, graph: Graph, name: str):
         self._graph, self._name = graph, name
 
     def __enter__(self) -> None:
         self._before = self._graph._colocation
-        self._graph._colocation = [self._name]
+        if not self._before:
+            self._graph._colocation = [self._name]
 
     def __exit__(self, *_: Any) -> None:
         self._graph._colocation = self._before

@@ -126,6 +126,10 @@ class Operation:
     def _add_control_input(self, op: "Operation") -> None:
         self.graph._add_control_input(self._id, op._id)
 
+    def _update_input(self, index: int, tensor: "Tensor") -> None:
+        """Closes a loop of primitives: input `index` of this Merge becomes the tensor."""
+        self.graph._set_back_edge(self._id, index, tensor._id, tensor._index)
+
     def _add_control_inputs(self, ops: list["Operation"]) -> None:
         for op in ops:
             self._add_control_input(op)
@@ -412,6 +416,8 @@ class Graph(_core.GraphBase):
         self._variable_store: Any = None
         self._variable_scope: Any = None
         self._container = ""
+        # The open name scope was given whole: in a body, not below the scope around the body.
+        self._scope_is_absolute = False
         self._local: dict[str, Any] = {}
 
     # Operations.
@@ -802,20 +808,23 @@ class _NameScope:
 
     def __enter__(self) -> str:
         graph, name = self._graph, self._name
-        self._before = graph._scope
+        self._before = graph._scope, graph._scope_is_absolute
         if not name:
             graph._scope = ""
+            graph._scope_is_absolute = True
         elif name[-1] == "/":
             graph._scope = name
+            graph._scope_is_absolute = True
         else:
-            valid = _core.is_valid_scope_name if self._before else _core.is_valid_node_name
+            around = self._before[0]
+            valid = _core.is_valid_scope_name if around else _core.is_valid_node_name
             if not valid(name):
                 raise ValueError(f"'{name}' is not a valid scope name")
-            graph._scope = graph._unique_name(self._before + name) + "/"
+            graph._scope = graph._unique_name(around + name) + "/"
         return graph._scope
 
     def __exit__(self, *_: Any) -> None:
-        self._graph._scope = self._before
+        self._graph._scope, self._graph._scope_is_absolute = self._before
 
 
 class _Device:
@@ -879,10 +888,13 @@ class _ControlDependencies:
         for op in self._ops:
             if op.graph is graph:
                 own.append(op._id)
-            elif isinstance(graph, FunctionGraph) and op.graph is graph.outer_graph:
-                graph._add_outer_control(op._id)
-            elif not isinstance(graph, FunctionGraph) or isinstance(op.graph, FunctionGraph):
+                continue
+            inner = graph  # the body, among those that are open, that stands in the graph of op
+            while isinstance(inner, FunctionGraph) and inner.outer_graph is not op.graph:
+                inner = inner.outer_graph
+            if not isinstance(inner, FunctionGraph):
                 raise ValueError(other_graph_message_for_op(op))
+            inner._add_outer_control(op._id)
         graph._open_controller(own)
         return self
 
