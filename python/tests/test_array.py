@@ -24,7 +24,8 @@ VALUES = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5)
     [
         1, -1, (0, -2), (2, 3, 4), slice(1, None), slice(None, None, -1), (slice(None), 1),
         (Ellipsis, 2), (1, Ellipsis, slice(1, 4, 2)), (None, 0),
-        (slice(None), None, slice(3, 0, -1)), (Ellipsis, None), (slice(-2, None), slice(None, -1)), (slice(10, 20),), (),
+        (slice(None), None, slice(3, 0, -1)), (Ellipsis, None),
+        (slice(-2, None), slice(None, -1)), (slice(10, 20),), (),
         np.int64(2), (np.array(1), slice(2)),
     ],
 )  # fmt: skip
