@@ -133,6 +133,8 @@ class _Lifted:
             scope = _scope_in(root, current)
             self._enter(root.as_default())
             self._enter(root.name_scope(scope))
+            if current._device:
+                self._enter(root.device(current._device))
         self._enter(control_dependencies(None))
         return root
 
@@ -371,6 +373,27 @@ class Variable(metaclass=_VariableMeta):
         raise NotImplementedError
 
     # Changes.
+
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:  # fmt: skip
+        """Sets the value. Gives the variable after that; the operation where not `read_value`."""
+        raise NotImplementedError
+
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:  # fmt: skip
+        """Adds to the value, as `assign` sets it."""
+        raise NotImplementedError
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:  # fmt: skip
+        """Subtracts from the value, as `assign` sets it."""
+        raise NotImplementedError
 
     def count_up_to(self, limit: int) -> Tensor:
         """Adds one and gives the value from before; OutOfRangeError at the limit."""
@@ -1303,6 +1326,15 @@ def local_variables_initializer() -> Operation:
 def initialize_local_variables() -> Operation:
     """An older name of `local_variables_initializer`."""
     return local_variables_initializer()
+
+
+@export("tables_initializer", "initializers.tables_initializer", "initialize_all_tables")
+def tables_initializer(name: str = "init_all_tables") -> Operation:
+    """An operation that initializes all tables of the graph."""
+    from millrace.ops.control_flow import group
+
+    ops = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
+    return group(*ops, name=name) if ops else gen_ops.no_op(name=name)
 
 
 def is_initialized(variable: Any, name: str | None = None) -> Tensor:
