@@ -13,8 +13,17 @@ from millrace.graph.graph import get_default_graph, root_graph
 class _Function:
     """A function that operations of a graph call; lives as long as the graph."""
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], stateful: bool):
         self.function = function
+        self.stateful = stateful
+        self._constant: Any = None
+
+    def __call__(self, args: list[Any]) -> Any:
+        if args or self.stateful:
+            return self.function(*args)
+        if self._constant is None:  # depends on nothing: a constant
+            self._constant = (self.function(),)
+        return self._constant[0]
 
     @property
     def name(self) -> str:
@@ -25,12 +34,12 @@ _functions: "WeakValueDictionary[str, _Function]" = WeakValueDictionary()
 _count = 0
 
 
-def _register(function: Callable[..., Any]) -> str:
+def _register(function: Callable[..., Any], stateful: bool) -> str:
     """A token for the function, which the default graph keeps from now on."""
     global _count
     token = f"pyfunc_{_count}"
     _count += 1
-    known = _Function(function)
+    known = _Function(function, stateful)
     _functions[token] = known
     root_graph(get_default_graph())._local.setdefault("py_funcs", []).append(known)
     return token
@@ -58,11 +67,11 @@ def py_func(
         )
     is_list = isinstance(Tout, (list, tuple))
     types = [dtypes.as_dtype(t).base_dtype for t in (Tout if is_list else [Tout])]
-    token = _register(func)
+    token = _register(func, stateful)
     op = gen_ops.py_func if stateful else gen_ops.py_func_stateless
     outputs = op(list(inp), token, types, name=name)
     if not types:
-        return outputs
+        return outputs if stateful else []
     outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     return outputs if is_list else outputs[0]
 
@@ -87,7 +96,7 @@ def call(token: str, args: list[Any], types: list[dtypes.DType]) -> list[np.ndar
             f"callback {token} is not found: the Python function of this py_func belongs to "
             "another process, or its graph is gone"
         )
-    result = known.function(*args)
+    result = known(args)
     if not types:
         if result is not None and not (isinstance(result, (list, tuple)) and not result):
             _wrong_count(known, result, types)
