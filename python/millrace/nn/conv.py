@@ -315,7 +315,7 @@ def with_space_to_batch(
     else:
         actual = array.shape(input)
         spatial = array.stack([actual[d] for d in dims])
-    paddings, crops = array.required_space_to_batch_paddings(
+    paddings, crops = space.required_space_to_batch_paddings(
         input_shape=spatial, base_paddings=base, block_shape=rate.astype(np.int32)
     )
     blocks = np.ones(last, np.int32)
