@@ -318,7 +318,9 @@ def angle(input: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "Angle", [input]) as scope:
         input = convert_to_tensor(input, name="input")
         if input.dtype.is_complex:
-            return gen_ops.angle(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
+            from millrace.ops.special import atan2
+
+            return atan2(imag(input), real(input), name=scope)
         zeros = gen_ops.zeros_like(input)
         return gen_ops.select(gen_ops.less(input, zeros), zeros + np.pi, zeros, name=scope)
 

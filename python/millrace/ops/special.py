@@ -1,6 +1,8 @@
-"""Special functions: gamma, beta, zeta, inverse and hyperbolic functions; bits of integers."""
+"""Special functions: gamma, beta, zeta; hyperbolic functions and angles."""
 
 from typing import Any
+
+import numpy as np
 
 from millrace import gen_ops
 from millrace._export import export
@@ -9,30 +11,84 @@ from millrace.graph.graph import Tensor, name_scope
 from millrace.ops.reduce import reduce_sum
 
 
-def _unary(op: str, doc: str) -> Any:
-    """A function of one tensor that is an op, looked up when it is first called."""
-
-    def function(x: Any, name: str | None = None) -> Tensor:
-        return getattr(gen_ops, op)(x, name=name)
-
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = doc
-    return function
+@export("lgamma", "math.lgamma")
+def lgamma(x: Any, name: str | None = None) -> Tensor:
+    """log |gamma(x)|."""
+    return gen_ops.lgamma(x, name=name)
 
 
-acosh = export("acosh", "math.acosh")(_unary("acosh", "The inverse hyperbolic cosine."))
-asinh = export("asinh", "math.asinh")(_unary("asinh", "The inverse hyperbolic sine."))
-atanh = export("atanh", "math.atanh")(_unary("atanh", "The inverse hyperbolic tangent."))
-cosh = export("cosh", "math.cosh")(_unary("cosh", "The hyperbolic cosine."))
-sinh = export("sinh", "math.sinh")(_unary("sinh", "The hyperbolic sine."))
-lgamma = export("lgamma", "math.lgamma")(_unary("lgamma", "log |gamma(x)|."))
-digamma = export("digamma", "math.digamma")(_unary("digamma", "The derivative of log(gamma(x))."))
+@export("digamma", "math.digamma")
+def digamma(x: Any, name: str | None = None) -> Tensor:
+    """The derivative of log |gamma(x)|."""
+    return gen_ops.digamma(x, name=name)
+
+
+@export("sinh", "math.sinh")
+def sinh(x: Any, name: str | None = None) -> Tensor:
+    """The hyperbolic sine."""
+    with name_scope(name, "Sinh", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        # Not of exp, which loses what is small next to 1.
+        return gen_ops.mul(_half(x), gen_ops.expm1(x) - gen_ops.expm1(-x), name=scope)
+
+
+@export("cosh", "math.cosh")
+def cosh(x: Any, name: str | None = None) -> Tensor:
+    """The hyperbolic cosine."""
+    with name_scope(name, "Cosh", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.mul(_half(x), gen_ops.exp(x) + gen_ops.exp(-x), name=scope)
+
+
+@export("asinh", "math.asinh")
+def asinh(x: Any, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic sine."""
+    with name_scope(name, "Asinh", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        size = gen_ops.abs(x)
+        beyond = size * size / (1 + gen_ops.sqrt(size * size + 1))
+        return gen_ops.mul(gen_ops.sign(x), gen_ops.log1p(size + beyond), name=scope)
+
+
+@export("acosh", "math.acosh")
+def acosh(x: Any, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic cosine; nan below 1."""
+    with name_scope(name, "Acosh", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.log(x + gen_ops.sqrt(x - 1) * gen_ops.sqrt(x + 1), name=scope)
+
+
+@export("atanh", "math.atanh")
+def atanh(x: Any, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic tangent."""
+    with name_scope(name, "Atanh", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        return gen_ops.mul(_half(x), gen_ops.log1p(x) - gen_ops.log1p(-x), name=scope)
+
+
+def _half(x: Tensor) -> Tensor:
+    return convert_to_tensor(0.5, dtype=x.dtype.base_dtype)
 
 
 @export("atan2", "math.atan2")
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """The angle of the point (x, y), from -pi to pi."""
-    return gen_ops.atan2(y, x, name=name)
+    """The angle of the point (x, y), from -pi to pi; 0 at the origin."""
+    with name_scope(name, "Atan2", [y, x]) as scope:
+        y = convert_to_tensor(y, name="y")
+        x = convert_to_tensor(x, name="x", dtype=y.dtype.base_dtype)
+        # The quotient by the larger one; the other is replaced, so that nothing divides by 0.
+        flat = gen_ops.greater_equal(gen_ops.abs(x), gen_ops.abs(y))
+        one = convert_to_tensor(1, dtype=y.dtype.base_dtype)
+        zero = convert_to_tensor(0, dtype=y.dtype.base_dtype)
+        nowhere = gen_ops.logical_and(flat, gen_ops.equal(x, zero))
+        low = gen_ops.select_v2(gen_ops.logical_and(flat, gen_ops.not_equal(x, zero)), x, one)
+        high = gen_ops.select_v2(flat, one, y)
+        up = gen_ops.select_v2(gen_ops.less(y, zero), -one, one)
+        turn = gen_ops.select_v2(gen_ops.less(x, zero), up * np.pi, zero)
+        beside = gen_ops.atan(gen_ops.select_v2(flat, y, zero) / low) + turn
+        above = up * (np.pi / 2) - gen_ops.atan(gen_ops.select_v2(flat, zero, x) / high)
+        angle = gen_ops.select_v2(flat, beside, above)
+        return gen_ops.select_v2(nowhere, zero, angle, name=scope)
 
 
 @export("igamma", "math.igamma")
@@ -88,42 +144,3 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, and 0 where x is 0."""
     return gen_ops.xdivy(x, y, name=name)
-
-
-# Bits.
-
-
-@export("bitwise.bitwise_and")
-def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The bits that both integers have."""
-    return gen_ops.bitwise_and(x, y, name=name)
-
-
-@export("bitwise.bitwise_or")
-def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The bits that either integer has."""
-    return gen_ops.bitwise_or(x, y, name=name)
-
-
-@export("bitwise.bitwise_xor")
-def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The bits that one of the integers has."""
-    return gen_ops.bitwise_xor(x, y, name=name)
-
-
-@export("bitwise.invert")
-def invert(x: Any, name: str | None = None) -> Tensor:
-    """The bits that the integer does not have."""
-    return gen_ops.invert(x, name=name)
-
-
-@export("bitwise.left_shift")
-def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """x with its bits moved y places up."""
-    return gen_ops.left_shift(x, y, name=name)
-
-
-@export("bitwise.right_shift")
-def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """x with its bits moved y places down."""
-    return gen_ops.right_shift(x, y, name=name)
