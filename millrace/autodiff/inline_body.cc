@@ -85,6 +85,7 @@ Result<std::vector<Expr>> inline_graph(GraphBuilder& builder, const Graph& graph
       }
       AttrMap attrs = node.attrs();
       attrs.erase("_class");
+      attrs.erase("_clear_after_read");  // the value is read a second time
       Result<NodeId> added = builder.add(node.op_name(), node.name(), *std::move(own), attrs);
       if (added.ok()) {
         map[index(id)] = *added;

@@ -195,8 +195,10 @@ NodeId Recomputation::copy_of(NodeId root, NodeId after) {
     builder_.context().control_inputs.push_back(after);
     builder_.context().origin = node.origin();
     builder_.context().device = node.device();
+    AttrMap attrs = node.attrs();
+    attrs.erase("_clear_after_read");  // the value is read a second time
     Result<NodeId> copy =
-        builder_.add(node.op_name(), "recomputed", std::move(inputs), node.attrs());
+        builder_.add(node.op_name(), "recomputed", std::move(inputs), std::move(attrs));
     builder_.context() = std::move(before);
     if (!copy.ok()) {
       builder_.fail(copy.status());

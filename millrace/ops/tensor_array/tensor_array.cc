@@ -143,7 +143,7 @@ Status TensorArray::check_open() const {
 
 Status TensorArray::write_locked(int64_t index, Tensor value) {
   const auto refuse = [&](const auto&... why) {
-    return invalid_argument("TensorArray ", name_, ": Could not write to index ", index,
+    return invalid_argument("TensorArray ", name_, ": Could not write to TensorArray index ", index,
                             " because ", why...);
   };
   if (index < 0) return refuse("it is negative");
@@ -174,7 +174,7 @@ Status TensorArray::write_locked(int64_t index, Tensor value) {
 
 Status TensorArray::add_to(Element& element, int64_t index, Tensor value) {
   if (element.shape != value.shape()) {
-    return invalid_argument("TensorArray ", name_, ": Could not aggregate to index ", index,
+    return invalid_argument("TensorArray ", name_, ": Could not aggregate to TensorArray index ", index,
                             " because the existing shape is ", element.shape,
                             " but the new input shape is ", value.shape());
   }

@@ -119,13 +119,30 @@ Status wrong_row(int64_t i, const Shape& found, const PartialShape& expected) {
                           " where ", expected, " is expected");
 }
 
+// Why a list cannot be stacked, in the words of a TensorArray where it stands for one.
+Status stack_error(const KernelContext& ctx, const TensorList& list, const Status& why) {
+  if (!is_array(ctx.node())) return why;
+  if (list.length() == 0) {
+    return unimplemented(array_prefix(ctx.node()), "TensorArray has size zero, but element shape ",
+                         list.element_shape().rank_known() ? str_cat(list.element_shape())
+                                                           : std::string("<unknown>"),
+                         " is not fully defined. Give the TensorArray an element_shape.");
+  }
+  for (int64_t i = 0; i < list.length(); ++i) {
+    if (list.get(i).valid()) continue;
+    return invalid_argument(array_prefix(ctx.node()), "Could not read from TensorArray index ", i,
+                            " because it has not yet been written to: ", why.message());
+  }
+  return why;
+}
+
 class Stack : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const int64_t count, node.attr<int64_t>("num_elements"));
-    return std::make_unique<Stack>(count);
+    return std::make_unique<Stack>(count, node.attrs.find(kClearAfterRead) != nullptr);
   }
-  explicit Stack(int64_t count) : count_(count) {}
+  Stack(int64_t count, bool clears) : count_(count), clears_(clears) {}
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const TensorList* list, list_input(ctx, 0, ctx.output_type(0)));
@@ -134,7 +151,14 @@ class Stack : public Kernel {
                               list->length());
     }
     MR_TRY_ASSIGN(const PartialShape expected, element_shape_input(ctx, 1));
-    MR_TRY_ASSIGN(const Shape shape, common_shape(*list, expected));
+    if (clears_) {
+      for (int64_t i = 0; i < list->length(); ++i) {
+        MR_TRY(read_once(*list, i, array_prefix(ctx.node())));
+      }
+    }
+    Result<Shape> common = common_shape(*list, expected);
+    if (!common.ok()) return stack_error(ctx, *list, common.status());
+    const Shape& shape = *common;
     if (!list->element_shape().fully_known()) {
       MR_TRY(list->for_each_set([&](int64_t i, const Tensor& element) {
         return element.shape() == shape ? ok_status() : wrong_row(i, element.shape(), shape);
@@ -149,6 +173,7 @@ class Stack : public Kernel {
 
  private:
   const int64_t count_;
+  const bool clears_;
 };
 
 Status gather(KernelContext& ctx) {
@@ -216,12 +241,16 @@ Status put_rows(const KernelContext& ctx, int tensor, int at, TensorList& list) 
                             " indices, got shape ", rows.shape());
   }
   int64_t length = list.length();
+  const bool array = is_array(ctx.node());
+  const bool fixed = ctx.node().attrs.find(kFixedSize) != nullptr;
   for (const int32_t i : indices) {
+    if (array && fixed) MR_TRY(check_write(list, i, array_prefix(ctx.node())));
     if (i < 0) return invalid_argument("indices must not be negative, got ", i);
     length = std::max(length, int64_t{i} + 1);
   }
   MR_TRY(list.resize(length));
   for (size_t k = 0; k < indices.size(); ++k) {
+    if (array) MR_TRY(check_write(list, indices[k], array_prefix(ctx.node())));
     MR_TRY(list.set(indices[k], rows.row(static_cast<int64_t>(k))));
   }
   return ok_status();

@@ -166,28 +166,50 @@ Status pop_back(KernelContext& ctx) {
   return ok_status();
 }
 
-Status get_item(KernelContext& ctx) {
-  MR_TRY_ASSIGN(const TensorList* list, list_input(ctx, 0, ctx.output_type(0)));
-  MR_TRY_ASSIGN(const int64_t index, int32_input(ctx, 1));
-  if (index < 0 || index >= list->length()) {
-    return invalid_argument("expected an index in [0, ", list->length(), ") of a list with ",
-                            list->length(), " elements, got ", index);
+class GetItem : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    return std::make_unique<GetItem>(node);
   }
-  return output_element(ctx, *list, list->get(index), 2, 0);
-}
+  explicit GetItem(const KernelNode& node)
+      : clears_(node.attrs.find(kClearAfterRead) != nullptr), is_array_(is_array(node)) {}
+
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY_ASSIGN(const TensorList* list, list_input(ctx, 0, ctx.output_type(0)));
+    MR_TRY_ASSIGN(const int64_t index, int32_input(ctx, 1));
+    if (index < 0 || index >= list->length()) {
+      if (is_array_) {
+        return invalid_argument(array_prefix(ctx.node()), "Tried to read from index ", index,
+                                " but array size is: ", list->length());
+      }
+      return invalid_argument("expected an index in [0, ", list->length(), ") of a list with ",
+                              list->length(), " elements, got ", index);
+    }
+    if (clears_) MR_TRY(read_once(*list, index, array_prefix(ctx.node())));
+    Status status = output_element(ctx, *list, list->get(index), 2, 0);
+    if (status.ok() || !is_array_ || list->get(index).valid()) return status;
+    return invalid_argument(array_prefix(ctx.node()), "Could not read from TensorArray index ",
+                            index, " because it has not yet been written to: ", status.message());
+  }
+
+ private:
+  const bool clears_;
+  const bool is_array_;
+};
 
 class SetItem : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const bool resizes, node.attr<bool>("resize_if_index_out_of_bounds"));
-    return std::make_unique<SetItem>(resizes);
+    return std::make_unique<SetItem>(resizes, is_array(node));
   }
-  explicit SetItem(bool resizes) : resizes_(resizes) {}
+  SetItem(bool resizes, bool is_array) : resizes_(resizes), is_array_(is_array) {}
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const int64_t index, int32_input(ctx, 1));
     MR_TRY_ASSIGN(OwnList own, take_list(ctx, 0, ctx.input(2).dtype()));
     if (resizes_ && index >= own.list->length()) MR_TRY(own.list->resize(index + 1));
+    if (is_array_) MR_TRY(check_write(*own.list, index, array_prefix(ctx.node())));
     MR_TRY(own.list->set(index, ctx.take_input(2).tensor));
     ctx.set_output(0, std::move(own.handle));
     return ok_status();
@@ -195,6 +217,7 @@ class SetItem : public Kernel {
 
  private:
   const bool resizes_;
+  const bool is_array_;
 };
 
 Status push_back_batch(KernelContext& ctx) {
@@ -271,7 +294,7 @@ void register_tensor_list_elements(Registry& registry) {
                 .gradient = push_batch_grad});
   registry.kernel("TensorListPushBack", DeviceKind::kCpu, push_back);
   registry.kernel("TensorListPopBack", DeviceKind::kCpu, pop_back);
-  registry.kernel("TensorListGetItem", DeviceKind::kCpu, get_item);
+  registry.kernel<GetItem>("TensorListGetItem", DeviceKind::kCpu);
   registry.kernel<SetItem>("TensorListSetItem", DeviceKind::kCpu);
   registry.kernel("TensorListPushBackBatch", DeviceKind::kCpu, push_back_batch);
 }

@@ -115,6 +115,30 @@ Result<Shape> common_shape(const TensorList& list, const PartialShape& expected)
                           " and no element is set");
 }
 
+bool is_array(const KernelNode& node) { return node.attrs.find(kArrayName) != nullptr; }
+
+std::string array_prefix(const KernelNode& node) {
+  Result<std::string> name = node.attr<std::string>(kArrayName);
+  return name.ok() ? str_cat("TensorArray ", *name, ": ") : "";
+}
+
+Status check_write(const TensorList& list, int64_t i, std::string_view prefix) {
+  if (i < 0 || i >= list.length()) {
+    return invalid_argument(prefix, "Tried to write to index ", i,
+                            " but array is not resizeable and size is: ", list.length());
+  }
+  if (!list.get(i).valid()) return ok_status();
+  return invalid_argument(prefix, "Could not write to TensorArray index ", i,
+                          " because it has already been written to.");
+}
+
+Status read_once(const TensorList& list, int64_t i, std::string_view prefix) {
+  if (list.mark_read(i)) return ok_status();
+  return invalid_argument(prefix, "Could not read index ", i,
+                          " twice because it was cleared after a previous read (perhaps try "
+                          "setting clear_after_read = false?)");
+}
+
 Result<int64_t> int32_input(const KernelContext& ctx, int i) {
   MR_TRY(expect_rank(ctx, i, 0));
   return ctx.int_scalar_input(i);

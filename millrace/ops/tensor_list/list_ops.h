@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "millrace/base/function.h"
 #include "millrace/graph/gradient.h"
@@ -45,6 +47,20 @@ Status check_element_shape(const KernelContext& ctx, int i, const Shape& shape);
 Result<Shape> common_shape(const TensorList& list, const PartialShape& expected);
 // An int32 scalar.
 Result<int64_t> int32_input(const KernelContext& ctx, int i);
+
+// Lists that stand for a TensorArray. Ops on them have these attributes, which graphs keep and
+// other runtimes ignore: the array's name for messages (such an op refuses to write an element
+// twice), and that reading an element clears it.
+inline constexpr std::string_view kArrayName = "_tensor_array";
+inline constexpr std::string_view kClearAfterRead = "_clear_after_read";
+inline constexpr std::string_view kFixedSize = "_fixed_size";
+// "TensorArray NAME: ", or nothing where a list is just a list.
+std::string array_prefix(const KernelNode& node);
+bool is_array(const KernelNode& node);
+// INVALID_ARGUMENT when the array has no element i, or one that was written before.
+Status check_write(const TensorList& list, int64_t i, std::string_view prefix);
+// INVALID_ARGUMENT when element i of an array that is cleared after reading was read before.
+Status read_once(const TensorList& list, int64_t i, std::string_view prefix);
 
 // Copies tensors one behind the other over `out`, on the context's threads: piece(i) or, where it
 // is no tensor, zeros begin at element begins[i]. The last of `begins` is the end; without any, all

@@ -105,10 +105,37 @@ Result<Pieces> pieces_of(const TensorList& list, const PartialShape& expected) {
   return Pieces{std::move(known), first};
 }
 
+// Why elements cannot be joined, in the words of a TensorArray where the list stands for one.
+Status concat_error(const KernelContext& ctx, const TensorList& list, const Status& why) {
+  if (!is_array(ctx.node())) return why;
+  const std::string prefix = array_prefix(ctx.node());
+  if (list.length() == 0) {
+    return unimplemented(prefix, "TensorArray has size zero, but element shape_except0 ",
+                         "is not fully defined. Give the TensorArray an element_shape.");
+  }
+  const Tensor* first = nullptr;
+  MR_TRY(list.for_each_set([&](int64_t i, const Tensor& element) -> Status {
+    if (element.rank() == 0) {
+      return invalid_argument(prefix, "Concat saw a scalar shape at index ", i,
+                              " but requires at least vectors.");
+    }
+    if (first == nullptr) first = &element;
+    const Shape mine = first->shape().without_first(), other = element.shape().without_first();
+    if (mine == other) return ok_status();
+    return invalid_argument(prefix,
+                            "TensorArray has inconsistent shapes.  Index 0 has (excepting "
+                            "dimension 0) shape: ",
+                            mine, " but index ", i, " has (excepting dimension 0) shape: ", other);
+  }));
+  return why;
+}
+
 Status join(KernelContext& ctx, const PartialShape& expected,
             std::span<const int64_t> leading_dims) {
   MR_TRY_ASSIGN(const TensorList* list, list_input(ctx, 0, ctx.output_type(0)));
-  MR_TRY_ASSIGN(const Pieces pieces, pieces_of(*list, expected));
+  Result<Pieces> found = pieces_of(*list, expected);
+  if (!found.ok()) return concat_error(ctx, *list, found.status());
+  const Pieces& pieces = *found;
   const int64_t count = list->length(), row = pieces.rest.num_elements();
   MR_TRY_ASSIGN(Tensor * lengths, ctx.allocate_output(1, Shape{count}));
   MR_TRY_ASSIGN(Tensor begins, ctx.allocate_temp(DType::kInt64, Shape{count + 1}));
@@ -161,8 +188,31 @@ Status concat_v2(KernelContext& ctx) {
   return join(ctx, expected, ctx.input(2).data<int64_t>());
 }
 
+// The checks of split() in the words of a TensorArray.
+Status check_split(const KernelContext& ctx) {
+  const Tensor &value = ctx.input(0), &lengths = ctx.input(2);
+  if (lengths.rank() != 1) {
+    return invalid_argument("Expected lengths to be a vector, received shape: ", lengths.shape());
+  }
+  if (value.rank() == 0) {
+    return invalid_argument("Expected value to be at least a vector, but received shape: ",
+                            value.shape());
+  }
+  int64_t sum = 0;
+  bool good = true;
+  for (const int64_t length : lengths.data<int64_t>()) {
+    good = good && length >= 0 && !__builtin_add_overflow(sum, length, &sum);
+  }
+  if (good && sum == value.dim(0)) return ok_status();
+  return invalid_argument(
+      "Expected sum of lengths to be equal to values.shape[0], but sum of "
+      "lengths is ",
+      sum, " and value's shape is: ", value.shape());
+}
+
 Status split(KernelContext& ctx) {
   const Tensor& tensor = ctx.input(0);
+  if (is_array(ctx.node())) MR_TRY(check_split(ctx));
   MR_TRY(expect_rank(ctx, 2, 1));
   if (tensor.rank() == 0) return invalid_argument("a scalar cannot be split");
   const std::span<const int64_t> lengths = ctx.input(2).data<int64_t>();

@@ -74,16 +74,27 @@ TensorList::TensorList(DType element_dtype, PartialShape element_shape, int64_t 
 
 TensorList::~TensorList() = default;
 
-const Tensor& TensorList::get(int64_t i) const {
-  static const Tensor& unset = *new Tensor;
+const TensorList::Node* TensorList::chunk_of(int64_t i) const {
   MR_CHECK(i >= 0 && i < length_);
   const Node* node = i < capacity(height_) ? root_.get() : nullptr;
   for (int h = height_; h > 0 && node != nullptr; --h) {
     const size_t child = static_cast<size_t>((i >> (kBits * h)) % kFanOut);
     node = child < node->children.size() ? node->children[child].get() : nullptr;
   }
+  return node;
+}
+
+const Tensor& TensorList::get(int64_t i) const {
+  static const Tensor& unset = *new Tensor;
+  const Node* node = chunk_of(i);
   const size_t element = static_cast<size_t>(i % kFanOut);
   return node != nullptr && element < node->elements.size() ? node->elements[element] : unset;
+}
+
+bool TensorList::mark_read(int64_t i) const {
+  if (!get(i).valid()) return true;
+  const uint32_t bit = uint32_t{1} << (i % kFanOut);
+  return (chunk_of(i)->read.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
 }
 
 Status TensorList::visit_node(const Node* node, int height, int64_t first,
@@ -110,6 +121,7 @@ void TensorList::make_unique(Ref<Node>& node) {
   if (node) {
     mine->elements = node->elements;
     mine->children = node->children;
+    mine->read.store(node->read.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
   node = std::move(mine);
 }
@@ -133,6 +145,7 @@ Tensor& TensorList::slot(int64_t i) {
   std::vector<Tensor>& elements = (*node)->elements;
   const size_t element = static_cast<size_t>(i % kFanOut);
   if (element >= elements.size()) elements.resize(element + 1);
+  (*node)->read.fetch_and(~(uint32_t{1} << element), std::memory_order_relaxed);
   return elements[element];
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -50,6 +51,9 @@ class TensorList final : public VariantObject {
   // Element i, 0 <= i < length() (checked); no tensor when it is unset. The reference stays good
   // until the list is changed.
   const Tensor& get(int64_t i) const;
+  // Notes that element i, 0 <= i < length() (checked), was read; false when that was noted before,
+  // here or in a list that shares the element. An unset element is never noted.
+  bool mark_read(int64_t i) const;
   // Calls visit(i, element) for the elements that are set, in order, until it returns an error,
   // which is returned.
   Status for_each_set(FunctionRef<Status(int64_t, const Tensor&)> visit) const;
@@ -85,12 +89,15 @@ class TensorList final : public VariantObject {
   struct Node : RefCounted {
     std::vector<Tensor> elements;
     std::vector<Ref<Node>> children;
+    mutable std::atomic<uint32_t> read = 0;  // bit k: mark_read() of element k
   };
   static constexpr int kBits = 5;
   static constexpr int64_t kFanOut = int64_t{1} << kBits;
 
   // How many elements a node of this height can hold.
   static constexpr int64_t capacity(int height) { return int64_t{1} << (kBits * (height + 1)); }
+  // The chunk of element i; null when all of it is unset.
+  const Node* chunk_of(int64_t i) const;
   static void make_unique(Ref<Node>& node);
   static void truncate(Ref<Node>& node, int height, int64_t length);
   static Status visit_node(const Node* node, int height, int64_t first,
