@@ -92,6 +92,7 @@ class Compiler {
     step.index_in_frame = frame(step.frame).num_steps++;
     step.first_output = frame(step.output_frame).num_slots;
     frame(step.output_frame).num_slots += step.num_outputs;
+    plan_->many_blocking |= step.blocks && plan_->has_blocking;
     plan_->has_blocking |= step.blocks;
     plan_->has_step_state |= traits.step_state;
     plan_->has_dead |= step.kind == StepKind::kSwitch || step.kind == StepKind::kMerge;

@@ -127,6 +127,7 @@ class Plan : public RefCounted {
   bool has_frames = false;
   bool has_async = false;
   bool has_blocking = false;
+  bool many_blocking = false;   // several steps block: one may wait for another
   bool has_step_state = false;  // some step makes resources that end with the run
   bool has_dead = false;        // a Switch or Merge: values may be dead
   bool straight_allowed() const { return !has_frames && !has_async && !has_dead; }

@@ -120,7 +120,8 @@ Status annotate_error(const Status& status, const KernelNode& node, OriginId ori
 
 bool runs_straight(const Plan& plan, Gear gear) {
   if (!plan.straight_allowed() || gear == Gear::kParallel) return false;
-  return gear == Gear::kStraight || !plan.worth_sharing.load(std::memory_order_relaxed);
+  if (gear == Gear::kStraight) return true;
+  return !plan.many_blocking && !plan.worth_sharing.load(std::memory_order_relaxed);
 }
 
 }  // namespace millrace
