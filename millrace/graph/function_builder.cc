@@ -54,7 +54,8 @@ Expr FunctionBuilder::capture(Expr e) {
   const Graph& from = outer_.graph();
   const Output source = output(e);
   const Node& node = from.node(source.node);
-  if (node.op().traits.constant) {
+  const DType type = base_type(from.output_type(source));
+  if (node.op().traits.constant && (copies_all_ || !(kFloating | kComplex).contains(type))) {
     Result<Tensor> value = node.attr<Tensor>("value");
     if (value.ok() && value->num_elements() <= kCopiedElements) return constant(*value);
   }

@@ -24,6 +24,10 @@ class FunctionBuilder : public GraphBuilder {
     Expr outer;  // of outer()
     Expr inner;
   };
+  // Constants of these types are captured, not copied: what can have a gradient stays connected to
+  // the constant around.
+  void capture_differentiable_constants() { copies_all_ = false; }
+
   // In the order in which they were first used.
   const std::vector<Capture>& captures() const { return captures_; }
   GraphBuilder& outer() const { return outer_; }
@@ -48,6 +52,7 @@ class FunctionBuilder : public GraphBuilder {
   GraphBuilder& outer_;
   std::vector<Capture> captures_;
   int64_t num_parameters_ = 0;
+  bool copies_all_ = true;
 };
 
 }  // namespace millrace

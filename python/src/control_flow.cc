@@ -1,6 +1,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "millrace/graph/functional_builders.h"
 #include "python/src/array.h"
 #include "python/src/function_graph.h"
@@ -11,7 +13,7 @@
 
 namespace millrace::python {
 
-nb::object open_function_graph(PyGraph& outer, FunctionBuilder& inside) {
+nb::object open_function_graph(PyGraph& outer, GraphBuilder& inside) {
   nb::object graph = library("millrace.graph.graph", "FunctionGraph")(outer.python());
   auto& core = nb::cast<PyGraph&>(graph);
   core.attach(inside);
@@ -42,6 +44,9 @@ class Part {
 
  private:
   std::vector<Expr> build(FunctionBuilder& inside, const std::vector<Expr>& parameters) {
+    inside.capture_differentiable_constants();
+    // The code may add to the graph around, too: the node is made with the settings of now.
+    const GraphBuilder::Context settings = outer_.builder().context();
     nb::object graph = open_function_graph(outer_, inside);
     auto& core = nb::cast<PyGraph&>(graph);
     struct Close {
@@ -58,8 +63,11 @@ class Part {
     }
     std::vector<Expr> out;
     for (nb::handle result : results) out.push_back(core.expr(import_tensor(core, result)));
+    outer_.builder().context() = settings;
     std::vector<NodeId>& waits = outer_.builder().context().control_inputs;
-    waits.insert(waits.end(), core.outer_control_inputs.begin(), core.outer_control_inputs.end());
+    for (NodeId id : core.outer_control_inputs) {
+      if (std::find(waits.begin(), waits.end(), id) == waits.end()) waits.push_back(id);
+    }
     return out;
   }
 
@@ -73,6 +81,7 @@ nb::object finish(PyGraph& graph, PendingException& pending, const std::vector<E
   const Status status = graph.builder().take_status();
   pending.rethrow();
   if (!status.ok()) raise_value_error(status);
+  if (!outputs.empty()) graph.made(GraphBuilder::output(outputs[0]).node);
   nb::list out;
   for (Expr output : outputs) out.append(graph.tensor(GraphBuilder::output(output)));
   return out;

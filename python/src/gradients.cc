@@ -82,19 +82,28 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   return out;
 }
 
-// Python's graph for a builder; `made` is set when there was none and one was opened for it.
-PyGraph* graph_for(GraphBuilder& builder, nb::object& made) {
+// The graphs of Python that were opened for builders that had none.
+struct Opened {
+  std::vector<nb::object> graphs;
+  ~Opened() {
+    for (const nb::object& graph : graphs) nb::cast<PyGraph&>(graph).detach();
+  }
+};
+
+// Python's graph for a builder: a known one, or one opened for it. Null where there is none around.
+PyGraph* graph_for(GraphBuilder& builder, Opened& opened) {
   for (PyGraph* graph : differentiating) {
     if (&graph->graph() == &builder.graph()) return graph;
   }
+  if (differentiating.empty()) return nullptr;
   auto* function = dynamic_cast<FunctionBuilder*>(&builder);
-  if (function == nullptr) return nullptr;
-  nb::object outer_made;
-  PyGraph* outer = graph_for(function->outer(), outer_made);
-  if (outer == nullptr) return nullptr;
-  made = open_function_graph(*outer, *function);
-  if (outer_made.is_valid()) made.attr("_keep_outer") = outer_made;
-  return &nb::cast<PyGraph&>(made);
+  // A builder of no function stands for a body that is differentiated, or called.
+  PyGraph* outer =
+      function != nullptr ? graph_for(function->outer(), opened) : differentiating.back();
+  opened.graphs.push_back(open_function_graph(*outer, builder));
+  auto& made = nb::cast<PyGraph&>(opened.graphs.back());
+  made.stands_for_body = function == nullptr;
+  return &made;
 }
 
 // Calls `rule(op, *gradients)` and takes what it returns as the gradients of the inputs.
@@ -103,22 +112,20 @@ Status call_rule(nb::handle rule, GradientContext& context) {
   if (builder == nullptr) return unimplemented("a gradient in Python needs a graph to add to");
   nb::gil_scoped_acquire gil;
   try {
-    nb::object made;
-    PyGraph* graph = graph_for(*builder, made);
+    Opened opened;
+    PyGraph* graph = graph_for(*builder, opened);
     if (graph == nullptr) {
       return unimplemented("a gradient in Python can be used only from Python");
     }
     struct Close {
       PyGraph* graph;
-      bool detach;
       std::string scope;
       std::vector<std::string> colocation;
       ~Close() {
         graph->scope = std::move(scope);
         graph->colocation = std::move(colocation);
-        if (detach) graph->detach();
       }
-    } close{graph, made.is_valid(), graph->scope, graph->colocation};
+    } close{graph, graph->scope, graph->colocation};
     graph->scope = builder->context().scope;
     graph->colocation = builder->context().colocate_with;
 

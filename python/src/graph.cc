@@ -60,7 +60,7 @@ PyGraph::PyGraph() : graph_(make_ref<Graph>()), own_(std::make_unique<GraphBuild
 
 PyGraph::PyGraph(PyGraph* outer) : outer_(outer) {}
 
-void PyGraph::attach(FunctionBuilder& builder) {
+void PyGraph::attach(GraphBuilder& builder) {
   builder_ = &builder;
   graph_ = Ref<Graph>(&builder.graph());
 }
@@ -160,8 +160,9 @@ std::vector<NodeId> PyGraph::control_inputs_for(const std::vector<Output>& input
   return out;
 }
 
-void PyGraph::record(NodeId id) {
+void PyGraph::made(NodeId id) {
   for (Controller& controller : controllers) controller.seen.insert(id);
+  if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
 }
 
 std::string PyGraph::describe(const std::vector<Output>& inputs) const {
@@ -216,8 +217,7 @@ NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output>
     raise_value_error(given.empty() ? added.status() : added.status().with_line(describe(given)));
   }
   const NodeId id = *added;
-  if (!controllers.empty()) record(id);
-  if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
+  if (!controllers.empty() || device_functions) made(id);
   return id;
 }
 
@@ -310,17 +310,44 @@ NodeId node_of(nb::handle operation) {
   return static_cast<NodeId>(get_int(operation, MR_NAME("_id")));
 }
 
+namespace {
+
+// The tensor of `graph`, or of a graph around it, that stands for one of a body that is being
+// differentiated; invalid where there is none.
+Expr twin(PyGraph& graph, const PyGraph& own, Output output) {
+  const Node& node = own.graph().node(output.node);
+  for (PyGraph* g = &graph; g != nullptr; g = g->outer()) {
+    if (!g->stands_for_body) continue;
+    const NodeId id = g->graph().find(node.name());
+    if (id < 0) continue;
+    const Node& other = g->graph().node(id);
+    if (other.op_name() == node.op_name() && output.index < other.num_outputs() &&
+        other.output_type(output.index) == node.output_type(output.index)) {
+      return g->expr({id, output.index});
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Output import_tensor(PyGraph& graph, nb::handle tensor) {
   PyGraph& own = graph_of(tensor);
   const Output output = output_of(tensor);
   if (&own == &graph) return output;
-  if (!own.is_ancestor_of(graph)) {
+  Expr source;
+  if (own.is_ancestor_of(graph)) {
+    source = own.expr(output);
+  } else if (own.detached()) {
+    source = twin(graph, own, output);
+  }
+  if (!source.valid()) {
     nb::object message =
         library("millrace.graph.graph", "other_graph_message")(tensor, graph.python());
     PyErr_SetObject(PyExc_ValueError, message.ptr());
     throw nb::python_error();
   }
-  const Expr inner = graph.builder().import(own.expr(output));
+  const Expr inner = graph.builder().import(source);
   const Status status = graph.builder().take_status();
   if (!status.ok()) raise_value_error(status);
   return GraphBuilder::output(inner);
@@ -372,6 +399,8 @@ void bind_graph(nb::module_& m) {
            [](PyGraph& g, std::vector<NodeId> inputs) {
              g.controllers.push_back({std::move(inputs), {}});
            })
+      .def("_open_control_inputs",
+           [](PyGraph& g) { return g.ready_builder().context().control_inputs; })
       .def("_close_controller", [](PyGraph& g) { g.controllers.pop_back(); })
       // Takes the open controllers away (control_dependencies(None)) and gives them back.
       .def(
@@ -424,6 +453,11 @@ void bind_graph(nb::module_& m) {
               g.kernel_labels[op] = nb::cast<std::string>(label);
           },
           nb::arg("op"), nb::arg("label").none())
+      .def("_set_back_edge",
+           [](PyGraph& g, NodeId merge, int index, NodeId node, int32_t output) {
+             const Status status = g.graph().set_back_edge(merge, index, {node, output});
+             if (!status.ok()) raise_value_error(status);
+           })
       // What Operation and Tensor ask about their node.
       .def("_node_name", [](PyGraph& g, NodeId id) { return g.graph().node(id).name(); })
       .def("_node_type", [](PyGraph& g, NodeId id) { return g.graph().node(id).op_name(); })

@@ -28,12 +28,14 @@ class PyGraph {
     operations_ = operations;
   }
   // A function's body is built through `builder` until detach(); afterwards it can only be read.
-  void attach(FunctionBuilder& builder);
+  void attach(GraphBuilder& builder);
   void detach();
 
   Graph& graph() const { return *graph_; }
   const Ref<Graph>& shared_graph() const { return graph_; }
   PyGraph* outer() const { return outer_; }
+  // A function's body that is finished.
+  bool detached() const { return builder_ == nullptr; }
   bool is_ancestor_of(const PyGraph& other) const;
   // Raises ValueError when nothing can be added: a finalized graph, or a function that is finished.
   GraphBuilder& builder();
@@ -49,6 +51,8 @@ class PyGraph {
   // An operation under a full name that is taken already (unique_name), with the settings of the
   // open contexts. Raises ValueError.
   NodeId add(const std::string& op, std::string name, std::vector<Output> inputs, AttrMap attrs);
+  // To be called for a node that was added through builder(): the open contexts take note of it.
+  void made(NodeId id);
   // Where in the user's program we are.
   static OriginId origin();
 
@@ -66,6 +70,8 @@ class PyGraph {
   std::unordered_map<std::string, std::string> gradient_overrides;  // op -> name of the rule
   std::unordered_map<std::string, std::string> kernel_labels;
   bool finalized = false;
+  // A copy of a body that is differentiated: tensors of that body mean those of the same name here.
+  bool stands_for_body = false;
   // Operations of the graph around that operations in here must wait for: the call waits instead.
   std::vector<NodeId> outer_control_inputs;
 
@@ -73,7 +79,6 @@ class PyGraph {
   // "inputs: 'x:0' float32 [2,3], 'y:0' int32 []".
   std::string describe(const std::vector<Output>& inputs) const;
   std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;
-  void record(NodeId id);
 
   Ref<Graph> graph_;
   std::unique_ptr<GraphBuilder> own_;
