@@ -115,8 +115,10 @@ Result<std::vector<QueueElement>> split_inputs(const KernelContext& ctx, int fir
           shape.dim(0), ", expected ", batch);
     }
     if (!fits(spec.shapes[i], shape.dims().subspan(1))) {
-      return invalid_argument("Shape mismatch in tuple component ", i, ". Expected rows of ",
-                              spec.shapes[i], ", got a batch of shape ", shape);
+      PartialShape expected = {batch};
+      for (int64_t dim : spec.shapes[i].dims()) expected.add_dim(dim);
+      return invalid_argument("Shape mismatch in tuple component ", i, ". Expected ", expected,
+                              ", got ", shape);
     }
   }
   std::vector<QueueElement> elements(static_cast<size_t>(batch));
@@ -137,8 +139,8 @@ Status check_can_stack(const QueueSpec& spec) {
     const bool enough =
         spec.kind == QueueKind::kPaddingFifo ? shape.rank_known() : shape.fully_known();
     if (enough) continue;
-    return invalid_argument("a batch of a ", queue_kind_name(spec.kind),
-                            " needs fully specified component shapes, but component ", i,
+    return invalid_argument("DequeueMany and DequeueUpTo of a ", queue_kind_name(spec.kind),
+                            " require the components to have specified shapes, but component ", i,
                             " has shape ", shape);
   }
   return ok_status();

@@ -101,6 +101,16 @@ std::string difference(const QueueSpec& shared, const QueueSpec& own) {
                  own.seed, ", ", own.seed2, ")");
 }
 
+// Whether a node that asks for `own` may use the queue that is shared already. One that names no
+// seed takes any.
+bool fits(const QueueSpec& shared, QueueSpec own) {
+  if (own.seed == 0 && own.seed2 == 0) {
+    own.seed = shared.seed;
+    own.seed2 = shared.seed2;
+  }
+  return shared == own;
+}
+
 class QueueKernel : public Kernel {
  public:
   template <QueueKind kKind>
@@ -124,7 +134,7 @@ class QueueKernel : public Kernel {
                                         container, name, [&]() -> Result<Ref<Queue>> {
                                           return make_ref<Queue>(container, name, spec_);
                                         }));
-    if (queue->spec() != spec_) {
+    if (!fits(queue->spec(), spec_)) {
       return invalid_argument("shared queue '", name, "' ", difference(queue->spec(), spec_));
     }
     if (reference_) {

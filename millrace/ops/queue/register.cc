@@ -6,6 +6,7 @@ void register_queue_ops(Registry& registry) {
   register_queues(registry);
   register_queue_access(registry);
   register_accumulators(registry);
+  register_sparse_tensors_map(registry);
   register_stack(registry);
 }
 
