@@ -26,8 +26,9 @@ Status matmul_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape b, c.with_rank(1, 2));
   const int64_t inner_a = a.dim(transpose_a ? 0 : 1), inner_b = b.dim(transpose_b ? 1 : 0);
   if (inner_a >= 0 && inner_b >= 0 && inner_a != inner_b) {
-    return invalid_argument("inner dimensions differ: ", operand(a.to_string(), transpose_a), " x ",
-                            operand(b.to_string(), transpose_b));
+    return invalid_argument("Dimensions must be equal, but are ", inner_a, " and ", inner_b,
+                            ": inner dimensions differ: ", operand(a.to_string(), transpose_a),
+                            " x ", operand(b.to_string(), transpose_b));
   }
   c.set_output(0, {a.dim(transpose_a ? 1 : 0), b.dim(transpose_b ? 0 : 1)});
   return ok_status();
@@ -65,9 +66,9 @@ class MatMulKernel final : public Kernel {
     const int64_t m = a.dim(transpose_a_ ? 1 : 0), k = a.dim(transpose_a_ ? 0 : 1);
     const int64_t n = b.dim(transpose_b_ ? 0 : 1);
     if (k != b.dim(transpose_b_ ? 1 : 0)) {
-      return invalid_argument(
-          "inner dimensions differ: ", operand(a.shape().to_string(), transpose_a_), " x ",
-          operand(b.shape().to_string(), transpose_b_));
+      return invalid_argument("Matrix size-incompatible, inner dimensions differ: ",
+                              operand(a.shape().to_string(), transpose_a_), " x ",
+                              operand(b.shape().to_string(), transpose_b_));
     }
     const int64_t dims[] = {m, n};
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));

@@ -43,9 +43,18 @@ inline constexpr bool kIsQuantized = requires(T t) { t.value; } && !requires { T
 template <class T>
 inline constexpr bool kIsNarrowInt = requires { T::kMax; };
 
-// `v` as an integer in [low, high]: towards zero, saturating, NaN as 0.
+// `v` as an integer in [low, high], towards zero. What does not fit, NaN too, is the least integer
+// in types of 32 and 64 bits with a sign, as processors have it and programs test for, and the
+// nearest integer (0 for NaN) in others.
 template <class I, class F>
 I to_integer(F v, I low, I high) {
+  if constexpr (sizeof(I) >= 4 && std::is_signed_v<I>) {
+    if (low == std::numeric_limits<I>::min()) {
+      // -low is a power of two: exact in F, while high may not be.
+      const bool fits = v >= static_cast<F>(low) && v < -static_cast<F>(low);
+      return fits ? static_cast<I>(v) : low;
+    }
+  }
   if (v != v) return 0;
   if (v <= static_cast<F>(low)) return low;
   if (v >= static_cast<F>(high)) return high;

@@ -88,7 +88,7 @@ class Multinomial final : public Kernel {
     const int64_t batch = logits.dim(0), classes = logits.dim(1);
     const bool wide = ctx.output_type(0) == DType::kInt64;
     if (classes == 0 || (!wide && classes - 1 > std::numeric_limits<int32_t>::max())) {
-      return invalid_argument("logits must have between 1 and as many columns as ",
+      return invalid_argument("num_classes should be positive and at most as many as ",
                               ctx.output_type(0), " can number, got shape ", logits.shape());
     }
     MR_TRY_ASSIGN(const Shape shape, Shape::make({{batch, samples}}));

@@ -126,7 +126,7 @@ Status arg_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const int axis, normalize_axis(given, x.rank(), "dimension"));
   const int64_t n = x.dim(axis);
   if (n == 0) {
-    return invalid_argument("dimension ", axis, " is empty in shape ", x.shape());
+    return invalid_argument("Reduction axis ", axis, " is empty in shape ", x.shape());
   }
   const bool wide = ctx.output_type(0) == DType::kInt64;
   if (!wide && n - 1 > std::numeric_limits<int32_t>::max()) {

@@ -47,8 +47,7 @@ Result<Shape> read_reduction(const KernelContext& ctx, const Shape& shape, int a
                              bool keep_dims, ReduceDims& dims) {
   const Tensor& axes = ctx.input(axes_input);
   if (axes.rank() > 1) {
-    return invalid_argument("reduction_indices must be a scalar or a vector, got shape ",
-                            axes.shape());
+    return invalid_argument("reduction_indices must be at most rank 1, got shape ", axes.shape());
   }
   if (axes.num_elements() > shape.rank()) {
     return invalid_argument(axes.num_elements(), " axes to reduce, but the input has shape ",

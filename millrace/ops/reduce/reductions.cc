@@ -35,8 +35,7 @@ Status reduction_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
   const PartialShape& axes_shape = c.input(1);
   if (axes_shape.rank() > 1) {
-    return invalid_argument("reduction_indices must be a scalar or a vector, got shape ",
-                            axes_shape);
+    return invalid_argument("reduction_indices must be at most rank 1, got shape ", axes_shape);
   }
   MR_TRY_ASSIGN(const bool keep_dims, c.attr<bool>("keep_dims"));
   const int64_t num_axes = axes_shape.num_elements();

@@ -18,10 +18,7 @@ Status scan_shape(ShapeContext& c) {
   if (axis_shape.rank_known() && axis_shape.num_elements() >= 0 && axis_shape.num_elements() != 1) {
     return invalid_argument("axis must be a scalar, got shape ", axis_shape);
   }
-  const PartialShape& x = c.input(0);
-  const std::optional<int64_t> axis = c.input_scalar(1);
-  if (axis && x.rank_known()) MR_TRY(normalize_axis(*axis, x.rank()).status());
-  c.set_output(0, x);
+  c.set_output(0, c.input(0));
   return ok_status();
 }
 
@@ -113,8 +110,16 @@ class Scan final : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const Shape shape = ctx.input(0).shape();
+    if (ctx.input(1).rank() != 0) {
+      return invalid_argument("axis must be a scalar, got shape ", ctx.input(1).shape());
+    }
     MR_TRY_ASSIGN(const int64_t given, ctx.int_scalar_input(1));
-    MR_TRY_ASSIGN(const int axis, normalize_axis(given, shape.rank()));
+    const Result<int> place = normalize_axis(given, shape.rank());
+    if (!place.ok()) {
+      return invalid_argument("Expected scan axis in the range [", -shape.rank(), ", ",
+                              shape.rank(), "), but got ", given, " for shape ", shape);
+    }
+    const int axis = *place;
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < shape.rank(); ++i) {
       if (i != axis) (i < axis ? outer : inner) *= shape.dim(i);

@@ -92,6 +92,9 @@ Status check_ids_below(const Tensor& ids, int64_t segments) {
 }
 
 Result<int64_t> num_segments_input(const KernelContext& ctx, int i) {
+  if (ctx.input(i).rank() != 0) {
+    return invalid_argument("num_segments should be a scalar, got shape ", ctx.input(i).shape());
+  }
   MR_TRY_ASSIGN(const int64_t segments, ctx.int_scalar_input(i));
   if (segments < 0) return invalid_argument("num_segments must not be negative, got ", segments);
   return segments;
