@@ -72,6 +72,8 @@ def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
     try:
         if dtype is dtypes.string:
             array = np.asarray(value)
+            if array.size == 0:
+                return array.astype(object)
             if array.dtype.kind not in "OSU":
                 raise ValueError(f"an array of {array.dtype}")
             return array.astype(object) if array.dtype.kind in "U" else array

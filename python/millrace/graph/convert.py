@@ -240,6 +240,9 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     try:
         array = np.array(values, dtype=wanted)
     except OverflowError:
+        if dtype is not None and dtype.is_unsigned and np.max(values) <= dtype.max:
+            # Negative numbers are those that are as many below zero, counted round the type.
+            return np.array(values, dtype=np.int64).astype(wanted)
         raise ValueError(
             f"{_short(values)} does not fit into {dtype.name if dtype else 'a number'}"
         ) from None
