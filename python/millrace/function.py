@@ -78,6 +78,8 @@ class DefinedFunction:
         func_name: str | None = None, grad_func: Any = None, python_grad_func: Any = None,
         out_names: list[str] | None = None, extra: dict[str, Any] | None = None,
     ):  # fmt: skip
+        if grad_func is not None and python_grad_func is not None:
+            raise ValueError(f"Gradient defined twice for function {func_name or func}")
         self._func = func
         self._arg_names = names
         self._types = types

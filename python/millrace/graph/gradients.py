@@ -102,6 +102,10 @@ def gradients(
             if isinstance(y, IndexedSlices):
                 y = y.values
             y_tensors.append(convert_to_tensor(y))
+        # Nothing flows out of whole numbers: they are there for programs that pass all results.
+        kept = [i for i, y in enumerate(y_tensors) if not (y.dtype.is_integer or y.dtype.is_bool)]
+        y_tensors = [y_tensors[i] for i in kept]
+        incoming = [incoming[i] for i in kept]
         x_tensors = [_handle(x) for x in xs]
         incoming = [
             _check_incoming(y, grad, i)
@@ -114,14 +118,21 @@ def gradients(
             memory_budget, swap_memory, unconnected_gradients == UnconnectedGradients.ZERO,
             name or "gradients",
         )  # fmt: skip
-    return [_from_core(g) for g in found]
+    # What only passed through stays the object that it was.
+    given = {id(g.values): g for g in incoming if isinstance(g, IndexedSlices)}
+    out = []
+    for made in map(_from_core, found):
+        same = given.get(id(made.values)) if isinstance(made, IndexedSlices) else None
+        out.append(same if same is not None and same.indices is made.indices else made)
+    return out
 
 
 def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
     if grad is None:
         if y.dtype.is_complex:
             raise TypeError(
-                f"Gradients of complex tensors ('{y.name}', {y.dtype.name}) must set grad_ys (y.dtype = {y.dtype.name})"
+                f"Gradients of complex tensors must set grad_ys (y.dtype = tf.{y.dtype.name}) of "
+                f"'{y.name}', shape {y.shape}"
             )
         return None
     if not isinstance(grad, (Tensor, IndexedSlices)):

@@ -355,6 +355,10 @@ def other_graph_message(tensor: Tensor, graph: "Graph") -> str:
     )
 
 
+def _where_of(element: "Tensor | Operation") -> str:
+    return _where(element.op if isinstance(element, Tensor) else element)
+
+
 def _where(op: Operation) -> str:
     origin = op.traceback
     if not origin:
@@ -467,7 +471,14 @@ class Graph(_core.GraphBase):
             and allow_operation)
         ):
             if obj.graph is not self:
-                raise ValueError(f"{obj} is not an element of this graph.")
+                inside = isinstance(obj.graph, FunctionGraph)
+                hint = (
+                    " It was made inside a branch, loop body or function, where it has a value for "
+                    f"each time that runs: return it from there.{_where_of(obj)}"
+                    if inside
+                    else ""
+                )
+                raise ValueError(f"{obj} is not an element of this graph.{hint}")
             return obj
         raise TypeError(f"Can not convert a {type(obj).__name__} into a {what}.")
 
