@@ -549,7 +549,7 @@ def _loop_leaf(value: Any, number: int) -> Any:
         return SparseTensor.from_value(value)
     if value is None:
         raise ValueError(f"None values not supported: loop variable {number} is None.")
-    return _value(convert_to_tensor(value))
+    return convert_to_tensor(value)
 
 
 def _part_shapes(leaf: Any, invariant: Any) -> list[TensorShape]:
@@ -589,14 +589,24 @@ def _covers(invariant: TensorShape, shape: TensorShape) -> bool:
     return all(kept is None or kept == size for kept, size in pairs)
 
 
+class _ValueWanted(Exception):
+    """A loop variable that came in as a reference becomes a value in the body."""
+
+
 class _Loop:
     """A loop in the making: how its variables look, and what its body returned."""
 
-    def __init__(self, cond: Any, body: Any, loop_vars: Any, shape_invariants: Any):
+    def __init__(
+        self, cond: Any, body: Any, loop_vars: Any, shape_invariants: Any, read: bool = False
+    ):
         self._cond = cond
         self._body = body
         self._loop_vars = loop_vars
         self.leaves = [_loop_leaf(v, i) for i, v in enumerate(nest.flatten(loop_vars))]
+        if read:
+            self.leaves = [
+                _value(leaf) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves
+            ]
         self.tensors = [t for leaf in self.leaves for t in _parts(leaf)]
         if shape_invariants is None:
             shapes = [_part_shapes(leaf, None) for leaf in self.leaves]
@@ -672,9 +682,20 @@ class _Loop:
             if hasattr(leaf, "_merge_element_shape"):
                 leaf._merge_element_shape(value)
             out += parts
-        for before, shape, after in zip(self.tensors, self.shapes, out, strict=True):
-            _check_round(before, shape, after)
+        for i, (before, shape) in enumerate(zip(self.tensors, self.shapes, strict=True)):
+            if not before.dtype._is_ref_dtype:
+                out[i] = _value(out[i])
+            elif not out[i].dtype._is_ref_dtype:
+                raise _ValueWanted
+            _check_round(before, shape, out[i])
         return out
+
+    def add(self, graph: Any, parallel_iterations: int, name: str) -> list[Tensor]:
+        """The loop's outputs, once it is in the graph."""
+        shapes = [s.as_list() if s.rank is not None else None for s in self.shapes]
+        return _core.add_while(
+            graph, self.tensors, self.condition, self.body, shapes, parallel_iterations, name
+        )
 
     def pack(self, tensors: list[Tensor], return_same_structure: bool) -> Any:
         """The loop's result."""
@@ -746,10 +767,12 @@ def while_loop(
                 swap_memory, node_name, maximum_iterations, return_same_structure,
             )  # fmt: skip
         loop = _Loop(cond, body, loop_vars, shape_invariants)
-    outputs = _core.add_while(
-        graph, loop.tensors, loop.condition, loop.body, [s.as_list() if s.rank is not None else None
-        for s in loop.shapes], int(parallel_iterations), node_name,
-    )  # fmt: skip
+    try:
+        outputs = loop.add(graph, int(parallel_iterations), node_name)
+    except _ValueWanted:
+        with graph.name_scope(f"{graph._scope}{node_name}/"):
+            loop = _Loop(cond, body, loop_vars, shape_invariants, read=True)
+        outputs = loop.add(graph, int(parallel_iterations), node_name)
     if not back_prop:
         outputs = [
             gen_ops.stop_gradient(o) if o.dtype.is_floating or o.dtype.is_complex else o

@@ -1,5 +1,6 @@
 """TensorArray: tensors by index, for loops."""
 
+import itertools
 from typing import Any
 
 from millrace import dtypes, gen_ops
@@ -15,6 +16,10 @@ def _shape_tensor(shape: TensorShape) -> Any:
         return -1
     sizes = [-1 if size is None else size for size in shape.as_list()]
     return convert_to_tensor(sizes, dtype=dtypes.int32, name="element_shape")
+
+
+_numbers = itertools.count()
+_READS = (gen_ops.tensor_list_get_item, gen_ops.tensor_list_stack)
 
 
 class _Lists:
@@ -40,8 +45,11 @@ class _Lists:
         from millrace.graph.graph import get_default_graph
 
         values = {"_tensor_array": self.array_name}
-        if self.clear_after_read:
-            values["_clear_after_read"] = "1"
+        if self.clear_after_read and function in _READS:
+            # A number of its own, so that two reads are never taken for one.
+            values["_clear_after_read"] = str(next(_numbers))
+        if not self.dynamic_size:
+            values["_fixed_size"] = "1"
         with get_default_graph()._attr_scope(values):
             return function(*args, name=name, **kwargs)
 
@@ -225,7 +233,7 @@ class TensorArray:
             size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
             flow = gen_ops.tensor_list_reserve(shape, size, dtype, name=scope)
         self._form = _Lists(dtype, flow, bool(dynamic_size), clear_after_read is not False)
-        self._form.array_name = tensor_array_name or ""
+        self._form.array_name = f"{tensor_array_name or 'array'}_{flow.op.name}"
 
     @property
     def flow(self) -> Tensor:
@@ -415,14 +423,11 @@ class TensorArray:
                     "Expected value to be at least a vector, but received shape: []",
                 )
             piece = TensorShape(None)
-            if tensor.shape.rank is not None:
-                piece = TensorShape([None, *tensor.shape.as_list()[1:]])
-                if self._infer_shape:
-                    known = constant_value(lengths)
-                    if known is not None and known.size and (known == known.flat[0]).all():
-                        self._take_shape(
-                            TensorShape([int(known.flat[0]), *tensor.shape.as_list()[1:]])
-                        )
+            if tensor.shape.rank is not None and self._infer_shape:
+                known = constant_value(lengths)
+                if known is not None and known.size and (known == known.flat[0]).all():
+                    piece = TensorShape([int(known.flat[0]), *tensor.shape.as_list()[1:]])
+                    self._take_shape(piece)
             size = self._static_size()
             pieces = lengths.shape.as_list()[0] if lengths.shape.rank == 1 else None
             if size is not None and pieces is not None and size != pieces and not self.dynamic_size:
