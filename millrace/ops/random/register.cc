@@ -8,6 +8,7 @@ void register_random_ops(Registry& registry) {
   register_learned_unigram_samplers(registry);
   register_multinomial(registry);
   register_random_fill(registry);
+  register_random_gamma(registry);
   register_random_shuffle(registry);
   register_random_uniform_int(registry);
 }

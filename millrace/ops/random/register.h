@@ -16,6 +16,7 @@ void register_learned_unigram_samplers(
 void register_multinomial(Registry& registry);  // Multinomial
 void register_random_fill(
     Registry& registry);  // RandomUniform RandomStandardNormal TruncatedNormal
+void register_random_gamma(Registry& registry);        // RandomGamma RandomPoisson(V2)
 void register_random_shuffle(Registry& registry);      // RandomShuffle
 void register_random_uniform_int(Registry& registry);  // RandomUniformInt
 

@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "millrace/graph/shape_testing.h"
+#include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/random/register.h"
+#include "millrace/tensor/tensor_testing.h"
+
+namespace millrace {
+namespace {
+
+const bool registered = register_for_tests({register_random_ops});
+
+// `count` values for each of the parameters, [count, parameters].
+Result<Tensor> draw(const char* op, int32_t count, const Tensor& parameters) {
+  OpEnv env;
+  return OpTester(env, op)
+      .name("random")
+      .attr("seed", int64_t{87654321})
+      .attr("seed2", int64_t{5})
+      .input(Tensor::vector<int32_t>({count}))
+      .input(parameters)
+      .run_one();
+}
+
+struct Moments {
+  double mean = 0, variance = 0, least = INFINITY;
+};
+
+Moments moments(const Tensor& x, int64_t column) {
+  const auto data = x.data<double>();
+  const int64_t n = x.dim(0), width = x.dim(1);
+  Moments m;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = data[static_cast<size_t>(i * width + column)];
+    m.mean += v / static_cast<double>(n);
+    m.variance += v * v / static_cast<double>(n);
+    m.least = std::min(m.least, v);
+  }
+  m.variance -= m.mean * m.mean;
+  return m;
+}
+
+TEST(RandomGamma, MeanAndVarianceAreAlpha) {
+  const double alphas[] = {0.1, 0.5, 1, 2, 30};
+  const Tensor x = *draw("RandomGamma", 20000, Tensor::vector<double>({0.1, 0.5, 1, 2, 30}));
+  for (int64_t i = 0; i < 5; ++i) {
+    const Moments m = moments(x, i);
+    const double alpha = alphas[i], error = 5 * std::sqrt(alpha / 20000);
+    EXPECT_NEAR(m.mean, alpha, error);
+    EXPECT_NEAR(m.variance, alpha, 0.1 * alpha + error);
+    EXPECT_GE(m.least, 0);
+  }
+}
+
+TEST(RandomPoisson, MeanAndVarianceAreTheRate) {
+  const double rates[] = {0, 0.5, 9, 40, 1000};
+  const Tensor x = *draw("RandomPoisson", 20000, Tensor::vector<double>({0, 0.5, 9, 40, 1000}));
+  for (int64_t i = 0; i < 5; ++i) {
+    const Moments m = moments(x, i);
+    const double rate = rates[i], error = 5 * std::sqrt(rate / 20000);
+    EXPECT_NEAR(m.mean, rate, error);
+    EXPECT_NEAR(m.variance, rate, 0.1 * rate + error);
+    EXPECT_GE(m.least, 0);
+    EXPECT_EQ(m.least, std::floor(m.least));
+  }
+}
+
+TEST(RandomGamma, BadParametersGiveNaN) {
+  const Tensor x = *draw("RandomGamma", 2, Tensor::vector<float>({-1, 0, NAN, INFINITY}));
+  for (float v : x.data<float>()) EXPECT_TRUE(std::isnan(v));
+  const Tensor y = *draw("RandomPoisson", 2, Tensor::vector<float>({-1, NAN, INFINITY}));
+  for (float v : y.data<float>()) EXPECT_TRUE(std::isnan(v));
+}
+
+TEST(RandomGamma, Shapes) {
+  const OpRegistry& ops = OpRegistry::global();
+  EXPECT_EQ(*infer_shapes(ops, "RandomGamma", {}, "=[2,3];[4]"), "[2,3,4]");
+  EXPECT_EQ(*infer_shapes(ops, "RandomGamma", {}, "?;[4]"), "?");
+  EXPECT_EQ(draw("RandomGamma", 0, Tensor::vector<float>({1}))->shape(), Shape({0, 1}));
+  EXPECT_EQ(draw("RandomPoisson", 3, Tensor::scalar(1.0F))->shape(), Shape({3}));
+}
+
+}  // namespace
+}  // namespace millrace
