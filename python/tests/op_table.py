@@ -721,6 +721,178 @@ add(
     types=WIDE,
 )  # fmt: skip
 
+# Diagonals and blocks.
+
+
+def _diag(x: np.ndarray) -> np.ndarray:
+    return np.diag(x.reshape(-1)).reshape(x.shape + x.shape)
+
+
+def _diag_part(x: np.ndarray) -> np.ndarray:
+    half = x.shape[: x.ndim // 2]
+    return np.diagonal(x.reshape(int(np.prod(half)), -1)).reshape(half)
+
+
+def _matrix_diag(x: np.ndarray) -> np.ndarray:
+    return x[..., None] * np.eye(x.shape[-1], dtype=x.dtype)
+
+
+def _matrix_set_diag(x: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+    out = x.copy()
+    n = np.arange(diagonal.shape[-1])
+    out[..., n, n] = diagonal
+    return out
+
+
+def _band(x: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
+    i, j = np.indices(x.shape[-2:])
+    inside = ((lower < 0) | (i - j <= lower)) & ((upper < 0) | (j - i <= upper))
+    return np.where(inside, x, np.zeros((), x.dtype))
+
+
+_MOVED = FLOATS + COMPLEX + ("int32", "int64")
+add("Diag", _diag, Case([Draw((3,))]), Case([Draw((2, 2))]), types=_MOVED)
+add("DiagPart", _diag_part, Case([Draw((3, 3))]), Case([Draw((2, 2, 2, 2))]), types=_MOVED)
+add("MatrixDiag", _matrix_diag, Case([Draw((2, 3))]), types=_MOVED)
+add(
+    "MatrixDiagPart", lambda x: np.diagonal(x, axis1=-2, axis2=-1), Case([Draw((2, 3, 4))]),
+    types=_MOVED,
+)  # fmt: skip
+add("MatrixSetDiag", _matrix_set_diag, Case([Draw((2, 3, 4)), Draw((2, 3))]), types=_MOVED)
+add(
+    "MatrixBandPart", _band,
+    Case([Draw((2, 4, 5)), scalar(1, "int64"), scalar(-1, "int64")]),
+    Case([Draw((4, 5)), scalar(0, "int64"), scalar(2, "int64")]),
+    types=_MOVED,
+)  # fmt: skip
+add(
+    "MirrorPad", lambda x, paddings, mode: np.pad(x, paddings, mode=mode.lower()),
+    Case([Draw((3, 4)), vector([1, 2], [0, 3])], {"mode": "REFLECT"}),
+    Case([Draw((3,)), vector([3, 1])], {"mode": "SYMMETRIC"}),
+)  # fmt: skip
+add(
+    "Roll", lambda x, shift, axis: np.roll(x, tuple(shift), tuple(axis)),
+    Case([Draw((3, 4)), vector(1, -2), vector(0, 1)]),
+)  # fmt: skip
+
+
+def _space_to_depth(x: np.ndarray, block_size: int) -> np.ndarray:
+    n, h, w, c = x.shape
+    b = block_size
+    return x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5).reshape(
+        n, h // b, w // b, b * b * c
+    )  # fmt: skip
+
+
+def _depth_to_space(x: np.ndarray, block_size: int) -> np.ndarray:
+    n, h, w, c = x.shape
+    b = block_size
+    return x.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5).reshape(
+        n, h * b, w * b, c // (b * b)
+    )  # fmt: skip
+
+
+add("SpaceToDepth", _space_to_depth, Case([Draw((1, 4, 6, 2))], {"block_size": 2}), types=FLOATS)
+add("DepthToSpace", _depth_to_space, Case([Draw((1, 2, 3, 8))], {"block_size": 2}), types=FLOATS)
+
+
+def _space_to_batch(x: np.ndarray, block: np.ndarray, paddings: np.ndarray) -> np.ndarray:
+    (b,) = block
+    x = np.pad(x, [[0, 0], *paddings.tolist(), *[[0, 0]] * (x.ndim - 2)])
+    n, w, *rest = x.shape
+    return np.moveaxis(x.reshape(n, w // b, b, *rest), 2, 0).reshape(n * b, w // b, *rest)
+
+
+def _batch_to_space(x: np.ndarray, block: np.ndarray, crops: np.ndarray) -> np.ndarray:
+    (b,) = block
+    n, w, *rest = x.shape
+    wide = np.moveaxis(x.reshape(b, n // b, w, *rest), 0, 2).reshape(n // b, w * b, *rest)
+    return wide[:, crops[0][0] : w * b - crops[0][1]]
+
+
+add(
+    "SpaceToBatchND", _space_to_batch,
+    Case([Draw((2, 5, 3)), vector(2), vector([0, 1], dtype="int32")]), types=FLOATS,
+)  # fmt: skip
+add(
+    "BatchToSpaceND", _batch_to_space,
+    Case([Draw((4, 3, 2)), vector(2), vector([1, 0], dtype="int32")]), types=FLOATS,
+)  # fmt: skip
+
+# Linear algebra.
+
+
+def _triangular_solve(
+    a: np.ndarray, b: np.ndarray, lower: bool = True, adjoint: bool = False
+) -> Any:
+    a = np.tril(a) if lower else np.triu(a)
+    return np.linalg.solve(np.conj(np.swapaxes(a, -1, -2)) if adjoint else a, b)
+
+
+# Far from singular: the diagonal is the larger part.
+_WELL = np.array([[4.0, 1, 0.5], [1, 5, 2], [0.5, 2, 6]])
+_EXACT = ("float64",)
+add("Cross", np.cross, Case([Draw((2, 3)), Draw((2, 3))]), types=FLOATS + ("int32", "int64"))
+add("Cholesky", np.linalg.cholesky, Case([_WELL]), types=(), tolerance=1e-8)
+add("MatrixDeterminant", np.linalg.det, Case([Draw((2, 3, 3))]), types=_EXACT, tolerance=1e-8)
+add(
+    "MatrixInverse",
+    lambda a, adjoint=False: np.linalg.inv(np.conj(np.swapaxes(a, -1, -2)) if adjoint else a),
+    Case([_WELL]), Case([_WELL + np.triu(np.ones((3, 3)))], {"adjoint": True}), types=(),
+    tolerance=1e-8,
+)  # fmt: skip
+add(
+    "MatrixSolve",
+    lambda a, b, adjoint=False: np.linalg.solve(np.conj(a.T) if adjoint else a, b),
+    Case([_WELL, Draw((3, 2))]), Case([_WELL, Draw((3, 2))], {"adjoint": True}),
+    types=_EXACT, tolerance=1e-8,
+)  # fmt: skip
+add(
+    "MatrixTriangularSolve", _triangular_solve,
+    Case([_WELL, Draw((3, 2))]), Case([_WELL, Draw((3, 2))], {"lower": False}),
+    Case([_WELL, Draw((3, 2))], {"adjoint": True}),
+    types=_EXACT, tolerance=1e-8,
+)  # fmt: skip
+
+# Special functions.
+
+
+def _lgamma(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.lgamma, otypes=[np.float64])(x)
+
+
+def _digamma(x: np.ndarray) -> np.ndarray:
+    """By its recurrence to where the series is exact."""
+    x = np.array(x, np.float64)
+    out = np.zeros_like(x)
+    for _ in range(12):
+        out -= 1 / x
+        x = x + 1
+    square = 1 / (x * x)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
+    return out + np.log(x) - 0.5 / x - series
+
+
+unary("Lgamma", _lgamma, 0.5, 6, types=FLOATS, tolerance=1e-8)
+unary("Digamma", _digamma, 0.5, 6, types=FLOATS, tolerance=1e-8)
+
+
+def _no_nan(function: Callable[..., Any], zero: int) -> Callable[..., Any]:
+    """0 where the operand of that number is 0."""
+
+    def twin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        by = np.broadcast_to((x, y)[zero], np.broadcast_shapes(x.shape, y.shape))
+        return np.where(by == 0, 0, function(x, y)).astype(x.dtype)
+
+    return twin
+
+
+binary("DivNoNan", _no_nan(np.divide, 1), types=("float32", "float64"), y=(0.5, 3))
+binary("MulNoNan", _no_nan(np.multiply, 1), types=("float32", "float64"))
+binary("Xdivy", _no_nan(np.divide, 0), types=("float32", "float64"), y=(0.5, 3))
+binary("Xlogy", _no_nan(lambda x, y: x * np.log(y), 0), types=("float32", "float64"), y=(0.5, 3))
+binary("Xlog1py", _no_nan(lambda x, y: x * np.log1p(y), 0), types=("float32", "float64"), y=(0, 3))
+
 # Neural networks: the functions that NumPy says in a line or two.
 
 
@@ -802,7 +974,8 @@ EXEMPT: dict[str, str] = {
     **dict.fromkeys(
         ["FIFOQueue*", "PaddingFIFOQueue*", "PriorityQueue*", "RandomShuffleQueue*", "Queue*",
          "ConditionalAccumulator", "SparseConditionalAccumulator", "Accumulator*",
-         "SparseAccumulator*", "ResourceAccumulator*", "ResourceConditionalAccumulator"],
+         "SparseAccumulator*", "ResourceAccumulator*", "ResourceConditionalAccumulator",
+         "Add*SparseToTensorsMap", "TakeManySparseFromTensorsMap"],
         "queues and accumulators: millrace/ops/queue",
     ),
     **dict.fromkeys(
@@ -836,6 +1009,27 @@ EXEMPT: dict[str, str] = {
     **dict.fromkeys(
         ["String*", "AsString", "Substr", "ReduceJoin", "StaticRegex*", "Regex*", "Unicode*"],
         "strings: millrace/ops/strings",
+    ),
+    **dict.fromkeys(
+        ["Igamma", "Igammac", "Betainc", "Polygamma", "Zeta", "Bessel*"],
+        "functions that NumPy does not have: millrace/ops/math, against known values",
+    ),
+    **dict.fromkeys(
+        ["SelfAdjointEig*", "Svd", "Qr", "MatrixSolveLs", "LogMatrixDeterminant", "CholeskyGrad",
+         "MatrixDiag*V*", "MatrixSetDiagV*"],
+        "decompositions: millrace/ops/linalg, by what their parts multiply to",
+    ),
+    **dict.fromkeys(
+        ["BatchMatMulV3", "SpaceToBatch", "BatchToSpace", "MirrorPadGrad", "ParallelConcat",
+         "EnsureShape", "Snapshot", "DeepCopy", "TensorScatter*"],
+        "twins and parts of ops with a row: millrace/ops/array and linalg",
+    ),
+    **dict.fromkeys(
+        ["DenseTo*SetOperation", "SparseTo*SetOperation", "SetSize", "EditDistance",
+         "Serialize*Sparse", "SerializeSparse", "Deserialize*", "*SparseToTensorsMap",
+         "TakeManySparseFromTensorsMap", "Sparse[A-RT-Z]*", "SparseSlice*", "SparseSoftmax",
+         "SparseSparse*", "SparseSplit"],
+        "sparse tensors and sets: millrace/ops/sparse",
     ),
     **dict.fromkeys(
         ["Inv", "InvGrad", "TopK"], "only graphs of long ago may hold them; twins of ops with a row"

@@ -38,8 +38,10 @@ def is_drawn(value):
     return isinstance(value, Draw) or (isinstance(value, list) and isinstance(value[0], Draw))
 
 
-PAIRS = [(row, kind) for row in ROWS for kind in types_of(row)]
-GRADIENTS = [row for row in ROWS if row.gradient and "float64" in types_of(row)]
+# A row without an op fails one test below, not all.
+KNOWN = [row for row in ROWS if hasattr(raw_ops, row.op)]
+PAIRS = [(row, kind) for row in KNOWN for kind in types_of(row)]
+GRADIENTS = [row for row in KNOWN if row.gradient and "float64" in types_of(row)]
 
 
 class Call:
