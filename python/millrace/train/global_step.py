@@ -1,0 +1,102 @@
+"""The variable that counts training steps."""
+
+from typing import Any
+
+from millrace import dtypes
+from millrace._export import export
+from millrace.graph.graph import Graph, Tensor, control_dependencies, get_default_graph
+from millrace.graph.keys import GraphKeys
+from millrace.variables import Variable, VariableAggregation
+
+# The collection of the step as hooks read it.
+_READS = "global_step_read_op_cache"
+
+
+@export("train.global_step")
+def global_step(sess: Any, global_step_tensor: Any) -> int:
+    """The number of steps so far, as a Python integer."""
+    return int(sess.run(global_step_tensor))
+
+
+@export("train.get_global_step", "contrib.framework.get_global_step")
+def get_global_step(graph: Graph | None = None) -> Any:
+    """The variable or tensor that counts the steps of a graph, or None.
+
+    It is the one in the collection GLOBAL_STEP, or the tensor named "global_step:0". TypeError when
+    that cannot be one.
+    """
+    graph = graph or get_default_graph()
+    found = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    if len(found) > 1:
+        from millrace.platform import logging
+
+        logging.error("Multiple tensors in global_step collection.")
+        return None
+    if found:
+        step = found[0]
+    else:
+        try:
+            step = graph.get_tensor_by_name("global_step:0")
+        except KeyError:
+            return None
+    assert_global_step(step)
+    return step
+
+
+@export("train.create_global_step", "contrib.framework.create_global_step")
+def create_global_step(graph: Graph | None = None) -> Variable:
+    """Makes the variable that counts the steps. ValueError when there is one."""
+    graph = graph or get_default_graph()
+    if get_global_step(graph) is not None:
+        raise ValueError('"global_step" already exists.')
+    from millrace.initializers import Zeros
+    from millrace.variable_scope import get_variable
+
+    with graph.as_default(), graph.name_scope(None):
+        return get_variable(
+            GraphKeys.GLOBAL_STEP, shape=[], dtype=dtypes.int64, initializer=Zeros(),
+            trainable=False, aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
+        )  # fmt: skip
+
+
+@export("train.get_or_create_global_step", "contrib.framework.get_or_create_global_step")
+def get_or_create_global_step(graph: Graph | None = None) -> Any:
+    """The variable that counts the steps, made where there is none."""
+    graph = graph or get_default_graph()
+    step = get_global_step(graph)
+    return create_global_step(graph) if step is None else step
+
+
+@export("train.assert_global_step", "contrib.framework.assert_global_step")
+def assert_global_step(global_step_tensor: Any) -> None:
+    """TypeError unless it is an integer scalar: a variable or a tensor."""
+    if not isinstance(global_step_tensor, (Variable, Tensor)):
+        raise TypeError(
+            f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.'
+        )
+    if not global_step_tensor.dtype.base_dtype.is_integer:
+        raise TypeError(
+            f'Existing "global_step" does not have integer type: {global_step_tensor.dtype.name}'
+        )
+    shape = global_step_tensor.shape
+    if shape.ndims != 0 and shape.is_fully_defined():
+        raise TypeError(f'Existing "global_step" is not scalar: {shape}')
+
+
+def global_step_read(graph: Graph | None = None) -> Tensor | None:
+    """The number of steps as a tensor that is read after what it is made to wait for; the same one
+    for all who ask. None where no steps are counted."""
+    graph = graph or get_default_graph()
+    known = graph.get_collection(_READS)
+    if known:
+        return known[0]
+    step = get_global_step(graph)
+    if step is None:
+        return None
+    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
+        with control_dependencies(None):
+            value = step.initialized_value() if isinstance(step, Variable) else step
+            read = value + 0
+    graph.add_to_collection(_READS, read)
+    return read

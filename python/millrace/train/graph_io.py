@@ -1,0 +1,30 @@
+"""Graphs as files."""
+
+import os
+from typing import Any
+
+from millrace._export import export
+
+
+@export("train.write_graph", "io.write_graph")
+def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+    """Writes a Graph or a GraphDef to the file `name` in the folder `logdir`. Gives its path.
+
+    `as_text`: in the text format of messages, else in binary.
+    """
+    from millrace.graph.graph import Graph
+    from millrace.platform import gfile
+
+    definition = graph_or_graph_def
+    if isinstance(definition, Graph):
+        definition = definition.as_graph_def()
+    if not gfile.IsDirectory(logdir):
+        gfile.MakeDirs(logdir)
+    path = os.path.join(logdir, name)
+    if as_text:
+        with gfile.GFile(path, "w") as file:
+            file.write(str(definition))
+    else:
+        with gfile.GFile(path, "wb") as file:
+            file.write(definition.SerializeToString())
+    return path
