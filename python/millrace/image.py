@@ -62,7 +62,7 @@ def _positive(image: Tensor) -> Tensor:
 def _image34(image: Any) -> Tensor:
     """A picture, or a batch of them."""
     image = convert_to_tensor(image, name="image")
-    _check_rank(image, (3, 4), "either three- or four-dimensional")
+    _check_rank(image, (3, 4), "three-dimensional, or a batch of such images")
     return _positive(image)
 
 
@@ -204,7 +204,7 @@ def central_crop(image: Any, central_fraction: Any) -> Tensor:
             raise ValueError(f"central_fraction must be within (0, 1], got {central_fraction}")
         if known is not None and float(known) == 1.0:
             return image
-        _check_rank(image, (3, 4), "either three- or four-dimensional")
+        _check_rank(image, (3, 4), "three-dimensional, or a batch of such images")
         rank = image.shape.ndims
         if rank is None:
             raise ValueError("central_crop: the rank of the image must be known")
@@ -260,7 +260,7 @@ def crop_to_bounding_box(
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
         image, is_batch = _as_batch(image)
-        _check_rank(image, (4,), "either three- or four-dimensional")
+        _check_rank(image, (4,), "three-dimensional, or a batch of such images")
         image = _positive(image)
         batch, height, width, depth = _sizes(image)
         checks = (
@@ -292,7 +292,7 @@ def pad_to_bounding_box(
     """
     with name_scope(None, "pad_to_bounding_box", [image]):
         image, is_batch = _as_batch(image)
-        _check_rank(image, (4,), "either three- or four-dimensional")
+        _check_rank(image, (4,), "three-dimensional, or a batch of such images")
         image = _positive(image)
         batch, height, width, depth = _sizes(image)
         after_width = target_width - offset_width - width
@@ -326,7 +326,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     """The picture, or batch of them, cut at its sides or put within zeros to be of a size."""
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         image, is_batch = _as_batch(image)
-        _check_rank(image, (4,), "either three- or four-dimensional")
+        _check_rank(image, (4,), "three-dimensional, or a batch of such images")
         image = _positive(image)
         checks = _require(target_width > 0, "target_width must be > 0.") + _require(
             target_height > 0, "target_height must be > 0."

@@ -1,0 +1,1 @@
+"""Names that programs know as tf.contrib: argument scopes, layers, sequences, settings."""
