@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import _core, dtypes, errors
+from millrace import _core, dtypes, errors, nest
 from millrace._export import export
 from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
 from millrace.tracebacks import install_for_threads
@@ -291,6 +291,8 @@ class BaseSession:
                 return self._core.run(fetches, feed_dict)
             return self._run_with_options(fetches, feed_dict, options, run_metadata)
         except errors.OpError as error:
+            if error.message.startswith("nothing to run") and not nest.flatten(fetches):
+                return nest.pack_sequence_as(fetches, [])
             raise self._with_op(error) from None
 
     def _with_op(self, error: errors.OpError) -> errors.OpError:
@@ -349,9 +351,21 @@ class BaseSession:
         return fed, handler.tensors, handler.targets, form, expand
 
     def _fed_tensors(self, key: Any) -> tuple[list[Tensor], Any]:
-        if isinstance(key, tuple) and not hasattr(key, "_fields"):
-            parts = [self._fed_tensors(k)[0][0] for k in key]
-            return parts, lambda _, value: list(value)
+        if isinstance(key, tuple):
+            parts = [self._fed_tensors(part) for part in nest.flatten(key)]
+
+            def spread(_: Any, value: Any) -> list[Any]:
+                out: list[Any] = []
+                for part, (_, maker), v in zip(
+                    nest.flatten(key),
+                    parts,
+                    nest.flatten_up_to(key, value, check_types=False),
+                    strict=True,
+                ):
+                    out += [v] if maker is None else maker(part, v)
+                return out
+
+            return [tensor for tensors, _ in parts for tensor in tensors], spread
         expansion = _expansion(key)
         if expansion is not None and expansion[1] is not None:
             tensors = [t for t in expansion[0](key)[0]]

@@ -178,7 +178,7 @@ class Call {
 
   [[noreturn]] void raise_mismatch(const ArgDef& arg, nb::handle value, DType want) const {
     std::string message =
-        str_cat("Input '", arg.name, "' of '", op_.name, "' Op \"", name_, "\" has type ",
+        str_cat(name_, ": Input '", arg.name, "' of '", op_.name, "' Op has type ",
                 type_label(output_type(value)), " that does not match ");
     if (arg.dtype != DType::kInvalid) {
       raise_type_error(str_cat(message, "expected type of ", type_label(want), ". It is ",
@@ -363,7 +363,8 @@ class Call {
 PyGraph& graph_for(PyGraph& current, nb::handle value, PyGraph* found, int depth = 0) {
   if (is_tensor(value)) {
     PyGraph& own = graph_of(value);
-    if (!own.is_ancestor_of(found != nullptr ? *found : current)) return own;
+    // Nothing can be added to a finished body: import_tensor() says what to do, or finds its twin.
+    if (!own.detached() && !own.is_ancestor_of(found != nullptr ? *found : current)) return own;
   } else if (depth == 0 && (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()))) {
     for (nb::handle item : value) {
       PyGraph& own = graph_for(current, item, found, 1);

@@ -126,7 +126,8 @@ Status stack_error(const KernelContext& ctx, const TensorList& list, const Statu
     return unimplemented(array_prefix(ctx.node()), "TensorArray has size zero, but element shape ",
                          list.element_shape().rank_known() ? str_cat(list.element_shape())
                                                            : std::string("<unknown>"),
-                         " is not fully defined. Give the TensorArray an element_shape.");
+                         " is not fully defined. Currently only static shapes are supported when "
+                         "packing zero-size TensorArrays: give it an element_shape.");
   }
   for (int64_t i = 0; i < list.length(); ++i) {
     if (list.get(i).valid()) continue;

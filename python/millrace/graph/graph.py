@@ -1112,7 +1112,8 @@ def graph_of_values(values: Any) -> Graph:
             convert = getattr(value, "_as_graph_element", None)
             element = convert() if convert is not None else None
         graph = getattr(element, "graph", None)
-        if graph is None or _is_around(graph, current):
+        # A finished body cannot be added to: whether its tensor may be used here shows later.
+        if graph is None or isinstance(graph, FunctionGraph) or _is_around(graph, current):
             continue
         if chosen is None:
             chosen, first = graph, element

@@ -687,6 +687,8 @@ class _Loop:
                 out[i] = _value(out[i])
             elif not out[i].dtype._is_ref_dtype:
                 raise _ValueWanted
+            while out[i].op.type == "RefIdentity":  # what goes round is the reference itself
+                out[i] = out[i].op.inputs[0]
             _check_round(before, shape, out[i])
         return out
 
