@@ -10,6 +10,7 @@
 #include "millrace/ops/queue/register.h"
 #include "millrace/ops/random/register.h"
 #include "millrace/ops/reduce/register.h"
+#include "millrace/ops/sparse/register.h"
 #include "millrace/ops/state/register.h"
 #include "millrace/ops/strings/register.h"
 #include "millrace/ops/tensor_array/register.h"
@@ -28,6 +29,7 @@ void register_all_ops(Registry& registry) {
   register_queue_ops(registry);
   register_random_ops(registry);
   register_reduce_ops(registry);
+  register_sparse_ops(registry);
   register_state_ops(registry);
   register_string_ops(registry);
   register_tensor_array_ops(registry);
