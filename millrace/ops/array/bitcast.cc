@@ -24,8 +24,9 @@ Result<std::vector<int64_t>> bitcast_dims(std::span<const int64_t> dims, size_t 
   if (from < to) {
     const int64_t ratio = static_cast<int64_t>(to / from);
     if (out.empty() || (out.back() != ratio && out.back() >= 0)) {
-      return invalid_argument("the last dimension must have size ", ratio, " to make elements of ",
-                              to, " bytes from elements of ", from, ", got ",
+      return invalid_argument("Cannot bitcast due to shape: the last dimension must have size ",
+                              ratio, " to make elements of ", to, " bytes from elements of ", from,
+                              ", got ",
                               out.empty() ? std::string("a scalar") : str_cat("size ", out.back()));
     }
     out.pop_back();

@@ -81,7 +81,8 @@ TEST(SpaceToBatch, EdgesAndMistakes) {
                    .input(pairs({huge, huge}, DType::kInt64))
                    .run_one()
                    .ok());
-  EXPECT_EQ(*shapes("SpaceToBatchND", "[2,3,4];[1];[1,2]"), "[?,?,?]");
+  EXPECT_EQ(*shapes("SpaceToBatchND", "[?,?,?,2];[2];?"), "[?,?,?,2]");
+  EXPECT_EQ(*shapes("SpaceToBatchND", "[2,3,4];[1];[1,2]"), "[?,?,4]");
   EXPECT_EQ(*shapes("SpaceToBatch", "[2,?,4,1];[2,2]", {{"block_size", 2}}), "[8,?,?,1]");
   EXPECT_EQ(*shapes("BatchToSpace", "?;?", {{"block_size", 2}}), "[?,?,?,?]");
   EXPECT_FALSE(shapes("BatchToSpace", "[3,1,1,1];?", {{"block_size", 2}}).ok());

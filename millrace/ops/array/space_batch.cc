@@ -127,7 +127,14 @@ Status nd_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape in, c.with_rank_at_least(0, 1));
   const std::optional<std::vector<int64_t>> known = c.input_vector(1);
   if (!known) {
-    if (in.rank_known()) c.set_output(0, PartialShape::of_rank(in.rank()));
+    if (!in.rank_known()) return ok_status();
+    PartialShape out = PartialShape::of_rank(in.rank());
+    // Dimensions after those of the blocks stay as they are.
+    const int64_t first = sizes.dim_known(0) ? sizes.dim(0) + 1 : in.rank();
+    for (int64_t i = first; i < in.rank(); ++i) {
+      out.set_dim(static_cast<int>(i), in.dim(static_cast<int>(i)));
+    }
+    c.set_output(0, std::move(out));
     return ok_status();
   }
   if (!in.rank_known()) return ok_status();

@@ -13,20 +13,21 @@
 #include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
-// TopK, TopKV2: the k largest elements of each row, largest first whether or not `sorted` asks for
-// it. Of equal elements the one with the lower index comes first; NaN is larger than every number.
-// InTopK, InTopKV2: whether a given class is among the k largest.
+// TopK, TopKV2: the k largest elements of each row, largest first; smallest first where `sorted`
+// does not ask for an order, as TensorFlow's heap leaves them. Of equal elements the one with the
+// lower index comes first; NaN is larger than every number. InTopK, InTopKV2: whether a given class
+// is among the k largest.
 
 namespace millrace {
 namespace {
 
 Status set_top_k_shapes(ShapeContext& c, std::optional<int64_t> k) {
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank_at_least(0, 1));
-  if (k && *k < 0) return invalid_argument("k must not be negative, got ", *k);
+  if (k && *k < 0) return invalid_argument("Need k >= 0, got ", *k);
   if (!input.rank_known()) return ok_status();
   const int last = input.rank() - 1;
   if (k && input.dim_known(last) && *k > input.dim(last)) {
-    return invalid_argument("input must have at least k = ", *k, " columns, got ", input);
+    return invalid_argument("input must have last dimension >= k = ", *k, ", got ", input);
   }
   PartialShape out = input;
   out.set_dim(last, k.value_or(PartialShape::kUnknownDim));
@@ -85,27 +86,34 @@ struct Entry {
   int64_t index;
 };
 
-// Moves the k first of the n entries to the front, in order.
-void select_largest(Entry* entries, int64_t n, int64_t k) {
+// Moves the k largest of the n entries to the front, in order: from the largest, or not `sorted`,
+// from the smallest of them.
+void select_largest(Entry* entries, int64_t n, int64_t k, bool sorted) {
   const auto before = [](const Entry& a, const Entry& b) {
     return a.key != b.key ? a.key > b.key : a.index < b.index;
   };
-  if (k <= 16) {
+  if (sorted && k <= 16) {
     std::partial_sort(entries, entries + k, entries + n, before);
     return;
   }
   if (k < n) std::nth_element(entries, entries + k, entries + n, before);
-  std::sort(entries, entries + k, before);
+  if (sorted) {
+    std::sort(entries, entries + k, before);
+  } else {
+    std::sort(entries, entries + k, [](const Entry& a, const Entry& b) {
+      return a.key != b.key ? a.key < b.key : a.index < b.index;
+    });
+  }
 }
 
 template <class T>
-Status top_k(KernelContext& ctx, int64_t k) {
+Status top_k(KernelContext& ctx, int64_t k, bool sorted) {
   const Tensor& input = ctx.input(0);
   if (input.rank() < 1) return invalid_argument("input must have rank 1 or more, got []");
   const int64_t n = input.dim(input.rank() - 1);
-  if (k < 0) return invalid_argument("k must not be negative, got ", k);
+  if (k < 0) return invalid_argument("Need k >= 0, got ", k);
   if (k > n)
-    return invalid_argument("input must have at least k = ", k, " columns, got ", input.shape());
+    return invalid_argument("input must have last dimension >= k = ", k, ", got ", input.shape());
   if (n > std::numeric_limits<int32_t>::max()) {
     return invalid_argument("rows of ", n, " elements are too long for int32 indices");
   }
@@ -137,7 +145,7 @@ Status top_k(KernelContext& ctx, int64_t k) {
                          continue;
                        }
                        for (int64_t i = 0; i < n; ++i) entries[i] = {order_key(x[i]), i};
-                       select_largest(entries, n, k);
+                       select_largest(entries, n, k, sorted);
                        for (int64_t i = 0; i < k; ++i) {
                          const int64_t index = entries[i].index;
                          to[row * k + i] = x[index];
@@ -150,24 +158,37 @@ Status top_k(KernelContext& ctx, int64_t k) {
 }
 
 template <class T>
-Status top_k_v2(KernelContext& ctx) {
-  MR_TRY(expect_rank(ctx, 1, 0));
-  MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(1));
-  return top_k<T>(ctx, k);
-}
-
-template <class T>
 class TopKKernel final : public Kernel {
  public:
-  explicit TopKKernel(int64_t k) : k_(k) {}
+  TopKKernel(int64_t k, bool sorted) : k_(k), sorted_(sorted) {}
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const int64_t k, node.attr<int64_t>("k"));
-    return std::unique_ptr<Kernel>(std::make_unique<TopKKernel>(k));
+    MR_TRY_ASSIGN(const bool sorted, node.attr<bool>("sorted"));
+    return std::unique_ptr<Kernel>(std::make_unique<TopKKernel>(k, sorted));
   }
-  Status compute(KernelContext& ctx) const override { return top_k<T>(ctx, k_); }
+  Status compute(KernelContext& ctx) const override { return top_k<T>(ctx, k_, sorted_); }
 
  private:
   int64_t k_;
+  bool sorted_;
+};
+
+template <class T>
+class TopKV2Kernel final : public Kernel {
+ public:
+  explicit TopKV2Kernel(bool sorted) : sorted_(sorted) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool sorted, node.attr<bool>("sorted"));
+    return std::unique_ptr<Kernel>(std::make_unique<TopKV2Kernel>(sorted));
+  }
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_rank(ctx, 1, 0));
+    MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(1));
+    return top_k<T>(ctx, k, sorted_);
+  }
+
+ private:
+  bool sorted_;
 };
 
 Status in_top_k_shape(ShapeContext& c) {
@@ -242,7 +263,7 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
   (registry.kernel<Ts, TopKKernel<Ts>>("TopK", DeviceKind::kCpu), ...);
   (registry.kernel({.op = "TopKV2",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .function = &top_k_v2<Ts>,
+                    .factory = &TopKV2Kernel<Ts>::make,
                     .host_inputs = {1}}),
    ...);
 }
