@@ -319,6 +319,7 @@ class WhileGradient {
           return std::vector<Expr>{greater(v[0], constant_like(v[0], 0))};
         },
         [&](FunctionBuilder& inside, const std::vector<Expr>& v) {
+          inside.capture_differentiable_constants();  // for gradients of this one
           Result<std::vector<Expr>> next = one_round(inside, v, carried, first_list);
           if (next.ok()) return *std::move(next);
           inside.fail(next.status());

@@ -24,8 +24,8 @@ class FunctionBuilder : public GraphBuilder {
     Expr outer;  // of outer()
     Expr inner;
   };
-  // Constants of these types are captured, not copied: what can have a gradient stays connected to
-  // the constant around.
+  // From now on constants of real and complex types are captured, not copied, so that gradients
+  // with respect to them find their way.
   void capture_differentiable_constants() { copies_all_ = false; }
 
   // In the order in which they were first used.
