@@ -349,6 +349,7 @@ def cond(
     return branches.pack(outputs)
 
 
+@export("contrib.framework.smart_constant_value")
 def smart_constant_value(pred: Any) -> bool | None:
     """The value of a predicate that is known now: of a bool, 0 or 1, or a constant tensor."""
     if isinstance(pred, bool):
@@ -363,6 +364,7 @@ def smart_constant_value(pred: Any) -> bool | None:
     raise TypeError(f"'pred' must be a Tensor, a Python bool, or 1 or 0. Received: {type(pred)}")
 
 
+@export("contrib.framework.smart_cond")
 def smart_cond(
     pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None
 ) -> Any:

@@ -547,3 +547,73 @@ def static_bidirectional_rnn(
         for a, b in zip(out_fw, out_bw, strict=True)
     ]
     return outputs, state_fw, state_bw
+
+
+def _check_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any) -> None:
+    if not isinstance(cells_fw, list) or not cells_fw:
+        raise ValueError("Must specify at least one fw cell for BidirectionalRNN.")
+    if not isinstance(cells_bw, list) or not cells_bw:
+        raise ValueError("Must specify at least one bw cell for BidirectionalRNN.")
+    if len(cells_fw) != len(cells_bw):
+        raise ValueError(
+            f"Forward and Backward cells must have the same depth: {len(cells_fw)} and "
+            f"{len(cells_bw)}"
+        )
+    for label, states in (("fw", states_fw), ("bw", states_bw)):
+        if states is not None and (not isinstance(states, list) or len(states) != len(cells_fw)):
+            raise ValueError(
+                f"initial_states_{label} must be a list of state tensors (one per layer)."
+            )
+
+
+@export("contrib.rnn.stack_bidirectional_dynamic_rnn")
+def stack_bidirectional_dynamic_rnn(
+    cells_fw: Any, cells_bw: Any, inputs: Any, initial_states_fw: Any = None,
+    initial_states_bw: Any = None, dtype: Any = None, sequence_length: Any = None,
+    parallel_iterations: int | None = None, time_major: bool = False, scope: Any = None,
+    swap_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Bidirectional layers on top of each other, each with the joined outputs of the one below.
+
+    Returns (outputs, forward states, backward states), the states one for each layer.
+    """
+    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    states_fw, states_bw = [], []
+    layer = inputs
+    with variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with variable_scope(f"cell_{i}"):
+                outputs, states = bidirectional_dynamic_rnn(
+                    fw, bw, layer, sequence_length,
+                    None if initial_states_fw is None else initial_states_fw[i],
+                    None if initial_states_bw is None else initial_states_bw[i],
+                    dtype, parallel_iterations, swap_memory, time_major,
+                )  # fmt: skip
+            layer = array.concat(list(outputs), 2)
+            states_fw.append(states[0])
+            states_bw.append(states[1])
+    return layer, tuple(states_fw), tuple(states_bw)
+
+
+@export("contrib.rnn.stack_bidirectional_rnn")
+def stack_bidirectional_rnn(
+    cells_fw: Any, cells_bw: Any, inputs: Any, initial_states_fw: Any = None,
+    initial_states_bw: Any = None, dtype: Any = None, sequence_length: Any = None,
+    scope: Any = None,
+) -> Any:  # fmt: skip
+    """As `stack_bidirectional_dynamic_rnn`, over a list of inputs."""
+    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    states_fw, states_bw = [], []
+    layer = inputs
+    with variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with variable_scope(f"cell_{i}"):
+                layer, state_fw, state_bw = static_bidirectional_rnn(
+                    fw, bw, layer,
+                    None if initial_states_fw is None else initial_states_fw[i],
+                    None if initial_states_bw is None else initial_states_bw[i],
+                    dtype, sequence_length,
+                )  # fmt: skip
+            states_fw.append(state_fw)
+            states_bw.append(state_bw)
+    return layer, tuple(states_fw), tuple(states_bw)

@@ -1,0 +1,207 @@
+"""Branches, loops, TensorArrays, functions over rows, py_func, graph functions."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+
+@pytest.fixture
+def sess():
+    with tf.Graph().as_default(), tf.Session() as session:
+        yield session
+
+
+def test_cond_takes_one_branch_and_has_a_gradient(sess):
+    x = tf.placeholder(tf.float32, [3])
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: x * 2, lambda: tf.square(x))
+    (dx,) = tf.gradients(y, x)
+    feed = {x: [1, 2, 3]}
+    np.testing.assert_allclose(sess.run(dx, {p: True, **feed}), [2, 2, 2])
+    np.testing.assert_allclose(sess.run(dx, {p: False, **feed}), [2, 4, 6])
+
+
+def test_cond_runs_the_operations_it_returns(sess):
+    v = tf.Variable(1.0)
+    p = tf.placeholder(tf.bool, [])
+    op = tf.cond(p, lambda: tf.group(v.assign(7.0)), lambda: tf.no_op())
+    sess.run(tf.global_variables_initializer())
+    sess.run(op, {p: False})
+    assert sess.run(v) == 1
+    sess.run(op, {p: True})
+    assert sess.run(v) == 7
+
+
+def test_branches_that_differ_are_named(sess):
+    p = tf.placeholder(tf.bool, [])
+    with pytest.raises(ValueError, match=r"(?s)int32 of shape \(\).*float32 of shape \(2,\)"):
+        tf.cond(p, lambda: tf.constant(1), lambda: tf.constant([1.0, 2.0]))
+    with pytest.raises(TypeError, match="must not be a Python bool"):
+        tf.cond(True, lambda: 1, lambda: 2)
+
+
+def test_case_is_exclusive_where_asked(sess):
+    x = tf.placeholder(tf.int32, [])
+    r = tf.case(
+        [(x > 3, lambda: tf.constant(1)), (x > 1, lambda: tf.constant(2))],
+        default=lambda: tf.constant(3),
+    )
+    assert [sess.run(r, {x: v}) for v in (5, 2, 0)] == [1, 2, 3]
+    strict = tf.case(
+        [(x > 3, lambda: tf.constant(1)), (x > 1, lambda: tf.constant(2))],
+        default=lambda: tf.constant(3), exclusive=True,
+    )  # fmt: skip
+    with pytest.raises(tf.errors.InvalidArgumentError, match="More than one condition"):
+        sess.run(strict, {x: 5})
+
+
+def test_loop_with_structure_invariants_and_gradient(sess):
+    x = tf.constant([1.0, 2.0])
+    i, (y, z) = tf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, yz: (i + 1, (yz[0] * x, tf.concat([yz[1], yz[0]], 0))),
+        (0, (x, tf.zeros([0]))),
+        shape_invariants=(tf.TensorShape([]), (x.shape, tf.TensorShape([None]))),
+    )
+    (dx,) = tf.gradients(y, x)
+    assert sess.run(i) == 3
+    np.testing.assert_allclose(sess.run(y), [1, 16])
+    np.testing.assert_allclose(sess.run(dx), [4, 32])
+    assert sess.run(z).shape == (6,)
+
+
+def test_loop_names_a_shape_that_changes(sess):
+    x = tf.zeros([3])
+    with pytest.raises(ValueError, match=r"(?s)not an invariant.*\(3,\).*\(6,\)"):
+        tf.while_loop(lambda x: True, lambda x: tf.concat([x, x], 0), [x])
+    with pytest.raises(TypeError, match=r"type int32 .* type float32"):
+        tf.while_loop(lambda i: i < 3, lambda i: tf.cast(i, tf.float32), [0])
+
+
+def test_loops_nest_and_take_gradients_inside(sess):
+    x = tf.constant(2.0)
+
+    def body(i, total):
+        inner = tf.while_loop(lambda j, _: j < 2, lambda j, a: (j + 1, a * x), [0, x])[1]
+        return i + 1, total + tf.gradients(inner, x)[0]
+
+    total = tf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
+    assert sess.run(total) == pytest.approx(3 * 3 * 4)
+    assert sess.run(tf.gradients(total, x)[0]) == pytest.approx(3 * 6 * 2)
+
+
+def test_body_waits_for_operations_of_the_graphs_around(sess):
+    v = tf.Variable(0.0, use_resource=True)
+    sess.run(tf.global_variables_initializer())
+    change = v.assign_add(5.0)
+
+    def body(i, _):
+        def branch():
+            with tf.control_dependencies([change]):
+                return v.read_value()
+
+        return i + 1, tf.cond(i >= 0, branch, lambda: -1.0)
+
+    assert sess.run(tf.while_loop(lambda i, _: i < 2, body, [0, 0.0])[1]) == 5
+
+
+def test_tensor_of_a_body_cannot_be_run(sess):
+    inside = []
+    tf.while_loop(lambda i: i < 2, lambda i: inside.append(i * 2) or i + 1, [0])
+    with pytest.raises(ValueError, match="not an element of this graph|inside a"):
+        sess.run(inside[0])
+
+
+def test_tensor_array_in_a_loop(sess):
+    x = tf.constant([1.0, 2.0, 3.0])
+
+    def body(i, out):
+        return i + 1, out.write(i, tf.square(x[i]))
+
+    array = tf.TensorArray(tf.float32, 3)
+    squares = tf.while_loop(lambda i, _: i < 3, body, [0, array])[1].stack()
+    np.testing.assert_allclose(sess.run(squares), [1, 4, 9])
+    np.testing.assert_allclose(sess.run(tf.gradients(squares, x)[0]), [2, 4, 6])
+    assert squares.shape.as_list() in ([3], [None])
+
+
+def test_tensor_array_says_what_it_refuses(sess):
+    array = tf.TensorArray(tf.float32, 2, tensor_array_name="acc", infer_shape=False)
+    twice = array.write(0, 1.0).write(0, 2.0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="acc.*already been written"):
+        sess.run(twice.stack())
+    one = array.write(0, 1.0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cleared after a previous read"):
+        sess.run([one.read(0), one.read(0)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not yet been written"):
+        sess.run(array.read(1))
+    with pytest.raises(ValueError, match="Inconsistent shapes"):
+        tf.TensorArray(tf.float32, 2).write(0, 1.0).write(1, [1.0])
+
+
+def test_rows(sess):
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    doubled = tf.map_fn(lambda r: r * 2, x)
+    np.testing.assert_allclose(sess.run(doubled), [[2, 4], [6, 8]])
+    assert doubled.shape == (2, 2)
+    pairs = tf.map_fn(lambda r: (r[0] + r[1], r[0]), (x, x[:, 0]), dtype=(tf.float32, tf.float32))
+    np.testing.assert_allclose(sess.run(pairs)[1], x_rows := [[1, 2], [3, 4]])
+    assert x_rows
+    n = tf.constant([1, 2, 3])
+    assert list(sess.run(tf.scan(lambda a, v: a + v, n))) == [1, 3, 6]
+    assert list(sess.run(tf.scan(lambda a, v: a + v, n, reverse=True))) == [6, 5, 3]
+    assert sess.run(tf.foldl(lambda a, v: a - v, n)) == -4
+    assert sess.run(tf.foldr(lambda a, v: a - v, n)) == 0
+
+
+def test_py_func_calls_in_parallel_and_says_what_is_wrong(sess):
+    barrier = threading.Barrier(2)
+
+    def meet():
+        barrier.wait(timeout=20)
+        return np.int64(1)
+
+    assert sess.run([tf.py_func(meet, [], tf.int64), tf.py_func(meet, [], tf.int64)]) == [1, 1]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="returns 2 values"):
+        sess.run(tf.py_func(lambda: (1, 2, 3)[:2], [], [tf.int64] * 3))
+
+
+def test_registered_gradient_inside_a_loop(sess):
+    @tf.custom_gradient
+    def clipped(x):
+        return x * 1.0, lambda dy: dy * 10.0 * x
+
+    x = tf.constant(3.0)
+    y = tf.while_loop(lambda i, _: i < 1, lambda i, a: (i + 1, clipped(a)), [0, x])[1]
+    assert sess.run(tf.gradients(y, x)[0]) == 30
+    p = tf.placeholder(tf.bool, [])
+    z = tf.cond(p, lambda: clipped(x), lambda: x)
+    assert sess.run(tf.gradients(z, x)[0], {p: True}) == 30
+
+
+def test_graph_functions(sess):
+    from millrace.function import Defun
+
+    scale = tf.constant(3.0)
+
+    @Defun(tf.float32, tf.float32, func_name="PlusScaled")
+    def plus_scaled(a, b):
+        return a + b * scale
+
+    x, y = tf.constant(1.0), tf.constant(2.0)
+    r = plus_scaled(x, y)
+    assert r.op.type == "PlusScaled"
+    assert sess.run([r, *tf.gradients(r, [x, y, scale])]) == [7, 1, 3, 2]
+    with pytest.raises(ValueError, match="number of arguments: 2"):
+        plus_scaled(x)
+
+
+def test_group_and_tuple(sess):
+    a, b = tf.constant(1), tf.constant(2)
+    assert tf.group(a, [b, tf.no_op()]).type == "NoOp"
+    assert sess.run(tf.tuple([a, b])) == [1, 2]
+    with pytest.raises(TypeError, match="zero or more"):
+        tf.group(3)

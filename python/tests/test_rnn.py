@@ -1,0 +1,127 @@
+"""Recurrent cells and networks against NumPy."""
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+rng = np.random.default_rng(7)
+X = rng.normal(size=(3, 5, 4)).astype(np.float32)
+LENGTHS = [5, 3, 0]
+
+
+@pytest.fixture
+def sess():
+    with tf.Graph().as_default(), tf.Session() as session:
+        yield session
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(x, lengths, kernel, bias):
+    units = bias.size // 4
+    c, h = np.zeros((len(x), units)), np.zeros((len(x), units))
+    out = np.zeros((*x.shape[:2], units))
+    for t in range(x.shape[1]):
+        i, j, f, o = np.split(np.concatenate([x[:, t], h], 1) @ kernel + bias, 4, 1)
+        new_c = c * sigmoid(f + 1) + sigmoid(i) * np.tanh(j)
+        new_h = np.tanh(new_c) * sigmoid(o)
+        live = (t < np.array(lengths))[:, None]
+        c, h = np.where(live, new_c, c), np.where(live, new_h, h)
+        out[:, t] = np.where(live, new_h, 0)
+    return out, c, h
+
+
+def test_dynamic_static_and_bidirectional_agree_with_numpy(sess):
+    x = tf.constant(X)
+    cells = [tf.nn.rnn_cell.BasicLSTMCell(6) for _ in range(3)]
+    dynamic, state = tf.nn.dynamic_rnn(
+        cells[0], x, sequence_length=LENGTHS, dtype=tf.float32, scope="a"
+    )
+    both, states = tf.nn.bidirectional_dynamic_rnn(
+        cells[1], cells[2], x, sequence_length=LENGTHS, dtype=tf.float32, scope="b"
+    )
+    with tf.variable_scope("", reuse=True):
+        static, _ = tf.nn.static_rnn(
+            tf.nn.rnn_cell.BasicLSTMCell(6), tf.unstack(x, axis=1), sequence_length=LENGTHS,
+            dtype=tf.float32, scope="a",
+        )  # fmt: skip
+    sess.run(tf.global_variables_initializer())
+    kernel, bias = sess.run(cells[0].variables)
+    out, c, h = lstm(X, LENGTHS, kernel, bias)
+    np.testing.assert_allclose(sess.run(dynamic), out, atol=1e-5)
+    np.testing.assert_allclose(sess.run(state.c), c, atol=1e-5)
+    np.testing.assert_allclose(sess.run(state.h), h, atol=1e-5)
+    np.testing.assert_allclose(sess.run(tf.stack(static, 1)), out, atol=1e-5)
+    turned = X.copy()
+    turned[1, :3] = X[1, 2::-1]
+    turned[0] = X[0, ::-1]
+    back, _, h = lstm(turned, LENGTHS, *sess.run(cells[2].variables))
+    np.testing.assert_allclose(sess.run(states[1].h), h, atol=1e-5)
+    np.testing.assert_allclose(sess.run(both[1])[0], back[0, ::-1], atol=1e-5)
+
+
+def test_names_of_variables(sess):
+    cell = tf.nn.rnn_cell.MultiRNNCell(
+        [tf.nn.rnn_cell.GRUCell(3), tf.nn.rnn_cell.LSTMCell(4, use_peepholes=True, num_proj=2)]
+    )
+    outputs, state = tf.nn.dynamic_rnn(cell, tf.constant(X), dtype=tf.float32)
+    assert outputs.shape == (3, 5, 2)
+    assert state[1].c.shape == (3, 4)
+    names = [v.name for v in tf.trainable_variables()]
+    first, second = "rnn/multi_rnn_cell/cell_0/gru_cell/", "rnn/multi_rnn_cell/cell_1/lstm_cell/"
+    assert names == [
+        first + "gates/kernel:0", first + "gates/bias:0", first + "candidate/kernel:0",
+        first + "candidate/bias:0", second + "kernel:0", second + "bias:0",
+        second + "w_f_diag:0", second + "w_i_diag:0", second + "w_o_diag:0",
+        second + "projection/kernel:0",
+    ]  # fmt: skip
+
+
+def test_trains(sess):
+    x = tf.constant(X)
+    cell = tf.nn.rnn_cell.DropoutWrapper(tf.nn.rnn_cell.GRUCell(8), output_keep_prob=0.9)
+    outputs, _ = tf.nn.dynamic_rnn(cell, x, dtype=tf.float32)
+    loss = tf.reduce_mean(tf.square(outputs[:, -1, 0] - [0.5, -0.5, 0.25]))
+    step = tf.train.AdamOptimizer(0.05).minimize(loss)
+    sess.run(tf.global_variables_initializer())
+    before = sess.run(loss)
+    for _ in range(60):
+        sess.run(step)
+    assert np.mean([sess.run(loss) for _ in range(10)]) < before
+
+
+def test_raw_rnn_is_steered(sess):
+    cell = tf.nn.rnn_cell.BasicRNNCell(2)
+    rows = tf.TensorArray(tf.float32, 5, clear_after_read=False).unstack(
+        tf.transpose(tf.constant(X), [1, 0, 2])
+    )
+
+    def steer(time, output, state, loop_state):
+        following = cell.zero_state(3, tf.float32) if output is None else state
+        done = time >= tf.constant(LENGTHS)
+        given = tf.cond(tf.reduce_all(done), lambda: tf.zeros([3, 4]), lambda: rows.read(time))
+        return done, given, following, output, None
+
+    outputs, state, _ = tf.nn.raw_rnn(cell, steer, scope="rnn")
+    with tf.variable_scope("", reuse=True):
+        expected, _ = tf.nn.dynamic_rnn(
+            tf.nn.rnn_cell.BasicRNNCell(2), tf.constant(X), LENGTHS, dtype=tf.float32
+        )
+    stacked = tf.transpose(outputs.stack(), [1, 0, 2])
+    sess.run(tf.global_variables_initializer())
+    np.testing.assert_allclose(*sess.run([stacked, expected]), atol=1e-6)
+
+
+def test_mistakes(sess):
+    cell = tf.nn.rnn_cell.GRUCell(3)
+    with pytest.raises(ValueError, match="must be a vector"):
+        tf.nn.dynamic_rnn(cell, tf.constant(X), [[4]], dtype=tf.float32)
+    with pytest.raises(ValueError, match="you must give a dtype"):
+        tf.nn.dynamic_rnn(cell, tf.constant(X))
+    with pytest.raises(TypeError, match="not an RNNCell"):
+        tf.nn.dynamic_rnn(3, tf.constant(X), dtype=tf.float32)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        tf.nn.rnn_cell.DropoutWrapper(cell, input_keep_prob=2.0)
