@@ -101,8 +101,10 @@ class BatchNormalization(Layer):
             raise ValueError(f"Input has undefined `axis` dimension: {axes} of shape {shape}")
         self.input_spec = InputSpec(ndim=rank, axes=sizes)
         param_shape = [sizes[a] for a in axes]
-        if len(axes) > 1:
+        if len(axes) > 1 or self.virtual_batch_size is not None:
             param_shape = [sizes.get(i, 1) for i in range(rank)]
+        if self.virtual_batch_size is not None:
+            param_shape.insert(1, 1)
         param_type = self.dtype or dtypes.float32
         if param_type in (dtypes.float16, dtypes.bfloat16):
             param_type = dtypes.float32
@@ -187,12 +189,13 @@ class BatchNormalization(Layer):
         return output
 
     def _virtual(self, inputs: Tensor, training: Any) -> Tensor:
-        """Normalises groups of `virtual_batch_size` examples each by itself."""
+        """Normalises groups of `virtual_batch_size` examples each by itself: example i is in group
+        i % (batch / size)."""
         sizes = inputs.shape.as_list()
         shape = array.shape(inputs)
-        grouped = array.concat([[-1, self.virtual_batch_size], shape[1:]], 0)
+        grouped = array.concat([[self.virtual_batch_size, -1], shape[1:]], 0)
         groups = array.reshape(inputs, grouped)
-        groups.set_shape([None, self.virtual_batch_size, *sizes[1:]])
+        groups.set_shape([self.virtual_batch_size, None, *sizes[1:]])
         output = self._normalise(groups, training, [a + 1 for a in self.axis])
         output = array.reshape(output, shape)
         output.set_shape(sizes)
@@ -203,14 +206,14 @@ class BatchNormalization(Layer):
         over = [i for i in range(rank) if i not in axes]
         grouped = self.virtual_batch_size is not None
         if grouped:
-            over = over[1:]
+            over.remove(1)
         wide = [inputs.shape[i].value if i in axes else 1 for i in range(rank)]
 
         def broadcast(x: Any) -> Any:
             if x is None or (len(axes) == 1 and axes[0] == rank - 1 and not grouped):
                 return x
             x = convert_to_tensor(x)
-            return array.reshape(x, wide) if x.shape.as_list() != wide else x
+            return array.reshape(x, wide) if x.shape.ndims != rank else x
 
         gamma, beta = broadcast(self.gamma), broadcast(self.beta)
         if self.adjustment is not None:
@@ -224,8 +227,7 @@ class BatchNormalization(Layer):
             mean, variance = normalization.moments(inputs, over, keepdims=keep)
             if grouped:
                 # One average serves all groups: it follows the mean of their moments.
-                pooled = [reduce.reduce_mean(m, 0) for m in (mean, variance)]
-                overall = [array.reshape(m, self._param_shape) for m in pooled]
+                overall = [reduce.reduce_mean(m, 1, keepdims=True) for m in (mean, variance)]
             else:
                 overall = [mean, variance]
             if self.renorm:

@@ -29,6 +29,15 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
         return gen_ops.maximum(alpha * features, features, name=scope)
 
 
+@export("nn.swish", "nn.silu")
+def swish(features: Any, beta: Any = 1.0) -> Tensor:
+    """x * sigmoid(beta * x)."""
+    with name_scope(None, "swish", [features]):
+        features = convert_to_tensor(features, name="features")
+        beta = convert_to_tensor(beta, dtype=features.dtype.base_dtype, name="beta")
+        return features * gen_ops.sigmoid(beta * features)
+
+
 @export("nn.crelu")
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     """relu(x) and relu(-x), joined along an axis."""

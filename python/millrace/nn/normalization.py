@@ -127,10 +127,11 @@ def batch_normalization(
 ) -> Tensor:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset. Scale and offset may be None."""
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
-        inverse = math.rsqrt(math.add(variance, variance_epsilon))
-        if scale is not None:
-            inverse = math.multiply(inverse, scale)
         x = convert_to_tensor(x)
+        mean = convert_to_tensor(mean)
+        inverse = math.rsqrt(convert_to_tensor(variance) + variance_epsilon)
+        if scale is not None:
+            inverse = inverse * scale
         centred = -mean * inverse if offset is None else offset - mean * inverse
         return x * math.cast(inverse, x.dtype) + math.cast(centred, x.dtype)
 
