@@ -4,6 +4,8 @@ python digits.py [epochs]: prints a table of what was taken for what, shows a fe
 misread, and saves pictures of them in misread.png.
 """
 
+import importlib
+import importlib.util
 import struct
 import sys
 import zlib
@@ -54,9 +56,10 @@ def show_misread(images: np.ndarray, labels: np.ndarray, guesses: np.ndarray) ->
     if wrong.size == 0:
         print("nothing was misread")
         return
-    print("\n" + "   ".join(f"{labels[i]} read as {guesses[i]}" for i in wrong[:5]))
+    print("\n" + "  ".join(f"{labels[i]} read as {guesses[i]}".ljust(16) for i in wrong[:5]))
     for y in range(8):
-        print("   ".join("".join(2 * " .:*#@"[int(p * 5)] for p in images[i, y, :, 0])[:14].ljust(11) for i in wrong[:5]))
+        rows = ("".join(2 * " .:*#@"[int(p * 5)] for p in images[i, y, :, 0]) for i in wrong[:5])
+        print("  ".join(rows))
     tiles = [np.kron(images[i, :, :, 0], np.ones((8, 8))) for i in wrong]
     save_png(Path("misread.png"), 255 * np.concatenate([np.pad(t, 4) for t in tiles], axis=1))
     print(f"\n{wrong.size} misread digits saved in misread.png")
@@ -81,12 +84,9 @@ def main(epochs: int = 15) -> float:
     confusion = tf.confusion_matrix(labels, guesses, 10)
 
     steps = len(rest) // BATCH
-    try:
-        from tqdm import tqdm
-
-        progress = tqdm(total=epochs * steps, unit="step", disable=not sys.stderr.isatty())
-    except ImportError:
-        progress = None
+    progress = None
+    if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
+        progress = importlib.import_module("tqdm").tqdm(total=epochs * steps, unit="step")
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         step = session.make_callable([train, loss], [images, labels, training])
@@ -98,7 +98,7 @@ def main(epochs: int = 15) -> float:
                 losses.append(step(data[batch], digits[batch], True)[1])
                 if progress is not None:
                     progress.update()
-            if progress is None or not sys.stderr.isatty():
+            if progress is None:
                 print(f"epoch {epoch:2}  loss {np.mean(losses):.4f}")
             else:
                 progress.set_postfix(loss=f"{np.mean(losses):.4f}")

@@ -41,11 +41,11 @@ def main(steps: int = 300) -> str:
             if step % max(steps // 5, 1) == 0:
                 print(f"step {step:4}  loss {now:.4f}")
         said = RHYME[0]
-        feed = {inputs: [[letters.index(said)]]}
+        feed = {inputs: numbers[None, :1]}
         for _ in range(len(RHYME) - 1):
             scores, memory = session.run([logits, state], feed)
             said += letters[int(scores[0, -1].argmax())]
-            feed = {inputs: [[letters.index(said[-1])]], state_in: memory}
+            feed = {inputs: np.array([[letters.index(said[-1])]], np.int32), state_in: memory}
     print(said)
     return said
 

@@ -32,9 +32,7 @@ def main(steps: int = 300) -> float:
     net = tf.layers.conv2d(net, 16, 3, padding="same", activation=tf.nn.relu)
     net = tf.layers.max_pooling2d(net, 2, 2)
     logits = tf.layers.dense(tf.layers.flatten(net), 3)
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-    )
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
     hits = tf.equal(tf.argmax(logits, 1), tf.cast(y, tf.int64))
     accuracy = tf.reduce_mean(tf.cast(hits, tf.float32))
     train = tf.train.AdamOptimizer(0.003).minimize(loss)

@@ -28,7 +28,7 @@ def _cube_root_grad(op: tf.Operation, dy: tf.Tensor) -> tf.Tensor:
 def cube_root(x: tf.Tensor) -> tf.Tensor:
     """The real cube root, computed by NumPy, with a gradient."""
     with tf.get_default_graph().gradient_override_map({"PyFunc": "CubeRoot"}):
-        y = tf.py_func(np.cbrt, [x], x.dtype)
+        y: tf.Tensor = tf.py_func(np.cbrt, [x], x.dtype)
     y.set_shape(x.shape)
     return y
 

@@ -1,4 +1,4 @@
-"""An optimiser of one's own: steps of a fixed size in the direction of the averaged gradient's sign.
+"""An optimiser of one's own: fixed steps in the direction of the averaged gradient's sign.
 
 python custom_optimizer.py [steps]
 """
@@ -21,7 +21,7 @@ class SignOptimizer(tf.train.Optimizer):
         for var in var_list:
             self._zeros_slot(var, "average", self._name)
 
-    def _apply_dense(self, grad: tf.Tensor, var: Any) -> tf.Operation:
+    def _apply_dense(self, grad: tf.Tensor, var: Any) -> Any:
         average = self.get_slot(var, "average")
         new = average.assign(self._decay * average + (1 - self._decay) * grad)
         return var.assign_sub(self._rate * tf.sign(new)).op

@@ -28,9 +28,7 @@ def main(steps: int = 1500) -> float:
     hidden = tf.layers.dense(x, 64, activation=tf.nn.relu)
     hidden = tf.layers.dense(hidden, 64, activation=tf.nn.relu)
     logits = tf.layers.dense(hidden, 2)
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-    )
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
     hits = tf.equal(tf.argmax(logits, 1), tf.cast(y, tf.int64))
     accuracy = tf.reduce_mean(tf.cast(hits, tf.float32))
     train = tf.train.AdamOptimizer(0.01).minimize(loss)

@@ -67,7 +67,11 @@ def main(episodes: int = 300) -> int:
         took, table = session.run([steps, values], {greed: 1.0})
     for row in range(SIDE):
         cells = range(row * SIDE, (row + 1) * SIDE)
-        print(" ".join("#" if c in WALL else "G" if c == GOAL else ARROWS[table[c].argmax()] for c in cells))
+        print(
+            " ".join(
+                "#" if c in WALL else "G" if c == GOAL else ARROWS[table[c].argmax()] for c in cells
+            )
+        )
     print(f"the way found takes {took} steps")
     return int(took)
 

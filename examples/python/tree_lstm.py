@@ -26,7 +26,7 @@ def tree(rng: np.random.Generator, depth: int) -> tuple[list[tuple[int, int, int
     right, b = tree(rng, depth - 1)
     sign = int(rng.integers(0, 2))
     shift = len(left)
-    moved = [(s, l + shift, r + shift) for s, l, r in right]
+    moved = [(s, first + shift, second + shift) for s, first, second in right]
     parent = (10 + sign, shift - 1, shift + len(right) - 1)
     return [*left, *moved, parent], a - b if sign else a + b
 
@@ -61,7 +61,10 @@ def main(steps: int = 600) -> float:
         )
         return i + 1, hidden.write(i, tf.sigmoid(out) * tf.tanh(cell)), memory.write(i, cell)
 
-    states = [tf.TensorArray(tf.float32, count, clear_after_read=False, element_shape=[SIZE]) for _ in range(2)]
+    states = [
+        tf.TensorArray(tf.float32, count, clear_after_read=False, element_shape=[SIZE])
+        for _ in range(2)
+    ]
     _, hidden, _ = tf.while_loop(lambda i, *_: i < count, node, [0, *states])
     root = hidden.read(count - 1)
     score = tf.squeeze(tf.layers.dense(root[tf.newaxis], 1))

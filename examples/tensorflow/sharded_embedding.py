@@ -11,8 +11,7 @@ import tensorflow as tf
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 
 table = [
-    tf.Variable(tf.random_uniform([5, 4], -0.1, 0.1), name="table_%d" % shard)
-    for shard in range(2)
+    tf.Variable(tf.random_uniform([5, 4], -0.1, 0.1), name="table_%d" % shard) for shard in range(2)
 ]
 ids = tf.placeholder(tf.int32, [None])
 rows = tf.nn.embedding_lookup(table, ids)

@@ -1,6 +1,7 @@
 """names.py SOURCES FOLDER: collects the public names that the sources declare with export(...).
 
-Writes FOLDER/_names.py: {path below millrace.compat.v1: "module:attribute"}. Sources are read, not
+Writes FOLDER/_names.py: {path below millrace.compat.v1: "module:attribute"}, and a stub for each
+namespace, so that editors and type checkers see what is loaded late. Sources are read, not
 imported. A name that is declared twice is an error.
 """
 
@@ -37,6 +38,50 @@ def names_of(tree: ast.Module) -> list[tuple[str, str]]:
     return out
 
 
+STUB = '"""Names of {name}. Collected from the sources: do not edit."""\n\n'
+
+
+def write_stubs(table: dict[str, str], folder: Path) -> None:
+    """An __init__.pyi per namespace below compat/v1."""
+    spaces: dict[str, dict[str, str]] = {"": {}}
+    for path, target in table.items():
+        space, _, name = path.rpartition(".")
+        spaces.setdefault(space, {})[name] = target
+        while space:  # namespaces that hold only namespaces
+            space = space.rpartition(".")[0]
+            spaces.setdefault(space, {})
+    for space, names in spaces.items():
+        lines = []
+        below = {s[len(space) + 1 if space else 0 :] for s in spaces if s and s != space}
+        inner = sorted(
+            s
+            for s in below
+            if "." not in s and (f"{space}.{s}" if space else s) in spaces and s not in names
+        )
+        for name in inner:
+            lines.append(f"from . import {name} as {name}\n")
+        if not space:
+            lines.append("from millrace import raw_ops as raw_ops\n")
+        for name, target in sorted(names.items()):
+            module, _, attribute = target.partition(":")
+            if attribute == name:
+                lines.append(f"from {module} import {name} as {name}\n")
+            else:  # `as` with another name would keep it private
+                lines.append(f"from {module} import {attribute} as _{name}\n{name} = _{name}\n")
+        if not space:
+            lines.append(
+                "\n__version__: str\nVERSION: str\nGIT_VERSION: str\nCOMPILER_VERSION: str\n"
+            )
+        where = (
+            folder / "compat" / "v1" / Path(*space.split("."))
+            if space
+            else folder / "compat" / "v1"
+        )
+        where.mkdir(parents=True, exist_ok=True)
+        text = STUB.format(name="millrace.compat.v1" + (f".{space}" if space else ""))
+        (where / "__init__.pyi").write_text(text + "".join(lines))
+
+
 def main() -> None:
     sources, folder = Path(sys.argv[1]), Path(sys.argv[2])
     table: dict[str, str] = {}
@@ -51,6 +96,7 @@ def main() -> None:
     lines = [f"    {name!r}: {target!r},\n" for name, target in sorted(table.items())]
     text = '"""The public names. Collected from the sources: do not edit."""\n\nNAMES = {\n'
     (folder / "_names.py").write_text(text + "".join(lines) + "}\n")
+    write_stubs(table, folder)
 
 
 if __name__ == "__main__":

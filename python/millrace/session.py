@@ -55,8 +55,9 @@ def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
     dtype = tensor.dtype.base_dtype
     if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):
         raise TypeError(
-            f"The value fed for '{tensor.name}' is a tensor ({value}). Acceptable feed values "
-            "include Python scalars, strings, lists and numpy ndarrays: run the tensor first."
+            f"The value of a feed cannot be a tf.Tensor object: {value} was fed for '{tensor.name}'. "
+            "Acceptable feed values include Python scalars, strings, lists and numpy ndarrays: run "
+            "the tensor first."
         )
     if dtype is dtypes.resource or dtype is dtypes.variant:
         raise TypeError(f"'{tensor.name}' is a {dtype.name}: it cannot be fed")
@@ -71,7 +72,8 @@ def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
             )
     try:
         if dtype is dtypes.string:
-            array = np.asarray(value)
+            # As objects: NumPy's own strings lose zeros at their end.
+            array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
             if array.size == 0:
                 return array.astype(object)
             if array.dtype.kind not in "OSU":
@@ -210,6 +212,21 @@ def default_session(session: Any) -> _AsDefaultSession:
     return _AsDefaultSession(session)
 
 
+def _connect(owner: Any, graph: Graph, target: str, config: bytes) -> Any:
+    """The session of the extension module. Errors for targets that there are none of."""
+    if target.startswith("grpc://"):
+        from millrace.train.cluster import not_yet
+
+        raise not_yet(f"Cannot connect to '{target}'")
+    try:
+        return _core.Session(owner, graph, target, config)
+    except errors.NotFoundError as error:
+        raise errors.NotFoundError(
+            None, None,
+            f"No session factory registered for the given session options: {error.message}",
+        ) from None  # fmt: skip
+
+
 class BaseSession:
     """What Session and InteractiveSession share."""
 
@@ -232,7 +249,7 @@ class BaseSession:
         self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
         self._core: Any = None
         serialized = config.SerializeToString() if config is not None else b""
-        self._core = _core.Session(self, self._graph, target.decode(), serialized)
+        self._core = _connect(self, self._graph, target.decode(), serialized)
         _open_sessions.add(self)
 
     @property
@@ -243,7 +260,9 @@ class BaseSession:
     @property
     def graph_def(self) -> Any:
         """The graph as a GraphDef."""
-        return self._graph.as_graph_def(add_shapes=True)
+        config = self._config
+        shapes = config is not None and config.graph_options.infer_shapes
+        return self._graph.as_graph_def(add_shapes=shapes)
 
     @property
     def sess_str(self) -> bytes:
@@ -324,6 +343,10 @@ class BaseSession:
     def _compile(self, fetches: Any, feed_keys: list[Any]) -> tuple[Any, ...]:
         """What a run comes to: fed tensors, fetched tensors, targets, the form of the result, and a
         function from the values given to those of the fed tensors (None: the same)."""
+        if self._graph._num_nodes == 0:
+            raise RuntimeError(
+                "The Session graph is empty. Add operations to the graph before calling run()."
+            )
         handler = _Fetches(self._graph)
         form = handler.read(fetches)
         fed: list[Tensor] = []
@@ -380,6 +403,18 @@ class BaseSession:
         if not self._graph.is_feedable(tensor):
             raise ValueError(f"Tensor {tensor.name} may not be fed.")
         return [tensor], None
+
+    def _fed_tuple(self, key: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
+        """The tensors of a tuple of keys, and how the values of a tuple go to them."""
+        fed = [self._fed_tensors(part) for part in key]
+
+        def values_of(_: Any, value: Any) -> list[Any]:
+            out: list[Any] = []
+            for part, (_tensors, maker), one in zip(key, fed, value, strict=True):
+                out += [one] if maker is None else maker(part, one)
+            return out
+
+        return [tensor for tensors, _ in fed for tensor in tensors], values_of
 
     def make_callable(
         self, fetches: Any, feed_list: Any = None, accept_options: bool = False
@@ -481,6 +516,11 @@ class Session(BaseSession):
     """
 
     def __enter__(self) -> "Session":
+        if self._contexts:
+            raise RuntimeError(
+                "Session context managers are not re-entrant. Use `Session.as_default()` to enter a "
+                "session several times."
+            )
         graph = self._graph.as_default()
         session = self.as_default()
         graph.__enter__()
@@ -500,7 +540,7 @@ class Session(BaseSession):
         from millrace import protos
 
         config = config or protos.ConfigProto()
-        core = _core.Session(None, Graph(), target, config.SerializeToString())
+        core = _connect(None, Graph(), target, config.SerializeToString())
         core.reset(list(containers or []))
 
 

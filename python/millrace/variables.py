@@ -10,12 +10,12 @@ from millrace.graph.graph import (
     Graph,
     Operation,
     Tensor,
+    TensorOperators,
     _session_for,
     control_dependencies,
     get_default_graph,
     name_scope,
     root_graph,
-    with_operators,
 )
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 from millrace.graph.sparse import IndexedSlices
@@ -183,8 +183,7 @@ class _ColocatedBy:
 
 
 @export("Variable")
-@with_operators
-class Variable(metaclass=_VariableMeta):
+class Variable(TensorOperators, metaclass=_VariableMeta):
     """A tensor that keeps its value between runs, until it is assigned another.
 
     It has a value in a session once its initializer ran there, most often by way of
@@ -1072,8 +1071,7 @@ Variable.SaveSliceInfo = SaveSliceInfo
 
 
 @export("PartitionedVariable")
-@with_operators
-class PartitionedVariable:
+class PartitionedVariable(TensorOperators):
     """A variable cut into parts, each a variable of its own; used as a tensor it is whole.
 
     Args:

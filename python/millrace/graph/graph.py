@@ -1,7 +1,7 @@
 """Graph, Operation and Tensor."""
 
 from collections import namedtuple
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from millrace import _core, dtypes
 from millrace._export import export
@@ -164,21 +164,6 @@ class _Inputs(list):
     __hash__ = None
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    """A method that calls the function of that name in ops/overloads.py, loaded on first use."""
-
-    def method(self: Any, *args: Any) -> Any:
-        from millrace.ops import overloads
-
-        function = getattr(overloads, name)
-        for cls in (Tensor, *Tensor._overloaded):
-            setattr(cls, name, function)
-        return function(self, *args)
-
-    method.__name__ = name
-    return method
-
-
 OPERATORS = (
     "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__div__", "__rdiv__",
     "__truediv__", "__rtruediv__", "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__",
@@ -188,23 +173,71 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def with_operators(cls: type) -> type:
-    """Gives a class that converts to tensors the operators of Tensor."""
-    for name in OPERATORS:
-        if name not in cls.__dict__:
-            setattr(cls, name, getattr(Tensor, name))
-    Tensor._overloaded.append(cls)
-    return cls
+class TensorOperators:
+    """The operators of tensors, and of what converts to them: functions of ops/overloads.py, which
+    is loaded when the first of them is used."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> "Tensor": ...
+        def __radd__(self, other: Any) -> "Tensor": ...
+        def __sub__(self, other: Any) -> "Tensor": ...
+        def __rsub__(self, other: Any) -> "Tensor": ...
+        def __mul__(self, other: Any) -> "Tensor": ...
+        def __rmul__(self, other: Any) -> "Tensor": ...
+        def __div__(self, other: Any) -> "Tensor": ...
+        def __rdiv__(self, other: Any) -> "Tensor": ...
+        def __truediv__(self, other: Any) -> "Tensor": ...
+        def __rtruediv__(self, other: Any) -> "Tensor": ...
+        def __floordiv__(self, other: Any) -> "Tensor": ...
+        def __rfloordiv__(self, other: Any) -> "Tensor": ...
+        def __mod__(self, other: Any) -> "Tensor": ...
+        def __rmod__(self, other: Any) -> "Tensor": ...
+        def __pow__(self, other: Any) -> "Tensor": ...
+        def __rpow__(self, other: Any) -> "Tensor": ...
+        def __matmul__(self, other: Any) -> "Tensor": ...
+        def __rmatmul__(self, other: Any) -> "Tensor": ...
+        def __lt__(self, other: Any) -> "Tensor": ...
+        def __le__(self, other: Any) -> "Tensor": ...
+        def __gt__(self, other: Any) -> "Tensor": ...
+        def __ge__(self, other: Any) -> "Tensor": ...
+        def __and__(self, other: Any) -> "Tensor": ...
+        def __rand__(self, other: Any) -> "Tensor": ...
+        def __or__(self, other: Any) -> "Tensor": ...
+        def __ror__(self, other: Any) -> "Tensor": ...
+        def __xor__(self, other: Any) -> "Tensor": ...
+        def __rxor__(self, other: Any) -> "Tensor": ...
+        def __getitem__(self, other: Any) -> "Tensor": ...
+        def __invert__(self) -> "Tensor": ...
+        def __neg__(self) -> "Tensor": ...
+        def __abs__(self) -> "Tensor": ...
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        from millrace.ops import overloads
+
+        function = getattr(overloads, name)
+        setattr(TensorOperators, name, function)
+        return function(self, *args)
+
+    method.__name__ = name
+    return method
+
+
+for _name in OPERATORS:
+    setattr(TensorOperators, _name, _operator(_name))
 
 
 @export("Tensor")
-class Tensor:
+class Tensor(TensorOperators):
     """One output of an operation: what flows along the edges of a graph."""
 
     __slots__ = ("__dict__", "__weakref__", "_id", "_index", "dtype", "graph", "op")
     __array_priority__ = 100
     OVERLOADABLE_OPERATORS = frozenset(OPERATORS)
-    _overloaded: list[type] = []
 
     op: Operation
     graph: "Graph"
@@ -329,10 +362,6 @@ class Tensor:
 
     def __reduce__(self) -> Any:
         raise TypeError(f"the tensor {self.name!r} belongs to a graph and cannot be pickled")
-
-
-for _name in OPERATORS:
-    setattr(Tensor, _name, _operator(_name))
 
 
 def is_tensor_like(value: Any) -> bool:
@@ -464,11 +493,8 @@ class Graph(_core.GraphBase):
         convert = getattr(obj, "_as_graph_element", None)
         if convert is not None:
             obj = convert()
-        if (
-            (isinstance(obj, Tensor)
-            and allow_tensor)
-            or (isinstance(obj, Operation)
-            and allow_operation)
+        if (isinstance(obj, Tensor) and allow_tensor) or (
+            isinstance(obj, Operation) and allow_operation
         ):
             if obj.graph is not self:
                 inside = isinstance(obj.graph, FunctionGraph)
@@ -628,10 +654,13 @@ class Graph(_core.GraphBase):
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
         """A full name below the open scope that nothing has yet."""
         full = self._scope + name
+        marked = self._local.setdefault("marked_names", set())
         if mark_as_used:
-            return self._unique_name(full)
+            unique = self._unique_name(full)
+            marked.add(unique)
+            return unique
         candidate, number = full, 1
-        while self._find(candidate) >= 0:
+        while self._find(candidate) >= 0 or candidate in marked:
             candidate = f"{full}_{number}"
             number += 1
         return candidate
@@ -704,7 +733,11 @@ class Graph(_core.GraphBase):
         values = {}
         for key, value in attr_map.items():
             values[key] = value.s.decode() if hasattr(value, "s") else value
-        return _Overrides(values, lambda name: None, self._set_attr_scope)
+        return _Overrides(values, self._local.setdefault("attrs", {}).get, self._put_attr_scope)
+
+    def _put_attr_scope(self, name: str, value: str | None) -> None:
+        self._local["attrs"][name] = value
+        self._set_attr_scope(name, value)
 
     # Collections.
 
