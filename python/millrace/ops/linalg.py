@@ -316,7 +316,7 @@ def _norm_kept(tensor: Tensor, ord: Any, axes: Any, of_matrices: bool) -> Tensor
     """The norm with the reduced dimensions kept."""
     over = None if axes is None else list(axes) if of_matrices else [axes]
     if ord in ("fro", "euclidean", 2):
-        squares = math.real(tensor * math.conj(tensor))
+        squares = tensor * math.conj(tensor)
         return gen_ops.sqrt(reduce_sum(squares, over, keepdims=True))
     size = math.abs(tensor)
     if of_matrices:

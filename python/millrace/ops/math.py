@@ -1,6 +1,5 @@
 """Elementwise functions, comparisons, casts, ranges and running sums."""
 
-import builtins
 from typing import Any, Callable
 
 import numpy as np
@@ -594,7 +593,7 @@ def product(sizes: list[Any]) -> Any:
     known = 1
     unknown = None
     for size in sizes:
-        if isinstance(size, builtins.int):
+        if isinstance(size, int):
             known *= size
         else:
             unknown = size if unknown is None else unknown * size
