@@ -96,7 +96,8 @@ def _fill(leaf: Any, values: Any, summarize: int) -> Any:
         return leaf
     import numpy as np
 
-    array = np.asarray(values[leaf.number])
+    value = values[leaf.number]
+    array = np.asarray(value, dtype=object if isinstance(value, (bytes, str)) else None)
     edge = max(array.shape, default=0) if summarize < 0 else summarize
     shortened = max(array.shape, default=0) > 2 * edge
     return _Shown(
