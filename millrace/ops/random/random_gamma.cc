@@ -71,7 +71,7 @@ double gamma_value(double alpha, Doubles random) {
         u < 1 - 0.0331 * (x * x) * (x * x) || std::log(u) < 0.5 * x * x + d * (1 - v + std::log(v));
     if (!inside) continue;
     const double value = d * v;
-    return small ? value * std::pow(1 - random.uniform(), 1 / alpha) : value;
+    return small ? value * std::pow(random.uniform(), 1 / alpha) : value;
   }
 }
 

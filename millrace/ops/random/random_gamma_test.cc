@@ -67,6 +67,15 @@ TEST(RandomPoisson, MeanAndVarianceAreTheRate) {
   }
 }
 
+TEST(RandomGamma, ValuesOfTheStream) {
+  const Tensor x = *draw("RandomGamma", 3, Tensor::vector<float>({0.5F, 1, 2}));
+  const double expected[] = {0.02773, 0.5916,  0.5887,  0.08038, 1.45437,
+                             3.03404, 0.10488, 0.82442, 1.25817};
+  for (size_t i = 0; i < 9; ++i) EXPECT_NEAR(x.data<float>()[i], expected[i], 6e-6) << i;
+  const Tensor y = *draw("RandomPoisson", 3, Tensor::vector<float>({0.5F, 30}));
+  expect_tensor_equal(y, Tensor::of<float>({3, 2}, {0, 29, 0, 35, 0, 31}));
+}
+
 TEST(RandomGamma, BadParametersGiveNaN) {
   const Tensor x = *draw("RandomGamma", 2, Tensor::vector<float>({-1, 0, NAN, INFINITY}));
   for (float v : x.data<float>()) EXPECT_TRUE(std::isnan(v));

@@ -208,19 +208,3 @@ def random_poisson(
     with name_scope(name, "random_poisson", [lam, shape]):
         shape = convert_to_tensor(shape, dtype=dtypes.int32, name="shape")
         return gen_ops.random_poisson_v2(shape, lam, dtype=dtype, **_seeds(seed))
-
-
-def parameterized_truncated_normal(
-    shape: Any, means: Any = 0.0, stddevs: Any = 1.0, minvals: Any = -2.0, maxvals: Any = 2.0,
-    dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """Values of normal distributions cut off at `minvals` and `maxvals`, one for each row."""
-    with name_scope(name, "parameterized_truncated_normal", [shape, means, stddevs]):
-        return gen_ops.parameterized_truncated_normal(
-            shape_tensor(shape),
-            convert_to_tensor(means, dtype=dtype, name="means"),
-            convert_to_tensor(stddevs, dtype=dtype, name="stddevs"),
-            convert_to_tensor(minvals, dtype=dtype, name="minvals"),
-            convert_to_tensor(maxvals, dtype=dtype, name="maxvals"),
-            **_seeds(seed),
-        )
