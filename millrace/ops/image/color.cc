@@ -76,8 +76,7 @@ Pixel<C> rgb_to_hsv(Pixel<C> rgb) {
 
 template <class C>
 Pixel<C> hsv_to_rgb(Pixel<C> hsv) {
-  const auto [h, s, v] = hsv;
-  const C at = h * 6;
+  const C at = hsv.a * 6, s = hsv.b, v = hsv.c;
   const auto mix = [&](C colour) { return ((1 - s) + s * std::clamp<C>(colour, 0, 1)) * v; };
   return {mix(std::abs(at - 3) - 1), mix(2 - std::abs(at - 2)), mix(2 - std::abs(at - 4))};
 }
