@@ -35,9 +35,16 @@ using Ints = std::vector<int64_t>;
 
 // Rules that no difference can check, and why.
 const std::pair<const char*, const char*> kUnchecked[] = {
+    {"Cholesky", "reads one triangle; its gradient is symmetric, see decompositions_test.cc"},
     {"CropAndResize", "boxes have no second derivative; crop_and_resize_test.cc has the first"},
     {"CropAndResizeGradImage", "boxes have no second derivative"},
+    {"FractionalAvgPool", "its gradient has none; volume_test.cc looks at the first"},
+    {"FractionalMaxPool", "its gradient has none; volume_test.cc looks at the first"},
+    {"Igamma", "its first argument has no gradient"},
+    {"Igammac", "its first argument has no gradient"},
+    {"Polygamma", "its first argument has no gradient; Digamma needs that of the second"},
     {"PreventGradient", "its rule refuses; gradients_test.cc looks at the error"},
+    {"Zeta", "its first argument has no gradient"},
 };
 
 // Where one-sided derivatives bound nothing, and why.
@@ -133,6 +140,7 @@ const Row kMoreCalls[] = {
     {"Reverse", "[2,3] {1,1}"},
     {"ReverseV2", "[2,3] {-1,0}"},
     {"ReverseSequence", "[3,2,2] {3,1}", {{"seq_dim", 0}, {"batch_dim", 2}}},
+    {"Roll", "[3,2,2] 1 []{-2}"},
     {"ScatterNd", "[3,1]{1,1,0} [3,2] {3,2}"},
     {"SegmentSum", "[4,2] {0,0,2,2}"},
     {"SegmentMax", "[4,2] {0,0,2,2}"},
@@ -160,6 +168,8 @@ const Row kMoreCalls[] = {
     {"Sum", "[2,3] 1"},
     {"Sum", "[2,3,2] {-1,0}"},
     {"Sum", "[2,3] [0]"},
+    {"TensorScatterAdd", "[3,2] [3,2]{0,1,0,1,2,0} [3]"},
+    {"TensorScatterUpdate", "[3,2] [2,2]{0,1,2,0} [2]"},
     {"Tile", "[2,1,2] {1,3,2}"},
     {"Tile", "[2] {0}"},
     {"TopKV2", "[2,2,3] 1"},

@@ -14,6 +14,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 Status send_first(OpEnv& env, const TypeChoice& types);
+Status keep_sparse(OpEnv& env, const TypeChoice& types);
 
 // See parse_call().
 struct Row {
@@ -26,6 +27,11 @@ struct Row {
 const AttrMap kPool = {
     {"ksize", Ints{1, 2, 2, 1}}, {"strides", Ints{1, 2, 2, 1}}, {"padding", "VALID"}};
 const AttrMap kConv = {{"strides", Ints{1, 1, 1, 1}}, {"padding", "SAME"}};
+const AttrMap kPool3D = {
+    {"ksize", Ints{1, 2, 2, 2, 1}}, {"strides", Ints{1, 2, 2, 2, 1}}, {"padding", "VALID"}};
+const AttrMap kConv3D = {{"strides", Ints{1, 1, 1, 1, 1}}, {"padding", "SAME"}};
+const AttrMap kFractional = {{"pooling_ratio", std::vector<float>{1, 1.5F, 1.5F, 1}},
+                             {"deterministic", true}};
 const AttrMap kSampler = {{"num_sampled", 3}, {"unique", true}, {"range_max", 10}};
 const AttrMap kQueueOfVectors = {{"shapes", std::vector<PartialShape>{Shape{2}}}};
 const AttrMap kEdge = {{"tensor_name", "t"},
@@ -68,13 +74,16 @@ const Row kRows[] = {
     {"ListDiff", "[4] [2]"},
     {"OneHot", "{0,2} 3 [] []"},
     {"Pad", "[2,3] [2,2]{1,0,0,1}"},
+    {"ParallelConcat", "[1,3]|[1,3]", {{"shape", Shape{2, 3}}}},
     {"PadV2", "[2,3] [2,2]{1,0,0,1} []"},
     {"Range", "1 5 1"},
     {"Reshape", "[2,3] {3,2}"},
     {"Reverse", "[2,3] {1,0}"},
     {"ReverseV2", "[2,3] {1}"},
     {"ReverseSequence", "[2,3] {2,3}", {{"seq_dim", 1}}},
+    {"Roll", "[2,3] {1,-1} {0,1}"},
     {"ScatterNd", "[2,1]{3,0} [2,2] {4,2}"},
+    {"ScatterNdNonAliasingAdd", "[4,2] [2,1]{3,0} [2,2]"},
     {"Slice", "[2,3] {0,1} {2,2}"},
     {"SpaceToBatch", "[1,3,3,1] [2,2]{1,0,0,1}", {{"block_size", 2}}},
     {"SpaceToBatchND", "[1,3,2] {2} [1,2]{1,2}"},
@@ -85,6 +94,9 @@ const Row kRows[] = {
     {"Squeeze", "[2,1,3]"},
     {"StridedSlice", "[4,3] {0,0} {4,2} {2,1}"},
     {"StridedSliceGrad", "{4,3} {0,0} {4,2} {2,1} [2,2]"},
+    {"TensorScatterAdd", "[4,2] [2,1]{3,0} [2,2]"},
+    {"TensorScatterSub", "[4,2] [2,1]{3,0} [2,2]"},
+    {"TensorScatterUpdate", "[4,2] [2,1]{3,0} [2,2]"},
     {"Tile", "[2,3] {2,1}"},
     {"Transpose", "[2,3] {1,0}"},
     {"Unique", "[4]"},
@@ -102,6 +114,7 @@ const Row kRows[] = {
     {"Print", "[2,3] [2]|", {{"first_n", 0}}},
     {"PrintV2", "[]", {{"output_stream", "file:///dev/null"}}},
     {"RefMerge", "[2,3]|"},
+    {"RefSelect", "0 [2,3]|"},
     {"RefSwitch", "[2,3] 1"},
     {"Switch", "[2,3] 1"},
     {"_SwitchN", "[2,3] 1", {{"num_outs", 2}}},
@@ -112,8 +125,11 @@ const Row kRows[] = {
     // Linear algebra and networks.
     {"AvgPool", "[1,4,4,2]", kPool},
     {"AvgPoolGrad", "{1,4,4,2} [1,2,2,2]", kPool},
+    {"AvgPool3D", "[1,2,2,4,2]", kPool3D},
+    {"AvgPool3DGrad", "{1,2,2,4,2} [1,1,1,2,2]", kPool3D},
     {"BatchMatMul", "[2,2,3] [2,3,2]"},
     {"BatchMatMulV2", "[2,2,3] [3,2]"},
+    {"BatchMatMulV3", "[2,2,3] [3,2]"},
     {"BatchNormWithGlobalNormalization",
      "[1,2,2,2] [2] {1,.5} [2] [2]",
      {{"variance_epsilon", 0.1F}}},
@@ -122,12 +138,21 @@ const Row kRows[] = {
      {{"variance_epsilon", 0.1F}}},
     {"BiasAdd", "[2,3] [3]"},
     {"BiasAddV1", "[2,3] [3]"},
+    {"Cholesky", "[2,2]{2,1,1,3}"},
+    {"CholeskyGrad", "[2,2]{2,0,1,3} [2,2]"},
     {"Conv2D", "[1,4,4,2] [2,2,2,3]", kConv},
     {"Conv2DBackpropFilter", "[1,4,4,2] {2,2,2,3} [1,4,4,3]", kConv},
     {"Conv2DBackpropInput", "{1,4,4,2} [2,2,2,3] [1,4,4,3]", kConv},
+    {"Conv3D", "[1,3,4,4,2] [2,2,2,2,3]", kConv3D},
+    {"Conv3DBackpropFilterV2", "[1,3,4,4,2] {2,2,2,2,3} [1,3,4,4,3]", kConv3D},
+    {"Conv3DBackpropInputV2", "{1,3,4,4,2} [2,2,2,2,3] [1,3,4,4,3]", kConv3D},
     {"DepthwiseConv2dNative", "[1,4,4,2] [2,2,2,2]", kConv},
     {"DepthwiseConv2dNativeBackpropFilter", "[1,4,4,2] {2,2,2,2} [1,4,4,4]", kConv},
     {"DepthwiseConv2dNativeBackpropInput", "{1,4,4,2} [2,2,2,2] [1,4,4,4]", kConv},
+    {"FractionalAvgPool", "[1,4,4,2]", kFractional},
+    {"FractionalAvgPoolGrad", "{1,4,4,2} [1,2,2,2] {0,2,4} {0,2,4}"},
+    {"FractionalMaxPool", "[1,4,4,2]", kFractional},
+    {"FractionalMaxPoolGrad", "[1,4,4,2] [1,2,2,2] [1,2,2,2] {0,2,4} {0,2,4}"},
     {"FusedBatchNorm", "[2,2,3,2] [2] [2] [2] {1,.5}"},
     {"FusedBatchNormGrad", "[2,2,3,2] [2,2,3,2] [2] [2] {1,.5}"},
     {"FusedBatchNormGradV2", "[2,2,3,2] [2,2,3,2] [2] [2] {1,.5}"},
@@ -139,11 +164,25 @@ const Row kRows[] = {
     {"InTopKV2", "[2,3] {1,0} 2"},
     {"LRN", "[1,2,2,4]"},
     {"LRNGrad", "[1,2,2,4] [1,2,2,4] [1,2,2,4]"},
+    {"LogMatrixDeterminant", "[2,2]{2,1,1,3}"},
     {"MatMul", "[2,3] [3,2]"},
+    {"MatrixDeterminant", "[2,2]{2,1,1,3}"},
+    {"MatrixInverse", "[2,2]{2,1,1,3}"},
+    {"MatrixSolve", "[2,2]{2,1,1,3} [2,3]"},
+    {"MatrixSolveLs", "[3,2]{2,1,1,3,0,1} [3,2] .5"},
+    {"MatrixTriangularSolve", "[2,2]{2,0,1,3} [2,3]"},
     {"MaxPool", "[1,4,4,2]", kPool},
+    {"MaxPool3D", "[1,2,2,4,2]", kPool3D},
+    {"MaxPool3DGrad", "[1,2,2,4,2] [1,1,1,2,2] [1,1,1,2,2]", kPool3D},
+    {"MaxPool3DGradGrad", "[1,2,2,4,2] [1,1,1,2,2] [1,2,2,4,2]", kPool3D},
     {"MaxPoolGrad", "[1,4,4,2] [1,2,2,2] [1,2,2,2]", kPool},
     {"MaxPoolGradGrad", "[1,4,4,2] [1,2,2,2] [1,4,4,2]", kPool},
+    {"MaxPoolGradGradWithArgmax", "[1,4,4,1] [1,4,4,1] [1,2,2,1]{1,3,8,15}", kPool},
+    {"MaxPoolGradWithArgmax", "[1,4,4,1] [1,2,2,1] [1,2,2,1]{1,3,8,15}", kPool},
+    {"MaxPoolWithArgmax", "[1,4,4,2]", kPool},
+    {"SelfAdjointEigV2", "[2,2]{2,1,1,3}"},
     {"SparseSoftmaxCrossEntropyWithLogits", "[2,3] {1,0}"},
+    {"Svd", "[2,2]{2,1,1,3}"},
     {"TopKV2", "[2,3] 2"},
     // Images.
     {"AdjustContrastv2", "[2,3,2,3] 1.5"},
@@ -189,6 +228,9 @@ const Row kRows[] = {
     {"LearnedUnigramCandidateSampler", "[2,1]{1,2}", kSampler},
     {"LogUniformCandidateSampler", "[2,1]{1,2}", kSampler},
     {"Multinomial", "[2,3] 4"},
+    {"RandomGamma", "{2} [3]"},
+    {"RandomPoisson", "{2} [3]"},
+    {"RandomPoissonV2", "{2} [3]"},
     {"RandomStandardNormal", "{2,3}"},
     {"RandomUniform", "{2,3}"},
     {"RandomUniformInt", "{2,3} 1 9"},
@@ -250,21 +292,36 @@ const Row kRows[] = {
     // Variables.
     {"CountUpTo", "1", {{"limit", 5}}},
     {"DestroyTemporaryVariable", "temporary[2,3]", {{"var_name", "temporary"}}},
+    {"ResourceCountUpTo", "variable[]", {{"limit", 1000000}}},
     {"ResourceGather", "variable[4,2] {3,0}"},
     {"ResourceScatterAdd", "variable[4,2] {3,0} [2,2]"},
     {"ResourceScatterDiv", "variable[4,2] {3,0} [2,2]"},
     {"ResourceScatterMax", "variable[4,2] {3,0} [2,2]"},
     {"ResourceScatterMin", "variable[4,2] {3,0} [2,2]"},
     {"ResourceScatterMul", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceScatterNdAdd", "variable[4,2] [2,1]{3,0} [2,2]"},
+    {"ResourceScatterNdMax", "variable[4,2] [2,1]{3,0} [2,2]"},
+    {"ResourceScatterNdMin", "variable[4,2] [2,1]{3,0} [2,2]"},
+    {"ResourceScatterNdSub", "variable[4,2] [2,1]{3,0} [2,2]"},
+    {"ResourceScatterNdUpdate", "variable[4,2] [2,1]{3,0} [2,2]"},
     {"ResourceScatterSub", "variable[4,2] {3,0} [2,2]"},
     {"ResourceScatterUpdate", "variable[4,2] {3,0} [2,2]"},
+    {"ResourceStridedSliceAssign", "variable[4,3] {0,0} {4,2} {2,1} [2,2]"},
     {"ScatterAdd", "[4,2] {3,0} [2,2]"},
     {"ScatterDiv", "[4,2] {3,0} [2,2]"},
     {"ScatterMax", "[4,2] {3,0} [2,2]"},
     {"ScatterMin", "[4,2] {3,0} [2,2]"},
     {"ScatterMul", "[4,2] {3,0} [2,2]"},
+    {"ScatterNdAdd", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdDiv", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdMax", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdMin", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdMul", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdSub", "[4,2] [2,1]{3,0} [2,2]"},
+    {"ScatterNdUpdate", "[4,2] [2,1]{3,0} [2,2]"},
     {"ScatterSub", "[4,2] {3,0} [2,2]"},
     {"ScatterUpdate", "[4,2] {3,0} [2,2]"},
+    {"StridedSliceAssign", "[4,3] {0,0} {4,2} {2,1} [2,2]"},
     {"TemporaryVariable", "", {{"shape", Shape{2, 3}}}},
     {"Variable", "", {{"shape", Shape{2, 3}}}},
     {"VariableV2", "", {{"shape", Shape{2, 3}}}},
@@ -298,6 +355,9 @@ const Row kRows[] = {
     {"ResourceAccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"SparseAccumulatorApplyGradient", "rows_accumulator[2,3] 0 {2,0} [2,3] {3,3}"},
     {"SparseAccumulatorTakeGradient", "rows_accumulator[2,3] 1"},
+    {"AddManySparseToTensorsMap", "[2,2]{0,1,1,0} [2] {2,4}"},
+    {"AddSparseToTensorsMap", "[2,1]{0,2} [2] {4}"},
+    {"TakeManySparseFromTensorsMap", "{0}", {{"shared_name", "map"}}, keep_sparse},
     // Stacks, TensorArrays and tensor lists.
     {"EmptyTensorList", "{2} 5"},
     {"StackClose", "stack[2]"},
@@ -560,6 +620,16 @@ Status send_first(OpEnv& env, const TypeChoice& types) {
   OpTester send(env, "_Send");
   for (const auto& [name, value] : kEdge) send.attr(name, value);
   return send.input(random_tensor(types.at("tensor_type"), Shape{2, 3}, 1)).run().status();
+}
+
+Status keep_sparse(OpEnv& env, const TypeChoice& types) {
+  return OpTester(env, "AddSparseToTensorsMap")
+      .attr("shared_name", "map")
+      .input(Tensor::of<int64_t>({2, 1}, {0, 2}))
+      .input(random_tensor(types.at("dtype"), Shape{2}, 1))
+      .input(Tensor::vector<int64_t>({4}))
+      .run()
+      .status();
 }
 
 // A value for an attribute that has no default and that no input decides.

@@ -53,15 +53,9 @@ Status binary_grad(GradientContext& c) {
   const Expr x = c.input(0), y = c.input(1), z = c.output(0);
   const ExprPair g = Op::grad(conj ? conjugate(x) : x, conj ? conjugate(y) : y,
                               conj ? conjugate(z) : z, c.gradient());
-  if (!g.first.valid()) return ok_status();
-  if (!Op::info.broadcasts) {
-    c.set(0, g.first);
-    c.set(1, g.second);
-    return ok_status();
-  }
-  const ExprPair summed = unbroadcast(g.first, g.second, x, y);
-  c.set(0, summed.first);
-  c.set(1, summed.second);
+  const ExprPair summed = Op::info.broadcasts ? unbroadcast(g.first, g.second, x, y) : g;
+  if (summed.first.valid()) c.set(0, summed.first);
+  if (summed.second.valid()) c.set(1, summed.second);
   return ok_status();
 }
 

@@ -3,6 +3,7 @@
 #include "millrace/graph/expr.h"
 #include "millrace/ops/math/complex_math.h"
 #include "millrace/ops/math/elementwise.h"
+#include "millrace/ops/math/special_functions.h"
 #include "millrace/ops/vector.h"
 #include "millrace/tensor/complex.h"
 
@@ -35,6 +36,12 @@ MR_DEVICE_FN T int_div(T x, T y) {
 template <class T>
 MR_DEVICE_FN T int_mod(T x, T y) {
   return sub(x, mul(int_div(x, y), y));
+}
+
+// `value`, or 0 where `key` is.
+template <class V>
+MR_DEVICE_FN V zero_if(V key, V value) {
+  return key == V{} ? V{} : value;
 }
 
 template <class V>
@@ -195,6 +202,47 @@ struct Minimum {
     return {select(first, g, zeros), select(first, zeros, g)};
   }
 };
+struct Igamma {
+  static constexpr OpInfo info =
+      OpInfo{"Igamma", kFloating, "The part of gamma(a) whose integral is below x."}
+          .arguments("a", "x", "z")
+          .costs(100);
+  template <class T>
+  MR_DEVICE_FN static T eval(T a, T x) {
+    using E = vec::Element<T>;
+    return vec::map(a, x, [](E b, E y) { return static_cast<E>(lower_gamma(b, y)); });
+  }
+  // That of a is an integral without a name.
+  static ExprPair grad(Expr a, Expr x, Expr, Expr g) {
+    return {Expr(), g * exp((a - 1.0) * log(x) - x - call("Lgamma", {a}))};
+  }
+};
+struct Igammac {
+  static constexpr OpInfo info =
+      OpInfo{"Igammac", kFloating, "The part of gamma(a) whose integral is above x."}
+          .arguments("a", "x", "z")
+          .costs(100);
+  template <class T>
+  MR_DEVICE_FN static T eval(T a, T x) {
+    using E = vec::Element<T>;
+    return vec::map(a, x, [](E b, E y) { return static_cast<E>(upper_gamma(b, y)); });
+  }
+  static ExprPair grad(Expr a, Expr x, Expr z, Expr g) { return Igamma::grad(a, x, z, -g); }
+};
+struct Polygamma {
+  static constexpr OpInfo info =
+      OpInfo{"Polygamma", {DType::kFloat, DType::kDouble}, "The a-th derivative of digamma at x."}
+          .arguments("a", "x", "z")
+          .costs(200);
+  template <class T>
+  MR_DEVICE_FN static T eval(T a, T x) {
+    using E = vec::Element<T>;
+    return vec::map(a, x, [](E n, E y) { return static_cast<E>(polygamma(n, y)); });
+  }
+  static ExprPair grad(Expr a, Expr x, Expr, Expr g) {
+    return {Expr(), g * call("Polygamma", {a + 1.0, x})};
+  }
+};
 struct Pow {
   static constexpr OpInfo info =
       OpInfo{"Pow", kFloating | kSignedIntegers | kComplex, "x to the power of y."}.costs(8).checks(
@@ -285,9 +333,97 @@ struct LogicalOr {
 };
 // clang-format on
 
-using BinaryOps = OpList<Add, AddV2, Div, Equal, FloorDiv, FloorMod, Greater, GreaterEqual, Less,
-                         LessEqual, LogicalAnd, LogicalOr, Maximum, Minimum, Mod, Mul, NotEqual,
-                         Pow, RealDiv, SquaredDifference, Sub, TruncateDiv, TruncateMod>;
+// The ops below are 0 where their first rule of arithmetic would give NaN.
+
+struct DivNoNan {
+  static constexpr OpInfo info =
+      OpInfo{"DivNoNan", kFloating | kComplex, "x / y, or 0 where y is 0."}.costs(0.5F);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    return vec::zero_if(y, x / y);
+  }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    const auto div = [](Expr a, Expr b) { return call("DivNoNan", {a, b}); };
+    return {div(g, y), g * div(div(-x, y), y)};
+  }
+};
+
+struct MulNoNan {
+  static constexpr OpInfo info =
+      OpInfo{"MulNoNan", kFloating | kComplex, "x * y, or 0 where y is 0."};
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    return vec::zero_if(y, x * y);
+  }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    return {call("MulNoNan", {g, y}), call("MulNoNan", {x, g})};
+  }
+};
+
+struct Xdivy {
+  static constexpr OpInfo info =
+      OpInfo{"Xdivy", kFloating | kComplex, "x / y, or 0 where x is 0."}.costs(0.5F);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    return vec::zero_if(x, x / y);
+  }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    const auto div = [](Expr a, Expr b) { return call("DivNoNan", {a, b}); };
+    return {div(g, y), g * div(div(-x, y), y)};
+  }
+};
+
+struct Xlog1py {
+  static constexpr OpInfo info =
+      OpInfo{"Xlog1py", kFloating | kComplex, "x * log(1 + y), or 0 where x is 0."}.costs(1);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    return vec::zero_if(x, x * vec::log1p(y));
+  }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    // Where x is 0 and the logarithm is none, the gradient is 0 too.
+    const Expr has_log = kComplex.contains(y.dtype()) ? call("NotEqual", {y, -ones_like(y)})
+                                                      : greater(y, -ones_like(y));
+    const Expr safe = select(has_log, y, zeros_like(y));
+    return {g * call("Log1p", {safe}), g * call("DivNoNan", {x, y + 1.0})};
+  }
+};
+
+struct Xlogy {
+  static constexpr OpInfo info =
+      OpInfo{"Xlogy", kFloating | kComplex, "x * log(y), or 0 where x is 0."}.costs(1);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    return vec::zero_if(x, x * vec::log(y));
+  }
+  static ExprPair grad(Expr x, Expr y, Expr, Expr g) {
+    const Expr has_log = kComplex.contains(y.dtype()) ? call("NotEqual", {y, zeros_like(y)})
+                                                      : greater(y, zeros_like(y));
+    const Expr safe = select(has_log, y, ones_like(y));
+    return {g * log(safe), g * call("DivNoNan", {x, y})};
+  }
+};
+
+struct Zeta {
+  static constexpr OpInfo info =
+      OpInfo{"Zeta", {DType::kFloat, DType::kDouble}, "The sum of (q + k)^-x over k = 0, 1, ..."}
+          .arguments("x", "q", "z")
+          .costs(200);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T q) {
+    using E = vec::Element<T>;
+    return vec::map(x, q, [](E e, E r) { return static_cast<E>(hurwitz_zeta(e, r)); });
+  }
+  static ExprPair grad(Expr x, Expr q, Expr, Expr g) {
+    return {Expr(), g * (-x * call("Zeta", {x + 1.0, q}))};
+  }
+};
+
+using BinaryOps =
+    OpList<Add, AddV2, Div, DivNoNan, Equal, FloorDiv, FloorMod, Greater, GreaterEqual, Igamma,
+           Igammac, Less, LessEqual, LogicalAnd, LogicalOr, Maximum, Minimum, Mod, Mul, MulNoNan,
+           NotEqual, Polygamma, Pow, RealDiv, SquaredDifference, Sub, TruncateDiv, TruncateMod,
+           Xdivy, Xlog1py, Xlogy, Zeta>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

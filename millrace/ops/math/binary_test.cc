@@ -29,6 +29,25 @@ struct Row {
 double re(C x) { return x.real(); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+// Sums and integrals as they are defined, by simple rules.
+double zeta_of(double x, double q) {
+  double sum = 0;
+  constexpr int kTerms = 300;
+  for (int k = 0; k < kTerms; ++k) sum += std::pow(q + k, -x);
+  const double end = q + kTerms;
+  return sum + std::pow(end, 1 - x) / (x - 1) + std::pow(end, -x) / 2 +
+         x / 12 * std::pow(end, -x - 1);
+}
+double polygamma_of(double n, double x) {
+  return (std::fmod(n, 2) == 0 ? -1 : 1) * std::tgamma(n + 1) * zeta_of(n + 1, x);
+}
+// Of integers a.
+double upper_gamma_of(double a, double x) {
+  double term = std::exp(-x), sum = 0;
+  for (int k = 0; k < a; ++k, term *= x / k) sum += term;
+  return sum;
+}
+
 const Row kRows[] = {
     {"Add", [](C x, C y) { return x + y; }, 0, 9, 0, 9},
     {"AddV2", [](C x, C y) { return x + y; }, 0, 9, 0, 9},
@@ -36,6 +55,11 @@ const Row kRows[] = {
     {"Mul", [](C x, C y) { return x * y; }, 0, 9, 0, 9},
     {"RealDiv", [](C x, C y) { return x / y; }, 0, 9, 1, 9},
     {"Maximum", [](C x, C y) { return C(std::max(re(x), re(y))); }, 0, 9, 0, 9},
+    {"DivNoNan", [](C x, C y) { return y == 0.0 ? 0.0 : x / y; }, 0, 9, 0, 9},
+    {"MulNoNan", [](C x, C y) { return x * y; }, 0, 9, 0, 9},
+    {"Xdivy", [](C x, C y) { return x / y; }, 0, 9, 1, 9},
+    {"Xlog1py", [](C x, C y) { return x * std::log(1.0 + y); }, 0, 9, 1, 9},
+    {"Xlogy", [](C x, C y) { return x * std::log(y); }, 0, 9, 1, 9},
     {"Minimum", [](C x, C y) { return C(std::min(re(x), re(y))); }, 0, 9, 0, 9},
     {"SquaredDifference", [](C x, C y) { return C(std::norm(x - y)); }, 9, 20, 9, 15},
     {"Pow", [](C x, C y) { return std::pow(x, y); }, 1, 4, 0, 3},
@@ -47,6 +71,10 @@ const Row kRows[] = {
     {"GreaterEqual", [](C x, C y) { return C(re(x) >= re(y)); }, 0, 9, 0, 9},
     {"LogicalAnd", [](C x, C y) { return C(re(x) != 0 && re(y) != 0); }, 0, 1, 0, 1},
     {"LogicalOr", [](C x, C y) { return C(re(x) != 0 || re(y) != 0); }, 0, 1, 0, 1},
+    {"Igamma", [](C a, C x) { return C(1 - upper_gamma_of(re(a), re(x))); }, 3, 3, 0.5, 9},
+    {"Igammac", [](C a, C x) { return C(upper_gamma_of(re(a), re(x))); }, 3, 3, 0.5, 9},
+    {"Polygamma", [](C n, C x) { return C(polygamma_of(re(n), re(x))); }, 2, 2, 0.5, 9},
+    {"Zeta", [](C x, C q) { return C(zeta_of(re(x), re(q))); }, 2, 5, 0.5, 9},
     {"InvGrad", [](C y, C g) { return -g * y * y; }, 0, 3, 0, 3},
     {"ReciprocalGrad", [](C y, C g) { return -g * y * y; }, 0, 3, 0, 3},
     {"RsqrtGrad", [](C y, C g) { return -0.5 * g * y * y * y; }, 0, 3, 0, 3},
@@ -110,6 +138,22 @@ void check(const Row& row, DType dtype, const Shape& a, const Shape& b, std::mt1
     ASSERT_LE(std::abs(got - wanted), tolerance_of(dtype) * (std::abs(wanted) + 1) * 4)
         << "element " << i << ": " << got << ", expected " << wanted;
   }
+}
+
+// What would be NaN is zero.
+TEST(Binary, ZeroInsteadOfNaN) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const auto run = [](const char* op, float x, float y) {
+    return OpTester(op).input(Tensor::scalar(x)).input(Tensor::scalar(y)).run_one()->item<float>();
+  };
+  for (float x : {0.0F, 1.0F, inf, nan}) {
+    EXPECT_EQ(run("DivNoNan", x, 0), 0) << x;
+    EXPECT_EQ(run("MulNoNan", x, 0), 0) << x;
+  }
+  for (float y : {0.0F, -1.0F, inf, nan}) {
+    for (const char* op : {"Xdivy", "Xlogy", "Xlog1py"}) EXPECT_EQ(run(op, 0, y), 0) << op << y;
+  }
+  EXPECT_TRUE(std::isnan(run("MulNoNan", 0, inf))) << "y alone counts";
 }
 
 TEST(Binary, EveryOpInEveryTypeAgreesWithItsTwin) {

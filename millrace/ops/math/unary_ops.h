@@ -3,6 +3,7 @@
 #include "millrace/graph/expr.h"
 #include "millrace/ops/math/complex_math.h"
 #include "millrace/ops/math/elementwise.h"
+#include "millrace/ops/math/special_functions.h"
 #include "millrace/ops/vector.h"
 #include "millrace/tensor/complex.h"
 
@@ -60,6 +61,18 @@ struct Cos {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::cos(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return -(dy * sin(x)); }
 };
+struct Digamma {
+  static constexpr OpInfo info =
+      OpInfo{"Digamma", kFloating, "The derivative of log |gamma(x)|."}.costs(30);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(digamma(e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) {
+    return dy * call("Polygamma", {constant_like(x, 1), x});
+  }
+};
 struct Elu {
   static constexpr OpInfo info = OpInfo{"Elu", kRealNumbers, "x, or exp(x) - 1 where x < 0."}
                                      .arguments("features", "activations")
@@ -108,6 +121,16 @@ struct IsInf {
 struct IsNan {
   static constexpr OpInfo info = OpInfo{"IsNan", kFloating, "Whether x is NaN."}.is_predicate();
   template <class T> MR_DEVICE_FN static bool eval(T x) { return x != x; }
+};
+struct Lgamma {
+  static constexpr OpInfo info =
+      OpInfo{"Lgamma", kFloating, "The logarithm of |gamma(x)|."}.costs(20);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(log_gamma(e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * call("Digamma", {x}); }
 };
 struct Log {
   static constexpr OpInfo info =
@@ -278,10 +301,10 @@ struct Tanh {
 };
 // clang-format on
 
-using UnaryOps =
-    OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Elu, Erf, Erfc, Exp, Expm1, Floor, Inv, IsFinite,
-           IsInf, IsNan, Log, Log1p, LogicalNot, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt,
-           Selu, Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
+using UnaryOps = OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Digamma, Elu, Erf, Erfc, Exp, Expm1,
+                        Floor, Inv, IsFinite, IsInf, IsNan, Lgamma, Log, Log1p, LogicalNot, Neg,
+                        Reciprocal, Relu, Relu6, Rint, Round, Rsqrt, Selu, Sigmoid, Sign, Sin,
+                        Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

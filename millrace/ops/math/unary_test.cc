@@ -28,6 +28,15 @@ struct Row {
 C csign(C x) { return x == 0.0 ? x : x / std::abs(x); }
 double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 
+// The limit of log m - sum of 1 / (x + k), k < m, with what m leaves out.
+double digamma_of(double x) {
+  long double sum = 0;
+  constexpr int kTerms = 2000;
+  for (int k = 0; k < kTerms; ++k) sum -= 1 / (static_cast<long double>(x) + k);
+  const long double end = static_cast<long double>(x) + kTerms;
+  return static_cast<double>(sum + std::log(end) - 0.5L / end - 1 / (12 * end * end));
+}
+
 const Row kRows[] = {
     {"Abs", std::fabs, -9, 9},
     {"Acos", std::acos, -1, 1},
@@ -35,6 +44,7 @@ const Row kRows[] = {
     {"Atan", std::atan, -9, 9},
     {"Ceil", std::ceil, -9, 9},
     {"Cos", std::cos, -9, 9, [](C x) { return std::cos(x); }},
+    {"Digamma", digamma_of, 0.5, 9},
     {"Elu", [](double x) { return x < 0 ? std::expm1(x) : x; }, -9, 9},
     {"Erf", std::erf, -3, 3},
     {"Erfc", std::erfc, -3, 3},
@@ -45,6 +55,7 @@ const Row kRows[] = {
     {"IsFinite", [](double x) -> double { return std::isfinite(x); }, -9, 9},
     {"IsInf", [](double x) -> double { return std::isinf(x); }, -9, 9},
     {"IsNan", [](double x) -> double { return std::isnan(x); }, -9, 9},
+    {"Lgamma", std::lgamma, 0.5, 9},
     {"Log", std::log, 0.1, 9, [](C x) { return std::log(x); }},
     {"Log1p", std::log1p, -0.9, 9, [](C x) { return std::log(1.0 + x); }},
     {"LogicalNot", [](double x) -> double { return x == 0; }, 0, 1},

@@ -1,0 +1,20 @@
+#pragma once
+
+namespace millrace {
+
+// Functions that the C library does not have, to about fourteen digits; NaN outside their domains,
+// no value of digamma at its poles. All take and give any double.
+
+// log |gamma(x)|, without the C library's global sign.
+double log_gamma(double x);
+// Its derivative.
+double digamma(double x);
+// The sum of (q + k)^-x over k = 0, 1, ..., for x > 1.
+double hurwitz_zeta(double x, double q);
+// The n-th derivative of digamma, for n = 0, 1, ...
+double polygamma(double n, double x);
+// The part of the integral of gamma(a) below x, and above; a > 0, x >= 0.
+double lower_gamma(double a, double x);
+double upper_gamma(double a, double x);
+
+}  // namespace millrace
