@@ -12,7 +12,9 @@
 namespace millrace {
 
 inline Status uninitialized(const RefCell& cell) {
-  return failed_precondition("Attempting to use uninitialized value ", cell.name);
+  return failed_precondition("Attempting to use uninitialized value ", cell.name,
+                             "; run its initializer first, for example with "
+                             "sess.run(tf.global_variables_initializer())");
 }
 
 // Reads a reference for a step that wants the value; FAILED_PRECONDITION for a variable without

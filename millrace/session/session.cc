@@ -279,8 +279,9 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
     state->cancel->cancel(status);
   } else if (!over) {
     std::vector<std::string> waiting = state->rendezvous->waiting();
-    status = deadline_exceeded("the run did not finish in ", timeout_ms, " ms",
-                               waiting.empty() ? "" : "; it waits for ", str_join(waiting, ", "));
+    status = deadline_exceeded("Timed out waiting for notification: the run did not finish in ",
+                               timeout_ms, " ms", waiting.empty() ? "" : "; it waits for ",
+                               str_join(waiting, ", "));
     state->cancel->cancel(status);
   }
   if (ticket != 0) run_options.cancel->remove(ticket);

@@ -209,10 +209,18 @@ Queue::Progress Queue::advance_take(Request& request) {
     }
     request.wanted = store_->size();
   }
+  const bool begun = !request.elements.empty();
   const int64_t kept = closed_ ? 0 : spec_.min_after_dequeue;
   const int64_t taken = std::min(missing(), store_->size() - kept);
   for (int64_t i = 0; i < taken; ++i) request.elements.push_back(store_->pick());
-  if (missing() == 0) return Progress::kFinished;
+  if (missing() == 0) {
+    if (begun && spec_.kind == QueueKind::kPriority) {
+      // What came while it waited may go before what it took at first.
+      give_back(request.elements);
+      for (int64_t i = 0; i < request.wanted; ++i) request.elements.push_back(store_->pick());
+    }
+    return Progress::kFinished;
+  }
   return taken > 0 ? Progress::kSome : Progress::kNone;
 }
 

@@ -404,6 +404,11 @@ TEST_P(Semantics9Queues, PriorityIsTheFirstComponent) {
   too_many->cancel();
   batch = dequeue_many(2, types).value();
   expect_tensor_equal(batch[1], floats({31, 32}));
+  // A batch that waits is in order too.
+  Ref<OpRun> pair = start_dequeue_many(2, types);
+  ASSERT_TRUE(enqueue({Tensor::scalar<int64_t>(5), f(50)}).ok());
+  ASSERT_TRUE(enqueue({Tensor::scalar<int64_t>(4), f(40)}).ok());
+  expect_tensor_equal(pair->wait().value()[1].tensor, floats({40, 50}));
   expect_error(enqueue({Tensor::vector<int64_t>({1}), f(1)}), Code::kInvalidArgument, "[]");
   expect_error(enqueue({Tensor::scalar<int32_t>(1), f(1)}), Code::kInvalidArgument, "int64");
 }

@@ -87,6 +87,17 @@ TEST_F(ResourceVariables, BadHandles) {
   EXPECT_TRUE(read(Tensor::scalar(old_name)).ok());
 }
 
+TEST_F(ResourceVariables, CountUpTo) {
+  const Tensor v = variable("v", Tensor::scalar<int64_t>(3));
+  const auto count = [&](DType dtype) {
+    return op("ResourceCountUpTo").attr("T", dtype).attr("limit", 4).input(v).run_one();
+  };
+  expect_equal(count(DType::kInt64), Tensor::scalar<int64_t>(3));
+  expect_error(count(DType::kInt64), Code::kOutOfRange, "Reached limit of 4");
+  expect_equal(read(v, DType::kInt64), Tensor::scalar<int64_t>(4));
+  expect_error(count(DType::kInt32), Code::kInvalidArgument, "must be of type int32");
+}
+
 TEST_F(ResourceVariables, Destroy) {
   const Tensor v = variable("v", Tensor::scalar(1.0f));
   const Tensor value = read(v).value();

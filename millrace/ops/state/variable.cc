@@ -92,7 +92,15 @@ Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, in
 Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& handle) {
   return failed_precondition("Error while reading resource variable ", handle.name,
                              " from container ", container_or_default(ctx, handle.container),
-                             ". This could mean that the variable was uninitialized.");
+                             ". This could mean that the variable was uninitialized: run its "
+                             "initializer first, for example with "
+                             "sess.run(tf.global_variables_initializer())");
+}
+
+Status uninitialized_value(const RefCell& cell) {
+  return failed_precondition("Attempting to use uninitialized value ", cell.name,
+                             "; run its initializer first, for example with "
+                             "sess.run(tf.global_variables_initializer())");
 }
 
 Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i) {

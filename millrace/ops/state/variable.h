@@ -92,6 +92,8 @@ Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, in
 Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i);
 // "Error while reading resource variable ...".
 Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& handle);
+// "Attempting to use uninitialized value ...", of a reference variable.
+Status uninitialized_value(const RefCell& cell);
 // INVALID_ARGUMENT when the variable's type is not the one that an op asks for.
 Status check_variable_type(const ResourceVariable& variable, DType asked);
 

@@ -57,7 +57,7 @@ MR_NO_THREAD_SAFETY_ANALYSIS void VariableUpdate::lock(int k) {
 Status VariableUpdate::check(int k, DType dtype) const {
   if (!tensors_[k]->valid()) {
     if (variables_[k]) return uninitialized_variable(ctx_, ctx_.input(k).item<ResourceHandle>());
-    return failed_precondition("Attempting to use uninitialized value ", ctx_.input_ref(k).name);
+    return uninitialized_value(ctx_.input_ref(k));
   }
   if (tensors_[k]->dtype() != dtype) {
     return invalid_argument("input ", k, " must be a variable of ", dtype, ", it holds ",
