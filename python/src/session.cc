@@ -1,9 +1,12 @@
 #include "millrace/session/session.h"
 
+#include <cxxabi.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "proto/config.pb.h"
@@ -18,6 +21,28 @@
 namespace millrace::python {
 
 namespace {
+
+// Without the GIL for its lifetime. A daemon thread that comes back while the interpreter ends does
+// not get it again: Python unwinds the stack of such a thread, which C++ frames may not survive, so
+// it waits here for the process to end.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { come_back(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  static void come_back(PyThreadState* state) {
+    try {
+      PyEval_RestoreThread(state);
+    } catch (abi::__forced_unwind&) {
+      for (;;) pause();
+    }
+  }
+
+  PyThreadState* const state_;
+};
 
 // Runs Python's signal handlers; true when one raised. For RunOptions::interrupted.
 bool interrupted() {
@@ -118,23 +143,31 @@ struct Result_ {
 
 // What one kind of run comes to.
 struct Compiled {
-  std::shared_ptr<Callable> callable;
-  std::vector<Feed> feeds;  // one per fed tensor
+  std::shared_ptr<Callable> callable;  // null: nothing is computed
+  std::vector<Feed> feeds;             // one per fed tensor
   nb::object expand;        // makes the values of `feeds` from those given; None: they are the same
+  // For each fetched tensor the number of the feed that it is, -1 for what the run computes.
+  std::vector<int> fed_fetches;
   Result_ result;
   std::vector<nb::object> keep;  // the objects that the key stands for
 
-  nb::object run(std::vector<Tensor> values) const {
+  nb::object run(const std::vector<Tensor>& values, RunMetadata* metadata = nullptr) const {
     std::vector<Tensor> fetched;
-    Status status;
-    {
-      nb::gil_scoped_release no_gil;
-      status = callable->run(values, fetched);
+    if (callable != nullptr) {
+      Status status;
+      {
+        WithoutGil no_gil;
+        status = callable->run(values, fetched, metadata);
+      }
+      check_run(status);
     }
-    check_run(status);
     std::vector<nb::object> arrays;
-    arrays.reserve(fetched.size());
-    for (Tensor& tensor : fetched) arrays.push_back(array_from_tensor(std::move(tensor)));
+    arrays.reserve(fed_fetches.size());
+    size_t next = 0;
+    for (const int feed : fed_fetches) {
+      arrays.push_back(array_from_tensor(feed >= 0 ? values[static_cast<size_t>(feed)]
+                                                   : std::move(fetched[next++])));
+    }
     return result.build(arrays);
   }
 
@@ -152,7 +185,7 @@ struct Compiled {
       }
       for (size_t i = 0; i < feeds.size(); ++i) values.push_back(read_feed(feeds[i], expanded[i]));
     }
-    return run(std::move(values));
+    return run(values);
   }
 };
 
@@ -226,13 +259,13 @@ class PySession {
     options.target = target;
     Result<std::unique_ptr<Session>> made = Status(Code::kUnknown, "");
     {
-      nb::gil_scoped_release no_gil;
+      WithoutGil no_gil;
       made = Session::create(graph.shared_graph(), std::move(options));
     }
     session_ = unwrap(std::move(made));
   }
   ~PySession() {
-    nb::gil_scoped_release no_gil;
+    WithoutGil no_gil;
     session_.reset();
   }
 
@@ -289,33 +322,22 @@ class PySession {
     RunOptions run_options = RunOptions::from_proto(proto);
     std::shared_ptr<Compiled> compiled = compile(fetches, fed, &run_options);
     RunMetadata metadata;
-    std::vector<nb::handle> given;
-    for (nb::handle value : values) given.push_back(value);
-    nb::object result = nb::none();
     std::vector<Tensor> tensors;
     nb::list expanded =
         compiled->expand.is_none() ? values : nb::cast<nb::list>(compiled->expand(values));
     for (size_t i = 0; i < compiled->feeds.size(); ++i) {
       tensors.push_back(read_feed(compiled->feeds[i], expanded[i]));
     }
-    std::vector<Tensor> fetched;
-    Status status;
-    {
-      nb::gil_scoped_release no_gil;
-      status = compiled->callable->run(tensors, fetched, want_metadata ? &metadata : nullptr);
-    }
-    check_run(status);
-    std::vector<nb::object> arrays;
-    for (Tensor& tensor : fetched) arrays.push_back(array_from_tensor(std::move(tensor)));
+    nb::object result = compiled->run(tensors, want_metadata ? &metadata : nullptr);
     tensorflow::RunMetadata told;
-    metadata.to_proto(told);
+    if (run_options.trace) metadata.to_proto(told);
     const std::string bytes = told.SerializeAsString();
-    return nb::make_tuple(compiled->result.build(arrays), nb::bytes(bytes.data(), bytes.size()));
+    return nb::make_tuple(result, nb::bytes(bytes.data(), bytes.size()));
   }
 
   std::string partial_run_setup(std::vector<std::string> feeds, std::vector<std::string> fetches,
                                 std::vector<std::string> targets) {
-    nb::gil_scoped_release no_gil;
+    WithoutGil no_gil;
     Result<std::string> handle =
         session_->partial_run_setup({std::move(feeds), std::move(fetches), std::move(targets)});
     nb::gil_scoped_acquire gil;
@@ -331,7 +353,7 @@ class PySession {
     }
     Result<std::vector<Tensor>> fetched = Status(Code::kUnknown, "");
     {
-      nb::gil_scoped_release no_gil;
+      WithoutGil no_gil;
       fetched = session_->partial_run(handle, feeds, fetches);
     }
     std::vector<Tensor> tensors = unwrap(std::move(fetched));
@@ -344,7 +366,7 @@ class PySession {
     cache_.clear();
     Status status;
     {
-      nb::gil_scoped_release no_gil;
+      WithoutGil no_gil;
       status = session_->close();
     }
     check(status);
@@ -386,17 +408,26 @@ class PySession {
       compiled->feeds.push_back(feed_of(tensor));
       signature.feeds.push_back(nb::cast<std::string>(tensor.attr("name")));
     }
-    for (nb::handle tensor : parts[1])
-      signature.fetches.push_back(nb::cast<std::string>(tensor.attr("name")));
+    for (nb::handle tensor : parts[1]) {
+      auto name = nb::cast<std::string>(tensor.attr("name"));
+      const auto fed_as = std::find(signature.feeds.begin(), signature.feeds.end(), name);
+      if (fed_as != signature.feeds.end()) {
+        compiled->fed_fetches.push_back(static_cast<int>(fed_as - signature.feeds.begin()));
+      } else {
+        compiled->fed_fetches.push_back(-1);
+        signature.fetches.push_back(std::move(name));
+      }
+    }
     for (nb::handle op : parts[2])
       signature.targets.push_back(nb::cast<std::string>(op.attr("name")));
     compiled->result = Result_::read(parts[3]);
     compiled->expand = parts[4];
+    if (signature.fetches.empty() && signature.targets.empty()) return compiled;
     RunOptions run_options = options != nullptr ? *options : RunOptions();
     if (on_main_thread()) run_options.interrupted = interrupted;
     Result<std::shared_ptr<Callable>> callable = Status(Code::kUnknown, "");
     {
-      nb::gil_scoped_release no_gil;
+      WithoutGil no_gil;
       callable = session_->make_callable(signature, run_options);
     }
     compiled->callable = unwrap(std::move(callable));

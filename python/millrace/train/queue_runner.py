@@ -134,7 +134,8 @@ class QueueRunner:
             else:
                 from millrace.platform import logging
 
-                logging.error("Exception in QueueRunner: %s", error)
+                if not getattr(sess, "_closed", False):  # an end like others
+                    logging.error("Exception in QueueRunner: %s", error)
                 with self._lock:
                     self._exceptions_raised.append(error)
         finally:
