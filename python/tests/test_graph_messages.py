@@ -105,3 +105,11 @@ def test_tensor_messages_of_a_shape():
         tf.make_tensor_proto([1, 2, 3], shape=[2])
     with pytest.raises(TypeError, match="shape"):
         tf.make_tensor_proto([1, 2], shape=[2, 1], verify_shape=True)
+
+
+def test_import_waits_for_what_is_waited_for():
+    first = tf.no_op(name="first")
+    with tf.control_dependencies([first]):
+        (a, b) = tf.import_graph_def(small_graph(), return_elements=["a", "b"])
+    assert a.control_inputs == [first]
+    assert b.control_inputs == []

@@ -122,3 +122,23 @@ def test_gradient_of_matmul():
     dv, db = run([tf.convert_to_tensor(g) for g in tf.gradients(loss, [values, b])])
     np.testing.assert_allclose(dv, (weights @ B)[A != 0], rtol=1e-4)
     np.testing.assert_allclose(db, A.T @ weights, rtol=1e-4)
+
+
+def test_sets():
+    a, b = [[5, 1, 5], [2, 3, 4]], [[1, 9], [4, 2]]
+    assert run(tf.sets.set_intersection(a, b)).values.tolist() == [1, 2, 4]
+    assert run(tf.sets.set_difference(a, b)).values.tolist() == [5, 3]
+    assert run(tf.sets.set_difference(tf.sparse.from_dense(a), b)).values.tolist() == [5, 3]
+    assert run(tf.sets.set_union(a, b)).values.tolist() == [1, 5, 9, 2, 3, 4]
+    assert run(tf.sets.set_size(tf.sparse.from_dense(a))).tolist() == [2, 3]
+    with pytest.raises(TypeError, match="float32"):
+        tf.sets.set_union([[1.0]], [[2.0]])
+
+
+def test_strings_and_distances():
+    rows = tf.serialize_many_sparse(sparse(A))
+    back = tf.deserialize_many_sparse(rows, tf.float32, rank=2)
+    np.testing.assert_array_equal(dense(back), A)
+    said = tf.string_split(["c a t", "d o g"])
+    meant = tf.string_split(["a t", "d i g s"])
+    np.testing.assert_allclose(run(tf.edit_distance(said, meant, normalize=False)), [1, 2])

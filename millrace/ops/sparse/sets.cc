@@ -238,18 +238,8 @@ Status set_operation_shape(ShapeContext& c) {
   return ok_status();
 }
 
-Status set_size_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const int64_t rank, sparse_rank(c, 0));
-  MR_TRY_ASSIGN(const PartialShape whole, c.input_as_shape(2));
-  if (whole.rank_known() && whole.rank() >= 2) {
-    MR_TRY_ASSIGN(PartialShape outer,
-                  PartialShape::make(whole.dims().first(static_cast<size_t>(whole.rank() - 1))));
-    c.set_output(0, std::move(outer));
-  } else if (rank >= 2 && rank <= Shape::kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(rank - 1)));
-  }
-  return ok_status();
-}
+// Programs expect the shape to be unknown until the graph runs.
+Status set_size_shape(ShapeContext& c) { return sparse_rank(c, 0).status(); }
 
 OpSpec set_operation_spec(const char* name, std::vector<OpSpec::Arg> inputs) {
   return {

@@ -38,7 +38,7 @@ def import_graph_def(
         taken = {n for n in wanted if ":" not in n and graph._find(scope + n) >= 0}
         _check_wanted(graph_def, wanted)
         before = graph._num_nodes
-        controls = getattr(graph, "_open_control_inputs", list)()
+        controls = graph._open_control_inputs()
         made, _ = graph._import(
             graph_def.SerializeToString(), scope[:-1], mapped, controls, "", True, tensors
         )
