@@ -222,6 +222,16 @@ OpTester& OpTester::input_ref(Ref<RefCell> cell) {
   value.cell = std::move(cell);
   return *this;
 }
+OpTester& OpTester::input_ref_list(std::vector<Ref<RefCell>> cells) {
+  Argument& argument = arguments_.emplace_back();
+  argument.list = true;
+  for (Ref<RefCell>& cell : cells) {
+    Value& value = argument.values.emplace_back();
+    value.state = Value::State::kRef;
+    value.cell = std::move(cell);
+  }
+  return *this;
+}
 OpTester& OpTester::input_list(std::vector<Tensor> tensors) {
   Argument& argument = arguments_.emplace_back();
   argument.list = true;

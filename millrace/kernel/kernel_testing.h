@@ -128,6 +128,7 @@ class OpTester {
   OpTester& input(Tensor tensor);
   OpTester& input_ref(Ref<RefCell> cell);
   OpTester& input_list(std::vector<Tensor> tensors);
+  OpTester& input_ref_list(std::vector<Ref<RefCell>> cells);
   // Drops all inputs: for another run of the same node.
   OpTester& clear_inputs();
   // The node's name; "<op>_<n>", unique in the environment, when not given.

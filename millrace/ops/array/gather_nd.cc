@@ -7,65 +7,13 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
-
-// How `indices`, of shape [..., depth], walks through a tensor.
-struct NdSizes {
-  int depth = 0;
-  int64_t count = 1;  // index vectors
-  int64_t run = 1;    // elements that each of them names
-};
-
-// INVALID_ARGUMENT unless indices of this shape can name parts of a tensor of shape `params`.
-Result<NdSizes> nd_sizes(const Shape& params, const Shape& indices) {
-  if (indices.rank() == 0)
-    return invalid_argument("'indices' must have rank 1 or more, got a scalar");
-  const int64_t depth = indices.dim(indices.rank() - 1);
-  if (depth > params.rank()) {
-    return invalid_argument("index vectors of ", depth,
-                            " elements are too long for a tensor of shape ", params);
-  }
-  NdSizes sizes;
-  sizes.depth = static_cast<int>(depth);
-  for (int i = 0; i + 1 < indices.rank(); ++i) sizes.count *= indices.dim(i);
-  for (int i = sizes.depth; i < params.rank(); ++i) sizes.run *= params.dim(i);
-  return sizes;
-}
-
-// The run that index vector `i` names, or -1 when it lies outside.
-template <class I>
-int64_t run_of(const Shape& params, const NdSizes& sizes, const I* indices, int64_t i) {
-  int64_t run = 0;
-  for (int k = 0; k < sizes.depth; ++k) {
-    const int64_t index = indices[i * sizes.depth + k];
-    if (index < 0 || index >= params.dim(k)) return -1;
-    run = run * params.dim(k) + index;
-  }
-  return run;
-}
-
-// The runs of all index vectors; INVALID_ARGUMENT naming the first that lies outside.
-Status find_runs(const Shape& params, const NdSizes& sizes, const Tensor& indices, int64_t* runs) {
-  return dispatch<IndexTypes>(indices.dtype(), [&]<class I>() -> Status {
-    const I* data = indices.data<I>().data();
-    for (int64_t i = 0; i < sizes.count; ++i) {
-      runs[i] = run_of(params, sizes, data, i);
-      if (runs[i] >= 0) [[likely]]
-        continue;
-      std::string vector;
-      for (int k = 0; k < sizes.depth; ++k) {
-        append_to(vector, str_cat(k == 0 ? "" : ",", data[i * sizes.depth + k]));
-      }
-      return invalid_argument("index vector ", i, " = [", vector, "] lies outside shape ", params);
-    }
-    return ok_status();
-  });
-}
 
 Status gather_nd_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
@@ -93,14 +41,17 @@ Status gather_nd_grad(GradientContext& g) {
 Status gather_nd_cpu(KernelContext& ctx) {
   const Tensor& params = ctx.input(0);
   const Shape& indices = ctx.input(1).shape();
-  MR_TRY_ASSIGN(const NdSizes sizes, nd_sizes(params.shape(), indices));
+  MR_TRY_ASSIGN(const NdSizes sizes, NdSizes::make(params.shape(), indices));
+  if (params.num_elements() == 0 && sizes.count > 0 && sizes.run > 0) {
+    return invalid_argument("Requested more than 0 entries, but params is empty. Params shape: ",
+                            params.shape());
+  }
   Ints dims;
   for (int i = 0; i + 1 < indices.rank(); ++i) dims.add(indices.dim(i));
   for (int i = sizes.depth; i < params.rank(); ++i) dims.add(params.dim(i));
   MR_TRY_ASSIGN(const Shape shape, Shape::make(dims.span()));
-  MR_TRY_ASSIGN(Tensor runs, ctx.allocate_temp(DType::kInt64, Shape{sizes.count}));
-  int64_t* run = runs.mutable_data<int64_t>().data();
-  MR_TRY(find_runs(params.shape(), sizes, ctx.input(1), run));
+  MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, params.shape(), sizes, ctx.input(1)));
+  const int64_t* run = runs.data<int64_t>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
   if (shape.num_elements() == 0) return ok_status();
   with_element(out->dtype(), [&]<class T>() {
@@ -116,28 +67,11 @@ Status gather_nd_cpu(KernelContext& ctx) {
   return ok_status();
 }
 
-// What `updates` must look like: the index vectors' shape, then what each of them names.
-Status check_updates(const PartialShape& shape, const PartialShape& indices,
-                     const PartialShape& updates) {
-  if (!shape.rank_known() || !indices.rank_known() || !updates.rank_known()) return ok_status();
-  const int64_t depth = indices.dim(indices.rank() - 1);
-  if (depth < 0) return ok_status();
-  if (depth > shape.rank()) {
-    return invalid_argument("index vectors of ", depth, " elements are too long for shape ", shape);
-  }
-  PartialShape expected = PartialShape::scalar();
-  for (int i = 0; i + 1 < indices.rank(); ++i) expected.add_dim(indices.dim(i));
-  for (int i = static_cast<int>(depth); i < shape.rank(); ++i) expected.add_dim(shape.dim(i));
-  if (expected.compatible(updates)) return ok_status();
-  return invalid_argument("'updates' must have shape ", expected, " for indices of shape ", indices,
-                          " into shape ", shape, ", got ", updates);
-}
-
 Status scatter_nd_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_least(0, 1));
   MR_TRY(c.with_rank(2, 1).status());
   MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(2));
-  MR_TRY(check_updates(shape, indices, c.input(1)));
+  MR_TRY(check_nd_updates(shape, indices, c.input(1)));
   c.set_output(0, std::move(shape));
   return ok_status();
 }
@@ -150,11 +84,10 @@ Status scatter_nd_grad(GradientContext& g) {
 Status scatter_nd_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(2));
   const Tensor& updates = ctx.input(1);
-  MR_TRY_ASSIGN(const NdSizes sizes, nd_sizes(shape, ctx.input(0).shape()));
-  MR_TRY(check_updates(shape, ctx.input(0).shape(), updates.shape()));
-  MR_TRY_ASSIGN(Tensor runs, ctx.allocate_temp(DType::kInt64, Shape{sizes.count}));
-  int64_t* run = runs.mutable_data<int64_t>().data();
-  MR_TRY(find_runs(shape, sizes, ctx.input(0), run));
+  MR_TRY_ASSIGN(const NdSizes sizes, NdSizes::make(shape, ctx.input(0).shape()));
+  MR_TRY(check_nd_updates(shape, ctx.input(0).shape(), updates.shape()));
+  MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, shape, sizes, ctx.input(0)));
+  const int64_t* run = runs.data<int64_t>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
   std::memset(out->mutable_raw(), 0, out->bytes());
   if (updates.num_elements() == 0) return ok_status();

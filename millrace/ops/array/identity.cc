@@ -35,6 +35,42 @@ Status refuse_gradient(GradientContext& g) {
                              message.empty() ? "" : ": ", message);
 }
 
+Status ensure_shape_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape expected, c.attr<PartialShape>("shape"));
+  MR_TRY_ASSIGN(PartialShape shape, c.input(0).merge(expected));
+  c.set_output(0, std::move(shape));
+  c.set_output_resource(0, c.input_facts(0).resource);
+  return ok_status();
+}
+
+class EnsureShape : public Kernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(PartialShape expected, node.attr<PartialShape>("shape"));
+    return std::make_unique<EnsureShape>(std::move(expected));
+  }
+  explicit EnsureShape(PartialShape expected) : expected_(std::move(expected)) {}
+  Status compute(KernelContext& ctx) const override {
+    const Shape& shape = ctx.input(0).shape();
+    if (!expected_.compatible(shape)) {
+      return invalid_argument("Shape of tensor ", ctx.node().name, " ", shape,
+                              " is not compatible with expected shape ", expected_, ".");
+    }
+    ctx.set_output_value(0, ctx.take_input(0));
+    return ok_status();
+  }
+
+ private:
+  const PartialShape expected_;
+};
+
+Status deep_copy(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, x.shape()));
+  copy_elements(x, *y);
+  return ok_status();
+}
+
 Status forward_all(KernelContext& ctx) {
   for (int i = 0; i < ctx.num_inputs(); ++i) ctx.set_output_value(i, ctx.take_input(i));
   return ok_status();
@@ -89,8 +125,37 @@ void register_identity(Registry& registry) {
                 .shape = same_facts,
                 .value = same_value,
                 .gradient = refuse_gradient});
+  registry.add({.name = "EnsureShape",
+                .doc = "The input itself; a shape that does not fit is an error.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}},
+                .attrs = {{"shape", "shape"}},
+                .traits = kForwards,
+                .shape = ensure_shape_shape,
+                .value = same_value,
+                .gradient = pass_gradients});
+  registry.add({.name = "Snapshot",
+                .doc = "The input as it is now.",
+                .inputs = {{"input", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {{"T", {}}},
+                .traits = kForwards,
+                .shape = same_facts,
+                .value = same_value,
+                .gradient = pass_gradients});
+  registry.add({.name = "DeepCopy",
+                .doc = "The input in memory of its own.",
+                .inputs = {{"x", "T"}},
+                .outputs = {{"y", "T"}},
+                .types = {{"T", {}}},
+                .traits = {.stateful = true, .cost = 0.5F},
+                .shape = same_facts,
+                .gradient = pass_gradients});
+  registry.kernel<EnsureShape>("EnsureShape", DeviceKind::kCpu);
+  registry.kernel("DeepCopy", DeviceKind::kCpu, deep_copy);
   for (const char* op :
-       {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient"}) {
+       {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient", "Snapshot"}) {
     registry.kernel(op, DeviceKind::kCpu, forward_all);
   }
 }

@@ -121,7 +121,7 @@ TEST(GatherNd, EveryType) {
   }
   const Tensor x = random_tensor(DType::kFloat, {3, 2}, 1);
   expect_invalid(OpTester("GatherNd").input(x).input(Tensor::of<int32_t>({1, 2}, {1, 2})),
-                 "index vector 0 = [1,2] lies outside shape [3,2]");
+                 "indices[0] = [1,2] does not index into shape [3,2]");
   expect_invalid(OpTester("GatherNd").input(x).input(Tensor::of<int32_t>({1, 3}, {0, 0, 0})),
                  "too long");
   expect_invalid(OpTester("GatherNd").input(x).input(scalar(0)), "rank 1");
@@ -148,7 +148,7 @@ TEST(ScatterNd, AddsUp) {
   const Tensor indices = Tensor::of<int32_t>({1, 1}, {4});
   const Tensor update = Tensor::of<float>({1}, {1});
   expect_invalid(OpTester("ScatterNd").input(indices).input(update).input(int_vector({4})),
-                 "outside");
+                 "does not index into");
   expect_invalid(OpTester("ScatterNd").input(indices).input(update).input(int_vector({4, 2})),
                  "shape [1,2]");
   expect_invalid(OpTester("ScatterNd").input(indices).input(update).input(int_vector({-1})),

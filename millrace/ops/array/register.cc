@@ -17,9 +17,11 @@ void register_array_ops(Registry& registry) {
   register_mirror_pad(registry);
   register_one_hot(registry);
   register_pad(registry);
+  register_parallel_concat(registry);
   register_placeholder(registry);
   register_reshape(registry);
   register_reverse_sequence(registry);
+  register_roll(registry);
   register_shape_of(registry);
   register_slice(registry);
   register_space_batch(registry);
@@ -27,6 +29,7 @@ void register_array_ops(Registry& registry) {
   register_sparse_to_dense(registry);
   register_split(registry);
   register_strided_slice(registry);
+  register_tensor_scatter(registry);
   register_tile(registry);
   register_transpose(registry);
   register_unique(registry);

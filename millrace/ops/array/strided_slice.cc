@@ -1,28 +1,13 @@
-#include <algorithm>
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
 #include "millrace/ops/array/register.h"
-#include "millrace/ops/array/strided_copy.h"
-#include "millrace/ops/array/strided_slice_plan.h"
+#include "millrace/ops/array/strided_slice_copy.h"
 
 namespace millrace {
 namespace {
-
-// Node is a KernelNode or a context: whatever has attr<T>(name).
-template <class Node>
-Result<StridedSliceMasks> read_masks(const Node& node) {
-  StridedSliceMasks masks;
-  MR_TRY_ASSIGN(masks.begin, node.template attr<int64_t>("begin_mask"));
-  MR_TRY_ASSIGN(masks.end, node.template attr<int64_t>("end_mask"));
-  MR_TRY_ASSIGN(masks.ellipsis, node.template attr<int64_t>("ellipsis_mask"));
-  MR_TRY_ASSIGN(masks.new_axis, node.template attr<int64_t>("new_axis_mask"));
-  MR_TRY_ASSIGN(masks.shrink_axis, node.template attr<int64_t>("shrink_axis_mask"));
-  return masks;
-}
 
 // `n` integers, as far as they are known.
 std::vector<int64_t> known_or_not(const PartialValue* value, size_t n) {
@@ -38,7 +23,7 @@ const PartialValue* value_or_null(const std::optional<PartialValue>& value) {
 }
 
 Status strided_slice_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const StridedSliceMasks masks, read_masks(c));
+  MR_TRY_ASSIGN(const StridedSliceMasks masks, read_strided_slice_masks(c));
   PartialShape all = PartialShape::of_rank(1);
   for (int i = 1; i <= 3; ++i) {
     MR_TRY_ASSIGN(all, all.merge(c.input(i)));
@@ -62,7 +47,7 @@ void strided_slice_value(ValueContext& c) {
   const PartialValue *value = c.input(0), *begin = c.input(1), *end = c.input(2),
                      *strides = c.input(3);
   if (value == nullptr || value->is_scalar || begin == nullptr || strides == nullptr) return;
-  const Result<StridedSliceMasks> masks = read_masks(c);
+  const Result<StridedSliceMasks> masks = read_strided_slice_masks(c);
   if (!masks.ok()) return;
   const size_t n = begin->elements.size();
   const int64_t input[] = {static_cast<int64_t>(value->elements.size())};
@@ -117,48 +102,10 @@ Status strided_slice_grad_grad(GradientContext& g) {
   return ok_status();
 }
 
-Status make_plan(const KernelContext& ctx, std::span<const int64_t> input,
-                 const StridedSliceMasks& masks, StridedSlicePlan& plan) {
-  Ints begin, end, strides;
-  MR_TRY(begin.read_vector(ctx, 1, "begin"));
-  MR_TRY(end.read_vector(ctx, 2, "end"));
-  MR_TRY(strides.read_vector(ctx, 3, "strides"));
-  for (Ints* list : {&begin, &end, &strides}) {
-    for (int i = 0; i < list->size(); ++i) {
-      (*list)[i] = std::max((*list)[i], StridedSlicePlan::kUnknown + 1);
-    }
-  }
-  return plan.make(input, begin.span(), end.span(), strides.span(), masks);
-}
-
-// Adds the slice's dimensions to a copy between the sliced tensor, of sizes `dims`, and the slice,
-// which is contiguous. Returns where the slice begins. Nothing is empty.
-int64_t add_slice(const StridedSlicePlan& plan, std::span<const int64_t> dims, bool slice_is_target,
-                  StridedCopy& copy) {
-  int64_t whole_stride = 1, slice_stride = 1, offset = 0;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    whole_stride *= dims[i];
-    slice_stride *= plan.size(static_cast<int>(i));
-  }
-  for (int i = 0; i < plan.input_rank(); ++i) {
-    whole_stride /= dims[static_cast<size_t>(i)];
-    slice_stride /= plan.size(i);
-    offset += plan.begin(i) * whole_stride;
-    // A single element has no next one, and its stride may be as large as it likes.
-    const int64_t step = plan.size(i) == 1 ? 0 : plan.stride(i) * whole_stride;
-    if (slice_is_target) {
-      copy.add_dim(plan.size(i), step, slice_stride);
-    } else {
-      copy.add_dim(plan.size(i), slice_stride, step);
-    }
-  }
-  return offset;
-}
-
 class StridedSlice : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const StridedSliceMasks masks, read_masks(node));
+    MR_TRY_ASSIGN(const StridedSliceMasks masks, read_strided_slice_masks(node));
     return std::make_unique<StridedSlice>(masks);
   }
   explicit StridedSlice(const StridedSliceMasks& masks) : masks_(masks) {}
@@ -166,7 +113,7 @@ class StridedSlice : public Kernel {
   Status compute(KernelContext& ctx) const override {
     const Tensor& input = ctx.input(0);
     StridedSlicePlan plan;
-    MR_TRY(make_plan(ctx, input.shape().dims(), masks_, plan));
+    MR_TRY(make_strided_slice_plan(ctx, input.shape().dims(), masks_, plan));
     MR_TRY_ASSIGN(const Shape shape, Shape::make(plan.output()));
     if (is_rows(plan, input.shape())) {
       const int64_t begin = input.rank() == 0 ? 0 : plan.begin(0);
@@ -178,7 +125,7 @@ class StridedSlice : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
     StridedCopy copy;
-    const int64_t offset = add_slice(plan, input.shape().dims(), true, copy);
+    const int64_t offset = add_strided_slice(plan, input.shape().dims(), true, copy);
     copy.run(ctx, input, offset, *out, 0);
     return ok_status();
   }
@@ -199,7 +146,7 @@ class StridedSlice : public Kernel {
 class StridedSliceGrad : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const StridedSliceMasks masks, read_masks(node));
+    MR_TRY_ASSIGN(const StridedSliceMasks masks, read_strided_slice_masks(node));
     return std::make_unique<StridedSliceGrad>(masks);
   }
   explicit StridedSliceGrad(const StridedSliceMasks& masks) : masks_(masks) {}
@@ -207,7 +154,7 @@ class StridedSliceGrad : public Kernel {
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
     StridedSlicePlan plan;
-    MR_TRY(make_plan(ctx, shape.dims(), masks_, plan));
+    MR_TRY(make_strided_slice_plan(ctx, shape.dims(), masks_, plan));
     MR_TRY_ASSIGN(const Shape slice, Shape::make(plan.output()));
     const Tensor& dy = ctx.input(4);
     if (!(dy.shape() == slice)) {
@@ -218,7 +165,7 @@ class StridedSliceGrad : public Kernel {
     if (is_plain(out->dtype())) std::memset(out->mutable_raw(), 0, out->bytes());
     if (slice.num_elements() == 0) return ok_status();
     StridedCopy copy;
-    const int64_t offset = add_slice(plan, shape.dims(), false, copy);
+    const int64_t offset = add_strided_slice(plan, shape.dims(), false, copy);
     copy.run(ctx, dy, 0, *out, offset);
     return ok_status();
   }

@@ -36,6 +36,14 @@ Status merge_shape(ShapeContext& c) {
   return ok_status();
 }
 
+Status ref_select_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(0, 0).status());
+  PartialShape out = c.input(1);
+  for (int i = 2; i < c.num_inputs(); ++i) out = out.common(c.input(i));
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
 Status loop_cond_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape predicate, c.with_rank(0, 0));
   c.set_output(0, PartialShape::scalar());
@@ -52,6 +60,17 @@ Status switch_kernel(KernelContext& ctx) {
   MR_TRY_ASSIGN(bool predicate, ctx.scalar_input<bool>(1));
   ctx.set_output_value(predicate ? 1 : 0, ctx.take_input(0));
   ctx.set_output_dead(predicate ? 0 : 1);
+  return ok_status();
+}
+
+Status ref_select_kernel(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 0));
+  MR_TRY_ASSIGN(const int64_t index, ctx.int_scalar_input(0));
+  const int count = ctx.num_inputs() - 1;
+  if (index < 0 || index >= count) {
+    return invalid_argument("index must be in [0, ", count, "), got ", index);
+  }
+  ctx.set_output_value(0, ctx.input_value(static_cast<int>(index) + 1));
   return ok_status();
 }
 
@@ -166,6 +185,19 @@ void register_control_flow(Registry& registry) {
                   .may_alias = 1},
        .shape = loop_cond_shape},
       loop_cond_kernel);
+  add(registry,
+      {.name = "RefSelect",
+       .doc = "The variable of that number among the inputs.",
+       .inputs = {{"index", "int32"}, {"inputs", "ref(N*T)"}},
+       .outputs = {{"output", "ref(T)"}},
+       .types = {{"T", {}}},
+       .attrs = {{"N", "int >= 1"}},
+       .traits = {.stateful = true,
+                  .allows_uninitialized_input = true,
+                  .cannot_differentiate = true,
+                  .may_alias = ~1u},
+       .shape = ref_select_shape},
+      ref_select_kernel);
   add(registry,
       {.name = "ControlTrigger",
        .doc = "Does nothing, but runs even when what it waits for is dead.",

@@ -114,6 +114,19 @@ TEST(Assert, ShowsTheData) {
   EXPECT_EQ(check(false).message(), "assertion failed: [x > y] [0 1...]");
 }
 
+TEST(RefSelect, HandsOneVariableOn) {
+  const Ref<RefCell> a = make_ref_cell(numbers({2})), b = make_ref_cell();
+  const auto select = [&](int32_t index) {
+    OpEnv env;
+    OpTester tester(env, "RefSelect");
+    tester.attr("T", DType::kFloat).attr("N", 2).input(Tensor::scalar(index));
+    return tester.input_ref_list({a, b}).run_values();
+  };
+  EXPECT_EQ((*select(0))[0].cell, a);
+  EXPECT_EQ((*select(1))[0].cell, b);
+  for (int32_t bad : {-1, 2}) EXPECT_EQ(select(bad).status().code(), Code::kInvalidArgument);
+}
+
 TEST(Timestamp, GoesOn) {
   const double first = OpTester("Timestamp").run_one()->item<double>();
   EXPECT_GT(first, 1.7e9);

@@ -45,7 +45,8 @@ Status batch_matmul_shape(ShapeContext& c) {
   const int64_t inner_x = known_x.dim(rank_x - (adj_x ? 2 : 1));
   const int64_t inner_y = known_y.dim(rank_y - (adj_y ? 1 : 2));
   if (inner_x >= 0 && inner_y >= 0 && inner_x != inner_y) {
-    return invalid_argument("inner dimensions differ: ", x, adj_x ? " (adjoint)" : "", " x ", y,
+    return invalid_argument("Dimensions must be equal, but are ", inner_x, " and ", inner_y,
+                            ": inner dimensions differ: ", x, adj_x ? " (adjoint)" : "", " x ", y,
                             adj_y ? " (adjoint)" : "");
   }
   Result<PartialShape> batch = broadcasts(c.op().name)
@@ -198,15 +199,22 @@ class BatchMatMulKernel final : public Kernel {
   bool broadcast_;
 };
 
+// `attrs` are the op's type attributes, which must all be the same type.
 template <class... Ts>
-void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
+void register_kernels(Registry& registry, const char* op, const std::vector<const char*>& attrs,
+                      TypeList<Ts...>) {
+  const auto all = [&](DType dtype) {
+    std::vector<KernelDef::Constraint> constraints;
+    for (const char* attr : attrs) constraints.push_back({attr, {dtype}});
+    return constraints;
+  };
   (registry.kernel({.op = op,
-                    .constraints = {{"T", {dtype_of<Ts>}}},
+                    .constraints = all(dtype_of<Ts>),
                     .factory = &BatchMatMulKernel<Ts, false>::make,
                     .priority = 1}),
    ...);
   (registry.kernel({.op = op,
-                    .constraints = {{"T", {dtype_of<Ts>}}},
+                    .constraints = all(dtype_of<Ts>),
                     .factory = &BatchMatMulKernel<Ts, true>::make,
                     .label = "reference"}),
    ...);
@@ -228,8 +236,20 @@ void register_batch_matmul(Registry& registry) {
                   .traits = {.cost = 50},
                   .shape = batch_matmul_shape,
                   .gradient = broadcasts(op) ? batch_matmul_v2_grad : batch_matmul_v1_grad});
-    register_kernels(registry, op, MatMulTypes());
+    register_kernels(registry, op, {"T"}, MatMulTypes());
   }
+  constexpr TypeSet kTypes = type_set_of<MatMulTypes>;
+  registry.add(
+      {.name = "BatchMatMulV3",
+       .doc = "BatchMatMulV2 with types of its own for each tensor; they must be the same.",
+       .inputs = {{"x", "Ta"}, {"y", "Tb"}},
+       .outputs = {{"output", "Tout"}},
+       .types = {{"Ta", kTypes}, {"Tb", kTypes}, {"Tout", kTypes}},
+       .attrs = {{"adj_x", "bool = false"}, {"adj_y", "bool = false"}},
+       .traits = {.cost = 50},
+       .shape = batch_matmul_shape,
+       .gradient = batch_matmul_v2_grad});
+  register_kernels(registry, "BatchMatMulV3", {"Ta", "Tb", "Tout"}, MatMulTypes());
 }
 
 }  // namespace millrace

@@ -9,6 +9,8 @@ void register_state_ops(Registry& registry) {
   register_resource_gather(registry);
   register_resource_variables(registry);
   register_scatter(registry);
+  register_scatter_nd(registry);
+  register_strided_slice_assign(registry);
 }
 
 }  // namespace millrace

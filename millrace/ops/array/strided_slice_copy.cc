@@ -1,0 +1,45 @@
+#include "millrace/ops/array/strided_slice_copy.h"
+
+#include <algorithm>
+
+#include "millrace/ops/array/ints.h"
+
+namespace millrace {
+
+Status make_strided_slice_plan(const KernelContext& ctx, std::span<const int64_t> input,
+                               const StridedSliceMasks& masks, StridedSlicePlan& plan) {
+  Ints begin, end, strides;
+  MR_TRY(begin.read_vector(ctx, 1, "begin"));
+  MR_TRY(end.read_vector(ctx, 2, "end"));
+  MR_TRY(strides.read_vector(ctx, 3, "strides"));
+  for (Ints* list : {&begin, &end, &strides}) {
+    for (int i = 0; i < list->size(); ++i) {
+      (*list)[i] = std::max((*list)[i], StridedSlicePlan::kUnknown + 1);
+    }
+  }
+  return plan.make(input, begin.span(), end.span(), strides.span(), masks);
+}
+
+int64_t add_strided_slice(const StridedSlicePlan& plan, std::span<const int64_t> dims,
+                          bool slice_is_target, StridedCopy& copy) {
+  int64_t whole_stride = 1, slice_stride = 1, offset = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    whole_stride *= dims[i];
+    slice_stride *= plan.size(static_cast<int>(i));
+  }
+  for (int i = 0; i < plan.input_rank(); ++i) {
+    whole_stride /= dims[static_cast<size_t>(i)];
+    slice_stride /= plan.size(i);
+    offset += plan.begin(i) * whole_stride;
+    // A single element has no next one, and its stride may be as large as it likes.
+    const int64_t step = plan.size(i) == 1 ? 0 : plan.stride(i) * whole_stride;
+    if (slice_is_target) {
+      copy.add_dim(plan.size(i), step, slice_stride);
+    } else {
+      copy.add_dim(plan.size(i), slice_stride, step);
+    }
+  }
+  return offset;
+}
+
+}  // namespace millrace
