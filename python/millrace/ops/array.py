@@ -275,7 +275,7 @@ def shape_internal(
             tensor = convert_to_tensor(input)
             dims = tensor._shape_tuple()
             if dims is not None and None not in dims:
-                return constant(list(dims), out_type, name=scope)
+                return _core.constant(np.array(dims, out_type.as_numpy_dtype), None, scope)
             return gen_ops.shape(tensor, out_type, name=scope)
     return gen_ops.shape(input, out_type, name=name)
 
@@ -456,7 +456,10 @@ def _filled(value: Any, dims: Any, dtype: dtypes.DType, scope: str) -> Tensor:
                     "known, or the shape be a tensor"
                 )
             if known.num_elements() < _SMALL or dtype is dtypes.string:
-                return constant(value, dtype, shape=known, name=scope)
+                if dtype.is_quantized:
+                    return constant(value, dtype, shape=known, name=scope)
+                array = np.full(known.as_list(), value, dtype.as_numpy_dtype)
+                return _core.constant(array, dtype, scope)
             dims = convert_to_tensor(known)
     elif dims.shape.ndims == 0:
         dims = gen_ops.reshape(dims, [-1])
