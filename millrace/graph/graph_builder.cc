@@ -101,6 +101,32 @@ Status infer_type_attrs(const OpDef& op, std::span<const DType> input_types, Att
   return ok_status();
 }
 
+std::string user_type_name(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+      return "float32";
+    case DType::kDouble:
+      return "float64";
+    case DType::kHalf:
+      return "float16";
+    default:
+      return dtype_name(dtype);
+  }
+}
+
+std::string describe_inputs(const Graph& graph, std::span<const Output> inputs) {
+  constexpr size_t kMaxShown = 8;
+  std::string line = "inputs: ";
+  for (size_t i = 0; i < inputs.size() && i < kMaxShown; ++i) {
+    if (i > 0) line += ", ";
+    line += str_cat("'", graph.output_name(inputs[i]), "' ",
+                    user_type_name(base_type(graph.output_type(inputs[i]))), " ",
+                    graph.facts(inputs[i]).shape);
+  }
+  if (inputs.size() > kMaxShown) line += str_cat(", and ", inputs.size() - kMaxShown, " more");
+  return line;
+}
+
 Result<NodeId> GraphBuilder::add(std::string_view op, std::string_view name,
                                  std::vector<Output> inputs, AttrMap attrs) {
   NodeSpec spec;
@@ -147,9 +173,11 @@ Result<NodeId> GraphBuilder::add(std::string_view op, std::string_view name,
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     attrs.set("_class", std::move(groups));
   }
-  spec.inputs = std::move(inputs);
+  spec.inputs = inputs;
   spec.attrs = std::move(attrs);
-  return graph_.add(std::move(spec));
+  Result<NodeId> id = graph_.add(std::move(spec));
+  if (id.ok() || inputs.empty() || !inputs_exist) return id;
+  return id.status().with_line(describe_inputs(graph_, inputs));
 }
 
 std::vector<Expr> GraphBuilder::emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {

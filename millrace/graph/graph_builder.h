@@ -66,6 +66,11 @@ class GraphBuilder : public OpBuilder {
   Status status_;
 };
 
+// "inputs: 'x:0' float32 [2,3], 'y:0' int32 []": for errors about what an operation is given.
+std::string describe_inputs(const Graph& graph, std::span<const Output> inputs);
+// The name that users know a type by: as dtype_name(), but "float32", "float64", "float16".
+std::string user_type_name(DType dtype);
+
 // The values of the type, type-list and number attributes of `op` that follow from the types of its
 // inputs (given flat), added to `attrs` where absent. A list argument takes what the others leave;
 // with several list arguments, `attrs` must hold the lengths. INVALID_ARGUMENT when the types do

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/graph/graph_builder.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/executor.h"
 
@@ -41,24 +42,6 @@ Result<Tensor> fetch_value(Value& input, bool movable) {
   return movable ? std::move(input.tensor) : input.tensor;
 }
 
-namespace {
-
-// The names that users know floating-point types by.
-std::string user_name(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat:
-      return "float32";
-    case DType::kDouble:
-      return "float64";
-    case DType::kHalf:
-      return "float16";
-    default:
-      return dtype_name(dtype);
-  }
-}
-
-}  // namespace
-
 Status with_inputs(const Status& status, std::span<Value* const> inputs) {
   constexpr size_t kMaxShown = 8;
   if (status.code() != Code::kInvalidArgument || inputs.empty()) return status;
@@ -71,7 +54,7 @@ Status with_inputs(const Status& status, std::span<Value* const> inputs) {
     const Value& value = *inputs[i];
     const Tensor tensor = value.is_ref() ? value.cell->read() : value.tensor;
     if (i > 0) line += ", ";
-    line += tensor.valid() ? str_cat(user_name(tensor.dtype()), " ", tensor.shape()) : "none";
+    line += tensor.valid() ? str_cat(user_type_name(tensor.dtype()), " ", tensor.shape()) : "none";
   }
   return status.with_line(line);
 }

@@ -96,8 +96,8 @@ NodeId add_constant(PyGraph& graph, Tensor value, std::string name) {
 // One call: reads the arguments one after another.
 class Call {
  public:
-  Call(const PyOp& op, PyGraph& graph, std::string name)
-      : op_(*op.def), graph_(graph), name_(std::move(name)) {}
+  Call(const PyOp& op, PyGraph& graph, std::string name, nb::handle arguments)
+      : op_(*op.def), graph_(graph), name_(std::move(name)), arguments_(arguments) {}
 
   void read_input(const ArgDef& arg, nb::handle value) {
     if (!arg.is_list()) {
@@ -235,6 +235,7 @@ class Call {
   }
 
   void push(const ArgDef& arg, nb::handle tensor) {
+    if (!graph_of(tensor).is_ancestor_of(graph_)) raise_other_graph(tensor);
     const Output output = import_tensor(graph_, tensor);
     if (arg.is_ref && !is_ref(graph_.graph().output_type(output))) {
       raise_type_error(
@@ -242,6 +243,14 @@ class Call {
     }
     inputs_.push_back(output);
     read_.emplace_back(&arg, nb::borrow(tensor));
+  }
+
+  // A tensor and another argument are of graphs that have nothing to do with each other.
+  [[noreturn]] void raise_other_graph(nb::handle tensor) const {
+    nb::object message =
+        library("millrace.graph.graph", "other_graph_message")(tensor, graph_.python(), arguments_);
+    PyErr_SetObject(PyExc_ValueError, message.ptr());
+    throw nb::python_error();
   }
 
   void read_list(const ArgDef& arg, nb::handle value) {
@@ -353,6 +362,7 @@ class Call {
   const OpDef& op_;
   PyGraph& graph_;
   std::string name_;
+  nb::handle arguments_;
   std::vector<Output> inputs_;
   std::vector<std::pair<const ArgDef*, nb::object>> read_;  // what the inputs were
   AttrMap attrs_;
@@ -431,9 +441,13 @@ nb::object call(PyOp& op, nb::handle name, nb::handle arguments, bool second_fir
     }
   }
   std::string own_name = op.def->name;
-  if (!name.is_none()) own_name = nb::cast<std::string>(nb::str(name));
+  if (PyBytes_Check(name.ptr())) {
+    own_name = nb::cast<nb::bytes>(name).c_str();
+  } else if (!name.is_none()) {
+    own_name = nb::cast<std::string>(nb::str(name));
+  }
   if (own_name[0] == '_') own_name.erase(0, own_name.find_first_not_of('_'));
-  Call made(op, *graph, full_name(*graph, own_name));
+  Call made(op, *graph, full_name(*graph, own_name), arguments);
   // Attributes first: some say the types of the inputs.
   for (size_t i = 0; i < op.attrs.size(); ++i)
     made.read_attr_value(*op.attrs[i], argument(num_inputs + i));

@@ -165,20 +165,6 @@ void PyGraph::made(NodeId id) {
   if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
 }
 
-std::string PyGraph::describe(const std::vector<Output>& inputs) const {
-  constexpr size_t kMaxShown = 8;
-  std::string line;
-  for (size_t i = 0; i < inputs.size() && i < kMaxShown; ++i) {
-    line += i == 0 ? "inputs: " : ", ";
-    line += str_cat(
-        "'", graph_->output_name(inputs[i]), "' ",
-        nb::cast<std::string>(dtype_object(base_type(graph_->output_type(inputs[i]))).attr("name")),
-        " ", graph_->facts(inputs[i]).shape);
-  }
-  if (inputs.size() > kMaxShown) line += str_cat(", and ", inputs.size() - kMaxShown, " more");
-  return line;
-}
-
 NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output> inputs,
                     AttrMap node_attrs) {
   builder();  // may it be changed at all?
@@ -214,7 +200,8 @@ NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output>
   const std::vector<Output> given = spec.inputs;
   const Result<NodeId> added = graph_->add(std::move(spec));
   if (!added.ok()) {
-    raise_value_error(given.empty() ? added.status() : added.status().with_line(describe(given)));
+    raise_value_error(given.empty() ? added.status()
+                                    : added.status().with_line(describe_inputs(*graph_, given)));
   }
   const NodeId id = *added;
   if (!controllers.empty() || device_functions) made(id);

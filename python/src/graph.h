@@ -76,8 +76,6 @@ class PyGraph {
   std::vector<NodeId> outer_control_inputs;
 
  private:
-  // "inputs: 'x:0' float32 [2,3], 'y:0' int32 []".
-  std::string describe(const std::vector<Output>& inputs) const;
   std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;
 
   Ref<Graph> graph_;

@@ -369,19 +369,25 @@ def is_tensor_like(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
 
 
-def other_graph_message(tensor: Tensor, graph: "Graph") -> str:
-    """Why a tensor cannot be used in a graph."""
+def other_graph_message(tensor: Tensor, graph: "Graph", arguments: Any = ()) -> str:
+    """Why a tensor cannot be used in a graph, with the other tensors among `arguments`."""
     if isinstance(tensor.graph, FunctionGraph):
         return (
-            f"The tensor '{tensor.name}' was made inside a branch, loop body or function and cannot "
-            "be used outside of it: return it from there."
-            f"{_where(tensor.op)}"
+            f"The tensor '{tensor.name}' was made inside a branch, loop body or function and "
+            f"cannot be used outside of it: return it from there.{_where(tensor.op)}"
         )
+    flat = [a for arg in arguments for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
+    other = next((a for a in flat if isinstance(a, Tensor) and a.graph is graph), None)
+    rest = "" if other is None else f" as the tensor {_describe(other)}"
     return (
-        f"The tensor '{tensor.name}' ({tensor.dtype.name}, shape {tensor.shape}) must be from the "
-        "same graph as the operation that uses it: it belongs to another one. Make all of a "
-        f"computation under one `with graph.as_default():`.{_where(tensor.op)}"
+        f"The tensor {_describe(tensor)} must be from the same graph{rest}: they belong to "
+        "different graphs. Make all of a computation under one `with graph.as_default():`."
+        f"{_where(tensor.op)}"
     )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"'{tensor.name}' ({tensor.dtype.name}, shape {tensor.shape})"
 
 
 def _where_of(element: "Tensor | Operation") -> str:
