@@ -27,6 +27,16 @@ _RENAMED = {
     "unpack": "unstack",
 }
 
+# The beginnings of names that have to do with checkpoints, summaries and records.
+_OF_FILES = (
+    "FixedLengthRecordReader", "IdentityReader", "TFRecordReader", "TextLineReader",
+    "WholeFileReader", "python_io", "saved_model", "summary", "train.NewCheckpointReader",
+    "train.Saver", "train.checkpoint_exists", "train.export_meta_graph",
+    "train.generate_checkpoint_state_proto", "train.get_checkpoint", "train.import_meta_graph",
+    "train.latest_checkpoint", "train.list_variables", "train.load_", "train.summary_iterator",
+    "train.update_checkpoint_state",
+)  # fmt: skip
+
 
 def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
     """At most `count` of the names that are most like `name`, the likest first.
@@ -85,6 +95,11 @@ def unknown_name_message(path: str, available: Iterable[str]) -> str:
     tier = known_tier(path)
     if tier is None:
         said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"
+    elif path.startswith(_OF_FILES):
+        return (
+            f"tf.{path} is not in this version of Millrace: checkpoints, summaries and records come "
+            "in a later version"
+        )
     elif tier < 3:
         said = f"tf.{path} is planned, but not in this version of Millrace"
     else:
