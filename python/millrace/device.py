@@ -25,9 +25,7 @@ class DeviceSpec:
         self.job = job
         self.replica = replica
         self.task = task
-        if isinstance(device_type, str) and device_type.lower() in ("cpu", "gpu"):
-            device_type = device_type.upper()
-        self.device_type = device_type
+        self.device_type = None if device_type is None else _type_name(device_type)
         self.device_index = device_index
 
     def parse_from_string(self, spec: str) -> "DeviceSpec":
@@ -51,7 +49,7 @@ class DeviceSpec:
                         "'/cpu:0', '/gpu:0' or '/job:worker/replica:0/task:0/device:CPU:0'"
                     )
                 kind, index = match.groups()
-                self.device_type = None if kind == "*" else kind.upper()
+                self.device_type = None if kind == "*" else _type_name(kind)
                 self.device_index = None if index in (None, "*") else int(index)
         return self
 
@@ -95,6 +93,10 @@ class DeviceSpec:
 
     def __repr__(self) -> str:
         return f"DeviceSpec({self.to_string()!r})"
+
+
+def _type_name(kind: str) -> str:
+    return kind.upper() if kind.lower() in ("cpu", "gpu") else kind
 
 
 def merge_device(outer: str, inner: str) -> str:

@@ -154,7 +154,7 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if other is None or isinstance(other, DType):
+        if other is None or other is int or isinstance(other, DType):
             return False
         try:
             return self is as_dtype(other)

@@ -84,6 +84,7 @@ class TestCase(unittest.TestCase):
 
     def setUp(self) -> None:
         """Starts from an empty default graph, the same random numbers every time."""
+        self._close_cached_session()
         random.seed(1618)
         np.random.seed(1618)
         reset_default_graph()
@@ -91,6 +92,9 @@ class TestCase(unittest.TestCase):
 
     def tearDown(self) -> None:
         """Closes the session that test_session kept."""
+        self._close_cached_session()
+
+    def _close_cached_session(self) -> None:
         if self._cached_session is not None:
             self._cached_session.close()
             self._cached_session = None
@@ -156,13 +160,17 @@ class TestCase(unittest.TestCase):
         for a, b in zip(farray1, farray2, strict=True):
             self.assertNear(float(a), float(b), err, msg)
 
+    @staticmethod
+    def _NDArrayNear(ndarray1: Any, ndarray2: Any, err: float) -> bool:
+        return bool(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)) < err)
+
     def assertNDArrayNear(
         self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None
     ) -> None:
         """The norm of the difference of two arrays is less than err."""
-        distance = np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))
         self.assertTrue(
-            distance < err, msg or f"the arrays differ by {distance}, not less than {err}"
+            self._NDArrayNear(ndarray1, ndarray2, err),
+            msg or f"the norm of the difference of the arrays is not less than {err}",
         )
 
     def assertAllClose(
@@ -183,6 +191,7 @@ class TestCase(unittest.TestCase):
         a, b = self._array(a), self._array(b)
         self.assertEqual(a.shape, b.shape, f"Shape mismatch: expected {a.shape}, got {b.shape}.")
         if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+            a, b = np.atleast_1d(a), np.atleast_1d(b)
             difference = np.abs(a - b)
             bad = np.logical_or(difference > atol + rtol * np.abs(b), np.isnan(a) != np.isnan(b))
             bad = np.logical_or(bad, np.isinf(a) != np.isinf(b))
@@ -220,6 +229,11 @@ class TestCase(unittest.TestCase):
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
         """Two arrays have one shape and the same elements; NaN equals NaN."""
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and _ragged(a, b):
+            self.assertEqual(len(a), len(b), msg)
+            for x, y in zip(a, b, strict=True):
+                self.assertAllEqual(x, y, msg)
+            return
         a, b = self._array(a), self._array(b)
         self.assertEqual(
             a.shape, b.shape, f"{msg or 'Shape mismatch'}: expected {a.shape}, got {b.shape}."
@@ -228,12 +242,73 @@ class TestCase(unittest.TestCase):
         if a.dtype.kind in "fc" and b.dtype.kind in "fc":
             same = np.logical_or(same, np.logical_and(np.isnan(a), np.isnan(b)))
         if not np.all(same):
-            bad = np.logical_not(same)
+            a, b, bad = np.atleast_1d(a), np.atleast_1d(b), np.atleast_1d(np.logical_not(same))
             self.fail(
                 f"{msg or 'Arrays are not equal'}: {int(np.sum(bad))} of {a.size} elements differ, the "
                 f"first at {[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]!r} != "
                 f"{b[bad].reshape(-1)[0]!r}"
             )
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
+        """assertAllEqual would fail."""
+        try:
+            self.assertAllEqual(a, b)
+        except AssertionError:
+            return
+        self.fail(msg or "The two values are equal at all elements.")
+
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+        """All elements are greater."""
+        self.assertGreater(np.min(self._array(a)), comparison_target)
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+        """All elements are less."""
+        self.assertLess(np.max(self._array(a)), comparison_target)
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+        """All elements are greater, or equal."""
+        self.assertGreaterEqual(np.min(self._array(a)), comparison_target)
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+        """All elements are less, or equal."""
+        self.assertLessEqual(np.max(self._array(a)), comparison_target)
+
+    def assertAllInRange(
+        self, target: Any, lower_bound: Any, upper_bound: Any, open_lower_bound: bool = False,
+        open_upper_bound: bool = False,
+    ) -> None:  # fmt: skip
+        """All elements are between the bounds, which count unless they are open."""
+        (self.assertAllGreater if open_lower_bound else self.assertAllGreaterEqual)(
+            target, lower_bound
+        )
+        (self.assertAllLess if open_upper_bound else self.assertAllLessEqual)(target, upper_bound)
+
+    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+        """All elements are among those expected."""
+        self.assertEqual(np.setdiff1d(self._array(target), list(expected_set)).size, 0)
+
+    def assertLen(self, container: Any, expected_len: int, msg: str | None = None) -> None:
+        """A container has that many elements."""
+        self.assertEqual(len(container), expected_len, msg)
+
+    def assertEmpty(self, container: Any, msg: str | None = None) -> None:
+        """A container has no elements."""
+        self.assertEqual(len(container), 0, msg)
+
+    def assertNotEmpty(self, container: Any, msg: str | None = None) -> None:
+        """A container has elements."""
+        self.assertGreater(len(container), 0, msg)
+
+    def assertBetween(self, value: Any, minv: Any, maxv: Any, msg: str | None = None) -> None:
+        """A number is between two others, or equal to one."""
+        self.assertTrue(minv <= value <= maxv, msg or f"{value} is not between {minv} and {maxv}")
+
+    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+        """An array or a tensor has that type."""
+        from millrace import dtypes
+
+        dtype = getattr(target, "dtype", None) or np.asarray(target).dtype
+        self.assertEqual(dtypes.as_dtype(dtype).base_dtype, dtypes.as_dtype(expected_dtype))
 
     def assertShapeEqual(self, np_array: Any, tf_tensor: Any) -> None:
         """An array has the shape that is known of a tensor."""
@@ -303,8 +378,10 @@ class TestCase(unittest.TestCase):
 
 
 def _ragged(a: Any, b: Any) -> bool:
-    shapes = {np.shape(x) for x in (*a, *b)}
-    return len(shapes) > 1
+    try:
+        return len({np.shape(x) for x in (*a, *b)}) > 1
+    except ValueError:  # elements that are no arrays themselves
+        return True
 
 
 class _CheckedThread:

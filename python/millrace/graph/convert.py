@@ -325,6 +325,10 @@ def shaped(array: np.ndarray, shape: Any, verify_shape: bool = False) -> np.ndar
     return flat.reshape(dims)
 
 
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
 @export("constant")
 def constant(
     value: Any,
@@ -346,7 +350,7 @@ def constant(
     array = make_array(value, dtype)
     if shape is not None:
         array = shaped(array, shape, verify_shape)
-    return _core.constant(array, dtype, name or "Const")
+    return _core.constant(array, dtype, _text(name or "Const"))
 
 
 def _constant_conversion(

@@ -83,15 +83,22 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     `protected_nodes`: names of nodes to keep.
     """
     keep = set(protected_nodes or ())
-    waited_for = {i[1:] for node in input_graph.node for i in node.input if i.startswith("^")}
     spliced = {
         node.name: node.input[0]
         for node in input_graph.node
-        if node.op in ("Identity", "CheckNumerics")
-        and node.name not in keep
-        and node.name not in waited_for
-        and not any(i.startswith("^") for i in node.input)
+        if node.op == "CheckNumerics" and node.name not in keep
     }
+    checks = set(spliced)
+
+    def waits(node: Any) -> list[str]:
+        """The names of what a node waits for, checks aside."""
+        return [i[1:] for i in node.input if i.startswith("^") and i[1:] not in checks]
+
+    waited_for = {name for node in input_graph.node for name in waits(node)}
+    for node in input_graph.node:
+        if node.op == "Identity" and node.name not in keep and node.name not in waited_for:
+            if not waits(node):
+                spliced[node.name] = node.input[0]
 
     def source(name: str) -> str:
         while _node_name(name) in spliced and not name.startswith("^"):
@@ -105,7 +112,7 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
         copy = protos.NodeDef()
         copy.CopyFrom(node)
         del copy.input[:]
-        copy.input.extend([source(i) for i in node.input])
+        copy.input.extend([source(i) for i in node.input if i[1:] not in checks or i[0] != "^"])
         out.node.append(copy)
     out.library.CopyFrom(input_graph.library)
     out.versions.CopyFrom(input_graph.versions)

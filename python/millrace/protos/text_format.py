@@ -53,7 +53,8 @@ def Merge(text: str | bytes, message: M, *, allow_unknown_field: bool = False) -
     """
     if isinstance(text, bytes):
         text = text.decode()
-    _core.merge_text(message, text, allow_unknown_field)
+    # Zeros may stand in strings as they are; the parser of the extension module ends at them.
+    _core.merge_text(message, text.replace("\0", "\\000"), allow_unknown_field)
     return message
 
 
