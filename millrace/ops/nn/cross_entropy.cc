@@ -138,7 +138,8 @@ Status sparse_cross_entropy_of(KernelContext& ctx) {
   const auto labels = ctx.input(1).data<Label>();
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < 0 || labels[i] >= n) {
-      return invalid_argument("label ", labels[i], " of row ", i, " is not in [0, ", n, ")");
+      return invalid_argument("Received a label value of ", labels[i],
+                              " which is outside the valid range of [0, ", n, "), in row ", i);
     }
   }
   const SoftmaxRows<C>& rows = softmax_rows<C>();
@@ -153,8 +154,8 @@ Status sparse_cross_entropy_of(KernelContext& ctx) {
 template <class T>
 Status sparse_cross_entropy(KernelContext& ctx) {
   MR_TRY(expect_rank(ctx, 0, 2));
-  MR_TRY(expect_rank(ctx, 1, 1));
   const Shape &features = ctx.input(0).shape(), &labels = ctx.input(1).shape();
+  if (labels.rank() != 1) return invalid_argument("labels must be 1-D, but got shape ", labels);
   if (features[0] != labels[0]) {
     return invalid_argument("there must be one label per row of features, got ", labels, " for ",
                             features);

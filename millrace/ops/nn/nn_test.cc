@@ -339,7 +339,8 @@ TEST(CrossEntropy, BadInputsAndShapes) {
   const auto sparse = [&](const Tensor& labels) {
     return error_of(OpTester("SparseSoftmaxCrossEntropyWithLogits").input(x).input(labels));
   };
-  EXPECT_HAS(sparse(Tensor::vector<int64_t>({0, 3})), "label 3 of row 1 is not in [0, 3)");
+  EXPECT_HAS(sparse(Tensor::vector<int64_t>({0, 3})),
+             "a label value of 3 which is outside the valid range of [0, 3), in row 1");
   EXPECT_HAS(sparse(Tensor::vector<int32_t>({-1, 0})), "INVALID_ARGUMENT: label -1");
   EXPECT_HAS(sparse(Tensor::vector<int32_t>({0})), "one label per row");
   EXPECT_HAS(sparse(Tensor::scalar<int32_t>(0)), "rank 1");
