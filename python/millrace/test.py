@@ -143,6 +143,9 @@ class TestCase(unittest.TestCase):
         with self.test_session() as session:
             return session.run(tensors)
 
+    def _GetNdArray(self, a: Any) -> np.ndarray:
+        return self._array(a)
+
     @staticmethod
     def _array(value: Any) -> np.ndarray:
         return value if isinstance(value, np.ndarray) else np.array(value)

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import dtypes, gen_ops
 from millrace._export import export
+from millrace.errors import UnimplementedError
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.nn.conv import with_space_to_batch
@@ -14,7 +15,7 @@ from millrace.nn.geometry import (
     spatial_sizes,
     strides_and_dilations,
 )  # fmt: skip
-from millrace.ops import array
+from millrace.ops import array, reduce
 
 
 @export("nn.max_pool")
@@ -29,11 +30,44 @@ def max_pool(
     value = value if input is None else input
     with name_scope(name, "MaxPool", [value]) as scope:
         value = convert_to_tensor(value, name="input")
+        ksize = sequence(ksize, 2, data_format, "ksize")
+        strides = sequence(strides, 2, data_format, "strides")
+        _check_batch(ksize, strides)
+        if not is_channels_first(data_format) and (ksize[3], strides[3]) != (1, 1):
+            return _max_pool_depth(value, ksize, strides, scope)
         return gen_ops.max_pool(
-            value, ksize=sequence(ksize, 2, data_format, "ksize"),
-            strides=sequence(strides, 2, data_format, "strides"), padding=_plain(padding),
+            value, ksize=ksize, strides=strides, padding=_plain(padding),
             data_format=data_format or "NHWC", name=scope,
         )  # fmt: skip
+
+
+def _check_batch(ksize: list[int], strides: list[int]) -> None:
+    if ksize[0] != 1 or strides[0] != 1:
+        raise UnimplementedError(
+            None, None,
+            "Pooling is not yet supported on the batch dimension: ksize is "
+            f"{ksize}, strides are {strides}",
+        )  # fmt: skip
+
+
+def _max_pool_depth(value: Tensor, ksize: list[int], strides: list[int], name: str) -> Tensor:
+    """The largest of each group of channels. UnimplementedError for anything but whole groups."""
+    size, depth = ksize[3], value.shape[-1].value if value.shape.ndims else None
+    why = None
+    if ksize[1:3] != [1, 1] or strides[1:3] != [1, 1]:
+        why = "supports exactly one of pooling across depth or pooling across width/height"
+    elif size != strides[3]:
+        why = "across depth requires the depth window to equal the depth stride"
+    elif depth is None or depth % size:
+        why = f"across depth requires the depth window to evenly divide the input depth, {depth}"
+    if why is not None:
+        raise UnimplementedError(
+            None, None, f"MaxPooling {why}: ksize is {ksize}, strides are {strides}"
+        )
+    groups = array.reshape(value, array.concat([array.shape(value)[:-1], [depth // size, size]], 0))
+    result = reduce.reduce_max(groups, -1, name=name)
+    result.set_shape([*value.shape.as_list()[:-1], depth // size])
+    return result
 
 
 @export("nn.avg_pool", "nn.avg_pool2d")
@@ -45,9 +79,11 @@ def avg_pool(
     value = value if input is None else input
     with name_scope(name, "AvgPool", [value]) as scope:
         value = convert_to_tensor(value, name="input")
+        ksize = sequence(ksize, 2, data_format, "ksize")
+        strides = sequence(strides, 2, data_format, "strides")
+        _check_batch(ksize, strides)
         return gen_ops.avg_pool(
-            value, ksize=sequence(ksize, 2, data_format, "ksize"),
-            strides=sequence(strides, 2, data_format, "strides"), padding=_plain(padding),
+            value, ksize=ksize, strides=strides, padding=_plain(padding),
             data_format=data_format or "NHWC", name=scope,
         )  # fmt: skip
 
