@@ -95,7 +95,7 @@ void ParallelRun::note_dead_fetch(const PlanStep& step) {
     MutexLock lock(mu_);
     if (dead_fetch_.ok()) {
       dead_fetch_ =
-          invalid_argument("the tensor fetched at position ", step.position, " (", step.node->name,
+          invalid_argument("The tensor returned for ", step.node->name, " (fetch ", step.position,
                            ") was not valid: it lies on a branch that was not taken");
     }
   }

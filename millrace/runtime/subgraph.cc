@@ -210,7 +210,7 @@ Result<FrameInfo> analyze_frames(const Subgraph& graph) {
       if (frame < 0) frame = other;
       if (frame == other) return ok_status();
       const auto& f = info.frames;
-      return invalid_argument(where(), " has inputs from two frames, '", f[index(frame)].name,
+      return invalid_argument(where(), " has inputs from different frames, '", f[index(frame)].name,
                               "' and '", f[index(other)].name, "' (through \"",
                               graph.node(from).name, "\")");
     };

@@ -65,7 +65,7 @@ class Part {
     for (nb::handle result : results) out.push_back(core.expr(import_tensor(core, result)));
     outer_.builder().context() = settings;
     std::vector<NodeId>& waits = outer_.builder().context().control_inputs;
-    for (NodeId id : core.outer_control_inputs) {
+    for (NodeId id : core.outer_waits(out)) {
       if (std::find(waits.begin(), waits.end(), id) == waits.end()) waits.push_back(id);
     }
     return out;

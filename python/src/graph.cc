@@ -160,6 +160,29 @@ std::vector<NodeId> PyGraph::control_inputs_for(const std::vector<Output>& input
   return out;
 }
 
+std::vector<NodeId> PyGraph::outer_waits(const std::vector<Expr>& results) const {
+  std::vector<NodeId> out = outer_control_inputs;
+  if (outer_controllers.empty()) return out;
+  std::vector<NodeId> todo;
+  std::unordered_set<NodeId> needed;
+  const auto need = [&](NodeId id) {
+    if (needed.insert(id).second) todo.push_back(id);
+  };
+  for (Expr result : results) need(GraphBuilder::output(result).node);
+  while (!todo.empty()) {
+    const Node& node = graph_->node(todo.back());
+    todo.pop_back();
+    for (Output input : node.inputs()) need(input.node);
+    for (NodeId control : node.control_inputs()) need(control);
+  }
+  for (const Controller& controller : outer_controllers) {
+    const auto is_needed = [&](NodeId id) { return needed.contains(id); };
+    if (std::none_of(controller.seen.begin(), controller.seen.end(), is_needed)) continue;
+    out.insert(out.end(), controller.outer_inputs.begin(), controller.outer_inputs.end());
+  }
+  return out;
+}
+
 void PyGraph::made(NodeId id) {
   for (Controller& controller : controllers) controller.seen.insert(id);
   if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
@@ -382,13 +405,33 @@ void bind_graph(nb::module_& m) {
       .def("_find", [](PyGraph& g, std::string_view name) { return g.graph().find(name); })
       .def("_unique_name",
            [](PyGraph& g, std::string_view base) { return g.graph().unique_name(base); })
-      .def("_open_controller",
-           [](PyGraph& g, std::vector<NodeId> inputs) {
-             g.controllers.push_back({std::move(inputs), {}});
-           })
+      .def(
+          "_open_controller",
+          [](PyGraph& g, std::vector<NodeId> inputs, std::vector<NodeId> outer_inputs) {
+            g.controllers.push_back({std::move(inputs), {}, std::move(outer_inputs)});
+          },
+          nb::arg("inputs"), nb::arg("outer_inputs") = std::vector<NodeId>())
       .def("_open_control_inputs",
            [](PyGraph& g) { return g.ready_builder().context().control_inputs; })
-      .def("_close_controller", [](PyGraph& g) { g.controllers.pop_back(); })
+      .def("_close_controller",
+           [](PyGraph& g) {
+             if (!g.controllers.back().outer_inputs.empty()) {
+               g.outer_controllers.push_back(std::move(g.controllers.back()));
+             }
+             g.controllers.pop_back();
+           })
+      // [(tensor of the graph around, the same in here)].
+      .def("_captures",
+           [](PyGraph& g) {
+             nb::list out;
+             auto* function = dynamic_cast<FunctionBuilder*>(&g.builder());
+             if (function == nullptr) return out;
+             for (const FunctionBuilder::Capture& capture : function->captures()) {
+               out.append(nb::make_tuple(g.outer()->tensor(GraphBuilder::output(capture.outer)),
+                                         g.tensor(GraphBuilder::output(capture.inner))));
+             }
+             return out;
+           })
       // Takes the open controllers away (control_dependencies(None)) and gives them back.
       .def(
           "_swap_controllers",

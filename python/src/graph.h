@@ -60,6 +60,8 @@ class PyGraph {
   struct Controller {
     std::vector<NodeId> inputs;
     std::unordered_set<NodeId> seen;  // made inside, so they wait already
+    // Operations of the graph around that what is made inside must wait for.
+    std::vector<NodeId> outer_inputs;
   };
   std::vector<Controller> controllers;
   std::string scope;                    // "a/b/"
@@ -74,6 +76,10 @@ class PyGraph {
   bool stands_for_body = false;
   // Operations of the graph around that operations in here must wait for: the call waits instead.
   std::vector<NodeId> outer_control_inputs;
+  // The same for operations made while some controllers were open; these are closed.
+  std::vector<Controller> outer_controllers;
+  // All of these that operations which `results` need wait for.
+  std::vector<NodeId> outer_waits(const std::vector<Expr>& results) const;
 
  private:
   std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;

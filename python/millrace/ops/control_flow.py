@@ -571,7 +571,8 @@ def _part_shapes(leaf: Any, invariant: Any) -> list[TensorShape]:
     if isinstance(leaf, Tensor):
         return [invariant]
     if isinstance(leaf, SparseTensor):
-        rank = invariant.rank
+        # The invariant is that of dense_shape, a vector as long as the rank.
+        rank = invariant.with_rank(1).as_list()[0]
         return [
             TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
         ]  # fmt: skip
