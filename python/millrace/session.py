@@ -338,7 +338,18 @@ class BaseSession:
         )  # fmt: skip
         if metadata is not None:
             metadata.ParseFromString(told)
+            if options is not None and options.output_partition_graphs:
+                metadata.partition_graphs.add().CopyFrom(self._part_that_runs(fetches))
         return value
+
+    def _part_that_runs(self, fetches: Any) -> Any:
+        """The nodes that the fetches need, as a GraphDef: the one partition of this process."""
+        from millrace.graph.graph_util import extract_sub_graph
+
+        handler = _Fetches(self._graph)
+        handler.read(fetches)
+        names = [t.op.name for t in handler.tensors] + [op.name for op in handler.targets]
+        return extract_sub_graph(self._graph.as_graph_def(), names)
 
     def _compile(self, fetches: Any, feed_keys: list[Any]) -> tuple[Any, ...]:
         """What a run comes to: fed tensors, fetched tensors, targets, the form of the result, and a

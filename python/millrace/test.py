@@ -199,8 +199,8 @@ class TestCase(unittest.TestCase):
             bad = np.logical_or(difference > atol + rtol * np.abs(b), np.isnan(a) != np.isnan(b))
             bad = np.logical_or(bad, np.isinf(a) != np.isinf(b))
             self.fail(
-                f"{msg or 'Arrays are not close'}: {int(bad.sum())} of {a.size} elements differ by "
-                f"more than rtol={rtol}, atol={atol}, the first at "
+                f"{msg or 'Arrays are not close'}: Not equal to tolerance rtol={rtol}, atol={atol}: "
+                f"{int(bad.sum())} of {a.size} elements differ, the first at "
                 f"{[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]} != "
                 f"{b[bad].reshape(-1)[0]}"
             )

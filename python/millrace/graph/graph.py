@@ -458,6 +458,7 @@ class Graph(_core.GraphBase):
         # The open name scope was given whole: in a body, not below the scope around the body.
         self._scope_is_absolute = False
         self._local: dict[str, Any] = {}
+        self._marked_names: set[str] = set()  # of scopes, and by unique_name
 
     # Operations.
 
@@ -660,16 +661,18 @@ class Graph(_core.GraphBase):
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
         """A full name below the open scope that nothing has yet."""
         full = self._scope + name
-        marked = self._local.setdefault("marked_names", set())
         if mark_as_used:
-            unique = self._unique_name(full)
-            marked.add(unique)
-            return unique
+            return self._mark_name(full)
         candidate, number = full, 1
-        while self._find(candidate) >= 0 or candidate in marked:
+        while self._find(candidate) >= 0 or candidate in self._marked_names:
             candidate = f"{full}_{number}"
             number += 1
         return candidate
+
+    def _mark_name(self, full: str) -> str:
+        unique = self._unique_name(full)
+        self._marked_names.add(unique)
+        return unique
 
     def name_scope(self, name: str | None) -> "_NameScope":
         """A context in which names begin with `name/`.
@@ -870,7 +873,7 @@ class _NameScope:
             valid = _core.is_valid_scope_name if around else _core.is_valid_node_name
             if not valid(name):
                 raise ValueError(f"'{name}' is not a valid scope name")
-            graph._scope = graph._unique_name(around + name) + "/"
+            graph._scope = graph._mark_name(around + name) + "/"
         return graph._scope
 
     def __exit__(self, *_: Any) -> None:

@@ -96,9 +96,9 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
 
     waited_for = {name for node in input_graph.node for name in waits(node)}
     for node in input_graph.node:
-        if node.op == "Identity" and node.name not in keep and node.name not in waited_for:
-            if not waits(node):
-                spliced[node.name] = node.input[0]
+        removable = node.name not in keep and node.name not in waited_for
+        if node.op == "Identity" and removable and not waits(node):
+            spliced[node.name] = node.input[0]
 
     def source(name: str) -> str:
         while _node_name(name) in spliced and not name.startswith("^"):
@@ -114,8 +114,9 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
         del copy.input[:]
         copy.input.extend([source(i) for i in node.input if i[1:] not in checks or i[0] != "^"])
         out.node.append(copy)
-    out.library.CopyFrom(input_graph.library)
-    out.versions.CopyFrom(input_graph.versions)
+    for field in ("library", "versions"):
+        if input_graph.HasField(field):
+            getattr(out, field).CopyFrom(getattr(input_graph, field))
     return out
 
 

@@ -52,7 +52,10 @@ def make_tensor_proto(
         sizes = TensorShape(shape).as_list()
         if 0 in sizes and np.size(values) == 0:
             values = np.empty(sizes, np.float32 if dtype is None else dtype.as_numpy_dtype)
-    array = make_array(values, dtype)
+    if dtype is not None and dtype.is_quantized and not isinstance(values, np.ndarray):
+        array = _quantized_array(values, dtype)
+    else:
+        array = make_array(values, dtype)
     kind = dtype if dtype is not None and dtype.is_quantized else dtypes.as_dtype(array.dtype)
     if dtype is dtypes.bfloat16:
         kind = dtype
@@ -82,6 +85,19 @@ def make_tensor_proto(
         return proto
     getattr(proto, _field(kind)).extend(_elements(array.reshape(-1), kind))
     return proto
+
+
+def _quantized_array(values: Any, dtype: dtypes.DType) -> np.ndarray:
+    """Numbers of a quantized type: each is a tuple of one, as in NumPy's array of them."""
+    first = values
+    while isinstance(first, list) and first:
+        first = first[0]
+    if not isinstance(first, (tuple, np.void, list)):
+        raise TypeError(
+            f"Expected {dtype.name}, got {first!r} of type '{type(first).__name__}' instead: write "
+            "(value,) for a number of a quantized type."
+        )
+    return np.array(values, dtype=dtype._storage_dtype)
 
 
 def _elements(flat: np.ndarray, dtype: dtypes.DType) -> list[Any]:

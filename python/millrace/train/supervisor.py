@@ -98,6 +98,15 @@ class Supervisor:
                 local_init_run_options=local_init_run_options,
             )
         self._session_manager = session_manager
+        if not is_chief:
+            self._check_devices()
+
+    def _check_devices(self) -> None:
+        for op in self._graph.get_operations():
+            if op.type in ("Variable", "VariableV2") and not op.device:
+                raise ValueError(
+                    f"When using replicas, all Variables must have their device set: {op.name}"
+                )
 
     def _default(self, given: Any, key: str, make: Callable[[], Any]) -> Any:
         """What was given, or the first of a collection, or something new that is added to it."""
