@@ -72,7 +72,9 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   differentiating.pop_back();
   (void)builder.take_status();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a rule in Python raised
-  if (!result.ok() && result.status().code() == Code::kNotFound) {
+  // No gradient, or one that must not be taken (PreventGradient).
+  if (!result.ok() && (result.status().code() == Code::kNotFound ||
+                       result.status().code() == Code::kFailedPrecondition)) {
     PyErr_SetString(PyExc_LookupError, std::string(result.status().message()).c_str());
     throw nb::python_error();
   }

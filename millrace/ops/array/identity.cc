@@ -31,7 +31,7 @@ Status pass_gradients(GradientContext& g) {
 
 Status refuse_gradient(GradientContext& g) {
   MR_TRY_ASSIGN(std::string message, g.attr<std::string>("message"));
-  return failed_precondition("the gradient must not go through this PreventGradient",
+  return failed_precondition("the gradient is explicitly disabled by this PreventGradient",
                              message.empty() ? "" : ": ", message);
 }
 
