@@ -1,4 +1,4 @@
-"""Checks for values that are no numbers."""
+"""Checks for values that are no numbers, and the time at which an operation runs."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from millrace.graph.graph import Operation, Tensor, colocate_with, get_default_g
 from millrace.ops.math import either
 
 check_numerics = export("check_numerics", "debugging.check_numerics")(gen_ops.check_numerics)
+timestamp = export("timestamp")(gen_ops.timestamp)
 
 
 @export("verify_tensor_all_finite", "debugging.assert_all_finite")
