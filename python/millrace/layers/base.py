@@ -351,7 +351,9 @@ class Layer:
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Makes the variables at the first call, then computes. `scope`: a variable scope to use
         at the first call."""
-        scope = kwargs.pop("scope", None) if not _uses(self.call, "scope") else None
+        scope = None
+        if "scope" in kwargs and not _uses(self.call, "scope"):
+            scope = kwargs.pop("scope")
         if scope is None and args and type(args[0]).__name__ == "VariableScope":
             scope, args = args[0], args[1:]
         self._set_scope(scope)
