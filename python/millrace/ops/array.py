@@ -917,3 +917,12 @@ def sequence_mask(
         if dtype is None or dtype.is_compatible_with(mask.dtype):
             return mask
         return gen_ops.cast(mask, dtype)
+
+
+@export("roll", "manip.roll")
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Moves the elements by `shift` along `axis`; what leaves at one end comes in at the other.
+
+    Both may be lists, for several dimensions.
+    """
+    return gen_ops.roll(input, shift, axis, name=name)

@@ -123,3 +123,27 @@ def edit_distance(
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Zeros of `shape`, with the updates added at the places that the rows of `indices` name."""
     return gen_ops.scatter_nd(indices, updates, shape, name=name)
+
+
+@export("tensor_scatter_nd_update", "tensor_scatter_update")
+def tensor_scatter_nd_update(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Tensor:
+    """The tensor with `updates` at the places that the rows of `indices` name."""
+    return gen_ops.tensor_scatter_update(tensor, indices, updates, name=name)
+
+
+@export("tensor_scatter_nd_add", "tensor_scatter_add")
+def tensor_scatter_nd_add(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Tensor:
+    """The tensor with `updates` added at the places that the rows of `indices` name."""
+    return gen_ops.tensor_scatter_add(tensor, indices, updates, name=name)
+
+
+@export("tensor_scatter_nd_sub", "tensor_scatter_sub")
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Tensor:
+    """The tensor with `updates` taken away at the places that the rows of `indices` name."""
+    return gen_ops.tensor_scatter_sub(tensor, indices, updates, name=name)

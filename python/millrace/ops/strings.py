@@ -134,3 +134,45 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """Undoes `encode_base64`. Other characters are an error when the graph runs."""
     return gen_ops.decode_base64(input, name=name)
+
+
+@export("strings.length")
+def length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """How many bytes, or with `unit="UTF8_CHAR"` characters, each string has."""
+    return gen_ops.string_length(input, unit=unit, name=name)
+
+
+@export("strings.lower")
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """The strings in lower case. `encoding`: "" for ASCII, or "utf-8"."""
+    return gen_ops.string_lower(input, encoding=encoding, name=name)
+
+
+@export("strings.upper")
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """The strings in upper case. `encoding`: "" for ASCII, or "utf-8"."""
+    return gen_ops.string_upper(input, encoding=encoding, name=name)
+
+
+@export("strings.strip")
+def strip(input: Any, name: str | None = None) -> Tensor:
+    """The strings without white space at their ends."""
+    return gen_ops.string_strip(input, name=name)
+
+
+@export("strings.split")
+def split(
+    input: Any = None, sep: str | None = None, maxsplit: int = -1,
+    result_type: str = "SparseTensor", source: Any = None, name: str | None = None,
+) -> SparseTensor:  # fmt: skip
+    """Splits the strings of a vector at `sep` (white space); a sparse matrix with a row for each.
+
+    `maxsplit`: in at most so many places. ValueError for another result type.
+    """
+    if result_type != "SparseTensor":
+        raise ValueError(f"strings.split: the result type {result_type!r} is not there yet")
+    strings = convert_to_tensor(_either(input, source, ("input", "source")), dtypes.string)
+    if strings.shape.ndims == 0:
+        strings = array.expand_dims(strings, 0)
+    made = gen_ops.string_split_v2(strings, "" if sep is None else sep, maxsplit, name=name)
+    return SparseTensor(*made)
