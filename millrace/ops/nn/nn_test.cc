@@ -341,9 +341,10 @@ TEST(CrossEntropy, BadInputsAndShapes) {
   };
   EXPECT_HAS(sparse(Tensor::vector<int64_t>({0, 3})),
              "a label value of 3 which is outside the valid range of [0, 3), in row 1");
-  EXPECT_HAS(sparse(Tensor::vector<int32_t>({-1, 0})), "INVALID_ARGUMENT: label -1");
+  EXPECT_HAS(sparse(Tensor::vector<int32_t>({-1, 0})),
+             "INVALID_ARGUMENT: Received a label value of -1");
   EXPECT_HAS(sparse(Tensor::vector<int32_t>({0})), "one label per row");
-  EXPECT_HAS(sparse(Tensor::scalar<int32_t>(0)), "rank 1");
+  EXPECT_HAS(sparse(Tensor::scalar<int32_t>(0)), "labels must be 1-D");
   EXPECT_HAS(
       error_of(
           OpTester("SoftmaxCrossEntropyWithLogits").input(x).input(iota(DType::kFloat, {3, 2}))),
