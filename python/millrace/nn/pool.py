@@ -33,6 +33,7 @@ def max_pool(
         ksize = sequence(ksize, 2, data_format, "ksize")
         strides = sequence(strides, 2, data_format, "strides")
         _check_batch(ksize, strides)
+        _check_fits(value, ksize, padding)
         if not is_channels_first(data_format) and (ksize[3], strides[3]) != (1, 1):
             return _max_pool_depth(value, ksize, strides, scope)
         return gen_ops.max_pool(
@@ -48,6 +49,17 @@ def _check_batch(ksize: list[int], strides: list[int]) -> None:
             "Pooling is not yet supported on the batch dimension: ksize is "
             f"{ksize}, strides are {strides}",
         )  # fmt: skip
+
+
+def _check_fits(value: Tensor, ksize: list[int], padding: Any) -> None:
+    """ValueError when a window is known to be larger than what it slides over."""
+    sizes = value.shape.as_list() if value.shape.ndims == 4 else [None] * 4
+    for size, window in zip(sizes, ksize, strict=True):
+        if padding == "VALID" and size is not None and window > size:
+            raise ValueError(
+                f"Negative dimension size caused by subtracting {window} from {size}: the window "
+                f"{ksize} is larger than '{value.name}' ({value.dtype.name}) of shape {value.shape}"
+            )
 
 
 def _max_pool_depth(value: Tensor, ksize: list[int], strides: list[int], name: str) -> Tensor:
@@ -82,6 +94,7 @@ def avg_pool(
         ksize = sequence(ksize, 2, data_format, "ksize")
         strides = sequence(strides, 2, data_format, "strides")
         _check_batch(ksize, strides)
+        _check_fits(value, ksize, padding)
         return gen_ops.avg_pool(
             value, ksize=ksize, strides=strides, padding=_plain(padding),
             data_format=data_format or "NHWC", name=scope,
