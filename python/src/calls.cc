@@ -235,7 +235,7 @@ class Call {
   }
 
   void push(const ArgDef& arg, nb::handle tensor) {
-    if (!graph_of(tensor).is_ancestor_of(graph_)) raise_other_graph(tensor);
+    if (!can_import(graph_, tensor)) raise_other_graph(tensor);
     const Output output = import_tensor(graph_, tensor);
     if (arg.is_ref && !is_ref(graph_.graph().output_type(output))) {
       raise_type_error(

@@ -341,6 +341,12 @@ Expr twin(PyGraph& graph, const PyGraph& own, Output output) {
 
 }  // namespace
 
+bool can_import(PyGraph& graph, nb::handle tensor) {
+  PyGraph& own = graph_of(tensor);
+  if (own.is_ancestor_of(graph)) return true;
+  return own.detached() && twin(graph, own, output_of(tensor)).valid();
+}
+
 Output import_tensor(PyGraph& graph, nb::handle tensor) {
   PyGraph& own = graph_of(tensor);
   const Output output = output_of(tensor);

@@ -109,6 +109,8 @@ bool is_operation(nb::handle object);
 PyGraph& graph_of(nb::handle tensor_or_operation);
 Output output_of(nb::handle tensor);
 NodeId node_of(nb::handle operation);
+// Whether the tensor is one of `graph` or of a graph around it, or stands for one of those.
+bool can_import(PyGraph& graph, nb::handle tensor);
 // The tensor as one of `graph`, captured where it is one of a graph around it. Raises ValueError.
 Output import_tensor(PyGraph& graph, nb::handle tensor);
 

@@ -93,6 +93,32 @@ def test_loops_nest_and_take_gradients_inside(sess):
     assert sess.run(tf.gradients(total, x)[0]) == pytest.approx(3 * 6 * 2)
 
 
+def test_gradients_inside_go_on_outside(sess):
+    p = tf.constant(5.0)
+    squared = tf.square(p)
+
+    def body(i, total):
+        inner = tf.cond(i < 5, lambda: tf.gradients(squared * p, p)[0], lambda: 0.0)
+        return i + 1, total + inner + tf.gradients(squared, p)[0]
+
+    total = tf.while_loop(lambda i, _: i < 2, body, [0, 0.0])[1]
+    assert sess.run(total) == 2 * (3 * 25 + 10)
+    x = tf.constant([1.0, 2.0])
+    (h,) = tf.hessians(tf.reduce_sum(x * x * x) * x[0], x)
+    np.testing.assert_allclose(sess.run(h), [[12, 12], [12, 12]])
+
+
+def test_only_what_is_used_waits(sess):
+    p = tf.placeholder(tf.float32, [])
+
+    def branch():
+        with tf.control_dependencies([p]):
+            tf.constant(1) + 1
+        return tf.constant(3)
+
+    assert sess.run(tf.cond(tf.constant(True), branch, lambda: tf.constant(4))) == 3
+
+
 def test_body_waits_for_operations_of_the_graphs_around(sess):
     v = tf.Variable(0.0, use_resource=True)
     sess.run(tf.global_variables_initializer())

@@ -937,7 +937,7 @@ class _ControlDependencies:
         if self._clear:
             self._saved = graph._swap_controllers(None)
             return self
-        own = []
+        own, outer = [], []
         for op in self._ops:
             if op.graph is graph:
                 own.append(op._id)
@@ -947,8 +947,11 @@ class _ControlDependencies:
                 inner = inner.outer_graph
             if not isinstance(inner, FunctionGraph):
                 raise ValueError(other_graph_message_for_op(op))
-            inner._add_outer_control(op._id)
-        graph._open_controller(own)
+            if inner is graph:
+                outer.append(op._id)
+            else:
+                inner._add_outer_control(op._id)
+        graph._open_controller(own, outer)
         return self
 
     def __exit__(self, *_: Any) -> None:
