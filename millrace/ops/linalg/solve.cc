@@ -113,7 +113,7 @@ Status triangular_grad(GradientContext& c) {
   return ok_status();
 }
 
-Status not_invertible() { return invalid_argument("Input is not invertible."); }
+Status not_invertible(const char* input) { return invalid_argument(input, " is not invertible."); }
 
 // The factors of one matrix. Every matrix has n numbers for pivots after its own.
 template <class T>
@@ -147,7 +147,7 @@ class InverseKernel final : public Kernel {
     const int64_t n = m.rows;
     return for_each_matrix<W>(ctx, m.count, 2 * n * n, 2 * cubic_cost(n), [&](int64_t i, W* lu) {
       const Factors<T> factors(input, i, n, lu);
-      if (lu_singular(lu, n)) return not_invertible();
+      if (lu_singular(lu, n)) return not_invertible("Input");
       W* const inverse = lu + n * n;
       for (int64_t k = 0; k < n * n; ++k) inverse[k] = k / n == k % n ? W{1} : W{};
       lu_solve(lu, factors.pivots.data(), n, adjoint_, inverse, n);
@@ -231,10 +231,10 @@ class SolveKernel final : public Kernel {
                                 if constexpr (kTriangular) {
                                   load_matrix<T>(matrix, i, a.size(), lu);
                                   if (!triangular_solve(lu, n, lower_, adjoint_, x, b.columns))
-                                    return not_invertible();
+                                    return not_invertible("Input matrix");
                                 } else {
                                   const Factors<T> factors(matrix, i, n, lu);
-                                  if (lu_singular(lu, n)) return not_invertible();
+                                  if (lu_singular(lu, n)) return not_invertible("Input matrix");
                                   lu_solve(lu, factors.pivots.data(), n, adjoint_, x, b.columns);
                                 }
                                 store_matrix<T>(x, i, b.size(), *out);
