@@ -1,5 +1,7 @@
 """Functions of neural networks against NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -197,3 +199,73 @@ def test_nce_loss_trains():
         for _ in range(50):
             session.run(step)
         assert session.run(loss) < first
+
+
+def labellings(times, classes):
+    """The labels of every alignment: repeated classes merged, then blanks (the last) dropped."""
+    for path in itertools.product(range(classes), repeat=times):
+        merged = [c for i, c in enumerate(path) if i == 0 or c != path[i - 1]]
+        yield path, tuple(c for c in merged if c != classes - 1)
+
+
+def test_ctc_loss_is_the_sum_over_alignments():
+    times, classes = 4, 3
+    logits = values(times, 2, classes)
+    wanted = [(0, 1), (1, 1)]
+    labels = tf.SparseTensor([[0, 0], [0, 1], [1, 0], [1, 1]], tf.constant([0, 1, 1, 1]), [2, 2])
+    given = tf.constant(logits)
+    loss = tf.nn.ctc_loss(labels, given, [times, times])
+    e = np.exp(logits)
+    p = e / e.sum(-1, keepdims=True)
+    expected = []
+    for b, target in enumerate(wanted):
+        total = sum(
+            np.prod([p[t, b, c] for t, c in enumerate(path)])
+            for path, found in labellings(times, classes)
+            if found == target
+        )
+        expected.append(-np.log(total))
+    got, gradient = run(loss, tf.gradients(loss, given)[0])
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+    np.testing.assert_allclose(gradient.sum(-1), np.zeros([times, 2]), atol=1e-5)
+
+
+def test_ctc_needs_time_for_its_labels():
+    labels = tf.SparseTensor([[0, 0], [0, 1]], tf.constant([1, 1]), [1, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Not enough time"):
+        run(tf.nn.ctc_loss(labels, values(2, 1, 3), [2]))
+    ignored = tf.nn.ctc_loss(labels, values(2, 1, 3), [2], ignore_longer_outputs_than_inputs=True)
+    np.testing.assert_array_equal(run(ignored), [0])
+
+
+def test_greedy_decoder():
+    path = [0, 0, 2, 0, 1]
+    logits = np.eye(3, dtype=np.float32)[path][:, None]
+    (merged,), score = tf.nn.ctc_greedy_decoder(logits, [5])
+    (plain,), _ = tf.nn.ctc_greedy_decoder(logits, [4], merge_repeated=False)
+    a, b, s = run(merged, plain, score)
+    np.testing.assert_array_equal(a.values, [0, 0, 1])
+    np.testing.assert_array_equal(b.values, [0, 0, 0])
+    np.testing.assert_array_equal(b.dense_shape, [1, 3])
+    assert s == [[-5.0]]
+
+
+def test_dilation_and_erosion_ignore_what_is_outside():
+    x = -np.ones([1, 3, 3, 1], np.float32)
+    x[0, 1, 1] = 5
+    flat = np.zeros([3, 3, 1], np.float32)
+    steps = [1, 1, 1, 1]
+    grown = run(tf.nn.dilation2d(x, flat, steps, steps, "SAME"))
+    np.testing.assert_array_equal(grown, np.full_like(x, 5))
+    shrunk = run(tf.nn.erosion2d(-x, flat, steps, steps, "SAME"))
+    np.testing.assert_array_equal(shrunk, np.full_like(x, -5))
+    whole = run(tf.nn.dilation2d(x.astype(np.int32), flat.astype(np.int32), steps, steps, "SAME"))
+    np.testing.assert_array_equal(whole, np.full([1, 3, 3, 1], 5))
+
+
+def test_max_pool_across_depth():
+    x = values(1, 2, 2, 6)
+    got = run(tf.nn.max_pool(x, [1, 1, 1, 3], [1, 1, 1, 3], "SAME"))
+    np.testing.assert_array_equal(got, x.reshape(1, 2, 2, 2, 3).max(-1))
+    with pytest.raises(tf.errors.UnimplementedError, match="evenly divide"):
+        tf.nn.max_pool(x, [1, 1, 1, 4], [1, 1, 1, 4], "SAME")
