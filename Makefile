@@ -29,7 +29,7 @@ demo:
 
 test:
 	@tools/setup.sh build test
-	@tools/build.sh release all tests examples benchmarks
+	@tools/build.sh release all tests examples benchmarks python
 	@tools/run_tests.sh release
 	@MILLRACE_ISA=baseline tools/run_tests.sh release -LE install
 	@tools/python_tests.sh
@@ -60,7 +60,7 @@ wheel:
 
 bench:
 	@tools/setup.sh build bench
-	@tools/build.sh release benchmarks
+	@tools/build.sh release benchmarks python
 	@tools/bench.sh '$(FILTER)'
 
 lint:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bench.sh [REGEX]: runs the benchmark programs of build/release, prints their tables and writes
-# bench_results/PROGRAM.json. REGEX chooses benchmarks by name.
+# bench_results/PROGRAM.json. REGEX chooses benchmarks by name. Without one, what a step costs from
+# Python is measured too, beside TensorFlow and PyTorch where $PEER_PYTHON has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bench_results
@@ -13,4 +14,8 @@ for program in build/release/bench/*_bench; do
     --benchmark_out_format=json --benchmark_out="bench_results/$name.json"
   ran=$((ran + 1))
 done
+if [ "${1:-.}" = . ]; then
+  echo "== python_bench"
+  .venv/bin/python benchmarks/python_bench.py | tee bench_results/python_bench.txt
+fi
 echo "== $ran benchmark programs; JSON is in bench_results/"
