@@ -274,6 +274,10 @@ class Tensor(TensorOperators):
     def _shape_tuple(self) -> tuple[int | None, ...] | None:
         return self.graph._shape(self._id, self._index)
 
+    def _shape_as_list(self) -> list[int | None] | None:
+        dims = self._shape_tuple()
+        return None if dims is None else list(dims)
+
     def set_shape(self, shape: Any) -> None:
         """Adds to what is known of the shape. ValueError when it contradicts."""
         self.graph._set_shape(self._id, self._index, shape)
