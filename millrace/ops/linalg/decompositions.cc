@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -232,6 +233,53 @@ void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v) {
   complete_basis(a, m, n, rank);
 }
 
+namespace {
+
+// X -= factor v (v^H X) over the rows [from, m) and the columns [begin, n) of `x` [m, n]; v is 1
+// and then what column `from` of `vectors` [m, stride] has below its diagonal.
+template <class W>
+void reflect(W* x, int64_t m, int64_t n, int64_t begin, const W* vectors, int64_t stride,
+             int64_t from, W factor, std::vector<W>& sums) {
+  if (factor == W{}) return;
+  const auto v = [&](int64_t i) { return i == from ? W{1} : vectors[i * stride + from]; };
+  std::fill(sums.begin(), sums.end(), W{});
+  for (int64_t i = from; i < m; ++i) {
+    const W left = conj_of(v(i));
+    for (int64_t j = begin; j < n; ++j) sums[static_cast<size_t>(j)] += left * x[i * n + j];
+  }
+  for (int64_t i = from; i < m; ++i) {
+    subtract(x + i * n + begin, sums.data() + begin, factor * v(i), n - begin);
+  }
+}
+
+}  // namespace
+
+template <class W>
+void householder_qr(W* a, int64_t m, int64_t n, W* q, int64_t columns) {
+  const int64_t steps = std::min(m, n);
+  std::vector<W> factors(static_cast<size_t>(steps));
+  std::vector<W> sums(static_cast<size_t>(std::max(n, columns)));
+  for (int64_t k = 0; k < steps; ++k) {
+    W* const pivot = a + k * n + k;
+    double below = 0;
+    for (int64_t i = k + 1; i < m; ++i) below += norm_of(a[i * n + k]);
+    const double imaginary = norm_of(*pivot - W{real_of(*pivot)});
+    if (below + imaginary <= std::numeric_limits<double>::min()) continue;
+    const double length = std::sqrt(norm_of(*pivot) + below);
+    const double beta = real_of(*pivot) >= 0 ? -length : length;
+    for (int64_t i = k + 1; i < m; ++i) a[i * n + k] /= *pivot - beta;
+    const W factor = conj_of((beta - *pivot) / beta);
+    factors[static_cast<size_t>(k)] = factor;
+    reflect(a, m, n, k + 1, a, n, k, factor, sums);
+    *pivot = beta;
+  }
+  for (int64_t i = 0; i < m * columns; ++i) q[i] = i / columns == i % columns ? 1 : 0;
+  for (int64_t k = std::min(steps, columns) - 1; k >= 0; --k) {
+    reflect(q, m, columns, k, a, n, k, conj_of(factors[static_cast<size_t>(k)]), sums);
+  }
+  for (int64_t i = 1; i < m; ++i) std::fill_n(a + i * n, std::min(i, n), W{});
+}
+
 template <class W>
 void complete_basis(W* q, int64_t m, int64_t columns, int64_t from) {
   int64_t unit = 0;
@@ -267,6 +315,7 @@ void complete_basis(W* q, int64_t m, int64_t columns, int64_t from) {
   template bool triangular_solve(const W*, int64_t, bool, bool, W*, int64_t);   \
   template bool cholesky_factor(W*, int64_t);                                   \
   template void jacobi_svd(W*, int64_t, int64_t, double*, W*);                  \
+  template void householder_qr(W*, int64_t, int64_t, W*, int64_t);              \
   template void complete_basis(W*, int64_t, int64_t, int64_t);
 MR_INSTANTIATE(double)
 MR_INSTANTIATE(Complex128)

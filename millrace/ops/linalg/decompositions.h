@@ -42,6 +42,11 @@ void symmetric_eigen(double* a, int64_t n, double* values, double* v);
 template <class W>
 void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v);
 
+// A = QR over `a` [m, n], which becomes R with a real diagonal and zeros below; `q` [m, columns],
+// columns <= m, becomes the first columns of Q. Householder reflections.
+template <class W>
+void householder_qr(W* a, int64_t m, int64_t n, W* q, int64_t columns);
+
 // Makes the columns [from, columns) of `q` [m, columns] orthonormal to each other and to those
 // before, which are orthonormal. columns <= m.
 template <class W>

@@ -300,6 +300,42 @@ TEST_F(Decompositions, SingularValues) {
   }
 }
 
+TEST_F(Decompositions, Qr) {
+  for (DType type : kTypes) {
+    for (const auto& size : {std::pair<size_t, size_t>{4, 4}, {7, 3}, {3, 7}, {1, 5}, {5, 1}}) {
+      for (bool full : {false, true}) {
+        const size_t rows = size.first, columns = size.second;
+        SCOPED_TRACE(str_cat(type, " ", rows, " x ", columns, full ? " full" : ""));
+        const std::vector<Matrix> a = {random_matrix(rows, columns, type, random_),
+                                       make(rows, columns)};
+        const std::vector<Tensor> got =
+            OpTester("Qr").attr("full_matrices", full).input(tensor_of(type, a)).run().value();
+        const std::vector<Matrix> q = matrices_of(got[0]), r = matrices_of(got[1]);
+        for (size_t k = 0; k < a.size(); ++k) {
+          EXPECT_EQ(q[k].columns, full ? rows : std::min(rows, columns));
+          expect_near(product(q[k], r[k]), a[k], precision(type));
+          expect_near(product(adjoint(q[k]), q[k]), identity(q[k].columns), precision(type));
+          expect_near(r[k], triangle(r[k], false), 0);
+          for (size_t i = 0; i < std::min(rows, columns); ++i) EXPECT_EQ(r[k].at(i, i).imag(), 0);
+        }
+      }
+    }
+  }
+  // The signs are TensorFlow's.
+  const std::vector<Tensor> got =
+      OpTester("Qr").input(Tensor::of<double>({2, 2}, {3, 1, 4, 2})).run().value();
+  EXPECT_NEAR(values_of(got[1])[0].real(), -5, 1e-12);
+  EXPECT_NEAR(values_of(got[1])[3].real(), 0.4, 1e-12);
+  // Nothing but the basis of nothing.
+  EXPECT_EQ(OpTester("Qr")
+                .attr("full_matrices", true)
+                .input(Tensor::zeros(DType::kFloat, {2, 0}).value())
+                .run()
+                .value()[0]
+                .shape(),
+            Shape({2, 2}));
+}
+
 // At the solution the gradient of what it makes least is zero.
 TEST_F(Decompositions, LeastSquares) {
   for (DType type : kTypes) {
@@ -362,6 +398,9 @@ TEST_F(Decompositions, Shapes) {
   EXPECT_EQ(*infer_shapes(ops, "SelfAdjointEigV2", {}, "[?,4,4]"), "[?,4];[?,4,4]");
   EXPECT_EQ(*infer_shapes(ops, "Svd", {}, "[7,4,6]"), "[7,4];[7,4,4];[7,6,4]");
   EXPECT_EQ(*infer_shapes(ops, "Svd", {{"full_matrices", true}}, "[4,?]"), "[?];[4,4];[?,?]");
+  EXPECT_EQ(*infer_shapes(ops, "Qr", {}, "[7,4,6]"), "[7,4,4];[7,4,6]");
+  EXPECT_EQ(*infer_shapes(ops, "Qr", {{"full_matrices", true}}, "[4,?]"), "[4,4];[4,?]");
+  EXPECT_FALSE(infer_shapes(ops, "Qr", {}, "[2]").ok());
   EXPECT_FALSE(infer_shapes(ops, "Cholesky", {}, "[2,3]").ok());
 }
 

@@ -8,6 +8,7 @@ void register_linalg_ops(Registry& registry) {
   register_cholesky(registry);
   register_cross(registry);
   register_eigen(registry);
+  register_qr(registry);
   register_solve(registry);
   register_solve_ls(registry);
 }
