@@ -97,8 +97,8 @@ def unknown_name_message(path: str, available: Iterable[str]) -> str:
         said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"
     elif path.startswith(_OF_FILES):
         return (
-            f"tf.{path} is not in this version of Millrace: checkpoints, summaries and records come "
-            "in a later version"
+            f"tf.{path} is not in this version of Millrace: checkpoints, summaries and records "
+            "come in a later version"
         )
     elif tier < 3:
         said = f"tf.{path} is planned, but not in this version of Millrace"

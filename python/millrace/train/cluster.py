@@ -10,8 +10,8 @@ def not_yet(what: str) -> errors.UnimplementedError:
     """The error for what needs a cluster."""
     return errors.UnimplementedError(
         None, None,
-        f"{what}: this version of Millrace runs in one process. Servers and sessions of clusters come "
-        "in a later version; graphs for them can be built already. Run without a target here: "
+        f"{what}: this version of Millrace runs in one process. Servers and sessions of clusters "
+        "come in a later version; graphs for them can be built already. Run without a target here: "
         "tf.Session().",
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ class ClusterSpec:
         return f"ClusterSpec({{{jobs}}})"
 
     def as_dict(self) -> dict[str, Any]:
-        """{job: [address]}, or {job: {task: address}} where not all tasks from zero on are there."""
+        """{job: [address]}, or {job: {task: address}} where a task from zero on is missing."""
         out: dict[str, Any] = {}
         for job, tasks in self._cluster_spec.items():
             if sorted(tasks) == list(range(len(tasks))):
@@ -125,8 +125,10 @@ def _tasks(job: Any, tasks: Any) -> dict[int, str]:
     if isinstance(tasks, (list, tuple)):
         tasks = dict(enumerate(tasks))
     elif not isinstance(tasks, dict):
-        raise TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to "
-                        f"addresses, got {tasks!r}")  # fmt: skip
+        raise TypeError(
+            f"The tasks for job {job!r} must be a list, or a dictionary from integers to "
+            f"addresses, got {tasks!r}"
+        )
     out = {}
     for index, address in tasks.items():
         if isinstance(index, bool) or not isinstance(index, int):
@@ -165,7 +167,8 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
             indices = cluster.task_indices(job_name)
             if len(indices) != 1:
                 raise ValueError(
-                    f"Must specify an explicit task_index: the job {job_name!r} has the tasks {indices}"
+                    f"Must specify an explicit task_index: the job {job_name!r} has the tasks "
+                    f"{indices}"
                 )
             task_index = indices[0]
         out.cluster.CopyFrom(cluster.as_cluster_def())

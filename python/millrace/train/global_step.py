@@ -94,9 +94,8 @@ def global_step_read(graph: Graph | None = None) -> Tensor | None:
     step = get_global_step(graph)
     if step is None:
         return None
-    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
-        with control_dependencies(None):
-            value = step.initialized_value() if isinstance(step, Variable) else step
-            read = value + 0
+    with graph.as_default(), graph.name_scope(step.op.name + "/"), control_dependencies(None):
+        value = step.initialized_value() if isinstance(step, Variable) else step
+        read = value + 0
     graph.add_to_collection(_READS, read)
     return read

@@ -16,8 +16,8 @@ def not_yet(what: str, instead: str) -> errors.UnimplementedError:
     """The error for a file of a kind that this version does not write."""
     return errors.UnimplementedError(
         None, None,
-        f"{what}: this version of Millrace writes no checkpoints and no summaries; a later one will. "
-        f"{instead}",
+        f"{what}: this version of Millrace writes no checkpoints and no summaries; a later one "
+        f"will. {instead}",
     )  # fmt: skip
 
 
@@ -177,7 +177,8 @@ class LoggingTensorHook(SessionRunHook):
         only_at_end = at_end and every_n_iter is None and every_n_secs is None
         if not only_at_end and (every_n_iter is None) == (every_n_secs is None):
             raise ValueError(
-                "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
+                "either at_end and/or exactly one of every_n_iter and every_n_secs must be "
+                "provided."
             )
         if every_n_iter is not None and every_n_iter <= 0:
             raise ValueError(f"invalid every_n_iter={every_n_iter}.")
@@ -345,7 +346,8 @@ class CheckpointSaverHook(SessionRunHook):
         if saver is None:
             raise not_yet(
                 f"Cannot write the checkpoint '{self._save_path}-{step}'",
-                "Pass save_checkpoint_secs=None and save_checkpoint_steps=None, or no checkpoint_dir.",
+                "Pass save_checkpoint_secs=None and save_checkpoint_steps=None, or no "
+                "checkpoint_dir.",
             )
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:

@@ -125,8 +125,8 @@ class Scaffold:
         elements = graph.get_collection(collection_key)
         if len(elements) > 1:
             raise RuntimeError(
-                f'More than one item in the collection "{collection_key}". Please indicate which one '
-                "to use by passing it to the tf.Scaffold constructor as:  "
+                f'More than one item in the collection "{collection_key}". Please indicate which '
+                "one to use by passing it to the tf.Scaffold constructor as:  "
                 f"tf.Scaffold({arg_name}=item to use)"
             )
         if elements:
@@ -566,8 +566,8 @@ class _MonitoredSession:
             inspect.ismethod(step_fn) and parameters == ["step_context"]
         ):
             raise ValueError(
-                "`step_fn` may either have one `step_context` argument, or `self` and `step_context` "
-                f"arguments if it's an instance method. Got {parameters} instead."
+                "`step_fn` may either have one `step_context` argument, or `self` and "
+                f"`step_context` arguments if it's an instance method. Got {parameters} instead."
             )
         if self._sess is None:
             raise RuntimeError(

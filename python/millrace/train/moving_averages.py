@@ -29,15 +29,15 @@ def assign_moving_average(
     `zero_debias`: corrects for a start at zero, with two variables "biased" and "local_step" below
     the name of the variable.
     """
-    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
-        with get_default_graph().colocate_with(variable.op):
-            rate = convert_to_tensor(1.0 - decay, name="decay")
-            dtype = variable.dtype.base_dtype
-            if rate.dtype.base_dtype is not dtype:
-                rate = gen_ops.cast(rate, dtype)
-            if zero_debias:
-                return _assign_unbiased(variable, value, rate)
-            return variable.assign_sub((variable - value) * rate, name=scope)
+    beside = get_default_graph().colocate_with(variable.op)
+    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope, beside:
+        rate = convert_to_tensor(1.0 - decay, name="decay")
+        dtype = variable.dtype.base_dtype
+        if rate.dtype.base_dtype is not dtype:
+            rate = gen_ops.cast(rate, dtype)
+        if zero_debias:
+            return _assign_unbiased(variable, value, rate)
+        return variable.assign_sub((variable - value) * rate, name=scope)
 
 
 def _assign_unbiased(variable: Any, value: Any, rate: Any) -> Any:
@@ -186,8 +186,8 @@ class ExponentialMovingAverage:
     def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
         """{name in a checkpoint: variable}, with averages in the place of the variables.
 
-        `moving_avg_variables`: the variables that averages are kept of; all trainable ones and those
-        that `apply` was called with by default.
+        `moving_avg_variables`: the variables that averages are kept of; all trainable ones and
+        those that `apply` was called with by default.
         """
         if moving_avg_variables is None:
             moving_avg_variables = trainable_variables() + moving_average_variables()

@@ -59,8 +59,8 @@ class Optimizer:
 
     A new optimiser says how to update: `_apply_dense(grad, var)` and `_apply_sparse(grad, var)` for
     reference variables, `_resource_apply_dense(grad, handle)` and
-    `_resource_apply_sparse(grad, handle, indices)` for resource ones. `_create_slots(var_list)` makes
-    variables beside the variables, `_prepare()` tensors of the hyperparameters, and
+    `_resource_apply_sparse(grad, handle, indices)` for resource ones. `_create_slots(var_list)`
+    makes variables beside the variables, `_prepare()` tensors of the hyperparameters, and
     `_finish(update_ops, name)` does what is to be done once a step.
     """
 
@@ -81,9 +81,9 @@ class Optimizer:
         return self._name
 
     def minimize(
-        self, loss: Any, global_step: Any = None, var_list: Any = None, gate_gradients: int = GATE_OP,
-        aggregation_method: Any = None, colocate_gradients_with_ops: bool = False,
-        name: str | None = None, grad_loss: Any = None,
+        self, loss: Any, global_step: Any = None, var_list: Any = None,
+        gate_gradients: int = GATE_OP, aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False, name: str | None = None, grad_loss: Any = None,
     ) -> Operation:  # fmt: skip
         """An operation that changes the variables so that `loss` becomes smaller.
 
@@ -402,6 +402,6 @@ class FusedOptimizer(Optimizer):
 
 
 def as_type(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
-    """A hyperparameter in the type of a variable: whole numbers, such as steps, stay what they are."""
+    """A hyperparameter in the type of a variable. Whole numbers, such as steps, stay whole."""
     own = tensor.dtype.base_dtype
     return tensor if own is dtype or not own.is_floating else gen_ops.cast(tensor, dtype)

@@ -191,7 +191,11 @@ class AdadeltaOptimizer(FusedOptimizer):
     """Steps in the units of the variable: by averages of past gradients and past steps."""
 
     _rule = "adadelta"
-    _hyper = (("lr", "_lr", "_lr_t"), ("rho", "_rho", "_rho_t"), ("epsilon", "_epsilon", "_epsilon_t"))  # fmt: skip
+    _hyper = (
+        ("lr", "_lr", "_lr_t"),
+        ("rho", "_rho", "_rho_t"),
+        ("epsilon", "_epsilon", "_epsilon_t"),
+    )
 
     def __init__(
         self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-8,
@@ -271,7 +275,7 @@ class AdamOptimizer(FusedOptimizer):
         }
 
     def _apply_sparse_shared(self, grad: Any, var: Any, indices: Any, scatter_add: Any) -> Any:
-        """The update as one of all rows. `scatter_add(slot, indices, rows)` gives the slot after."""
+        """The update as one of all rows. `scatter_add(slot, indices, rows)` gives the slot then."""
         dtype = var.dtype.base_dtype
         powers = [as_type(power.value(), dtype) for power in self._get_beta_accumulators()]
         rate = as_type(self._lr_t, dtype)
@@ -316,7 +320,7 @@ class AdamOptimizer(FusedOptimizer):
 
 @export("train.RMSPropOptimizer")
 class RMSPropOptimizer(FusedOptimizer):
-    """Divides the gradient by a running average of its size; `centered` takes the mean off first."""
+    """Divides the gradient by an average of its size; `centered` takes the mean off first."""
 
     _hyper = (
         _LEARNING_RATE,

@@ -14,8 +14,8 @@ def _slot(
     primary: Any, name: str, initial: Any, shape: Any, dtype: Any, colocate: bool,
     validate_shape: bool = True,
 ) -> Any:  # fmt: skip
-    """A variable "primary/name", numbered where there is one. A slot for a part of a larger variable
-    is itself a part."""
+    """A variable "primary/name", numbered where there is one. A slot for a part of a larger
+    variable is itself a part."""
     place = get_default_graph().colocate_with(primary.op) if colocate else nullcontext()
     with variable_scope(None, primary.op.name + "/" + name), place:
         get_variable_scope().set_partitioner(None)

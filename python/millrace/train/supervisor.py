@@ -23,8 +23,8 @@ from millrace.variables import (
 class Supervisor:
     """Prepares sessions, runs services in threads, and stops them together.
 
-    Checkpoints and summaries are written by later versions of Millrace: with a `logdir`, and without
-    a saver or writer of one's own, starting these services is an UnimplementedError.
+    Checkpoints and summaries are written by later versions of Millrace: with a `logdir`, and
+    without a saver or writer of one's own, starting these services is an UnimplementedError.
 
     Args:
       graph: the graph to run; the default one if None.

@@ -172,7 +172,7 @@ class SyncReplicasOptimizer(Optimizer):
     def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
         """The operation that the chief runs once, so that the first step can begin.
 
-        `num_tokens`: how many tokens to put in the queue; as many as gradients of a step by default.
+        `num_tokens`: how many tokens to put in the queue; as many as make a step by default.
         ValueError for too few, or before `apply_gradients`.
         """
         self._check_applied("get_init_tokens_op")
@@ -181,7 +181,8 @@ class SyncReplicasOptimizer(Optimizer):
             num_tokens = self._replicas_to_aggregate
         elif num_tokens < needed:
             raise ValueError(
-                f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)"
+                f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} "
+                "(needed)"
             )
         if num_tokens <= 0:
             return no_op(name="no_init_tokens")
