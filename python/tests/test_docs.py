@@ -1,0 +1,33 @@
+"""The Python in the documentation runs: the blocks of a page in order, in one program."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import millrace.compat.v1 as tf
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [
+    p
+    for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    if BLOCK.search(p.read_text())
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page):
+    names = {}
+    with tf.Graph().as_default():
+        for block in BLOCK.findall(page.read_text()):
+            exec(compile(block, str(page), "exec"), names)
+
+
+def test_there_are_pages():
+    assert {"python.md", "tensorflow_users.md"} <= {page.name for page in PAGES}
+
+
+def test_help_is_useful():
+    text = tf.matmul.__doc__
+    assert "transpose" in text and len(text) > 100
