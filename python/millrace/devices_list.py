@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from millrace._export import export
 
-
-@export("client.device_lib.list_local_devices", "python.client.device_lib.list_local_devices")
 def list_local_devices(session_config: Any = None) -> list[Any]:
     """The devices that sessions of this process can use, as DeviceAttributes messages."""
     from millrace import protos

@@ -109,17 +109,27 @@ _RENAMED = {
 # Modules inside TensorFlow whose names a module of Millrace has.
 _OWN_MODULES = {
     "app": "millrace.platform.app",
+    "basic_session_run_hooks": "millrace.train.hooks",
     "compat": "millrace.platform.compat",
     "device": "millrace.device",
+    "device_lib": "millrace.devices_list",
+    "device_setter": "millrace.train.device_setter",
     "dtypes": "millrace.dtypes",
     "errors": "millrace.errors",
     "errors_impl": "millrace.errors",
     "flags": "millrace.platform.flags",
     "gfile": "millrace.platform.gfile",
+    "monitored_session": "millrace.train.monitored_session",
+    "moving_averages": "millrace.train.moving_averages",
     "nest": "millrace.nest",
+    "optimizer": "millrace.train.optimizer",
     "resource_loader": "millrace.platform.resource_loader",
+    "session_run_hook": "millrace.train.hooks",
+    "slot_creator": "millrace.train.slots",
     "tensor_shape": "millrace.shapes",
     "tf_logging": "millrace.platform.logging",
+    "timeline": "millrace.timeline",
+    "versions": "millrace.versions",
 }
 
 # Modules that stand for others as a whole.

@@ -5,8 +5,6 @@ import re
 from collections import namedtuple
 from typing import Any
 
-from millrace._export import export
-
 _LABEL = re.compile(r"(.*?) = ([^(]+)\((.*)\)$", re.DOTALL)
 _TRANSFER = re.compile(r"\[.*B\] (.*) from (\S+) to (\S+)")
 
@@ -40,7 +38,6 @@ class _ChromeTrace:
         return json.dumps(trace, separators=(",", ":"))
 
 
-@export("client.timeline.Timeline", "python.client.timeline.Timeline")
 class Timeline:
     """The StepStats of a RunMetadata as a picture.
 

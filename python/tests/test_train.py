@@ -238,7 +238,7 @@ def test_mistakes_of_optimizers():
         (lambda s: tf.train.piecewise_constant(s, [3, 7], [1.0, 2.0, 3.0]), 2.0),
         (lambda s: tf.train.piecewise_constant(s, [3, 6], [1.0, 2.0, 3.0]), 3.0),
         (lambda s: tf.train.cosine_decay(0.5, s, 14), 0.25),
-        (lambda s: tf.train.cosine_decay_restarts(0.5, s, 3), 0.25 * (1 + math.cos(math.pi * 2 / 3))),
+        (lambda s: tf.train.cosine_decay_restarts(0.5, s, 3), 0.125),
         (lambda s: tf.train.linear_cosine_decay(0.5, s, 14), 0.5 * (0.5 * 0.5 + 0.001)),
     ],
 )  # fmt: skip

@@ -20,7 +20,6 @@ from millrace.variables import (
 )
 
 
-@export("train.moving_averages.assign_moving_average")
 def assign_moving_average(
     variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
 ) -> Any:
@@ -72,7 +71,6 @@ def _unique(name: str) -> str:
     return candidate
 
 
-@export("train.moving_averages.weighted_moving_average")
 def weighted_moving_average(
     value: Any, decay: Any, weight: Any, truediv: bool = True, collections: Any = None,
     name: str | None = None,

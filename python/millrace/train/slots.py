@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from typing import Any
 
-from millrace._export import export
 from millrace.graph.graph import get_default_graph
 from millrace.initializers import Zeros
 from millrace.variable_scope import get_variable, get_variable_scope, variable_scope
@@ -38,14 +37,12 @@ def _slot(
     return slot
 
 
-@export("train.slot_creator.create_slot")
 def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
     """A slot with an initial value, named after the variable: "w/Adam"."""
     validate = val.shape.is_fully_defined() if hasattr(val, "shape") else True
     return _slot(primary, name, val, None, None, colocate_with_primary, validate)
 
 
-@export("train.slot_creator.create_slot_with_initializer")
 def create_slot_with_initializer(
     primary: Any, initializer: Any, shape: Any, dtype: Any, name: str,
     colocate_with_primary: bool = True,
@@ -55,7 +52,6 @@ def create_slot_with_initializer(
     return _slot(primary, name, initializer, shape, dtype, colocate_with_primary, validate)
 
 
-@export("train.slot_creator.create_zeros_slot")
 def create_zeros_slot(
     primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True
 ) -> Any:
