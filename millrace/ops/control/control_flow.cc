@@ -39,7 +39,11 @@ Status merge_shape(ShapeContext& c) {
 Status ref_select_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 0).status());
   PartialShape out = c.input(1);
-  for (int i = 2; i < c.num_inputs(); ++i) out = out.common(c.input(i));
+  // One of several shapes says nothing, not even the rank, as in TensorFlow.
+  for (int i = 2; i < c.num_inputs(); ++i) {
+    if (c.input(i) != out) out = PartialShape::unknown();
+  }
+  if (!out.fully_known()) out = PartialShape::unknown();
   c.set_output(0, std::move(out));
   return ok_status();
 }
