@@ -234,3 +234,38 @@ def test_hyperparameters():
     for wrong in ("other=1", "rate=x", "units"):
         with pytest.raises(ValueError):
             h.parse(wrong)
+
+
+@pytest.mark.parametrize("feed_previous", [False, True, "tensor"])
+def test_sequence_to_sequence_trains(feed_previous):
+    legacy = tf.contrib.legacy_seq2seq
+    feed = tf.constant(True) if feed_previous == "tensor" else feed_previous
+    symbols = [tf.constant([i % 5, (i + 1) % 5]) for i in range(4)]
+    weights = [tf.ones([2])] * 3
+
+    def model(encoder, decoder):
+        cell = tf.nn.rnn_cell.GRUCell(6)
+        return legacy.embedding_attention_seq2seq(
+            encoder, decoder, cell, 5, 5, 4, feed_previous=feed
+        )
+
+    _, losses = legacy.model_with_buckets(
+        symbols, symbols, symbols[1:], weights, [(2, 2), (4, 3)], model
+    )
+    step = tf.train.AdamOptimizer(0.05).minimize(losses[1])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        before = session.run(losses[1])
+        for _ in range(30):
+            session.run(step)
+        assert session.run(losses[1]) < before / 2
+
+
+def test_bag_of_words_leaves_zeros_out():
+    ids = [[1, 2, 0], [0, 0, 0]]
+    mean = tf.contrib.layers.bow_encoder(ids, 5, 3)
+    table = tf.global_variables()[0]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        got, rows = session.run([mean, table])
+    np.testing.assert_allclose(got, [(rows[1] + rows[2]) / 2, rows[0]], rtol=1e-6)

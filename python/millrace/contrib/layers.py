@@ -10,6 +10,7 @@ from millrace.contrib.regularizers import xavier_initializer
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
+from millrace.graph.sparse import SparseTensor
 from millrace.initializers import Ones, Zeros
 from millrace.layers import convolutional, core, normalization
 from millrace.layers.sizes import normalize_tuple
@@ -658,3 +659,28 @@ def embed_sequence(
         if unique:
             return embedding_lookup_unique(table, ids)
         return embedding.embedding_lookup(table, ids)
+
+
+@export("contrib.layers.bow_encoder")
+def bow_encoder(
+    ids: Any, vocab_size: int, embed_dim: int, sparse_lookup: bool = True, initializer: Any = None,
+    regularizer: Any = None, trainable: bool = True, scope: Any = None, reuse: Any = None,
+) -> Tensor:  # fmt: skip
+    """The mean of the rows of a table for the ids [batch, length] of each example.
+
+    `sparse_lookup`: leave out ids of 0.
+    """
+    with variable_scope(scope, "BagOfWordsEmbedding", [ids], reuse=reuse):
+        table = model_variable(
+            "embeddings", shape=[vocab_size, embed_dim], initializer=initializer,
+            regularizer=regularizer, trainable=trainable,
+        )  # fmt: skip
+        if not sparse_lookup:
+            return reduce.reduce_mean(embedding.embedding_lookup(table, ids), 1)
+        if not isinstance(ids, SparseTensor):
+            ids = convert_to_tensor(ids)
+            places = gen_ops.where(math.not_equal(ids, array.zeros_like(ids)))
+            ids = SparseTensor(
+                places, array.gather_nd(ids, places), array.shape(ids, out_type=dtypes.int64)
+            )
+        return embedding.safe_embedding_lookup_sparse([table], ids, combiner="mean", default_id=0)
