@@ -1,0 +1,72 @@
+"""The stubs say what is there: signatures of the generated functions, and every public name."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import millrace
+import millrace.compat.v1 as tf
+from millrace import gen_ops, raw_ops
+from millrace._names import NAMES
+
+PACKAGE = Path(millrace.__file__).parent
+
+
+def stub_signatures(path):
+    """{function: [(name, has a default, keyword only)]} of a stub."""
+    out = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            args = node.args
+            plain = len(args.args) - len(args.defaults)
+            names = [(a.arg, i >= plain, False) for i, a in enumerate(args.args)]
+            names += [
+                (a.arg, d is not None, True)
+                for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            ]
+            out[node.name] = names
+    return out
+
+
+@pytest.mark.parametrize("module", [gen_ops, raw_ops], ids=lambda m: m.__name__)
+def test_signatures(module):
+    stubs = stub_signatures(PACKAGE / f"{module.__name__.split('.')[-1]}.pyi")
+    functions = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
+    assert set(functions) == set(stubs)
+    for name, function in functions.items():
+        parameters = inspect.signature(function).parameters.values()
+        found = [(p.name, p.default is not p.empty, p.kind is p.KEYWORD_ONLY) for p in parameters]
+        assert found == stubs[name], name
+        assert function.__doc__
+
+
+def resolve(path):
+    value = tf
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def test_every_public_name_loads_and_is_documented():
+    undocumented = []
+    for path in NAMES:
+        value = resolve(path)
+        if (inspect.isfunction(value) or inspect.isclass(value)) and not value.__doc__:
+            undocumented.append(path)
+    assert not undocumented
+
+
+def test_every_namespace_has_a_stub():
+    for path in NAMES:
+        space = path.rpartition(".")[0].split(".") if "." in path else []
+        stub = PACKAGE.joinpath("compat", "v1", *space, "__init__.pyi")
+        assert path.rpartition(".")[2] in stub.read_text(), path
+
+
+def test_an_unknown_name_says_what_is_like_it():
+    with pytest.raises(AttributeError, match="relu"):
+        tf.nn.reluu  # noqa: B018
+    with pytest.raises(AttributeError, match=r"compat\.v1"):
+        millrace.matmul  # noqa: B018
