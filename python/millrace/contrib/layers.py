@@ -159,6 +159,7 @@ def fully_connected(
 
 def _fixed(activation: Any) -> Callable[..., Tensor]:
     def layer(*args: Any, **kwargs: Any) -> Tensor:
+        """As `fully_connected`, with another activation."""
         kwargs.setdefault("activation_fn", activation)
         return fully_connected(*args, **kwargs)
 

@@ -484,9 +484,13 @@ def range(
         start, limit = 0, start
     with name_scope(name, "Range", [start, limit, delta]) as scope:
         names = ("start", "limit", "delta")
+        given = (start, limit, delta)
+        if dtype is None and all(type(v) in (int, float) for v in given):
+            # Constants of one type, so that the length is known.
+            dtype = dtypes.float32 if any(type(v) is float for v in given) else None
         parts = [
             value if isinstance(value, Tensor) else convert_to_tensor(value, dtype, name=part)
-            for part, value in zip(names, (start, limit, delta), strict=True)
+            for part, value in zip(names, given, strict=True)
         ]
         if dtype is None:
             for part in parts:
