@@ -1,8 +1,8 @@
 """ops.py FOLDER: writes the Python functions of all ops into the package in FOLDER.
 
 gen_ops.py has a function per op under its snake_case name, arguments by position or keyword;
-raw_ops.py has every op under its own name, arguments by keyword only. Both come with .pyi stubs. The
-extension module must lie in FOLDER.
+raw_ops.py has every op under its own name, arguments by keyword only. Both come with .pyi stubs.
+The extension module must lie in FOLDER.
 """
 
 import importlib.util

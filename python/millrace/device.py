@@ -45,7 +45,8 @@ class DeviceSpec:
                 match = _DEVICE.match(part) or _SHORT.match(part)
                 if not match:
                     raise ValueError(
-                        f"Unknown attribute {part!r} in the device {spec!r}: expected a name such as "
+                        f"Unknown attribute {part!r} in the device {spec!r}: expected a name "
+                        "such as "
                         "'/cpu:0', '/gpu:0' or '/job:worker/replica:0/task:0/device:CPU:0'"
                     )
                 kind, index = match.groups()

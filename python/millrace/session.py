@@ -55,7 +55,8 @@ def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
     dtype = tensor.dtype.base_dtype
     if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):
         raise TypeError(
-            f"The value of a feed cannot be a tf.Tensor object: {value} was fed for '{tensor.name}'. "
+            f"The value of a feed cannot be a tf.Tensor object: {value} was fed for "
+            f"'{tensor.name}'. "
             "Acceptable feed values include Python scalars, strings, lists and numpy ndarrays: run "
             "the tensor first."
         )
@@ -67,7 +68,8 @@ def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
         if not info.min <= value <= info.max:
             raise TypeError(
                 f"Type of feed value {value} with type {type(value)} is not compatible with Tensor "
-                f"type {dtype.name} of '{tensor.name}'. Try explicitly setting the type of the feed "
+                f"type {dtype.name} of '{tensor.name}'. Try explicitly setting the type of "
+                "the feed "
                 "tensor to a larger type (e.g. int64)."
             )
     try:
@@ -409,7 +411,8 @@ class BaseSession:
             tensor = self._graph.as_graph_element(key, allow_operation=False)
         except Exception as error:
             raise TypeError(
-                f"Cannot interpret feed_dict key as Tensor: {error.args[0] if error.args else error}"
+                f"Cannot interpret feed_dict key as Tensor: "
+                f"{error.args[0] if error.args else error}"
             ) from None
         if not self._graph.is_feedable(tensor):
             raise ValueError(f"Tensor {tensor.name} may not be fed.")
@@ -529,7 +532,8 @@ class Session(BaseSession):
     def __enter__(self) -> "Session":
         if self._contexts:
             raise RuntimeError(
-                "Session context managers are not re-entrant. Use `Session.as_default()` to enter a "
+                "Session context managers are not re-entrant. Use `Session.as_default()` to "
+                "enter a "
                 "session several times."
             )
         graph = self._graph.as_default()

@@ -199,7 +199,8 @@ class TestCase(unittest.TestCase):
             bad = np.logical_or(difference > atol + rtol * np.abs(b), np.isnan(a) != np.isnan(b))
             bad = np.logical_or(bad, np.isinf(a) != np.isinf(b))
             self.fail(
-                f"{msg or 'Arrays are not close'}: Not equal to tolerance rtol={rtol}, atol={atol}: "
+                f"{msg or 'Arrays are not close'}: Not equal to tolerance rtol={rtol}, "
+                f"atol={atol}: "
                 f"{int(bad.sum())} of {a.size} elements differ, the first at "
                 f"{[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]} != "
                 f"{b[bad].reshape(-1)[0]}"
@@ -247,7 +248,8 @@ class TestCase(unittest.TestCase):
         if not np.all(same):
             a, b, bad = np.atleast_1d(a), np.atleast_1d(b), np.atleast_1d(np.logical_not(same))
             self.fail(
-                f"{msg or 'Arrays are not equal'}: {int(np.sum(bad))} of {a.size} elements differ, the "
+                f"{msg or 'Arrays are not equal'}: {int(np.sum(bad))} of {a.size} elements "
+                "differ, the "
                 f"first at {[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]!r} != "
                 f"{b[bad].reshape(-1)[0]!r}"
             )
@@ -359,7 +361,8 @@ class TestCase(unittest.TestCase):
                 good = re.search(expected_err_re_or_predicate, text) is not None
             if not good:
                 raise AssertionError(
-                    f"{type(error).__name__} does not match {expected_err_re_or_predicate!r}: {error}"
+                    f"{type(error).__name__} does not match {expected_err_re_or_predicate!r}: "
+                    f"{error}"
                 ) from error
         else:
             self.fail(f"{exception_type.__name__} not raised")

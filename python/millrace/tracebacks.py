@@ -58,7 +58,9 @@ def install() -> None:
     if sys.excepthook is not sys.__excepthook__:
         return
 
-    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
         if _passed_through(error):
             hide_library_frames(error)
             traceback = error.__traceback__
@@ -78,7 +80,9 @@ def install_for_threads() -> None:
         error = args.exc_value
         if error is not None and _passed_through(error):
             hide_library_frames(error)
-            args = threading.ExceptHookArgs((args.exc_type, error, error.__traceback__, args.thread))
+            args = threading.ExceptHookArgs(
+                (args.exc_type, error, error.__traceback__, args.thread)
+            )
         threading.__excepthook__(args)
 
     threading.excepthook = hook

@@ -4,9 +4,9 @@ import pathlib
 
 import numpy as np
 import pytest
-from millrace.platform import compat, gfile, resource_loader
 
 from millrace import errors
+from millrace.platform import compat, gfile, resource_loader
 
 GFile = gfile.GFile
 

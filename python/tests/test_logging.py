@@ -4,6 +4,7 @@ import logging as standard
 from contextlib import contextmanager
 
 import pytest
+
 from millrace.platform import logging
 
 

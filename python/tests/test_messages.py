@@ -135,7 +135,8 @@ LATER = {
         ["[Rr]eshape", A, F],
     ),
     "gradient_at_run": (
-        "y = tf.matmul(u, w) #!\ng = tf.gradients(y, w, tf.ones([9, 9]))\nrun(g, {u: np.ones([4, 3])})",
+        "y = tf.matmul(u, w) #!\ng = tf.gradients(y, w, tf.ones([9, 9]))\nrun(g, "
+        "{u: np.ones([4, 3])})",
         ["MatMul", F],
     ),
     "gradient_missing": (
@@ -159,12 +160,14 @@ LATER = {
         ["[Gg]ather", "9"],
     ),
     "queue_closed": (
-        "q = tf.FIFOQueue(2, tf.float32, shapes=[[]])\nwith tf.Session() as s:\n    s.run(q.close())\n"
+        "q = tf.FIFOQueue(2, tf.float32, shapes=[[]])\nwith tf.Session() as s:\n    "
+        "s.run(q.close())\n"
         "    s.run(q.dequeue()) #!",
         ["[Qq]ueue", "closed"],
     ),
     "tensor_array_twice": (
-        "ta = tf.TensorArray(tf.float32, 2).write(0, 1.0)\nta = ta.write(0, 2.0) #!\nrun(ta.stack())",
+        "ta = tf.TensorArray(tf.float32, 2).write(0, 1.0)\nta = ta.write(0, 2.0) "
+        "#!\nrun(ta.stack())",
         ["TensorArray", "0"],
     ),
     "dynamic_rnn_length": (

@@ -2,9 +2,10 @@
 
 from collections import OrderedDict, defaultdict, namedtuple
 
-import millrace.nest as nest
 import numpy as np
 import pytest
+
+import millrace.nest as nest
 
 Point = namedtuple("Point", "x y")
 Other = namedtuple("Other", "x y")

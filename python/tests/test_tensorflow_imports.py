@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+
 from millrace.nest import flatten
 from millrace.platform import gfile
 from millrace.shapes import unknown_shape

@@ -20,8 +20,8 @@ def register_tensor_conversion_function(
 ) -> None:
     """Makes objects of a type usable where tensors are.
 
-    `conversion_func(value, dtype=None, name=None, as_ref=False)` gives a Tensor, or NotImplemented to
-    leave it to the next. Smaller priorities are asked first.
+    `conversion_func(value, dtype=None, name=None, as_ref=False)` gives a Tensor, or NotImplemented
+    to leave it to the next. Smaller priorities are asked first.
     """
     types = base_type if isinstance(base_type, tuple) else (base_type,)
     if not all(isinstance(t, type) for t in types):
@@ -186,7 +186,8 @@ def _check_elements(values: Any, dtype: dtypes.DType) -> None:
         good = isinstance(values, (str, bytes))
     if not good:
         raise TypeError(
-            f"Expected {dtype.name}, got {_short(values)} of type '{type(values).__name__}' instead."
+            f"Expected {dtype.name}, got {_short(values)} of type '{type(values).__name__}' "
+            "instead."
         )
 
 
@@ -256,7 +257,8 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
             raise ValueError(f"{_short(values)} does not fit into int64")
         if isinstance(bad, (list, tuple)):
             raise ValueError(
-                f"Argument must be a dense tensor: {_short(values)} - got lists of different lengths"
+                f"Argument must be a dense tensor: {_short(values)} - got lists of different "
+                "lengths"
             )
         if bad is None and array.size == 0:
             return array.astype(np.float32)

@@ -285,7 +285,8 @@ def call_rule(
     if len(results) != len(inputs):
         kind = f"operation '{op.name}' ({op.type})" if outputs else "operation"
         raise ValueError(
-            f"Num gradients {len(results)} generated for {kind} do not match num inputs {len(inputs)}"
+            f"Num gradients {len(results)} generated for {kind} do not match num inputs "
+            f"{len(inputs)}"
         )
     out = []
     for tensor, result in zip(inputs, results, strict=True):

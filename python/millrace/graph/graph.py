@@ -524,7 +524,8 @@ class Graph(_core.GraphBase):
         if colon and tensors:
             if not index.isdigit():
                 raise ValueError(
-                    f"The name {name!r} looks like a (invalid) Tensor name, but is not a valid one: "
+                    f"The name {name!r} looks like a (invalid) Tensor name, but is not a "
+                    "valid one: "
                     'Tensor names must be of the form "<op_name>:<output_index>".'
                 )
             found = self._find(node)
@@ -731,7 +732,8 @@ class Graph(_core.GraphBase):
         op._set_device(device)
 
     def gradient_override_map(self, op_type_map: dict[str, str]) -> "_Overrides":
-        """A context in which operations of the types given take the gradients registered by name."""
+        """A context in which operations of the types given take the gradients registered by "
+        "name."""
         if not isinstance(op_type_map, dict):
             raise TypeError("op_type_map must be a dictionary mapping strings to strings")
         for key, value in op_type_map.items():
@@ -931,7 +933,8 @@ class _ControlDependencies:
             op = element.op if isinstance(element, Tensor) else element
             if not isinstance(op, Operation):
                 raise TypeError(
-                    f"Control input must be Operation, Tensor or Variable, got {type(item).__name__}"
+                    f"Control input must be Operation, Tensor or Variable, got "
+                    f"{type(item).__name__}"
                 )
             if op not in self._ops:
                 self._ops.append(op)

@@ -205,7 +205,8 @@ def _slices_to_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: b
     del as_ref
     if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
         raise ValueError(
-            f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for IndexedSlices with "
+            f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for "
+            "IndexedSlices with "
             f"dtype {value.dtype.name}"
         )
     if value.dense_shape is None:
@@ -223,7 +224,8 @@ register_tensor_conversion_function(IndexedSlices, _slices_to_tensor)
 
 def _no_sparse(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
     raise TypeError(
-        f"Failed to convert the SparseTensor {value} to a dense tensor: use tf.sparse_tensor_to_dense"
+        f"Failed to convert the SparseTensor {value} to a dense tensor: use "
+        "tf.sparse_tensor_to_dense"
     )
 
 

@@ -23,7 +23,9 @@ def _plain(op: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return method, reflected
 
 
-def _composed(op: Callable[..., Tensor], name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _composed(
+    op: Callable[..., Tensor], name: str
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The same for an operator made of several ops."""
 
     def method(x: Any, y: Any) -> Any:
@@ -48,7 +50,8 @@ def _like(value: Any, other: Tensor, op: str, name: str = "y") -> Tensor:
             return value
         left, right = (other, value) if name == "y" else (value, other)
         raise TypeError(
-            f"{op}: the operands have different types: '{left.name}' is {left.dtype.base_dtype.name} "
+            f"{op}: the operands have different types: '{left.name}' is "
+            f"{left.dtype.base_dtype.name} "
             f"with shape {left.shape}, '{right.name}' is {right.dtype.base_dtype.name} with shape "
             f"{right.shape}. Use tf.cast on one of them."
         )

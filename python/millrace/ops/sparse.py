@@ -610,7 +610,8 @@ def sparse_tensor_dense_matmul(
         if not sp_a.shape.with_rank(2)[column].is_compatible_with(b.shape[0]):
             raise ValueError(
                 "Dimensions must be equal: cannot multiply A and B because inner dimension does "
-                f"not match: A has shape {sp_a.shape}, B has shape {b.shape} (adjoint_a={adjoint_a}, "
+                f"not match: A has shape {sp_a.shape}, B has shape {b.shape} "
+                f"(adjoint_a={adjoint_a}, "
                 f"adjoint_b={adjoint_b})"
             )
         inner = parts.checked(
