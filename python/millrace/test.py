@@ -435,13 +435,15 @@ def _numeric_jacobian(
     jacobian = np.zeros((flat.size, columns), dtype=out_kind)
     for row in range(flat.size):
         kept = flat[row]
-        results = []
+        results, at = [], []
         for sign in (1, -1):
             flat[row] = kept + sign * delta
+            at.append(float(flat[row]))
             value = session.run(y, {**extra, x: data})
             results.append(np.asarray(value).reshape(-1).view(out_kind).astype(out_kind))
         flat[row] = kept
-        jacobian[row] = (results[0] - results[1]) / (2 * delta)
+        # By the distance between the two points as they were rounded.
+        jacobian[row] = (results[0] - results[1]) / (at[0] - at[1])
     return jacobian
 
 
@@ -455,6 +457,14 @@ def _symbolic_jacobian(
     real = x.dtype.real_dtype.base_dtype.as_numpy_dtype
     rows = int(np.prod(x_shape)) * (2 if x.dtype.is_complex else 1)
     jacobian = np.zeros((rows, dy_flat.size), dtype=real)
+    if not dy_flat.size:
+        value = np.asarray(session.run(dx, {**extra, x: x_data, dy: dy_data}))
+        if value.shape != tuple(x_shape):
+            raise ValueError(
+                f"Empty gradient has wrong shape: expected {tuple(x_shape)}, got {value.shape}"
+            )
+        if np.any(value):
+            raise ValueError("Empty gradient with nonzero values")
     for column in range(dy_flat.size):
         dy_flat[column] = 1
         value = session.run(dx, {**extra, x: x_data, dy: dy_data})
