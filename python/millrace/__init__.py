@@ -1,8 +1,8 @@
 """Millrace: a dataflow system for machine learning.
 
 `millrace.compat.v1` (also `millrace.v1`) has TensorFlow 1's interface: graphs and sessions. What
-this module itself has are the types of elements (`millrace.float32`) and `raw_ops`, every op under its
-own name; operations that run at once are not there yet.
+this module itself has are the types of elements (`millrace.float32`) and `raw_ops`, every op under
+its own name; operations that run at once are not there yet.
 """
 
 import importlib as _importlib

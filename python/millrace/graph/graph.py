@@ -732,8 +732,7 @@ class Graph(_core.GraphBase):
         op._set_device(device)
 
     def gradient_override_map(self, op_type_map: dict[str, str]) -> "_Overrides":
-        """A context in which operations of the types given take the gradients registered by "
-        "name."""
+        """A context in which operations of the types given take gradients registered by name."""
         if not isinstance(op_type_map, dict):
             raise TypeError("op_type_map must be a dictionary mapping strings to strings")
         for key, value in op_type_map.items():

@@ -29,8 +29,7 @@ def source_line(filename: str, line: int) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """'raised at FILE:LINE  code' for the innermost of the user's frames; empty if there is "
-    "none."""
+    """'raised at FILE:LINE  code' for the innermost of the user's frames; empty without one."""
     place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         code: CodeType = frame.f_code

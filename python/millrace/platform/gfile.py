@@ -118,7 +118,10 @@ class FileIO:
             if self._plain_mode == "r":
                 raise self._denied("writing")
             letter = self._plain_mode[0]
-            self._writer = self._open("r+b" if letter == "r" else letter + "b")
+            if letter == "r":  # makes a file where there is none, and leaves one that is there
+                self._open("ab").close()
+                letter = "r+"
+            self._writer = self._open(letter + "b")
         return self._writer
 
     def _value(self, data: bytes) -> Any:

@@ -1,0 +1,172 @@
+"""Graphs: names, scopes, devices, order, collections; operators; gradients of one's own."""
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def value(tensor, feed=None):
+    with tf.Session() as session:
+        return session.run(tensor, feed)
+
+
+def test_names_are_unique_below_their_scopes():
+    assert tf.constant(1, name="a").name == "a:0"
+    assert tf.constant(1, name="a").name == "a_1:0"
+    with tf.name_scope("s") as scope:
+        assert scope == "s/"
+        assert tf.constant(1, name="a").op.name == "s/a"
+        with tf.name_scope("t"):
+            assert (tf.constant(1.0) + 1.0).op.name == "s/t/add"
+    with tf.name_scope("s"):
+        assert tf.constant(1, name="a").op.name == "s_1/a"
+    with tf.name_scope("s/"):
+        assert tf.constant(1, name="b").op.name == "s/b"
+    for bad in ("a b", "_x", "-y", "a:0"):
+        with pytest.raises(ValueError, match="not a valid"):
+            tf.constant(1, name=bad)
+
+
+def test_elements_are_found_by_name(graph):
+    a = tf.constant(1, name="a")
+    assert graph.get_tensor_by_name("a:0") is a
+    assert graph.get_operation_by_name("a") is a.op
+    assert graph.as_graph_element(a.op) is a.op
+    with pytest.raises(KeyError, match="aa"):
+        graph.get_tensor_by_name("aa:0")
+    with pytest.raises(KeyError, match="only has 1"):
+        graph.get_tensor_by_name("a:1")
+    with tf.Graph().as_default():
+        b = tf.constant(2)
+    with pytest.raises(ValueError, match="not an element"):
+        graph.as_graph_element(b)
+
+
+def test_devices_are_merged_from_outside_in():
+    with tf.device("/job:ps/task:1"):
+        with tf.device("/cpu:0"):
+            assert tf.constant(1).device == "/job:ps/task:1/device:CPU:0"
+        with tf.device(None):
+            assert tf.constant(1).device == ""
+        with tf.device(lambda op: "/gpu:1" if op.type == "Const" else "/cpu:0"):
+            a = tf.constant(1.0)
+            assert a.device == "/job:ps/task:1/device:GPU:1"
+            assert (-a).device == "/job:ps/task:1/device:CPU:0"
+    with pytest.raises(ValueError, match="nowhere"), tf.device("nowhere"):
+        pass
+
+
+def test_control_dependencies_order_operations():
+    a = tf.constant(1.0, name="a")
+    with tf.control_dependencies([a]):
+        b = tf.constant(2.0, name="b")
+        c = tf.identity(b, name="c")  # waits by way of b
+        with tf.control_dependencies(None):
+            d = tf.constant(3.0, name="d")
+    assert [op.name for op in b.op.control_inputs] == ["a"]
+    assert c.op.control_inputs == [] and d.op.control_inputs == []
+
+
+def test_collections_and_colocation(graph):
+    a = tf.constant(1.0, name="a")
+    tf.add_to_collection("mine", a)
+    assert tf.get_collection("mine") == [a]
+    assert tf.get_collection("mine", scope="b") == []
+    with tf.colocate_with(a):
+        b = tf.constant(2.0)
+    assert b.op.colocation_groups() == [b"loc:@a"]
+
+
+def test_a_finalized_graph_cannot_be_changed(graph):
+    graph.finalize()
+    with pytest.raises(RuntimeError, match="finalized"):
+        tf.constant(1)
+
+
+def test_operators_are_those_of_numpy():
+    x, y = np.array([7.0, -3.0], np.float32), np.array([2.0, 2.0], np.float32)
+    a, b = tf.constant(x), tf.constant(y)
+    pairs = [
+        (a + b, x + y), (a - b, x - y), (a * b, x * y), (a / b, x / y), (a // b, x // y),
+        (a % b, x % y), (a**b, x**y), (-a, -x), (abs(a), abs(x)), (a < b, x < y), (a <= b, x <= y),
+        (a > b, x > y), (a >= b, x >= y), (1.0 + a, 1 + x), (1.0 - a, 1 - x), (2.0 * a, 2 * x),
+        (1.0 / a, 1 / x), (x + b, x + y), (x * b, x * y), ((a > b) & (a < b), (x > y) & (x < y)),
+        ((a > b) | (a < b), (x > y) | (x < y)), (~(a > b), ~(x > y)),
+    ]  # fmt: skip
+    got = value([tensor for tensor, _ in pairs])
+    for array, (_, expected) in zip(got, pairs, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-6)
+    m = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(value(tf.constant(m) @ m.T), m @ m.T)
+
+
+def test_indexing_is_that_of_numpy():
+    array = np.arange(60).reshape(3, 4, 5)
+    t = tf.constant(array)
+    plain = (0, -1, (1, 2), slice(1, 3), (slice(None), slice(None, None, -1)))
+    special = (Ellipsis, (Ellipsis, 0), (0, Ellipsis, None), (None, 2))
+    for index in (*plain, *special, (slice(0, 3, 2), 1, slice(3, 0, -2))):
+        np.testing.assert_array_equal(value(t[index]), array[index])
+    assert value(t[tf.constant(1), 2, 3]) == array[1, 2, 3]
+
+
+def test_conversion_can_be_registered():
+    class Celsius:
+        def __init__(self, degrees):
+            self.degrees = degrees
+
+    def convert(x, dtype=None, name=None, as_ref=False):
+        return tf.constant(x.degrees + 273.15, dtype or tf.float32, name=name)
+
+    tf.register_tensor_conversion_function(Celsius, convert)
+    assert value(tf.add(Celsius(0.0), 1.0)) == np.float32(274.15)
+
+
+def test_gradients_of_ones_own():
+    @tf.RegisterGradient("TestTripled")
+    def tripled(op, dy):
+        return 3.0 * dy * op.inputs[0]
+
+    x = tf.constant(2.0)
+    with tf.get_default_graph().gradient_override_map({"Square": "TestTripled"}):
+        y = tf.square(x)
+    assert value(tf.gradients(y, x)) == [6.0]
+    with pytest.raises(KeyError, match="TestTripled"):
+        tf.RegisterGradient("TestTripled")(tripled)
+
+    @tf.custom_gradient
+    def capped(v):
+        return tf.identity(v), lambda dy: tf.minimum(dy, 1.0)
+
+    assert value(tf.gradients(5.0 * capped(x), x)) == [1.0]
+    inside = tf.while_loop(lambda i, v: i < 2, lambda i, v: (i + 1, 3.0 * capped(v)), [0, x])[1]
+    assert value(tf.gradients(inside, x)) == [1.0]
+
+
+def test_an_error_in_a_gradient_rule_is_raised_as_it_is():
+    @tf.custom_gradient
+    def broken(v):
+        def rule(dy):
+            raise KeyError("in the rule")
+
+        return tf.identity(v), rule
+
+    x = tf.constant(1.0)
+    with pytest.raises(KeyError, match="in the rule"):
+        tf.gradients(broken(x), x)
+
+
+def test_hessians_and_unconnected_gradients():
+    x = tf.constant([1.0, 2.0])
+    (h,) = tf.hessians(tf.reduce_sum(x**3), x)
+    np.testing.assert_allclose(value(h), [[6, 0], [0, 12]])
+    z = tf.constant(1.0)
+    assert tf.gradients(z, x) == [None]
+    assert value(tf.gradients(z, x, unconnected_gradients="zero"))[0].tolist() == [0, 0]

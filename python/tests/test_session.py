@@ -1,0 +1,277 @@
+"""Sessions: structures in and out, what is kept, threads, interrupts, the end of the process."""
+
+import collections
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def test_fetches_come_back_in_their_structure():
+    a, b = tf.constant(1.0), tf.constant([2, 3])
+    pair = collections.namedtuple("pair", "first second")
+    with tf.Session() as session:
+        assert session.run(a) == 1.0
+        assert session.run([]) == []
+        assert session.run([a, (b.op, a)]) == [1.0, (None, 1.0)]
+        result = session.run({"x": a, "y": {"z": [b]}})
+        assert result["x"] == 1.0 and result["y"]["z"][0].tolist() == [2, 3]
+        assert session.run(pair(a, a)) == pair(1.0, 1.0)
+        ordered = session.run(collections.OrderedDict([("b", a), ("a", a)]))
+        assert type(ordered) is collections.OrderedDict and list(ordered) == ["b", "a"]
+        assert session.run("Const:0") == 1.0
+
+
+def test_a_scalar_is_a_numpy_scalar_and_an_array_is_the_callers():
+    with tf.Session() as session:
+        assert type(session.run(tf.constant(1.0))) is np.float32
+        assert type(session.run(tf.constant(True))) is np.bool_
+        assert session.run(tf.constant("text")) == b"text"
+        big = tf.ones([1000])
+        first = session.run(big)
+        first[:] = 5
+        assert session.run(big).max() == 1
+
+
+DTYPES = (
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 bool complex64 complex128".split()
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 2), (700, 3)])
+def test_arrays_go_in_and_out(dtype, shape):
+    x = tf.placeholder(dtype)
+    given = (np.random.default_rng(0).normal(size=shape) * 10).astype(dtype)
+    with tf.Session() as session:
+        got = session.run(tf.identity(x), {x: given})
+        assert np.asarray(got).dtype == given.dtype
+        np.testing.assert_array_equal(got, given)
+        strided = np.asfortranarray(given)
+        np.testing.assert_array_equal(session.run(tf.identity(x), {x: strided}), given)
+        swapped = given.astype(given.dtype.newbyteorder())
+        np.testing.assert_array_equal(session.run(tf.identity(x), {x: swapped}), given)
+
+
+def test_strings_go_in_and_out():
+    x = tf.placeholder(tf.string, [None])
+    with tf.Session() as session:
+        got = session.run(tf.identity(x), {x: ["a", b"\x00\xff", "ü"]})
+    assert got.tolist() == [b"a", b"\x00\xff", "ü".encode()]
+
+
+def test_a_fed_array_is_not_kept_nor_changed():
+    x = tf.placeholder(tf.float32, [5000])
+    v = tf.Variable(tf.zeros([5000]))
+    keep = tf.assign(v, x)
+    given = np.ones(5000, np.float32)
+    with tf.Session() as session:
+        session.run(keep, {x: given})
+        given[:] = 7
+        assert session.run(v).max() == 1
+        session.run(tf.assign_add(v, x), {x: given})
+        assert given.max() == 7
+    references = sys.getrefcount(given)
+    with tf.Session() as session:
+        session.run(keep, {x: given})
+    gc.collect()
+    assert sys.getrefcount(given) == references
+
+
+def test_mistakes_in_feeds_and_fetches():
+    x = tf.placeholder(tf.float32, [2])
+    with tf.Session() as session:
+        for feeds, kind in (
+            ({x: [1, 2, 3]}, ValueError),
+            ({x: "text"}, (ValueError, TypeError)),
+            ({x: tf.ones([2])}, TypeError),
+            ({"nothing:0": 1}, TypeError),
+            ([x], TypeError),
+            ({x: [[1], [2, 3]]}, (ValueError, TypeError)),
+            ({x: None}, (ValueError, TypeError)),
+        ):
+            with pytest.raises(kind):
+                session.run(x, feeds)
+        for fetch in (None, 3.5, object(), "nothing", "nothing:0"):
+            with pytest.raises((TypeError, ValueError)):
+                session.run(fetch)
+        assert session.run(x, {x: [1, 2]}).tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="closed"):
+        session.run(x, {x: [1, 2]})
+
+
+def test_many_different_fetches_do_not_fill_the_memory():
+    x = tf.placeholder(tf.float32, [])
+    with tf.Session() as session:
+        for i in range(5000):
+            assert session.run({str(i): x}, {x: i}) == {str(i): i}
+
+
+def test_a_callable_takes_its_feeds_in_order():
+    x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    with tf.Session() as session:
+        call = session.make_callable([x - y, x], [x, y])
+        assert call(5, 2) == [3, 5]
+        with pytest.raises(ValueError, match="expected 2"):
+            call(5)
+    with pytest.raises(tf.errors.OpError):
+        call(5, 2)
+
+
+def test_partial_runs():
+    a, b = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    first, second = a * 2.0, a * b
+    with tf.Session() as session:
+        handle = session.partial_run_setup([first, second], [a, b])
+        assert session.partial_run(handle, first, {a: 3}) == 6
+        assert session.partial_run(handle, second, {b: 5}) == 15
+
+
+def test_metadata_is_told_when_asked_for():
+    y = tf.matmul(tf.ones([4, 4]), tf.ones([4, 4]))
+    metadata = tf.RunMetadata()
+    with tf.Session() as session:
+        options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+        session.run(y, options=options, run_metadata=metadata)
+        names = [n.node_name for d in metadata.step_stats.dev_stats for n in d.node_stats]
+        assert names
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            queue = tf.FIFOQueue(1, tf.float32)
+            session.run(queue.dequeue(), options=tf.RunOptions(timeout_in_ms=20))
+
+
+def test_the_graph_grows_between_runs():
+    with tf.Session() as session:
+        x = tf.constant(1.0)
+        for _ in range(20):
+            x = x + 1.0
+            session.run(x)
+        assert session.run(x) == 21
+
+
+def test_threads_run_at_once():
+    barrier = threading.Barrier(2, timeout=30)
+
+    def meet(x):
+        barrier.wait()
+        return x
+
+    y = tf.py_func(meet, [tf.constant(1.0)], tf.float32)
+    with tf.Session() as session:
+        results = []
+        threads = [
+            threading.Thread(target=lambda: results.append(session.run(y))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert results == [1.0, 1.0]
+
+
+def test_closed_sessions_leave_no_thread_and_no_memory_behind():
+    y = tf.constant(1.0) + 1.0
+
+    def open_and_close(count):
+        for _ in range(count):
+            with tf.Session() as session:
+                session.run(y)
+        gc.collect()
+
+    def memory():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    open_and_close(100)
+    threads, before = len(os.listdir("/proc/self/task")), memory()
+    open_and_close(1000)
+    assert len(os.listdir("/proc/self/task")) <= threads
+    assert memory() - before < 1 << 20
+
+
+def test_runs_do_not_grow_the_process():
+    x = tf.placeholder(tf.float32, [3])
+    y = x * 2.0 + 1.0
+    given = np.ones(3, np.float32)
+    with tf.Session() as session:
+
+        def memory():
+            gc.collect()
+            with open("/proc/self/statm") as f:
+                return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        for _ in range(5000):
+            session.run(y, {x: given})
+        before = memory()
+        for _ in range(100000):
+            session.run(y, {x: given})
+        assert memory() - before < 1 << 20
+
+
+def python(code, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
+        **kwargs,
+    )  # fmt: skip
+
+
+LOOP = """
+    import os, signal, threading, time
+    import millrace.compat.v1 as tf
+    forever = tf.while_loop(lambda i: i < 2**31 - 2, lambda i: i + 1, [0])
+    session = tf.Session()
+"""
+
+
+def test_an_interrupt_ends_a_run_and_leaves_the_session_usable():
+    done = python(
+        LOOP
+        + """
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        session.run(forever)
+    except KeyboardInterrupt:
+        print("interrupted", session.run(tf.constant(3)))
+    """
+    )
+    assert done.stdout == "interrupted 3\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "work", ["session.run(forever)", "session.run(tf.py_func(lambda: time.sleep(50), [], []))"]
+)
+def test_the_interpreter_ends_during_a_run(work):
+    started = time.monotonic()
+    done = python(
+        LOOP
+        + f"""
+    def work():
+        print("running", flush=True)
+        {work}
+    with tf.Graph().as_default():
+        pass
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.3)
+    """
+    )
+    assert done.returncode == 0 and done.stdout == "running\n", done.stderr
+    assert time.monotonic() - started < 30
+
+
+def test_importing_prints_nothing_and_loads_little():
+    done = python("import sys, millrace.compat.v1; print('numpy' in sys.modules)")
+    assert done.stdout == "False\n" and done.stderr == ""
