@@ -106,7 +106,7 @@ class FileIO:
         if self._reader is None:
             if self._plain_mode in ("w", "a"):
                 raise self._denied("reading")
-            if self._plain_mode != "r":
+            if self._plain_mode not in ("r", "r+"):
                 self._writing()
             self._reader = self._open("rb")
         if self._writer is not None:
