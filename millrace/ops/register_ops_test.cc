@@ -75,20 +75,5 @@ TEST(RegisterOps, EveryOpIsWhole) {
   }
 }
 
-// An op either has a gradient, or says that it knowingly has none, or is one of those that
-// gradients never go through as they are.
-TEST(RegisterOps, EveryOpKnowsItsGradient) {
-  ASSERT_TRUE(register_ops().ok());
-  std::set<std::string> undecided;
-  for (const OpDef* op : OpRegistry::global().list()) {
-    const OpTraits& t = op->traits;
-    bool decided = op->gradient != nullptr || t.cannot_differentiate || t.argument || t.result ||
-                   t.send || t.recv || t.control_flow != ControlFlow::kNone ||
-                   t.functional != FunctionalOp::kNone;
-    if (!decided) undecided.insert(op->name);
-  }
-  EXPECT_EQ(str_join(undecided, " "), "");
-}
-
 }  // namespace
 }  // namespace millrace
