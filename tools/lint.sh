@@ -4,7 +4,7 @@
 #   format   clang-format on every C++ file
 #   layers   tools/check_layers.py, after its own test
 #   docs     tools/check_docs.py, after its own test
-#   python   ruff
+#   python   ruff, and mypy on the examples where the package is built
 #   tidy     clang-tidy on the C++ sources that changed: since the branch left origin/main, or, where
 #            that is the same commit, since the commit before; at most TIDY_MAX (40) of them, newest
 #            first. --all checks every source.
@@ -39,7 +39,10 @@ check_docs() {
 }
 
 check_python() {
-  tools/venv.sh && .venv/bin/ruff check --quiet && .venv/bin/ruff format --quiet --check
+  tools/venv.sh && .venv/bin/ruff check --quiet && .venv/bin/ruff format --quiet --check || return 1
+  [ -e build/release/python/millrace/_names.py ] || return 0
+  sources 'examples/python/*.py' 'examples/digits/*.py' |
+    MYPYPATH=build/release/python xargs .venv/bin/mypy --strict --cache-dir build/mypy
 }
 
 # The commit that changes are counted from; fails when there is none.
@@ -54,7 +57,7 @@ base_commit() {
 tidy_files() {
   local base
   if $all; then
-    sources 'millrace/*.cc' 'tests/*.cc' 'examples/*.cc' 'benchmarks/*.cc'
+    sources 'millrace/*.cc' 'python/*.cc' 'tests/*.cc' 'examples/*.cc' 'benchmarks/*.cc'
   elif base=$(base_commit); then
     { git diff --name-only --diff-filter=d "$base" -- '*.cc'
       git ls-files --others --exclude-standard -- '*.cc'; } | sort -u | xargs -r ls -t

@@ -88,15 +88,15 @@ Tensor read_feed(const Feed& feed, nb::handle value) {
 }
 
 // How the value of run() is put together from the fetched tensors.
-struct Result_ {
+struct RunValue {
   enum Kind { kNone, kTensor, kList, kTuple, kDict, kCall } kind = kNone;
   size_t index = 0;
   nb::object object;  // the keys of a dict, the function of a call
-  std::vector<Result_> parts;
+  std::vector<RunValue> parts;
 
   // From session.py: None, an int, or (kind, object, parts).
-  static Result_ read(nb::handle spec) {
-    Result_ out;
+  static RunValue read(nb::handle spec) {
+    RunValue out;
     if (spec.is_none()) return out;
     if (PyLong_Check(spec.ptr())) {
       out.kind = kTensor;
@@ -119,7 +119,7 @@ struct Result_ {
         return arrays[index];
       case kList: {
         nb::list out;
-        for (const Result_& part : parts) out.append(part.build(arrays));
+        for (const RunValue& part : parts) out.append(part.build(arrays));
         return out;
       }
       case kDict: {
@@ -148,7 +148,7 @@ struct Compiled {
   nb::object expand;        // makes the values of `feeds` from those given; None: they are the same
   // For each fetched tensor the number of the feed that it is, -1 for what the run computes.
   std::vector<int> fed_fetches;
-  Result_ result;
+  RunValue result;
   std::vector<nb::object> keep;  // the objects that the key stands for
 
   nb::object run(const std::vector<Tensor>& values, RunMetadata* metadata = nullptr) const {
@@ -165,8 +165,13 @@ struct Compiled {
     arrays.reserve(fed_fetches.size());
     size_t next = 0;
     for (const int feed : fed_fetches) {
-      arrays.push_back(array_from_tensor(feed >= 0 ? values[static_cast<size_t>(feed)]
-                                                   : std::move(fetched[next++])));
+      Tensor tensor;
+      if (feed >= 0) {
+        tensor = values[static_cast<size_t>(feed)];
+      } else {
+        tensor = std::move(fetched[next++]);
+      }
+      arrays.push_back(array_from_tensor(std::move(tensor)));
     }
     return result.build(arrays);
   }
@@ -420,7 +425,7 @@ class PySession {
     }
     for (nb::handle op : parts[2])
       signature.targets.push_back(nb::cast<std::string>(op.attr("name")));
-    compiled->result = Result_::read(parts[3]);
+    compiled->result = RunValue::read(parts[3]);
     compiled->expand = parts[4];
     if (signature.fetches.empty() && signature.targets.empty()) return compiled;
     RunOptions run_options = options != nullptr ? *options : RunOptions();
