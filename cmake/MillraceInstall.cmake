@@ -17,8 +17,11 @@ target_compile_features(millrace PUBLIC cxx_std_20)
 target_link_libraries(millrace PUBLIC Threads::Threads PRIVATE ${CMAKE_DL_LIBS})
 # protobuf appears in no installed header: only a static libmillrace passes it on.
 target_link_libraries(millrace PRIVATE protobuf::libprotobuf)
-set_target_properties(millrace PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
-                                          SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(millrace PROPERTIES LINKER_LANGUAGE CXX)
+if(NOT SKBUILD)  # a wheel holds no links
+  set_target_properties(millrace PROPERTIES VERSION ${PROJECT_VERSION}
+                                            SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
 if(BUILD_SHARED_LIBS)
   target_link_options(millrace PRIVATE -Wl,-Bsymbolic-functions)
 endif()
