@@ -348,6 +348,12 @@ const Row kRows[] = {
     {"AccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
     {"AccumulatorNumAccumulated", "accumulator[2,3]"},
     {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
+    {"Barrier", "", kQueueOfVectors},
+    {"BarrierClose", "barrier[2]"},
+    {"BarrierIncompleteSize", "barrier[2]"},
+    {"BarrierInsertMany", "barrier[2] [2] [2,2]", {{"component_index", 0}}},
+    {"BarrierReadySize", "barrier[2]"},
+    {"BarrierTakeMany", "barrier[2] 1"},
     {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
     {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
@@ -424,6 +430,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 
 double number(std::string_view text) {
   double value = 0;
+    {"barrier", Operand::Kind::kBarrier},
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   MR_CHECK(error == std::errc() && end == text.data() + text.size() && "not a number");
   return value;
@@ -532,6 +539,8 @@ class HandleMaker {
   static Result<Value> first(OpTester& tester) {
     MR_TRY_ASSIGN(std::vector<Value> outputs, tester.run_values());
     return outputs[0];
+      case Operand::Kind::kBarrier:
+        return barrier(content);
   }
   static OpTester& give(OpTester& tester, const Value& handle) {
     return handle.is_ref() ? tester.input_ref(handle.cell) : tester.input(handle.tensor);
@@ -577,6 +586,18 @@ class HandleMaker {
     }
     apply.input(content);
     if (sparse) apply.input(Tensor::vector<int64_t>({}));
+  Result<Value> barrier(const Tensor& content) {
+    OpTester make = op("Barrier");
+    make.attr("shapes", std::vector<PartialShape>{content.shape()});
+    MR_TRY_ASSIGN(Value handle,
+                  first(make.attr("component_types", std::vector<DType>{content.dtype()})));
+    MR_TRY_ASSIGN(Shape row, Shape{1}.concat(content.shape()));
+    MR_TRY_ASSIGN(Tensor values, content.reshaped(row));
+    OpTester insert = op("BarrierInsertMany");
+    give(insert, handle).attr("component_index", 0).input(Tensor::vector<std::string>({"key"}));
+    MR_TRY(insert.input(values).run().status());
+    return handle;
+  }
     MR_TRY(apply.run().status());
     return handle;
   }

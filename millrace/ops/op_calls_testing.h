@@ -27,6 +27,7 @@ struct Operand {
     kVariable,         // a resource variable that holds the tensor
     kTemporary,        // a TemporaryVariable of this shape
     kQueue,            // a queue with two such tensors
+    kBarrier,          // a barrier with one, complete
     kStack,            // a stack with one
     kAccumulator,      // an accumulator of one such gradient
     kRowsAccumulator,  // a sparse one with these rows
