@@ -35,15 +35,21 @@ using Ints = std::vector<int64_t>;
 
 // Rules that no difference can check, and why.
 const std::pair<const char*, const char*> kUnchecked[] = {
+    {"BatchCholesky", "as Cholesky"},
+    {"BatchSvd", "as Svd"},
+    {"Betainc", "its first arguments have no gradient"},
     {"Cholesky", "reads one triangle; its gradient is symmetric, see decompositions_test.cc"},
     {"CropAndResize", "boxes have no second derivative; crop_and_resize_test.cc has the first"},
     {"CropAndResizeGradImage", "boxes have no second derivative"},
+    {"Dilation2D", "its gradient has none; dilation_test.cc looks at the first"},
     {"FractionalAvgPool", "its gradient has none; volume_test.cc looks at the first"},
     {"FractionalMaxPool", "its gradient has none; volume_test.cc looks at the first"},
     {"Igamma", "its first argument has no gradient"},
     {"Igammac", "its first argument has no gradient"},
     {"Polygamma", "its first argument has no gradient; Digamma needs that of the second"},
     {"PreventGradient", "its rule refuses; gradients_test.cc looks at the error"},
+    {"Svd",
+     "the phases of complex vectors are arbitrary; gradient_programs_testing.cc has the rest"},
     {"Zeta", "its first argument has no gradient"},
 };
 
@@ -103,6 +109,8 @@ const Row kMoreCalls[] = {
     {"DynamicPartition", "[2,2,2] [2,2]{1,0,1,1}", {{"num_partitions", 3}}},
     {"DynamicStitch", "{0,1}|{1,2} [2,3]|[2,3]"},
     {"ExpandDims", "[2,3] []{-1}"},
+    {"FFT", "[2,5]"},
+    {"FFT2D", "[2,2,4]"},
     {"Fill", "{0,3} []"},
     {"FusedBatchNorm", "[2,2,3,2] [2] [2] [2] {1,.5}", {{"exponential_avg_factor", 0.25F}}},
     {"Gather", "[3,2] [2,2]{1,1,0,2}"},
@@ -190,7 +198,7 @@ const Row kMoreCalls[] = {
 
 // What floating elements are drawn from; the first in which the op is finite is taken.
 constexpr std::pair<double, double> kDomains[] = {
-    {-2, 2}, {-0.9375, 0.9375}, {0.0625, 2}, {1.125, 3}};
+    {-2, 2}, {-0.9375, 0.9375}, {0.0625, 2}, {1.125, 3}, {0.0625, 0.9375}};
 
 // How the elements of a point are chosen.
 enum class Point { kRandom, kZeros, kOnes, kIntegers };

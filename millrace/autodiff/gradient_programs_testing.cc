@@ -207,10 +207,37 @@ void add_variables(std::vector<OpProgram>& all) {
   }));
 }
 
+// Ops of which only some results or operands have gradients.
+void add_partial(std::vector<OpProgram>& all) {
+  const auto svd = [](const Scope& s, const Exprs& x) {
+    Exprs flat;
+    for (Expr part : call_multi("Svd", {x[0]})) flat.push_back(reshape(part, vector(s, {-1})));
+    return concat(flat, 0);
+  };
+  all.push_back(plain({"Svd"}, {{3, 2}}, svd));
+  all.push_back(plain({"Svd"}, {{2, 2, 4}}, svd));
+  // The phases of u and v cancel.
+  all.push_back(plain({"Svd"}, {{3, 2}, {3, 2}}, [](const Scope&, const Exprs& x) {
+    const Exprs parts =
+        call_multi("Svd", {call("Complex", {x[0], x[1]}, {{"Tout", DType::kComplex128}})});
+    if (parts.empty()) return Expr();
+    const AttrMap real = {{"Tout", DType::kDouble}};
+    const Expr turn = call("BatchMatMulV2", {parts[1], parts[2]}, {{"adj_y", true}});
+    return call("Real", {turn}, real) + call("Imag", {turn}, real) * 2.0 +
+           call("Real", {parts[0]}, real);
+  }));
+  all.push_back(plain({"Betainc"}, {{3}}, [](const Scope& s, const Exprs& x) {
+    return call("Betainc",
+                {s.constant(Tensor::vector<double>({0.5, 2, 3})),
+                 s.constant(Tensor::vector<double>({1.5, 0.25, 4})), call("Sigmoid", {x[0]})});
+  }));
+}
+
 }  // namespace
 
 std::vector<OpProgram> op_programs() {
   std::vector<OpProgram> all;
+  add_partial(all);
   add_lists(all);
   add_arrays(all);
   add_variables(all);

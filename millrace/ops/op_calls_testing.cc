@@ -27,6 +27,8 @@ struct Row {
 const AttrMap kPool = {
     {"ksize", Ints{1, 2, 2, 1}}, {"strides", Ints{1, 2, 2, 1}}, {"padding", "VALID"}};
 const AttrMap kConv = {{"strides", Ints{1, 1, 1, 1}}, {"padding", "SAME"}};
+const AttrMap kDilation = {
+    {"strides", Ints{1, 1, 1, 1}}, {"rates", Ints{1, 1, 1, 1}}, {"padding", "SAME"}};
 const AttrMap kPool3D = {
     {"ksize", Ints{1, 2, 2, 2, 1}}, {"strides", Ints{1, 2, 2, 2, 1}}, {"padding", "VALID"}};
 const AttrMap kConv3D = {{"strides", Ints{1, 1, 1, 1, 1}}, {"padding", "SAME"}};
@@ -136,6 +138,18 @@ const Row kRows[] = {
     {"BatchNormWithGlobalNormalizationGrad",
      "[1,2,2,2] [2] {1,.5} [2] [1,2,2,2]",
      {{"variance_epsilon", 0.1F}}},
+    {"BatchCholesky", "[2,2]{2,1,1,3}"},
+    {"BatchCholeskyGrad", "[2,2]{2,0,1,3} [2,2]"},
+    {"BatchMatrixBandPart", "[2,3,4] 1 0"},
+    {"BatchMatrixDeterminant", "[2,2]{2,1,1,3}"},
+    {"BatchMatrixInverse", "[2,2]{2,1,1,3}"},
+    {"BatchMatrixSetDiag", "[2,3,4] [2,3]"},
+    {"BatchMatrixSolve", "[2,2]{2,1,1,3} [2,3]"},
+    {"BatchMatrixSolveLs", "[3,2]{2,1,1,3,0,1} [3,2] .5"},
+    {"BatchMatrixTriangularSolve", "[2,2]{2,0,1,3} [2,3]"},
+    {"BatchSelfAdjointEig", "[2,2]{2,1,1,3}"},
+    {"BatchSelfAdjointEigV2", "[2,2]{2,1,1,3}"},
+    {"BatchSvd", "[2,2]{2,1,1,3}"},
     {"BiasAdd", "[2,3] [3]"},
     {"BiasAddV1", "[2,3] [3]"},
     {"Cholesky", "[2,2]{2,1,1,3}"},
@@ -149,6 +163,9 @@ const Row kRows[] = {
     {"DepthwiseConv2dNative", "[1,4,4,2] [2,2,2,2]", kConv},
     {"DepthwiseConv2dNativeBackpropFilter", "[1,4,4,2] {2,2,2,2} [1,4,4,4]", kConv},
     {"DepthwiseConv2dNativeBackpropInput", "{1,4,4,2} [2,2,2,2] [1,4,4,4]", kConv},
+    {"Dilation2D", "[1,4,4,2] [2,2,2]", kDilation},
+    {"Dilation2DBackpropFilter", "[1,4,4,2] [2,2,2] [1,4,4,2]", kDilation},
+    {"Dilation2DBackpropInput", "[1,4,4,2] [2,2,2] [1,4,4,2]", kDilation},
     {"FractionalAvgPool", "[1,4,4,2]", kFractional},
     {"FractionalAvgPoolGrad", "{1,4,4,2} [1,2,2,2] {0,2,4} {0,2,4}"},
     {"FractionalMaxPool", "[1,4,4,2]", kFractional},
@@ -180,10 +197,15 @@ const Row kRows[] = {
     {"MaxPoolGradGradWithArgmax", "[1,4,4,1] [1,4,4,1] [1,2,2,1]{1,3,8,15}", kPool},
     {"MaxPoolGradWithArgmax", "[1,4,4,1] [1,2,2,1] [1,2,2,1]{1,3,8,15}", kPool},
     {"MaxPoolWithArgmax", "[1,4,4,2]", kPool},
+    {"SelfAdjointEig", "[2,2]{2,1,1,3}"},
     {"SelfAdjointEigV2", "[2,2]{2,1,1,3}"},
     {"SparseSoftmaxCrossEntropyWithLogits", "[2,3] {1,0}"},
     {"Svd", "[2,2]{2,1,1,3}"},
     {"TopKV2", "[2,3] 2"},
+    {"BatchFFT3D", "[1,2,3]"},
+    {"BatchIFFT3D", "[1,2,3]"},
+    {"FFT3D", "[1,2,3]"},
+    {"IFFT3D", "[1,2,3]"},
     // Images.
     {"AdjustContrastv2", "[2,3,2,3] 1.5"},
     {"AdjustHue", "[2,3,2,3] .25"},
@@ -326,6 +348,12 @@ const Row kRows[] = {
     {"Variable", "", {{"shape", Shape{2, 3}}}},
     {"VariableV2", "", {{"shape", Shape{2, 3}}}},
     // Queues.
+    {"Barrier", "", kQueueOfVectors},
+    {"BarrierClose", "barrier[2]"},
+    {"BarrierIncompleteSize", "barrier[2]"},
+    {"BarrierInsertMany", "barrier[2] [2] [2,2]", {{"component_index", 0}}},
+    {"BarrierReadySize", "barrier[2]"},
+    {"BarrierTakeMany", "barrier[2] 1"},
     {"PaddingFIFOQueue", "", kQueueOfVectors},
     {"PaddingFIFOQueueV2", "", kQueueOfVectors},
     {"PriorityQueue", "", kQueueOfVectors},
@@ -348,12 +376,6 @@ const Row kRows[] = {
     {"AccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
     {"AccumulatorNumAccumulated", "accumulator[2,3]"},
     {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
-    {"Barrier", "", kQueueOfVectors},
-    {"BarrierClose", "barrier[2]"},
-    {"BarrierIncompleteSize", "barrier[2]"},
-    {"BarrierInsertMany", "barrier[2] [2] [2,2]", {{"component_index", 0}}},
-    {"BarrierReadySize", "barrier[2]"},
-    {"BarrierTakeMany", "barrier[2] 1"},
     {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
     {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
@@ -408,6 +430,7 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"variable", Operand::Kind::kVariable},
     {"temporary", Operand::Kind::kTemporary},
     {"queue", Operand::Kind::kQueue},
+    {"barrier", Operand::Kind::kBarrier},
     {"stack", Operand::Kind::kStack},
     {"accumulator", Operand::Kind::kAccumulator},
     {"rows_accumulator", Operand::Kind::kRowsAccumulator},
@@ -430,7 +453,6 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 
 double number(std::string_view text) {
   double value = 0;
-    {"barrier", Operand::Kind::kBarrier},
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   MR_CHECK(error == std::errc() && end == text.data() + text.size() && "not a number");
   return value;
@@ -517,6 +539,8 @@ class HandleMaker {
                          .attr("var_name", "temporary"));
       case Operand::Kind::kQueue:
         return queue(content);
+      case Operand::Kind::kBarrier:
+        return barrier(content);
       case Operand::Kind::kStack:
         return stack(content);
       case Operand::Kind::kAccumulator:
@@ -539,8 +563,6 @@ class HandleMaker {
   static Result<Value> first(OpTester& tester) {
     MR_TRY_ASSIGN(std::vector<Value> outputs, tester.run_values());
     return outputs[0];
-      case Operand::Kind::kBarrier:
-        return barrier(content);
   }
   static OpTester& give(OpTester& tester, const Value& handle) {
     return handle.is_ref() ? tester.input_ref(handle.cell) : tester.input(handle.tensor);
@@ -562,6 +584,18 @@ class HandleMaker {
       OpTester enqueue = op(str_cat("QueueEnqueue", suffix_));
       MR_TRY(give(enqueue, handle).input_list({content}).run().status());
     }
+    return handle;
+  }
+  Result<Value> barrier(const Tensor& content) {
+    OpTester make = op("Barrier");
+    make.attr("shapes", std::vector<PartialShape>{content.shape()});
+    MR_TRY_ASSIGN(Value handle,
+                  first(make.attr("component_types", std::vector<DType>{content.dtype()})));
+    MR_TRY_ASSIGN(Shape row, Shape{1}.concat(content.shape()));
+    MR_TRY_ASSIGN(Tensor values, content.reshaped(row));
+    OpTester insert = op("BarrierInsertMany");
+    give(insert, handle).attr("component_index", 0).input(Tensor::vector<std::string>({"key"}));
+    MR_TRY(insert.input(values).run().status());
     return handle;
   }
   Result<Value> stack(const Tensor& content) {
@@ -586,18 +620,6 @@ class HandleMaker {
     }
     apply.input(content);
     if (sparse) apply.input(Tensor::vector<int64_t>({}));
-  Result<Value> barrier(const Tensor& content) {
-    OpTester make = op("Barrier");
-    make.attr("shapes", std::vector<PartialShape>{content.shape()});
-    MR_TRY_ASSIGN(Value handle,
-                  first(make.attr("component_types", std::vector<DType>{content.dtype()})));
-    MR_TRY_ASSIGN(Shape row, Shape{1}.concat(content.shape()));
-    MR_TRY_ASSIGN(Tensor values, content.reshaped(row));
-    OpTester insert = op("BarrierInsertMany");
-    give(insert, handle).attr("component_index", 0).input(Tensor::vector<std::string>({"key"}));
-    MR_TRY(insert.input(values).run().status());
-    return handle;
-  }
     MR_TRY(apply.run().status());
     return handle;
   }

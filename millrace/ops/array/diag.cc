@@ -162,19 +162,28 @@ void register_diag(Registry& registry) {
                 .traits = {.cost = 0.5F},
                 .shape = diag_part_shape,
                 .gradient = diag_part_grad});
-  registry.add({.name = "MatrixBandPart",
-                .doc = "Matrices with zeros outside a band around the diagonal.",
-                .inputs = {{"input", "T"},
-                           {"num_lower", "Tindex", "Diagonals below; negative: all."},
-                           {"num_upper", "Tindex", "Diagonals above; negative: all."}},
-                .outputs = {{"band", "T"}},
-                .types = {{"T", {}}, {"Tindex", kIndexTypes, DType::kInt64}},
-                .traits = {.cost = 0.5F},
-                .shape = band_shape,
-                .gradient = band_grad});
+  OpSpec band = {.name = "MatrixBandPart",
+                 .doc = "Matrices with zeros outside a band around the diagonal.",
+                 .inputs = {{"input", "T"},
+                            {"num_lower", "Tindex", "Diagonals below; negative: all."},
+                            {"num_upper", "Tindex", "Diagonals above; negative: all."}},
+                 .outputs = {{"band", "T"}},
+                 .types = {{"T", {}}, {"Tindex", kIndexTypes, DType::kInt64}},
+                 .traits = {.cost = 0.5F},
+                 .shape = band_shape,
+                 .gradient = band_grad};
+  registry.add(band);
+  // Its older name knows one type of index.
+  band.name = "BatchMatrixBandPart";
+  band.inputs[1].type = band.inputs[2].type = "int64";
+  band.types.pop_back();
+  band.deprecated_since = 14;
+  band.deprecation = "Use MatrixBandPart instead.";
+  registry.add(std::move(band));
   registry.kernel("Diag", DeviceKind::kCpu, diag_cpu);
   registry.kernel("DiagPart", DeviceKind::kCpu, diag_part_cpu);
   registry.kernel("MatrixBandPart", DeviceKind::kCpu, band_cpu);
+  registry.kernel("BatchMatrixBandPart", DeviceKind::kCpu, band_cpu);
 }
 
 }  // namespace millrace

@@ -427,16 +427,23 @@ void register_form(Registry& registry, const std::string& suffix) {
   const auto add = [&](const char* name, const char* doc, std::vector<OpSpec::Arg> inputs,
                        const char* output, ShapeRule shape, GradientRule gradient,
                        KernelFactory kernel) {
-    registry.add({.name = name + suffix,
-                  .doc = doc,
-                  .inputs = std::move(inputs),
-                  .outputs = {{output, "T"}},
-                  .types = {{"T", {}}},
-                  .attrs = attrs,
-                  .traits = {.cost = 0.5F},
-                  .shape = shape,
-                  .gradient = gradient});
-    registry.kernel({.op = name + suffix, .factory = kernel});
+    OpSpec spec = {.name = name + suffix,
+                   .doc = doc,
+                   .inputs = std::move(inputs),
+                   .outputs = {{output, "T"}},
+                   .types = {{"T", {}}},
+                   .attrs = attrs,
+                   .traits = {.cost = 0.5F},
+                   .shape = shape,
+                   .gradient = gradient};
+    registry.add(spec);
+    registry.kernel({.op = spec.name, .factory = kernel});
+    if (!suffix.empty()) return;
+    spec.deprecation = str_cat("Use ", name, " instead.");
+    spec.name = str_cat("Batch", name);
+    spec.deprecated_since = 14;
+    registry.add(spec);
+    registry.kernel({.op = spec.name, .factory = kernel});
   };
   std::vector<OpSpec::Arg> diag = {{"diagonal", "T"}}, part = {{"input", "T"}},
                            set = {{"input", "T"}, {"diagonal", "T"}};

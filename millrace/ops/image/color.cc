@@ -56,6 +56,48 @@ Status contrast_grad(GradientContext& c) {
   return ok_status();
 }
 
+// Hue, saturation and value are functions of the largest and the smallest channel and, for the hue,
+// of the difference of the two channels besides the largest.
+Status rgb_to_hsv_grad(GradientContext& c) {
+  const Expr images = c.input(0);
+  if (!images.valid()) return ok_status();
+  const auto channels = [](Expr x) {
+    return call_multi("Unpack", {x}, {{"num", 3}, {"axis", -1}});
+  };
+  const std::vector<Expr> rgb = channels(images), hsv = channels(c.gradient());
+  if (rgb.empty() || hsv.empty()) return ok_status();
+  const auto divide = [](Expr x, Expr by) { return call("DivNoNan", {x, by}); };
+  const auto mask = [&](Expr condition) { return cast(condition, images.dtype()); };
+  const auto at_least = [&](size_t i, size_t k) { return mask(greater_equal(rgb[i], rgb[k])); };
+  // Of equal channels, the largest is the first and the smallest the last.
+  const Expr red = at_least(0, 1) * at_least(0, 2);
+  const Expr green = (1.0 - red) * at_least(1, 2);
+  const Expr is_largest[] = {red, green, 1.0 - red - green};
+  const Expr last = at_least(0, 2) * at_least(1, 2);
+  const Expr middle = (1.0 - last) * at_least(0, 1);
+  const Expr is_smallest[] = {1.0 - last - middle, middle, last};
+  Expr largest = zeros_like(rgb[0]), smallest = largest, difference = largest;
+  for (size_t i = 0; i < 3; ++i) {
+    largest = largest + is_largest[i] * rgb[i];
+    smallest = smallest + is_smallest[i] * rgb[i];
+    difference = difference + is_largest[i] * (rgb[(i + 1) % 3] - rgb[(i + 2) % 3]);
+  }
+  const Expr range = largest - smallest;
+  const Expr d_difference = divide(hsv[0], range) / 6.0;
+  const Expr d_range = -divide(d_difference * difference, range);
+  const Expr d_saturation = hsv[1] * mask(greater(largest, zeros_like(largest)));
+  const Expr d_smallest = -d_range - divide(d_saturation, largest);
+  const Expr d_largest =
+      hsv[2] + d_range + divide(divide(d_saturation * smallest, largest), largest);
+  std::vector<Expr> gradients;
+  for (size_t i = 0; i < 3; ++i) {
+    gradients.push_back(is_largest[i] * d_largest + is_smallest[i] * d_smallest +
+                        (is_largest[(i + 2) % 3] - is_largest[(i + 1) % 3]) * d_difference);
+  }
+  c.set(0, call("Pack", gradients, {{"axis", -1}}));
+  return ok_status();
+}
+
 template <class C>
 struct Pixel {
   C a, b, c;
@@ -191,17 +233,20 @@ void register_contrast(Registry& registry, TypeList<Ts...>) {
 }  // namespace
 
 void register_color(Registry& registry) {
-  const auto convert = [&](const char* name, const char* doc) {
-    registry.add({.name = name,
-                  .doc = doc,
-                  .inputs = {{"images", "T"}},
-                  .outputs = {{"output", "T"}},
-                  .types = {{"T", kFloating, DType::kFloat}},
-                  .traits = {.cannot_differentiate = true, .may_alias = 1, .cost = 4},
-                  .shape = pixels_shape});
+  const auto convert = [&](const char* name, const char* doc, GradientRule gradient) {
+    registry.add(
+        {.name = name,
+         .doc = doc,
+         .inputs = {{"images", "T"}},
+         .outputs = {{"output", "T"}},
+         .types = {{"T", kFloating, DType::kFloat}},
+         .traits = {.cannot_differentiate = gradient == nullptr, .may_alias = 1, .cost = 4},
+         .shape = pixels_shape,
+         .gradient = gradient});
   };
-  convert("RGBToHSV", "Pixels of red, green and blue as hue, saturation and value.");
-  convert("HSVToRGB", "Pixels of hue, saturation and value as red, green and blue.");
+  convert("RGBToHSV", "Pixels of red, green and blue as hue, saturation and value.",
+          rgb_to_hsv_grad);
+  convert("HSVToRGB", "Pixels of hue, saturation and value as red, green and blue.", nullptr);
   const auto adjust = [&](const char* name, const char* doc, const char* parameter) {
     registry.add({.name = name,
                   .doc = doc,

@@ -109,34 +109,40 @@ Status cholesky_grad_kernel(KernelContext& ctx) {
 }
 
 template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts>("Cholesky", DeviceKind::kCpu, &cholesky<Ts>), ...);
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
+  (registry.kernel<Ts>(op, DeviceKind::kCpu, &cholesky<Ts>), ...);
 }
 template <class... Ts>
-void register_grad_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts>("CholeskyGrad", DeviceKind::kCpu, &cholesky_grad_kernel<Ts>), ...);
+void register_grad_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
+  (registry.kernel<Ts>(op, DeviceKind::kCpu, &cholesky_grad_kernel<Ts>), ...);
 }
 
 }  // namespace
 
 void register_cholesky(Registry& registry) {
-  registry.add({.name = "Cholesky",
-                .doc = "L with L L^H = input, of symmetric positive definite matrices.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", type_set_of<MatrixTypes>}},
-                .traits = {.cost = 100},
-                .shape = cholesky_shape,
-                .gradient = cholesky_grad});
-  registry.add({.name = "CholeskyGrad",
-                .doc = "The gradient of Cholesky, from its output l.",
-                .inputs = {{"l", "T"}, {"grad", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", type_set_of<RealMatrixTypes>}},
-                .traits = {.cost = 300},
-                .shape = cholesky_shape});
-  register_kernels(registry, MatrixTypes());
-  register_grad_kernels(registry, RealMatrixTypes());
+  OpSpec spec = {.name = "Cholesky",
+                 .doc = "L with L L^H = input, of symmetric positive definite matrices.",
+                 .inputs = {{"input", "T"}},
+                 .outputs = {{"output", "T"}},
+                 .types = {{"T", type_set_of<MatrixTypes>}},
+                 .traits = {.cost = 100},
+                 .shape = cholesky_shape,
+                 .gradient = cholesky_grad};
+  registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
+  registry.add(std::move(spec));
+  OpSpec grad = {.name = "CholeskyGrad",
+                 .doc = "The gradient of Cholesky, from its output l.",
+                 .inputs = {{"l", "T"}, {"grad", "T"}},
+                 .outputs = {{"output", "T"}},
+                 .types = {{"T", type_set_of<RealMatrixTypes>}},
+                 .traits = {.cost = 300},
+                 .shape = cholesky_shape};
+  registry.add(older_matrix_op(grad, type_set_of<RealMatrixTypes>, 13));
+  registry.add(std::move(grad));
+  register_kernels(registry, "Cholesky", MatrixTypes());
+  register_kernels(registry, "BatchCholesky", RealMatrixTypes());
+  register_grad_kernels(registry, "CholeskyGrad", RealMatrixTypes());
+  register_grad_kernels(registry, "BatchCholeskyGrad", RealMatrixTypes());
 }
 
 }  // namespace millrace

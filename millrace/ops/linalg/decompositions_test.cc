@@ -336,6 +336,32 @@ TEST_F(Decompositions, Qr) {
             Shape({2, 2}));
 }
 
+// Eigenvalues over eigenvectors.
+TEST_F(Decompositions, StackedEigenvectors) {
+  const Tensor t = Tensor::of<double>({1, 2, 2}, {2, 1, 1, 3});
+  const std::vector<Tensor> parts = OpTester("SelfAdjointEigV2").input(t).run().value();
+  std::vector<C> want = values_of(parts[0]);
+  for (C v : values_of(parts[1])) want.push_back(v);
+  const Tensor got = OpTester("SelfAdjointEig").input(t).run_one().value();
+  EXPECT_EQ(got.shape(), Shape({1, 3, 2}));
+  EXPECT_EQ(values_of(got), want);
+}
+
+TEST_F(Decompositions, HaveOlderNames) {
+  const Tensor t = Tensor::of<double>({1, 2, 2}, {2, 1, 1, 3});
+  for (const std::string op : {"Cholesky", "MatrixDeterminant", "MatrixInverse", "SelfAdjointEig",
+                               "SelfAdjointEigV2", "Svd"}) {
+    const std::vector<Tensor> want = OpTester(op).input(t).run().value();
+    const std::vector<Tensor> got = OpTester("Batch" + op).input(t).run().value();
+    ASSERT_EQ(got.size(), want.size()) << op;
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(bit_equal(got[i], want[i])) << op;
+  }
+  for (const std::string op : {"CholeskyGrad", "MatrixSolve", "MatrixTriangularSolve"}) {
+    const Tensor want = OpTester(op).input(t).input(t).run_one().value();
+    EXPECT_TRUE(bit_equal(OpTester("Batch" + op).input(t).input(t).run_one().value(), want)) << op;
+  }
+}
+
 // At the solution the gradient of what it makes least is zero.
 TEST_F(Decompositions, LeastSquares) {
   for (DType type : kTypes) {

@@ -2,13 +2,14 @@
 #include <memory>
 #include <vector>
 
-#include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/linalg/matrix_gradient.h"
 #include "millrace/ops/linalg/matrix_kernel.h"
 #include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
-// SelfAdjointEigV2 and Svd, by Jacobi rotations.
+// SelfAdjointEig (eigenvalues above the vectors, in one matrix), SelfAdjointEigV2 and Svd, by
+// Jacobi rotations.
 
 namespace millrace {
 namespace {
@@ -21,6 +22,14 @@ Status eigen_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape shape, square_matrices(c, 0));
   c.set_output(0, with_last_dims(shape, 1, {}));
   c.set_output(1, vectors ? shape : PartialShape({0}));
+  return ok_status();
+}
+
+Status stacked_eigen_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape shape, square_matrices(c, 0));
+  if (!shape.rank_known()) return ok_status();
+  const int64_t n = shape.dim(shape.rank() - 1);
+  c.set_output(0, with_last_dims(shape, 2, {n < 0 ? -1 : n + 1, n}));
   return ok_status();
 }
 
@@ -56,9 +65,6 @@ Status eigen_grad(GradientContext& c) {
     e = both[0];
     v = both[1];
   }
-  const auto product = [](Expr x, Expr y, bool adj_x, bool adj_y) {
-    return call("BatchMatMulV2", {x, y}, {{"adj_x", adj_x}, {"adj_y", adj_y}});
-  };
   OpBuilder& builder = c.builder();
   Expr middle = call("MatrixDiag", {de});
   if (vectors && c.has_gradient(1)) {
@@ -66,15 +72,81 @@ Status eigen_grad(GradientContext& c) {
     const Expr columns = expand_dims(e, int32_scalar(builder, -2));
     const Expr distance = columns - rows;
     // Equal eigenvalues have no vectors of their own, and the diagonal has no distance.
-    middle = middle + call("DivNoNan", {product(v, c.gradient(1), true, false), distance});
+    middle = middle + call("DivNoNan", {matrix_product(v, c.gradient(1), true, false), distance});
   }
-  const Expr da = product(product(v, middle, false, false), v, false, true);
-  const Expr all = builder.constant(Tensor::scalar<int64_t>(-1));
+  const Expr da = matrix_product(matrix_product(v, middle, false, false), v, false, true);
   const Expr none = builder.constant(Tensor::scalar<int64_t>(0));
   // Both halves in the lower one.
-  const Expr both = da + product(product(v, middle, false, true), v, false, true);
-  c.set(0, call("MatrixBandPart", {both, all, none}) -
-               call("MatrixBandPart", {both, none, none}) * 0.5);
+  const Expr both = da + matrix_product(matrix_product(v, middle, false, true), v, false, true);
+  c.set(0, lower_triangle(both) - call("MatrixBandPart", {both, none, none}) * 0.5);
+  return ok_status();
+}
+
+// With F[i, j] = 1 / (s[j]^2 - s[i]^2) off the diagonal, and K(X) = F * (X^H dX - dX^H X),
+//
+//   dA = U (diag(ds) + K(U) S + S K(V)) V^H + (dU - U U^H dU) S^-1 V^H + U S^-1 (dV - V V^H dV)^H;
+//
+// of complex matrices, whose vectors' phases are nobody's choice, with U S^-1 (L^H - L) V^H / 2
+// more, L the diagonal of V^H dV.
+Status svd_grad(GradientContext& c) {
+  MR_TRY_ASSIGN(const bool vectors, c.attr<bool>("compute_uv"));
+  MR_TRY_ASSIGN(const bool full, c.attr<bool>("full_matrices"));
+  const Expr a = c.input(0);
+  Expr s = c.output(0), u = c.output(1), v = c.output(2), ds = c.gradient(0);
+  if (!a.valid()) return ok_status();
+  const PartialShape shape = a.shape();
+  const int last = shape.rank() - 1;
+  const bool known = last >= 1 && shape.dim_known(last - 1) && shape.dim_known(last);
+  const int64_t rows = known ? shape.dim(last - 1) : 0, columns = known ? shape.dim(last) : 0;
+  if (vectors && full && rows != columns) {
+    return unimplemented("the gradient of Svd with full_matrices, of matrices not square: ", shape);
+  }
+  if (!vectors) {
+    const std::vector<Expr> all = call_multi("Svd", {a});
+    if (all.empty()) return ok_status();
+    u = all[1];
+    v = all[2];
+  }
+  const bool complex = kComplex.contains(a.dtype());
+  if (complex) ds = (ds + call("Conj", {ds})) * 0.5;
+  Expr middle = call("MatrixDiag", {ds});
+  if (!vectors || !(c.has_gradient(1) || c.has_gradient(2))) {
+    c.set(0, matrix_product(matrix_product(u, middle), v, false, true));
+    return ok_status();
+  }
+  const auto divide = [](Expr x, Expr by) { return call("DivNoNan", {x, by}); };
+  const Expr in_rows = expand_dims(s, int32_scalar(c.builder(), -2));
+  const Expr in_columns = expand_dims(s, int32_scalar(c.builder(), -1));
+  // Equal values have no vectors of their own, and the diagonal has no distance.
+  const Expr distance = square(in_rows) - square(in_columns);
+  const auto turn = [&](Expr x, Expr dx) {
+    return divide(matrix_product(x, dx, true) - matrix_product(dx, x, true), distance);
+  };
+  const auto outside = [&](Expr x, Expr dx) {
+    return divide(dx - matrix_product(x, matrix_product(x, dx, true)), in_rows);
+  };
+  Expr more;
+  if (c.has_gradient(1)) {
+    middle = middle + turn(u, c.gradient(1)) * in_rows;
+    if (!known || rows > columns) {
+      more = matrix_product(outside(u, c.gradient(1)), v, false, true);
+    }
+  }
+  if (c.has_gradient(2)) {
+    const Expr dv = c.gradient(2);
+    middle = middle + turn(v, dv) * in_columns;
+    if (!known || columns > rows) {
+      const Expr part = matrix_product(u, outside(v, dv), false, true);
+      more = more.valid() ? more + part : part;
+    }
+    if (complex) {
+      const Expr diagonal = call("MatrixDiagPart", {matrix_product(v, dv, true)});
+      const Expr phase = divide(call("Conj", {diagonal}) - diagonal, s) * 0.5;
+      middle = middle + call("MatrixDiag", {phase});
+    }
+  }
+  const Expr da = matrix_product(matrix_product(u, middle), v, false, true);
+  c.set(0, more.valid() ? da + more : da);
   return ok_status();
 }
 
@@ -110,6 +182,24 @@ class EigenKernel final : public Kernel {
  private:
   bool vectors_;
 };
+
+template <class T>
+Status stacked_eigen(KernelContext& ctx) {
+  const Tensor& input = ctx.input(0);
+  MR_TRY_ASSIGN(const Matrices m, read_matrices(input, true));
+  const int64_t n = m.rows;
+  MR_TRY_ASSIGN(const Shape shape, with_matrix(input.shape(), n + 1, n));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  if (out->num_elements() == 0) return ok_status();
+  return for_each_matrix<double>(ctx, m.count, 2 * n * n + n, 20 * cubic_cost(n),
+                                 [&](int64_t i, double* a) {
+                                   double* const stack = a + n * n;
+                                   load_matrix<T>(input, i, n * n, a);
+                                   symmetric_eigen(a, n, stack, stack + n);
+                                   store_matrix<T>(stack, i, n * n + n, *out);
+                                   return ok_status();
+                                 });
+}
 
 template <class T>
 class SvdKernel final : public Kernel {
@@ -186,35 +276,57 @@ class SvdKernel final : public Kernel {
 
 template <class... Ts>
 void register_eigen_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts, EigenKernel<Ts>>("SelfAdjointEigV2", DeviceKind::kCpu), ...);
+  for (const std::string prefix : {"", "Batch"}) {
+    (registry.kernel<Ts, EigenKernel<Ts>>(prefix + "SelfAdjointEigV2", DeviceKind::kCpu), ...);
+    (registry.kernel<Ts>(prefix + "SelfAdjointEig", DeviceKind::kCpu, &stacked_eigen<Ts>), ...);
+  }
 }
 template <class... Ts>
 void register_svd_kernels(Registry& registry, TypeList<Ts...>) {
   (registry.kernel<Ts, SvdKernel<Ts>>("Svd", DeviceKind::kCpu), ...);
+  (registry.kernel<Ts, SvdKernel<Ts>>("BatchSvd", DeviceKind::kCpu), ...);
 }
 
 }  // namespace
 
 void register_eigen(Registry& registry) {
-  registry.add({.name = "SelfAdjointEigV2",
-                .doc = "Eigenvalues, rising, and eigenvectors of symmetric matrices, of which the "
-                       "lower triangle is read.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"e", "T"}, {"v", "T"}},
-                .types = {{"T", type_set_of<RealMatrixTypes>}},
-                .attrs = {{"compute_v", "bool = true"}},
-                .traits = {.cost = 1000},
-                .shape = eigen_shape,
-                .gradient = eigen_grad});
-  registry.add({.name = "Svd",
-                .doc = "Singular values, falling, and the vectors to both sides of matrices: input "
-                       "= u diag(s) v^H.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"s", "T"}, {"u", "T"}, {"v", "T"}},
-                .types = {{"T", type_set_of<MatrixTypes>}},
-                .attrs = {{"compute_uv", "bool = true"}, {"full_matrices", "bool = false"}},
-                .traits = {.cost = 1000},
-                .shape = svd_shape});
+  const TypeSet real = type_set_of<RealMatrixTypes>;
+  const auto add = [&](OpSpec spec, TypeSet types, int since) {
+    registry.add(older_matrix_op(spec, types, since));
+    registry.add(std::move(spec));
+  };
+  add({.name = "SelfAdjointEigV2",
+       .doc = "Eigenvalues, rising, and eigenvectors of symmetric matrices, of which the "
+              "lower triangle is read.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"e", "T"}, {"v", "T"}},
+       .types = {{"T", type_set_of<RealMatrixTypes>}},
+       .attrs = {{"compute_v", "bool = true"}},
+       .traits = {.cost = 1000},
+       .shape = eigen_shape,
+       .gradient = eigen_grad},
+      real, 13);
+  add({.name = "Svd",
+       .doc = "Singular values, falling, and the vectors to both sides of matrices: input "
+              "= u diag(s) v^H.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"s", "T"}, {"u", "T"}, {"v", "T"}},
+       .types = {{"T", type_set_of<MatrixTypes>}},
+       .attrs = {{"compute_uv", "bool = true"}, {"full_matrices", "bool = false"}},
+       .traits = {.cost = 1000},
+       .shape = svd_shape,
+       .gradient = svd_grad},
+      type_set_of<MatrixTypes>, 13);
+  add({.name = "SelfAdjointEig",
+       .doc = "Eigenvalues of symmetric matrices in a first row, eigenvectors below.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", type_set_of<RealMatrixTypes>}},
+       .traits = {.cost = 1000},
+       .shape = stacked_eigen_shape,
+       .deprecated_since = 11,
+       .deprecation = "Use SelfAdjointEigV2 instead."},
+      real, 11);
   register_eigen_kernels(registry, RealMatrixTypes());
   register_svd_kernels(registry, MatrixTypes());
 }

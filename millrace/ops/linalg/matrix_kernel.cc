@@ -41,4 +41,12 @@ Result<PartialShape> square_matrices(const ShapeContext& c, int input) {
   return with_last_dims(shape, 2, {n, n});
 }
 
+OpSpec older_matrix_op(OpSpec spec, TypeSet types, int since) {
+  spec.deprecation = str_cat("Use ", spec.name, " instead.");
+  spec.name = str_cat("Batch", spec.name);
+  spec.types = {{"T", types}};
+  spec.deprecated_since = since;
+  return spec;
+}
+
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "millrace/graph/op_def.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/linalg/decompositions.h"
@@ -56,6 +57,9 @@ void store_matrix(const WideNumber<T>* from, int64_t i, int64_t size, Tensor& te
   T* const to = tensor.mutable_data<T>().data() + i * size;
   for (int64_t k = 0; k < size; ++k) to[k] = static_cast<T>(from[k]);
 }
+
+// `spec` under the name it had in graphs older than version `since`, which knew these types.
+OpSpec older_matrix_op(OpSpec spec, TypeSet types, int since);
 
 // Nanoseconds for n^3 multiplications.
 inline double cubic_cost(int64_t n) {

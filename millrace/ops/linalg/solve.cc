@@ -14,6 +14,7 @@
 namespace millrace {
 namespace {
 
+using RealMatrixTypes = TypeList<float, double>;
 using MatrixTypes = TypeList<float, double, Complex64, Complex128>;
 
 Status square_shape(ShapeContext& c) {
@@ -247,36 +248,43 @@ class SolveKernel final : public Kernel {
 };
 
 template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
+void register_kernels(Registry& registry, TypeList<Ts...>, const std::string& prefix = "") {
   constexpr DeviceKind kCpu = DeviceKind::kCpu;
-  (registry.kernel<Ts, InverseKernel<Ts>>("MatrixInverse", kCpu), ...);
-  (registry.kernel<Ts>("MatrixDeterminant", kCpu, &determinant<Ts, false>), ...);
-  (registry.kernel<Ts>("LogMatrixDeterminant", kCpu, &determinant<Ts, true>), ...);
-  (registry.kernel<Ts, SolveKernel<Ts, false>>("MatrixSolve", kCpu), ...);
-  (registry.kernel<Ts, SolveKernel<Ts, true>>("MatrixTriangularSolve", kCpu), ...);
+  (registry.kernel<Ts, InverseKernel<Ts>>(prefix + "MatrixInverse", kCpu), ...);
+  (registry.kernel<Ts>(prefix + "MatrixDeterminant", kCpu, &determinant<Ts, false>), ...);
+  (registry.kernel<Ts, SolveKernel<Ts, false>>(prefix + "MatrixSolve", kCpu), ...);
+  (registry.kernel<Ts, SolveKernel<Ts, true>>(prefix + "MatrixTriangularSolve", kCpu), ...);
+}
+template <class... Ts>
+void register_log_kernels(Registry& registry, TypeList<Ts...>) {
+  (registry.kernel<Ts>("LogMatrixDeterminant", DeviceKind::kCpu, &determinant<Ts, true>), ...);
 }
 
 }  // namespace
 
 void register_solve(Registry& registry) {
+  const auto add = [&](OpSpec spec) {
+    registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
+    registry.add(std::move(spec));
+  };
   const std::vector<OpSpec::Type> types = {{"T", type_set_of<MatrixTypes>}};
-  registry.add({.name = "MatrixInverse",
-                .doc = "The inverses (or those of the adjoints) of square matrices.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = types,
-                .attrs = {{"adjoint", "bool = false"}},
-                .traits = {.cost = 100},
-                .shape = square_shape,
-                .gradient = inverse_grad});
-  registry.add({.name = "MatrixDeterminant",
-                .doc = "The determinants of square matrices.",
-                .inputs = {{"input", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = types,
-                .traits = {.cost = 1000},
-                .shape = determinant_shape,
-                .gradient = determinant_grad});
+  add({.name = "MatrixInverse",
+       .doc = "The inverses (or those of the adjoints) of square matrices.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = types,
+       .attrs = {{"adjoint", "bool = false"}},
+       .traits = {.cost = 100},
+       .shape = square_shape,
+       .gradient = inverse_grad});
+  add({.name = "MatrixDeterminant",
+       .doc = "The determinants of square matrices.",
+       .inputs = {{"input", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = types,
+       .traits = {.cost = 1000},
+       .shape = determinant_shape,
+       .gradient = determinant_grad});
   registry.add({.name = "LogMatrixDeterminant",
                 .doc = "The logarithms of the determinants' magnitudes, and their signs.",
                 .inputs = {{"input", "T"}},
@@ -285,25 +293,27 @@ void register_solve(Registry& registry) {
                 .traits = {.cost = 1000},
                 .shape = determinant_shape,
                 .gradient = log_determinant_grad});
-  registry.add({.name = "MatrixSolve",
-                .doc = "Solves matrix * output = rhs (or with the adjoint) for square matrices.",
-                .inputs = {{"matrix", "T"}, {"rhs", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = types,
-                .attrs = {{"adjoint", "bool = false"}},
-                .traits = {.cost = 100},
-                .shape = solve_shape,
-                .gradient = solve_grad});
-  registry.add({.name = "MatrixTriangularSolve",
-                .doc = "Solves matrix * output = rhs, of a lower or upper triangle.",
-                .inputs = {{"matrix", "T"}, {"rhs", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = types,
-                .attrs = {{"lower", "bool = true"}, {"adjoint", "bool = false"}},
-                .traits = {.cost = 50},
-                .shape = solve_shape,
-                .gradient = triangular_grad});
+  add({.name = "MatrixSolve",
+       .doc = "Solves matrix * output = rhs (or with the adjoint) for square matrices.",
+       .inputs = {{"matrix", "T"}, {"rhs", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = types,
+       .attrs = {{"adjoint", "bool = false"}},
+       .traits = {.cost = 100},
+       .shape = solve_shape,
+       .gradient = solve_grad});
+  add({.name = "MatrixTriangularSolve",
+       .doc = "Solves matrix * output = rhs, of a lower or upper triangle.",
+       .inputs = {{"matrix", "T"}, {"rhs", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = types,
+       .attrs = {{"lower", "bool = true"}, {"adjoint", "bool = false"}},
+       .traits = {.cost = 50},
+       .shape = solve_shape,
+       .gradient = triangular_grad});
   register_kernels(registry, MatrixTypes());
+  register_log_kernels(registry, MatrixTypes());
+  register_kernels(registry, RealMatrixTypes(), "Batch");
 }
 
 }  // namespace millrace

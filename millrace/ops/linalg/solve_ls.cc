@@ -15,6 +15,7 @@
 namespace millrace {
 namespace {
 
+using RealMatrixTypes = TypeList<float, double>;
 using MatrixTypes = TypeList<float, double, Complex64, Complex128>;
 
 Status solve_ls_shape(ShapeContext& c) {
@@ -195,8 +196,8 @@ class SolveLsKernel final : public Kernel {
 };
 
 template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel({.op = "MatrixSolveLs",
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
+  (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
                     .factory = &SolveLsKernel<Ts>::make,
                     .host_inputs = {2}}),
@@ -206,16 +207,19 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
 }  // namespace
 
 void register_solve_ls(Registry& registry) {
-  registry.add({.name = "MatrixSolveLs",
-                .doc = "Solves linear least squares problems, with l2 regularisation where fast.",
-                .inputs = {{"matrix", "T"}, {"rhs", "T"}, {"l2_regularizer", "double"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", type_set_of<MatrixTypes>}},
-                .attrs = {{"fast", "bool = true"}},
-                .traits = {.cost = 200},
-                .shape = solve_ls_shape,
-                .gradient = solve_ls_grad});
-  register_kernels(registry, MatrixTypes());
+  OpSpec spec = {.name = "MatrixSolveLs",
+                 .doc = "Solves linear least squares problems, with l2 regularisation where fast.",
+                 .inputs = {{"matrix", "T"}, {"rhs", "T"}, {"l2_regularizer", "double"}},
+                 .outputs = {{"output", "T"}},
+                 .types = {{"T", type_set_of<MatrixTypes>}},
+                 .attrs = {{"fast", "bool = true"}},
+                 .traits = {.cost = 200},
+                 .shape = solve_ls_shape,
+                 .gradient = solve_ls_grad};
+  registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
+  registry.add(std::move(spec));
+  register_kernels(registry, "MatrixSolveLs", MatrixTypes());
+  register_kernels(registry, "BatchMatrixSolveLs", RealMatrixTypes());
 }
 
 }  // namespace millrace

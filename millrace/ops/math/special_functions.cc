@@ -1,6 +1,7 @@
 #include "millrace/ops/math/special_functions.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 namespace millrace {
@@ -9,6 +10,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
+constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr int kMostTerms = 10000;
 
@@ -53,6 +55,40 @@ double upper_fraction(double a, double x) {
     if (std::abs(c * d - 1) < kEpsilon) break;
   }
   return result * gamma_density(a, x);
+}
+
+// The continued fraction of the incomplete beta function, for x < (a + 1) / (a + b + 2).
+double beta_fraction(double a, double b, double x) {
+  constexpr double kTiny = 1e-300;
+  const auto not_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  double c = 1, d = 1 / not_zero(1 - (a + b) * x / (a + 1)), result = d;
+  for (int k = 1; k < kMostTerms; ++k) {
+    const double m = k;
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    for (const double factor : {even, odd}) {
+      d = 1 / not_zero(1 + factor * d);
+      c = not_zero(1 + factor / c);
+      result *= c * d;
+    }
+    if (std::abs(c * d - 1) < kEpsilon) break;
+  }
+  return result;
+}
+
+// The x < 0 below which the normal distribution has p < 1/2: an estimate to three digits
+// (Abramowitz and Stegun 26.2.23) and Halley's method.
+double lower_quantile(double p) {
+  const double t = std::sqrt(-2 * std::log(p));
+  double x = (2.515517 + t * (0.802853 + t * 0.010328)) /
+                 (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) -
+             t;
+  for (int step = 0; step < 3; ++step) {
+    const double error = std::erfc(-x * kSqrtHalf) / 2 - p;
+    const double ratio = error * std::exp(x * x / 2) * std::sqrt(2 * kPi);
+    x -= ratio / (1 + x * ratio / 2);
+  }
+  return x;
 }
 
 }  // namespace
@@ -122,6 +158,59 @@ double upper_gamma(double a, double x) {
   if (x == 0) return 1;
   if (x == kInfinity) return a == kInfinity ? kNan : 0;
   return x < a + 1 ? 1 - lower_series(a, x) : upper_fraction(a, x);
+}
+
+double lower_beta(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0 && x <= 1)) return kNan;
+  if (x == 0 || x == 1) return x;
+  const double front = std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) +
+                                b * std::log1p(-x));
+  return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
+                                   : 1 - front * beta_fraction(b, a, 1 - x) / b;
+}
+
+double normal_quantile(double p) {
+  if (!(p >= 0 && p <= 1)) return kNan;
+  if (p == 0 || p == 1) return p == 0 ? -kInfinity : kInfinity;
+  return p < 0.5 ? lower_quantile(p) : p == 0.5 ? 0 : -lower_quantile(1 - p);
+}
+
+double inverse_erf(double x) {
+  const double size = std::abs(x);
+  if (!(size <= 1)) return kNan;
+  if (size == 1) return x * kInfinity;
+  if (size >= 0.5) return std::copysign(lower_quantile((1 - size) / 2) * kSqrtHalf, x);
+  // Halley's method from the first terms of the series.
+  const double scale = std::sqrt(kPi) / 2;
+  double y = x * scale * (1 + kPi / 12 * x * x);
+  for (int step = 0; step < 2; ++step) {
+    const double ratio = (std::erf(y) - x) * scale * std::exp(y * y);
+    y -= ratio / (1 + y * ratio);
+  }
+  return y;
+}
+
+double scaled_bessel(int order, double x) {
+  if (x != x) return x;
+  const double size = std::abs(x), sign = order == 1 && x < 0 ? -1 : 1;
+  if (size == kInfinity) return 0;
+  if (size < 20) {
+    double term = order == 1 ? size / 2 : 1, sum = term;
+    const double square = size * size / 4;
+    for (int k = 1; term > sum * kEpsilon; ++k) {
+      term *= square / (k * (k + static_cast<double>(order)));
+      sum += term;
+    }
+    return sign * sum * std::exp(-size);
+  }
+  // The terms of the asymptotic series fall for k < 2 |x|.
+  double term = 1, sum = 1;
+  for (int k = 1; k < 40 && std::abs(term) > kEpsilon; ++k) {
+    const double odd = 2 * k - 1;
+    term *= (odd * odd - 4 * order * order) / (8 * k * size);
+    sum += term;
+  }
+  return sign * sum / std::sqrt(2 * kPi * size);
 }
 
 }  // namespace millrace

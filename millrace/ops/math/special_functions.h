@@ -16,5 +16,12 @@ double polygamma(double n, double x);
 // The part of the integral of gamma(a) below x, and above; a > 0, x >= 0.
 double lower_gamma(double a, double x);
 double upper_gamma(double a, double x);
+// The part of the integral of beta(a, b) below x; a, b > 0, 0 <= x <= 1.
+double lower_beta(double a, double b, double x);
+// The inverse of erf, and of the normal distribution function.
+double inverse_erf(double x);
+double normal_quantile(double p);
+// exp(-|x|) times the modified Bessel function of order 0 or 1.
+double scaled_bessel(int order, double x);
 
 }  // namespace millrace

@@ -51,6 +51,31 @@ struct Atan {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::atan(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
 };
+struct BesselI0e {
+  static constexpr OpInfo info = OpInfo{"BesselI0e", kFloating, "exp(-|x|) times the modified Bessel function of order 0."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(scaled_bessel(0, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) {
+    return dy * (call("BesselI1e", {x}) - sign(x) * y);
+  }
+};
+struct BesselI1e {
+  static constexpr OpInfo info = OpInfo{"BesselI1e", kFloating, "exp(-|x|) times the modified Bessel function of order 1."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(scaled_bessel(1, e)); });
+  }
+  // y / x is 1/2 at zero.
+  static Expr grad(Expr x, Expr y, Expr dy) {
+    const Expr ratio = select(equal(x, zeros_like(x)), ones_like(x) * 0.5,
+                              call("DivNoNan", {y, x}));
+    return dy * (call("BesselI0e", {x}) - sign(x) * y - ratio);
+  }
+};
 struct Ceil {
   static constexpr OpInfo info =
       OpInfo{"Ceil", kFloating, "The smallest integer not below x."}.is_piecewise_constant();
@@ -90,6 +115,15 @@ struct Erfc {
   static constexpr OpInfo info = OpInfo{"Erfc", kFloating, "1 - erf(x)."}.costs(10);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::erfc(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * -1.1283791670955126 * exp(-square(x)); }
+};
+struct Erfinv {
+  static constexpr OpInfo info = OpInfo{"Erfinv", kFloating, "The inverse of the error function."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(inverse_erf(e)); });
+  }
+  static Expr grad(Expr, Expr y, Expr dy) { return dy * 0.8862269254527580 * exp(square(y)); }
 };
 struct Exp {
   static constexpr OpInfo info =
@@ -148,6 +182,15 @@ struct LogicalNot {
   static constexpr OpInfo info =
       OpInfo{"LogicalNot", {DType::kBool}, "Whether x is false."}.is_predicate();
   template <class T> MR_DEVICE_FN static bool eval(T x) { return !x; }
+};
+struct Ndtri {
+  static constexpr OpInfo info = OpInfo{"Ndtri", kFloating, "The inverse of the normal distribution function."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(normal_quantile(e)); });
+  }
+  static Expr grad(Expr, Expr y, Expr dy) { return dy * 2.5066282746310005 * exp(square(y) * 0.5); }
 };
 struct Neg {
   static constexpr OpInfo info{"Neg", kSignedNumbers | kComplex, "-x."};
@@ -301,10 +344,10 @@ struct Tanh {
 };
 // clang-format on
 
-using UnaryOps = OpList<Abs, Acos, Asin, Atan, Ceil, Cos, Digamma, Elu, Erf, Erfc, Exp, Expm1,
-                        Floor, Inv, IsFinite, IsInf, IsNan, Lgamma, Log, Log1p, LogicalNot, Neg,
-                        Reciprocal, Relu, Relu6, Rint, Round, Rsqrt, Selu, Sigmoid, Sign, Sin,
-                        Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
+using UnaryOps = OpList<Abs, Acos, Asin, Atan, BesselI0e, BesselI1e, Ceil, Cos, Digamma, Elu, Erf,
+                        Erfc, Erfinv, Exp, Expm1, Floor, Inv, IsFinite, IsInf, IsNan, Lgamma, Log,
+                        Log1p, LogicalNot, Ndtri, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt,
+                        Selu, Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

@@ -37,17 +37,33 @@ double digamma_of(double x) {
   return static_cast<double>(sum + std::log(end) - 0.5L / end - 1 / (12 * end * end));
 }
 
+// Where the rising `f` has the value y, by halving.
+double inverse_of(double (*f)(double), double y) {
+  double low = -10, high = 10;
+  for (int step = 0; step < 100; ++step) (f((low + high) / 2) < y ? low : high) = (low + high) / 2;
+  return low;
+}
+
 const Row kRows[] = {
     {"Abs", std::fabs, -9, 9},
     {"Acos", std::acos, -1, 1},
     {"Asin", std::asin, -1, 1},
     {"Atan", std::atan, -9, 9},
+    {"BesselI0e",
+     [](double x) { return std::cyl_bessel_i(0, std::fabs(x)) * std::exp(-std::fabs(x)); }, -30,
+     30},
+    {"BesselI1e",
+     [](double x) {
+       return sign(x) * std::cyl_bessel_i(1, std::fabs(x)) * std::exp(-std::fabs(x));
+     },
+     -30, 30},
     {"Ceil", std::ceil, -9, 9},
     {"Cos", std::cos, -9, 9, [](C x) { return std::cos(x); }},
     {"Digamma", digamma_of, 0.5, 9},
     {"Elu", [](double x) { return x < 0 ? std::expm1(x) : x; }, -9, 9},
     {"Erf", std::erf, -3, 3},
     {"Erfc", std::erfc, -3, 3},
+    {"Erfinv", [](double y) { return inverse_of(std::erf, y); }, -0.9, 0.9},
     {"Exp", std::exp, -9, 9, [](C x) { return std::exp(x); }},
     {"Expm1", std::expm1, -9, 9, [](C x) { return std::exp(x) - 1.0; }},
     {"Floor", std::floor, -9, 9},
@@ -59,6 +75,11 @@ const Row kRows[] = {
     {"Log", std::log, 0.1, 9, [](C x) { return std::log(x); }},
     {"Log1p", std::log1p, -0.9, 9, [](C x) { return std::log(1.0 + x); }},
     {"LogicalNot", [](double x) -> double { return x == 0; }, 0, 1},
+    {"Ndtri",
+     [](double p) {
+       return inverse_of([](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }, p);
+     },
+     0.01, 0.99},
     {"Neg", [](double x) { return -x; }, -9, 9, [](C x) { return -x; }},
     {"Reciprocal", [](double x) { return 1 / x; }, 0.5, 9, [](C x) { return 1.0 / x; }},
     {"Relu", [](double x) { return x < 0 ? 0 : x; }, -9, 9},

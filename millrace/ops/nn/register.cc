@@ -9,6 +9,7 @@ void register_nn_ops(Registry& registry) {
   register_conv3d(registry);
   register_cross_entropy(registry);
   register_depthwise_conv(registry);
+  register_dilation(registry);
   register_fractional_pool(registry);
   register_fused_batch_norm(registry);
   register_global_batch_norm(registry);

@@ -12,6 +12,7 @@ void register_conv2d(Registry& registry);
 void register_conv3d(Registry& registry);
 void register_cross_entropy(Registry& registry);
 void register_depthwise_conv(Registry& registry);
+void register_dilation(Registry& registry);
 void register_fractional_pool(Registry& registry);
 void register_fused_batch_norm(Registry& registry);
 void register_global_batch_norm(Registry& registry);

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/register.h"
+#include "millrace/ops/nn/window_geometry.h"
+#include "millrace/tensor/dispatch.h"
+
+// Dilation2D of mathematical morphology, output = max over the window of input + filter, for
+// [batch, height, width, depth] and filters [height, width, depth]; and its gradients, which go to
+// the first place of the window that has the maximum.
+
+namespace millrace {
+namespace {
+
+// Strides and rates are those of a convolution.
+Result<WindowSpec> read_spec(const AttrMap& attrs) {
+  AttrMap conv = {{"data_format", "NHWC"}};
+  for (const auto& [from, to] : {std::pair{"strides", "strides"}, {"rates", "dilations"}}) {
+    MR_TRY_ASSIGN(std::vector<int64_t> sizes, read_attr<std::vector<int64_t>>(attrs, from));
+    conv.set(to, std::move(sizes));
+  }
+  MR_TRY_ASSIGN(std::string padding, read_attr<std::string>(attrs, "padding"));
+  conv.set("padding", std::move(padding));
+  return read_conv_spec(conv);
+}
+
+enum class What { kOutput, kInputGradient, kFilterGradient };
+
+template <What kWhat>
+Status dilation_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(WindowSpec spec, read_spec(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
+  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 3));
+  const auto dim = [](const PartialShape& s, int i) { return s.rank_known() ? s.dim(i) : -1; };
+  spec.height.window = dim(filter, 0);
+  spec.width.window = dim(filter, 1);
+  MR_TRY_ASSIGN(const PartialShape depth,
+                PartialShape({dim(input, 3)}).merge(PartialShape({dim(filter, 2)})));
+  MR_TRY_ASSIGN(const int64_t height,
+                axis_output(spec.height, spec.padding, dim(input, 1), "height"));
+  MR_TRY_ASSIGN(const int64_t width, axis_output(spec.width, spec.padding, dim(input, 2), "width"));
+  PartialShape output({dim(input, 0), height, width, depth.dim(0)});
+  if (kWhat != What::kOutput) MR_TRY(output.merge(c.input(2)).status());
+  c.set_output(0, kWhat == What::kOutput          ? std::move(output)
+                  : kWhat == What::kInputGradient ? input
+                                                  : filter);
+  return ok_status();
+}
+
+Status dilation_grad(GradientContext& c) {
+  const AttrMap attrs = {{"strides", c.attr_value("strides")},
+                         {"rates", c.attr_value("rates")},
+                         {"padding", c.attr_value("padding")}};
+  const Expr input = c.input(0), filter = c.input(1), g = c.gradient();
+  c.set(0, call("Dilation2DBackpropInput", {input, filter, g}, attrs));
+  c.set(1, call("Dilation2DBackpropFilter", {input, filter, g}, attrs));
+  return ok_status();
+}
+
+template <class T, What kWhat>
+class DilationKernel final : public Kernel {
+ public:
+  explicit DilationKernel(const WindowSpec& spec) : spec_(spec) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const WindowSpec spec, read_spec(node.attrs));
+    return std::unique_ptr<Kernel>(std::make_unique<DilationKernel>(spec));
+  }
+
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_rank(ctx, 0, 4));
+    MR_TRY(expect_rank(ctx, 1, 3));
+    const Tensor &input = ctx.input(0), &filter = ctx.input(1);
+    if (input.dim(3) != filter.dim(2)) {
+      return invalid_argument("input and filter must have the same depth: ", input.dim(3), " vs ",
+                              filter.dim(2));
+    }
+    WindowSpec spec = spec_;
+    spec.height.window = filter.dim(0);
+    spec.width.window = filter.dim(1);
+    MR_TRY_ASSIGN(const AxisGeometry h,
+                  axis_geometry(spec.height, spec.padding, input.dim(1), "height"));
+    MR_TRY_ASSIGN(const AxisGeometry w,
+                  axis_geometry(spec.width, spec.padding, input.dim(2), "width"));
+    MR_TRY_ASSIGN(const Shape shape,
+                  image_shape(ImageLayout::kNhwc, input.dim(0), h.output, w.output, input.dim(3)));
+    if (kWhat != What::kOutput && !(ctx.input(2).shape() == shape)) {
+      return invalid_argument("out_backprop must have shape ", shape, ", got ",
+                              ctx.input(2).shape());
+    }
+    const Shape& result = kWhat == What::kOutput          ? shape
+                          : kWhat == What::kInputGradient ? input.shape()
+                                                          : filter.shape();
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, result));
+    if (kWhat != What::kOutput) {
+      std::fill(out->mutable_data<T>().begin(), out->mutable_data<T>().end(), T{});
+    }
+    if (shape.num_elements() == 0 || out->num_elements() == 0) return ok_status();
+    const double taps = static_cast<double>(h.window) * static_cast<double>(w.window) + 1;
+    const auto images = [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) one_image(ctx, h, w, b, *out);
+    };
+    // All images add to one filter.
+    if (kWhat == What::kFilterGradient) {
+      images(0, input.dim(0));
+    } else {
+      const double per_image = static_cast<double>(shape.num_elements() / shape.dim(0));
+      ctx.parallel_for(input.dim(0), per_image * taps, images);
+    }
+    return ok_status();
+  }
+
+ private:
+  void one_image(const KernelContext& ctx, const AxisGeometry& h, const AxisGeometry& w, int64_t b,
+                 Tensor& out) const {
+    using C = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+    const int64_t depth = ctx.input(0).dim(3);
+    const T* const input = ctx.input(0).data<T>().data() + b * h.input * w.input * depth;
+    const T* const filter = ctx.input(1).data<T>().data();
+    const int64_t outputs = b * h.output * w.output * depth;
+    for (int64_t y = 0; y < h.output; ++y) {
+      for (int64_t x = 0; x < w.output; ++x) {
+        for (int64_t d = 0; d < depth; ++d) {
+          C most = std::numeric_limits<C>::lowest();
+          int64_t from = -1, tap = 0;  // where that is
+          for (int64_t i = h.first(y); i < h.last(y); ++i) {
+            for (int64_t j = w.first(x); j < w.last(x); ++j) {
+              const int64_t at =
+                  ((h.origin(y) + i * h.dilation) * w.input + w.origin(x) + j * w.dilation) *
+                      depth +
+                  d;
+              const int64_t in_filter = (i * w.window + j) * depth + d;
+              const C value = sum(static_cast<C>(input[at]), static_cast<C>(filter[in_filter]));
+              const bool more = value > most;
+              if (more) most = value;
+              if (!more && from >= 0) continue;
+              from = at;
+              tap = in_filter;
+            }
+          }
+          const int64_t o = outputs + (y * w.output + x) * depth + d;
+          if constexpr (kWhat == What::kOutput) {
+            out.mutable_data<T>()[static_cast<size_t>(o)] = static_cast<T>(most);
+          } else if (from >= 0) {
+            const int64_t at =
+                kWhat == What::kFilterGradient ? tap : b * h.input * w.input * depth + from;
+            T& to = out.mutable_data<T>()[static_cast<size_t>(at)];
+            to =
+                static_cast<T>(sum(static_cast<C>(to),
+                                   static_cast<C>(ctx.input(2).data<T>()[static_cast<size_t>(o)])));
+          }
+        }
+      }
+    }
+  }
+
+  // Integers wrap.
+  template <class C>
+  static C sum(C a, C b) {
+    if constexpr (std::is_integral_v<C>) {
+      return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    } else {
+      return a + b;
+    }
+  }
+
+  WindowSpec spec_;
+};
+
+template <What kWhat, class... Ts>
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
+  (registry.kernel<Ts, DilationKernel<Ts, kWhat>>(op, DeviceKind::kCpu), ...);
+}
+
+}  // namespace
+
+void register_dilation(Registry& registry) {
+  const auto add = [&](const char* name, const char* doc, const char* output, ShapeRule shape,
+                       bool backward) {
+    std::vector<OpSpec::Arg> inputs = {{"input", "T"}, {"filter", "T"}};
+    if (backward) inputs.push_back({"out_backprop", "T"});
+    registry.add({.name = name,
+                  .doc = doc,
+                  .inputs = std::move(inputs),
+                  .outputs = {{output, "T"}},
+                  .types = {{"T", kRealNumbers}},
+                  .attrs = {{"strides", "list(int) >= 4"},
+                            {"rates", "list(int) >= 4"},
+                            {"padding", "string in {'SAME','VALID'}"}},
+                  .traits = {.cost = 10},
+                  .shape = shape,
+                  .gradient = backward ? nullptr : dilation_grad});
+  };
+  add("Dilation2D", "The maxima of input + filter over windows.", "output",
+      dilation_shape<What::kOutput>, false);
+  add("Dilation2DBackpropInput", "The gradient of Dilation2D for its input.", "in_backprop",
+      dilation_shape<What::kInputGradient>, true);
+  add("Dilation2DBackpropFilter", "The gradient of Dilation2D for its filter.", "filter_backprop",
+      dilation_shape<What::kFilterGradient>, true);
+  register_kernels<What::kOutput>(registry, "Dilation2D", RealTypes());
+  register_kernels<What::kInputGradient>(registry, "Dilation2DBackpropInput", RealTypes());
+  register_kernels<What::kFilterGradient>(registry, "Dilation2DBackpropFilter", RealTypes());
+}
+
+}  // namespace millrace
