@@ -15,6 +15,7 @@ using Ints = std::vector<int64_t>;
 
 Status send_first(OpEnv& env, const TypeChoice& types);
 Status keep_sparse(OpEnv& env, const TypeChoice& types);
+Status stage_first(OpEnv& env, const TypeChoice& types);
 
 // See parse_call().
 struct Row {
@@ -378,6 +379,10 @@ const Row kRows[] = {
     {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
+    {"DeleteSessionTensor", "kept[2]"},
+    {"GetSessionTensor", "kept[2]"},
+    {"Stage", "[2,3]|"},
+    {"Unstage", "", {{"shared_name", "area"}}, stage_first},
     {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
     {"ResourceAccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"ResourceAccumulatorTakeGradient", "accumulator[2,3] 1"},
@@ -437,6 +442,7 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"array", Operand::Kind::kArray},
     {"full_array", Operand::Kind::kFullArray},
     {"list", Operand::Kind::kList},
+    {"kept", Operand::Kind::kKept},
     {"lists", Operand::Kind::kLists},
     {"optional", Operand::Kind::kOptional},
     {"no_handle", Operand::Kind::kNoHandle}};
@@ -547,6 +553,8 @@ class HandleMaker {
       case Operand::Kind::kRowsAccumulator:
         return accumulator(content, kind == Operand::Kind::kRowsAccumulator);
       case Operand::Kind::kList:
+      case Operand::Kind::kKept:
+        return first(op("GetSessionHandle").input(content));
       case Operand::Kind::kLists:
         return list(content, kind == Operand::Kind::kLists);
       case Operand::Kind::kOptional: {
@@ -671,6 +679,14 @@ Status keep_sparse(OpEnv& env, const TypeChoice& types) {
       .input(Tensor::of<int64_t>({2, 1}, {0, 2}))
       .input(random_tensor(types.at("dtype"), Shape{2}, 1))
       .input(Tensor::vector<int64_t>({4}))
+Status stage_first(OpEnv& env, const TypeChoice& types) {
+  return OpTester(env, "Stage")
+      .attr("shared_name", "area")
+      .input_list({random_tensor(types.at("dtypes"), Shape{2, 3}, 1)})
+      .run()
+      .status();
+}
+
       .run()
       .status();
 }

@@ -28,6 +28,7 @@ struct Operand {
     kTemporary,        // a TemporaryVariable of this shape
     kQueue,            // a queue with two such tensors
     kBarrier,          // a barrier with one, complete
+    kKept,             // the handle of such a tensor that the session keeps
     kStack,            // a stack with one
     kAccumulator,      // an accumulator of one such gradient
     kRowsAccumulator,  // a sparse one with these rows

@@ -112,8 +112,10 @@ def _defined_at(op: Operation) -> str:
 class _Fetches:
     """Works out what a structure of fetches needs, and how its value is put together."""
 
-    def __init__(self, graph: Graph):
-        self._graph = graph
+    def __init__(self, session: "BaseSession"):
+        # Weakly: the session holds what is made here.
+        self._session = weakref.ref(session)
+        self._graph = session._graph
         self.tensors: list[Tensor] = []
         self.targets: list[Operation] = []
         self._known: dict[int, int] = {}
@@ -173,7 +175,15 @@ class _Fetches:
         if at is None:
             at = self._known[id(element)] = len(self.tensors)
             self.tensors.append(element)
+        if element.dtype is dtypes.string and element.op.type == "GetSessionHandle":
+            return "call", self._handle_maker(element), [at]
         return at
+
+    def _handle_maker(self, tensor: Tensor) -> Callable[..., Any]:
+        from millrace.ops.session_handles import fetched_handle
+
+        session, dtype = self._session, tensor.op.inputs[0].dtype.base_dtype
+        return lambda values: fetched_handle(session(), values[0], dtype)
 
 
 class _DefaultSessions(threading.local):
@@ -249,6 +259,7 @@ class BaseSession:
         self._closed = False
         self._contexts: list[Any] = []
         self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
+        self._dead_handles: list[str] = []
         self._core: Any = None
         serialized = config.SerializeToString() if config is not None else b""
         self._core = _connect(self, self._graph, target.decode(), serialized)
@@ -348,7 +359,7 @@ class BaseSession:
         """The nodes that the fetches need, as a GraphDef: the one partition of this process."""
         from millrace.graph.graph_util import extract_sub_graph
 
-        handler = _Fetches(self._graph)
+        handler = _Fetches(self)
         handler.read(fetches)
         names = [t.op.name for t in handler.tensors] + [op.name for op in handler.targets]
         return extract_sub_graph(self._graph.as_graph_def(), names)
@@ -360,7 +371,7 @@ class BaseSession:
             raise RuntimeError(
                 "The Session graph is empty. Add operations to the graph before calling run()."
             )
-        handler = _Fetches(self._graph)
+        handler = _Fetches(self)
         form = handler.read(fetches)
         fed: list[Tensor] = []
         makers: list[tuple[int, Any, Any]] = []
@@ -456,7 +467,7 @@ class BaseSession:
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
         """Declares what a run in pieces will fetch and feed; gives the handle of that run."""
-        handler = _Fetches(self._graph)
+        handler = _Fetches(self)
         handler.read(fetches)
         fed = [t for key in (feeds or []) for t in self._fed_tensors(key)[0]]
         handle = self._core.partial_run_setup(
@@ -470,7 +481,7 @@ class BaseSession:
         """Goes on with a run in pieces: feeds some of what was declared and fetches some."""
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
-        handler = _Fetches(self._graph)
+        handler = _Fetches(self)
         form = handler.read(fetches)
         fed, values = [], []
         for key, value in (feed_dict or {}).items():
@@ -485,7 +496,7 @@ class BaseSession:
 
     def explain(self, fetches: Any, feeds: Any = None) -> str:
         """The plan that a run of these goes by, for people."""
-        handler = _Fetches(self._graph)
+        handler = _Fetches(self)
         handler.read(fetches)
         fed = [t for key in (feeds or []) for t in self._fed_tensors(key)[0]]
         return self._core.explain(

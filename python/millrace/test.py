@@ -76,6 +76,13 @@ def main(argv: list[str] | None = None) -> None:
     unittest.main(argv=argv)
 
 
+def _config(force_gpu: bool) -> Any:
+    """Of sessions that tests make: what asks for a device that is not there runs elsewhere."""
+    from millrace.protos import ConfigProto
+
+    return ConfigProto(allow_soft_placement=not force_gpu)
+
+
 @export("test.TestCase")
 class TestCase(unittest.TestCase):
     """A test with a fresh graph and fixed seeds, and assertions for arrays."""
@@ -112,7 +119,9 @@ class TestCase(unittest.TestCase):
 
         Without a graph it is the same session for the whole test, of the default graph.
         """
-        del use_gpu, force_gpu
+        del use_gpu
+        if config is None:
+            config = _config(force_gpu)
         if graph is not None:
             with Session(graph=graph, config=config) as session:
                 yield session
@@ -130,7 +139,7 @@ class TestCase(unittest.TestCase):
     ) -> Iterator[Session]:
         """A context with a session of its own."""
         del use_gpu
-        with Session(graph=graph, config=config) as session:
+        with Session(graph=graph, config=config or _config(False)) as session:
             yield session
 
     def evaluate(self, tensors: Any) -> Any:

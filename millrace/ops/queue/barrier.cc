@@ -244,11 +244,6 @@ Status take_shape(ShapeContext& c) {
   return ok_status();
 }
 
-Status size_shape(ShapeContext& c) {
-  c.set_output(0, PartialShape::scalar());
-  return ok_status();
-}
-
 class MakeBarrier : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -473,14 +468,14 @@ void register_barrier(Registry& registry) {
                 .inputs = {{"handle", "ref(string)"}},
                 .outputs = {{"size", "int32"}},
                 .traits = traits,
-                .shape = size_shape});
+                .shape = shape_rules::scalar});
   registry.kernel("BarrierReadySize", DeviceKind::kCpu, size_cpu<&Barrier::ready_size>);
   registry.add({.name = "BarrierIncompleteSize",
                 .doc = "The number of elements in a barrier that lack a component.",
                 .inputs = {{"handle", "ref(string)"}},
                 .outputs = {{"size", "int32"}},
                 .traits = traits,
-                .shape = size_shape});
+                .shape = shape_rules::scalar});
   registry.kernel("BarrierIncompleteSize", DeviceKind::kCpu, size_cpu<&Barrier::incomplete_size>);
 }
 

@@ -8,6 +8,8 @@ void register_queue_ops(Registry& registry) {
   register_barrier(registry);
   register_accumulators(registry);
   register_sparse_tensors_map(registry);
+  register_session_tensor(registry);
+  register_stage(registry);
   register_stack(registry);
 }
 
