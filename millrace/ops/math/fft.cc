@@ -34,26 +34,6 @@ Status fft_grad(GradientContext& c) {
   return ok_status();
 }
 
-// Along one dimension of `data`, whose elements are `stride` apart; `total` elements.
-void transform(KernelContext& ctx, Complex128* data, int64_t length, int64_t stride, int64_t total,
-               bool inverse) {
-  if (length == 1) return;
-  const FftPlan plan(length);
-  const double scale = inverse ? 1 / static_cast<double>(length) : 1;
-  const double cost = 50 * static_cast<double>(length + plan.scratch_size());
-  ctx.parallel_for(total / length, cost, [&](int64_t begin, int64_t end) {
-    std::vector<Complex128> line(static_cast<size_t>(length + plan.scratch_size()));
-    for (int64_t i = begin; i < end; ++i) {
-      Complex128* const first = data + i / stride * stride * length + i % stride;
-      for (int64_t k = 0; k < length; ++k) line[static_cast<size_t>(k)] = first[k * stride];
-      plan.run(line.data(), inverse, line.data() + length);
-      for (int64_t k = 0; k < length; ++k) {
-        first[k * stride] = line[static_cast<size_t>(k)] * scale;
-      }
-    }
-  });
-}
-
 template <int kRank, bool kInverse>
 Status fft_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
@@ -77,7 +57,7 @@ Status fft_cpu(KernelContext& ctx) {
   }));
   int64_t stride = 1;
   for (int i = rank - 1; i >= rank - kRank; --i) {
-    transform(ctx, data, input.dim(i), stride, total, kInverse);
+    transform_dim(ctx, data, input.dim(i), stride, total, kInverse);
     stride *= input.dim(i);
   }
   if (wide) return ok_status();

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "millrace/kernel/kernel.h"
+
 namespace millrace {
 namespace {
 
@@ -87,6 +89,25 @@ void FftPlan::powers_of_two(Complex128* data) const {
       }
     }
   }
+}
+
+void transform_dim(KernelContext& ctx, Complex128* data, int64_t length, int64_t stride,
+                   int64_t total, bool inverse) {
+  if (length == 1) return;
+  const FftPlan plan(length);
+  const double scale = inverse ? 1 / static_cast<double>(length) : 1;
+  const double cost = 50 * static_cast<double>(length + plan.scratch_size());
+  ctx.parallel_for(total / length, cost, [&](int64_t begin, int64_t end) {
+    std::vector<Complex128> line(static_cast<size_t>(length + plan.scratch_size()));
+    for (int64_t i = begin; i < end; ++i) {
+      Complex128* const first = data + i / stride * stride * length + i % stride;
+      for (int64_t k = 0; k < length; ++k) line[static_cast<size_t>(k)] = first[k * stride];
+      plan.run(line.data(), inverse, line.data() + length);
+      for (int64_t k = 0; k < length; ++k) {
+        first[k * stride] = line[static_cast<size_t>(k)] * scale;
+      }
+    }
+  });
 }
 
 }  // namespace millrace

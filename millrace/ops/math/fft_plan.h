@@ -7,6 +7,8 @@
 
 namespace millrace {
 
+class KernelContext;
+
 // Discrete Fourier transforms of one length: y[k] = sum of x[j] exp(-2 pi i j k / n). Powers of two
 // by Cooley and Tukey's method, other lengths as convolutions (Bluestein's method). Constant once
 // made: threads may share it.
@@ -30,5 +32,10 @@ class FftPlan {
   std::vector<Complex128> chirp_;           // exp(-pi i k^2 / length)
   std::vector<Complex128> chirp_spectrum_;  // of its conjugate, over padded
 };
+
+// Transforms `data`, `total` numbers, along a dimension of this length whose elements are `stride`
+// apart, on all threads; the inverse divides by the length.
+void transform_dim(KernelContext& ctx, Complex128* data, int64_t length, int64_t stride,
+                   int64_t total, bool inverse);
 
 }  // namespace millrace

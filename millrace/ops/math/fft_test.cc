@@ -66,6 +66,53 @@ TEST(Fft, AgreesWithTheDefinition) {
   }
 }
 
+// Half of the spectrum, and back.
+TEST(Fft, OfRealNumbers) {
+  std::mt19937 random(4);
+  const char* const names[2][3] = {{"RFFT", "RFFT2D", "RFFT3D"}, {"IRFFT", "IRFFT2D", "IRFFT3D"}};
+  for (DType type : {DType::kFloat, DType::kDouble}) {
+    for (int n : {1, 2, 7, 8}) {
+      const Shape shape{2, 2, 3, n};
+      const Tensor input = random_tensor(type, shape, random);
+      const DType complex = type == DType::kFloat ? DType::kComplex64 : DType::kComplex128;
+      const double near = type == DType::kFloat ? 3e-6 : 1e-12;
+      std::vector<C> want = values_of(input);
+      for (int rank = 1; rank <= 3; ++rank) {
+        SCOPED_TRACE(str_cat(type, " ", n, " ", rank));
+        want = by_definition(want, shape, 4 - rank, false);
+        std::vector<int32_t> sizes = {2, 3, n};
+        const Tensor lengths = make_tensor(DType::kInt32, Shape{rank},
+                                           std::vector<C>(sizes.end() - rank, sizes.end()));
+        const Tensor got = OpTester(names[0][rank - 1])
+                               .attr("Tcomplex", complex)
+                               .input(input)
+                               .input(lengths)
+                               .run_one()
+                               .value();
+        const int half = n / 2 + 1;
+        ASSERT_EQ(got.shape(), Shape({2, 2, 3, half}));
+        const std::vector<C> halves = values_of(got);
+        for (size_t i = 0; i < halves.size(); ++i) {
+          const size_t line = i / static_cast<size_t>(half), k = i % static_cast<size_t>(half);
+          ASSERT_LE(std::abs(halves[i] - want[line * static_cast<size_t>(n) + k]), near) << i;
+        }
+        const std::vector<C> back = values_of(OpTester(names[1][rank - 1])
+                                                  .attr("Treal", type)
+                                                  .input(got)
+                                                  .input(lengths)
+                                                  .run_one()
+                                                  .value());
+        const std::vector<C> again = values_of(input);
+        for (size_t i = 0; i < again.size(); ++i)
+          ASSERT_LE(std::abs(back[i] - again[i]), near) << i;
+      }
+    }
+  }
+  OpTester longer("RFFT");
+  longer.input(Tensor::vector<float>({1, 2})).input(Tensor::vector<int32_t>({3}));
+  EXPECT_EQ(longer.run().status().code(), Code::kInvalidArgument);
+}
+
 TEST(Fft, OfNothingAndOfTooFewDimensions) {
   const Tensor none = Tensor::zeros(DType::kComplex64, {2, 0}).value();
   EXPECT_EQ(OpTester("FFT").input(none).run_one().value().shape(), Shape({2, 0}));
@@ -78,6 +125,8 @@ TEST(Fft, Shapes) {
   const OpRegistry& ops = OpRegistry::global();
   EXPECT_EQ(*infer_shapes(ops, "FFT2D", {}, "[2,?,3]"), "[2,?,3]");
   EXPECT_EQ(*infer_shapes(ops, "IFFT", {}, "?"), "?");
+  EXPECT_EQ(*infer_shapes(ops, "RFFT", {}, "[2,8];[1]"), "[2,?]");
+  EXPECT_FALSE(infer_shapes(ops, "RFFT2D", {}, "[2,8];[1]").ok());
   EXPECT_FALSE(infer_shapes(ops, "FFT3D", {}, "[2,3]").ok());
 }
 

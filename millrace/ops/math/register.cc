@@ -10,6 +10,7 @@ void register_math_ops(Registry& registry) {
   register_cast(registry);
   register_complex(registry);
   register_fft(registry);
+  register_real_fft(registry);
   register_select(registry);
   register_string_binary(registry);
   register_unary(registry);

@@ -15,6 +15,7 @@ void register_broadcast_args(Registry& registry);
 void register_cast(Registry& registry);
 void register_complex(Registry& registry);
 void register_fft(Registry& registry);
+void register_real_fft(Registry& registry);
 void register_select(Registry& registry);
 void register_string_binary(Registry& registry);
 void register_unary(Registry& registry);

@@ -101,6 +101,26 @@ TEST_F(Dilation, GradientsAgreeWithDifferences) {
   }
 }
 
+// Sums over what TensorFlow gives, with many ties.
+TEST_F(Dilation, TiesGoToTheFirst) {
+  const auto counted = [](const Shape& shape, int modulus) {
+    std::vector<Complex128> values;
+    for (int i = 0; i < shape.num_elements(); ++i) values.emplace_back(i % modulus);
+    return make_tensor(DType::kDouble, shape, values);
+  };
+  const Tensor input = counted({2, 5, 6, 2}, 7), filter = counted({2, 2, 2}, 3);
+  const Tensor g = counted({2, 3, 6, 2}, 1000);
+  EXPECT_EQ(total(input, filter, g), 12894);
+  const Tensor to_filter = run("Dilation2DBackpropFilter", {input, filter, g}).value();
+  EXPECT_EQ(values_of(to_filter),
+            (std::vector<Complex128>{246, 638, 492, 141, 418, 374, 104, 143}));
+  const std::vector<Complex128> to_input =
+      values_of(run("Dilation2DBackpropInput", {input, filter, g}).value());
+  double sum = 0;
+  for (size_t i = 0; i < to_input.size(); ++i) sum += static_cast<double>(i) * to_input[i].real();
+  EXPECT_EQ(sum, 200076);
+}
+
 TEST_F(Dilation, BadInputs) {
   const auto zeros = [](const Shape& shape) {
     return Tensor::zeros(DType::kDouble, shape).value();
