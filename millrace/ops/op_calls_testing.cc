@@ -379,16 +379,16 @@ const Row kRows[] = {
     {"QueueEnqueueV2", "queue[2] [2]|"},
     {"QueueSize", "queue[2]"},
     {"QueueSizeV2", "queue[2]"},
+    {"DeleteSessionTensor", "kept[2]"},
+    {"GetSessionTensor", "kept[2]"},
+    {"Stage", "[2,3]|"},
+    {"Unstage", "", {{"shared_name", "area"}}, stage_first},
     // Accumulators of gradients.
     {"AccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
     {"AccumulatorNumAccumulated", "accumulator[2,3]"},
     {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
-    {"DeleteSessionTensor", "kept[2]"},
-    {"GetSessionTensor", "kept[2]"},
-    {"Stage", "[2,3]|"},
-    {"Unstage", "", {{"shared_name", "area"}}, stage_first},
     {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
     {"ResourceAccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"ResourceAccumulatorTakeGradient", "accumulator[2,3] 1"},
@@ -442,13 +442,13 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"temporary", Operand::Kind::kTemporary},
     {"queue", Operand::Kind::kQueue},
     {"barrier", Operand::Kind::kBarrier},
+    {"kept", Operand::Kind::kKept},
     {"stack", Operand::Kind::kStack},
     {"accumulator", Operand::Kind::kAccumulator},
     {"rows_accumulator", Operand::Kind::kRowsAccumulator},
     {"array", Operand::Kind::kArray},
     {"full_array", Operand::Kind::kFullArray},
     {"list", Operand::Kind::kList},
-    {"kept", Operand::Kind::kKept},
     {"lists", Operand::Kind::kLists},
     {"optional", Operand::Kind::kOptional},
     {"no_handle", Operand::Kind::kNoHandle}};
@@ -553,14 +553,14 @@ class HandleMaker {
         return queue(content);
       case Operand::Kind::kBarrier:
         return barrier(content);
+      case Operand::Kind::kKept:
+        return first(op("GetSessionHandle").input(content));
       case Operand::Kind::kStack:
         return stack(content);
       case Operand::Kind::kAccumulator:
       case Operand::Kind::kRowsAccumulator:
         return accumulator(content, kind == Operand::Kind::kRowsAccumulator);
       case Operand::Kind::kList:
-      case Operand::Kind::kKept:
-        return first(op("GetSessionHandle").input(content));
       case Operand::Kind::kLists:
         return list(content, kind == Operand::Kind::kLists);
       case Operand::Kind::kOptional: {
@@ -679,12 +679,6 @@ Status send_first(OpEnv& env, const TypeChoice& types) {
   return send.input(random_tensor(types.at("tensor_type"), Shape{2, 3}, 1)).run().status();
 }
 
-Status keep_sparse(OpEnv& env, const TypeChoice& types) {
-  return OpTester(env, "AddSparseToTensorsMap")
-      .attr("shared_name", "map")
-      .input(Tensor::of<int64_t>({2, 1}, {0, 2}))
-      .input(random_tensor(types.at("dtype"), Shape{2}, 1))
-      .input(Tensor::vector<int64_t>({4}))
 Status stage_first(OpEnv& env, const TypeChoice& types) {
   return OpTester(env, "Stage")
       .attr("shared_name", "area")
@@ -693,6 +687,12 @@ Status stage_first(OpEnv& env, const TypeChoice& types) {
       .status();
 }
 
+Status keep_sparse(OpEnv& env, const TypeChoice& types) {
+  return OpTester(env, "AddSparseToTensorsMap")
+      .attr("shared_name", "map")
+      .input(Tensor::of<int64_t>({2, 1}, {0, 2}))
+      .input(random_tensor(types.at("dtype"), Shape{2}, 1))
+      .input(Tensor::vector<int64_t>({4}))
       .run()
       .status();
 }
