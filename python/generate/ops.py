@@ -37,9 +37,10 @@ def write_raw(ops, path: Path) -> None:
     out = [HEADER.format(doc="Every op under its own name, by keyword.")]
     out.append("from millrace import gen_ops as _gen\n\n\n")
     for op in ops:
-        out.append(f"def {op.name}(*, {op.parameters(False)}):\n{op.docstring()}\n")
+        out.append(f"def {op.name}(*, {op.parameters(False)}):\n")
         names = [argument(a["name"]) for a in op.inputs + op.attrs] + ["name"]
         out.append(f"    return _gen.{op.function}({', '.join(names)})\n\n\n")
+        out.append(f"{op.name}.__doc__ = _gen.{op.function}.__doc__\n\n\n")
     path.write_text("".join(out))
 
 
@@ -51,8 +52,9 @@ def write_stub(ops, path: Path, raw: bool) -> None:
     for op in ops:
         name = op.name if raw else op.function
         star = "*, " if raw else ""
-        out.append(f"def {name}({star}{op.parameters(True)}) -> {op.result_type()}:\n")
-        out.append(op.docstring() + "\n\n")
+        head = f"def {name}({star}{op.parameters(True)}) -> {op.result_type()}:"
+        # Editors show the texts of the public ones.
+        out.append(f"{head}\n{op.docstring()}\n\n" if raw else f"{head} ...\n")
     path.write_text("".join(out))
 
 
