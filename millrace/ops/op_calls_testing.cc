@@ -257,6 +257,7 @@ const Row kRows[] = {
     {"LearnedUnigramCandidateSampler", "[2,1]{1,2}", kSampler},
     {"LogUniformCandidateSampler", "[2,1]{1,2}", kSampler},
     {"Multinomial", "[2,3] 4"},
+    {"ParameterizedTruncatedNormal", "{2,3} [2] [2]{1,2} [2]{-1,2} 3"},
     {"RandomGamma", "{2} [3]"},
     {"RandomPoisson", "{2} [3]"},
     {"RandomPoissonV2", "{2} [3]"},

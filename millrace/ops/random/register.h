@@ -13,7 +13,8 @@ void register_candidate_samplers(
 void register_fixed_unigram_sampler(Registry& registry);  // FixedUnigramCandidateSampler
 void register_learned_unigram_samplers(
     Registry& registry);  // (LearnedUnigram ThreadUnsafeUnigram)CandidateSampler
-void register_multinomial(Registry& registry);  // Multinomial
+void register_multinomial(Registry& registry);                     // Multinomial
+void register_parameterized_truncated_normal(Registry& registry);  // as it is called
 void register_random_fill(
     Registry& registry);  // RandomUniform RandomStandardNormal TruncatedNormal
 void register_random_gamma(Registry& registry);        // RandomGamma RandomPoisson(V2)

@@ -85,6 +85,28 @@ def truncated_normal(
         return _with_shape(gen_ops.add(values * stddev, mean, name=scope), shape)
 
 
+@export("parameterized_truncated_normal")
+def parameterized_truncated_normal(
+    shape: Any, means: Any = 0.0, stddevs: Any = 1.0, minvals: Any = -2.0, maxvals: Any = 2.0,
+    dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Values of normal distributions between bounds.
+
+    Each parameter is a scalar, or a vector with an element for each position of the first
+    dimension of `shape`. In a run: InvalidArgumentError for a deviation that is not positive, or
+    bounds that leave nothing.
+    """
+    given = [means, stddevs, minvals, maxvals]
+    with name_scope(name, "parameterized_truncated_normal", [shape, *given]):
+        shape = shape_tensor(shape)
+        names = ("means", "stddevs", "minvals", "maxvals")
+        parameters = [
+            convert_to_tensor(value, dtype=dtype, name=own)
+            for value, own in zip(given, names, strict=True)
+        ]
+        return gen_ops.parameterized_truncated_normal(shape, *parameters, **_seeds(seed))
+
+
 _UNIFORM_TYPES = (
     dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64,
 )  # fmt: skip
