@@ -7,6 +7,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/transpose_images.h"
 #include "millrace/ops/nn/window_geometry.h"
@@ -67,37 +68,14 @@ Status conv2d_backprop_filter_shape(ShapeContext& c) {
   return ok_status();
 }
 
-AttrMap conv_attrs(const GradientContext& c) {
-  AttrMap attrs;
-  for (const char* name : {"strides", "padding", "data_format", "use_cudnn_on_gpu", "dilations",
-                           "explicit_paddings"}) {
-    attrs.set(name, c.attr_value(name));
-  }
-  return attrs;
-}
-
-Status conv2d_grad(GradientContext& c) {
-  const Expr x = c.input(0), filter = c.input(1), dy = c.gradient();
-  c.set(0, call("Conv2DBackpropInput", {shape_of(x), filter, dy}, conv_attrs(c)));
-  c.set(1, call("Conv2DBackpropFilter", {x, shape_of(filter), dy}, conv_attrs(c)));
-  return ok_status();
-}
-
-// The three products are one trilinear form in image, filter and output gradient, so the gradient
-// of each is the other two.
-Status conv2d_backprop_input_grad(GradientContext& c) {
-  const Expr filter = c.input(1), dy = c.input(2), g = c.gradient();
-  c.set(1, call("Conv2DBackpropFilter", {g, shape_of(filter), dy}, conv_attrs(c)));
-  c.set(2, call("Conv2D", {g, filter}, conv_attrs(c)));
-  return ok_status();
-}
-
-Status conv2d_backprop_filter_grad(GradientContext& c) {
-  const Expr x = c.input(0), dy = c.input(2), g = c.gradient();
-  c.set(0, call("Conv2DBackpropInput", {shape_of(x), g, dy}, conv_attrs(c)));
-  c.set(2, call("Conv2D", {x, g}, conv_attrs(c)));
-  return ok_status();
-}
+struct Family {
+  static constexpr const char* kForward = "Conv2D";
+  static constexpr const char* kBackwardInput = "Conv2DBackpropInput";
+  static constexpr const char* kBackwardFilter = "Conv2DBackpropFilter";
+  static constexpr const char* kAttrs[] = {"strides",          "padding",   "data_format",
+                                           "use_cudnn_on_gpu", "dilations", "explicit_paddings"};
+};
+using Gradients = ConvolutionGradients<Family>;
 
 // The one check of a convolution's shapes; `gradient` (may be null) is that of its output.
 Result<ConvGeometry> conv_geometry(WindowSpec spec, const Shape& image, const Shape& filter,
@@ -333,7 +311,7 @@ void register_conv2d(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 100},
                 .shape = conv2d_shape,
-                .gradient = conv2d_grad});
+                .gradient = Gradients::of_forward});
   registry.add({.name = "Conv2DBackpropInput",
                 .doc = "The gradient of Conv2D with respect to its input, an image of input_sizes.",
                 .inputs = {{"input_sizes", "int32"}, {"filter", "T"}, {"out_backprop", "T"}},
@@ -342,7 +320,7 @@ void register_conv2d(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 100},
                 .shape = conv2d_backprop_input_shape,
-                .gradient = conv2d_backprop_input_grad});
+                .gradient = Gradients::of_backward_input});
   registry.add({.name = "Conv2DBackpropFilter",
                 .doc = "The gradient of Conv2D with respect to its filter, of shape filter_sizes.",
                 .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
@@ -351,7 +329,7 @@ void register_conv2d(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 1000},
                 .shape = conv2d_backprop_filter_shape,
-                .gradient = conv2d_backprop_filter_grad});
+                .gradient = Gradients::of_backward_filter});
   register_kernels<Product::kForward>(registry, "Conv2D", {}, FloatingTypes());
   register_kernels<Product::kBackwardInput>(registry, "Conv2DBackpropInput", {0}, FloatingTypes());
   register_kernels<Product::kBackwardFilter>(registry, "Conv2DBackpropFilter", {1},

@@ -7,6 +7,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/ops/nn/transpose_images.h"
@@ -67,41 +68,13 @@ std::vector<OpSpec::Attr> conv_attr_specs() {
           {"dilations", "list(int) = [1,1,1,1,1]"}};
 }
 
-AttrMap conv_attrs(const GradientContext& c) {
-  AttrMap attrs;
-  for (const OpSpec::Attr& attr : conv_attr_specs()) attrs.set(attr.name, c.attr_value(attr.name));
-  return attrs;
-}
-
-// One trilinear form in volume, filter and output gradient, as in two dimensions.
-Expr forward(const GradientContext& c, Expr x, Expr filter) {
-  return call("Conv3D", {x, filter}, conv_attrs(c));
-}
-Expr backward_input(const GradientContext& c, Expr x, Expr filter, Expr dy) {
-  return call("Conv3DBackpropInputV2", {shape_of(x), filter, dy}, conv_attrs(c));
-}
-Expr backward_filter(const GradientContext& c, Expr x, Expr filter, Expr dy) {
-  return call("Conv3DBackpropFilterV2", {x, shape_of(filter), dy}, conv_attrs(c));
-}
-
-Status conv3d_grad(GradientContext& c) {
-  const Expr x = c.input(0), filter = c.input(1), dy = c.gradient();
-  c.set(0, backward_input(c, x, filter, dy));
-  c.set(1, backward_filter(c, x, filter, dy));
-  return ok_status();
-}
-Status conv3d_backprop_input_grad(GradientContext& c) {
-  const Expr filter = c.input(1), dy = c.input(2), g = c.gradient();
-  c.set(1, backward_filter(c, g, filter, dy));
-  c.set(2, forward(c, g, filter));
-  return ok_status();
-}
-Status conv3d_backprop_filter_grad(GradientContext& c) {
-  const Expr x = c.input(0), dy = c.input(2), g = c.gradient();
-  c.set(0, backward_input(c, x, g, dy));
-  c.set(2, forward(c, x, g));
-  return ok_status();
-}
+struct Family {
+  static constexpr const char* kForward = "Conv3D";
+  static constexpr const char* kBackwardInput = "Conv3DBackpropInputV2";
+  static constexpr const char* kBackwardFilter = "Conv3DBackpropFilterV2";
+  static constexpr const char* kAttrs[] = {"strides", "padding", "data_format", "dilations"};
+};
+using Gradients = ConvolutionGradients<Family>;
 
 // One slice, and how slices follow each other.
 struct Slices {
@@ -280,7 +253,7 @@ void register_conv3d(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 100},
                 .shape = conv3d_shape,
-                .gradient = conv3d_grad});
+                .gradient = Gradients::of_forward});
   registry.add(
       {.name = "Conv3DBackpropInputV2",
        .doc = "The gradient of Conv3D with respect to its input, of shape input_sizes.",
@@ -290,7 +263,7 @@ void register_conv3d(Registry& registry) {
        .attrs = conv_attr_specs(),
        .traits = {.cost = 100},
        .shape = conv3d_backprop_input_shape,
-       .gradient = conv3d_backprop_input_grad});
+       .gradient = Gradients::of_backward_input});
   registry.add({.name = "Conv3DBackpropFilterV2",
                 .doc = "The gradient of Conv3D with respect to its filter, of shape filter_sizes.",
                 .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
@@ -299,7 +272,7 @@ void register_conv3d(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 1000},
                 .shape = conv3d_backprop_filter_shape,
-                .gradient = conv3d_backprop_filter_grad});
+                .gradient = Gradients::of_backward_filter});
   register_kernels<Product::kForward>(registry, "Conv3D", {}, FloatingTypes());
   register_kernels<Product::kBackwardInput>(registry, "Conv3DBackpropInputV2", {0},
                                             FloatingTypes());

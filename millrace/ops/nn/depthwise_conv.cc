@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/ops/nn/depthwise_loops.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/staged_rows.h"
@@ -78,44 +79,14 @@ std::vector<OpSpec::Attr> conv_attr_specs() {
           {"dilations", "list(int) = [1,1,1,1]"}};
 }
 
-AttrMap conv_attrs(const GradientContext& c) {
-  AttrMap attrs;
-  for (const OpSpec::Attr& attr : conv_attr_specs()) attrs.set(attr.name, c.attr_value(attr.name));
-  return attrs;
-}
-
-// The three products are one trilinear form in image, filter and output gradient, so the gradient
-// of each is the other two.
-Expr forward(const GradientContext& c, Expr x, Expr filter) {
-  return call("DepthwiseConv2dNative", {x, filter}, conv_attrs(c));
-}
-Expr backward_input(const GradientContext& c, Expr x, Expr filter, Expr dy) {
-  return call("DepthwiseConv2dNativeBackpropInput", {shape_of(x), filter, dy}, conv_attrs(c));
-}
-Expr backward_filter(const GradientContext& c, Expr x, Expr filter, Expr dy) {
-  return call("DepthwiseConv2dNativeBackpropFilter", {x, shape_of(filter), dy}, conv_attrs(c));
-}
-
-Status depthwise_grad(GradientContext& c) {
-  const Expr x = c.input(0), filter = c.input(1), dy = c.gradient();
-  c.set(0, backward_input(c, x, filter, dy));
-  c.set(1, backward_filter(c, x, filter, dy));
-  return ok_status();
-}
-
-Status depthwise_backprop_input_grad(GradientContext& c) {
-  const Expr filter = c.input(1), dy = c.input(2), g = c.gradient();
-  c.set(1, backward_filter(c, g, filter, dy));
-  c.set(2, forward(c, g, filter));
-  return ok_status();
-}
-
-Status depthwise_backprop_filter_grad(GradientContext& c) {
-  const Expr x = c.input(0), dy = c.input(2), g = c.gradient();
-  c.set(0, backward_input(c, x, g, dy));
-  c.set(2, forward(c, x, g));
-  return ok_status();
-}
+struct Family {
+  static constexpr const char* kForward = "DepthwiseConv2dNative";
+  static constexpr const char* kBackwardInput = "DepthwiseConv2dNativeBackpropInput";
+  static constexpr const char* kBackwardFilter = "DepthwiseConv2dNativeBackpropFilter";
+  static constexpr const char* kAttrs[] = {"strides", "padding", "explicit_paddings", "data_format",
+                                           "dilations"};
+};
+using Gradients = ConvolutionGradients<Family>;
 
 // The one check of the shapes; `gradient` (may be null) is that of the output, which is returned.
 Result<Shape> depthwise_geometry(WindowSpec spec, const Shape& image, const Shape& filter,
@@ -340,7 +311,7 @@ void register_depthwise_conv(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 10},
                 .shape = depthwise_shape,
-                .gradient = depthwise_grad});
+                .gradient = Gradients::of_forward});
   registry.add({.name = "DepthwiseConv2dNativeBackpropInput",
                 .doc = "The gradient of DepthwiseConv2dNative with respect to its input, an image "
                        "of input_sizes.",
@@ -350,7 +321,7 @@ void register_depthwise_conv(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 10},
                 .shape = depthwise_backprop_input_shape,
-                .gradient = depthwise_backprop_input_grad});
+                .gradient = Gradients::of_backward_input});
   registry.add({.name = "DepthwiseConv2dNativeBackpropFilter",
                 .doc = "The gradient of DepthwiseConv2dNative with respect to its filter, of shape "
                        "filter_sizes.",
@@ -360,7 +331,7 @@ void register_depthwise_conv(Registry& registry) {
                 .attrs = conv_attr_specs(),
                 .traits = {.cost = 1000},
                 .shape = depthwise_backprop_filter_shape,
-                .gradient = depthwise_backprop_filter_grad});
+                .gradient = Gradients::of_backward_filter});
   register_kernels<Product::kForward>(registry, "DepthwiseConv2dNative", {}, FloatingTypes());
   register_kernels<Product::kBackwardInput>(registry, "DepthwiseConv2dNativeBackpropInput", {0},
                                             FloatingTypes());
