@@ -38,12 +38,15 @@ const std::pair<const char*, const char*> kReasons[] = {
     {"FractionalAvgPoolGrad", "has no second derivative in TensorFlow either"},
     {"FractionalMaxPoolGrad", "has no second derivative in TensorFlow either"},
     {"SelfAdjointEig", "an older form of SelfAdjointEigV2, which has one"},
+    {"Bincount", "counts elements"},
     {"EditDistance", "counts what differs"},
     {"ListDiff", "which elements are there depends on their values"},
     {"Range", "which elements are there depends on their values"},
     {"Timestamp", "values from outside the graph"},
     {"Unique", "which elements are there depends on their values"},
+    {"UniqueV2", "which elements are there depends on their values"},
     {"UniqueWithCounts", "which elements are there depends on their values"},
+    {"UniqueWithCountsV2", "which elements are there depends on their values"},
 };
 
 bool may_have_gradients(const OpDef& op, const ArgDef& arg) {

@@ -103,8 +103,11 @@ const Row kRows[] = {
     {"Tile", "[2,3] {2,1}"},
     {"Transpose", "[2,3] {1,0}"},
     {"Unique", "[4]"},
+    {"UniqueV2", "[2,3] 1"},
     {"UniqueWithCounts", "[4]"},
+    {"UniqueWithCountsV2", "[2,3] {-2}"},
     {"Unpack", "[2,3]", {{"num", 2}}},
+    {"Bincount", "{2,0,2} 3 [3]"},
     // Control flow and edges.
     {"Assert", "1 [2,3]|"},
     {"FakeParam", "", {{"shape", Shape{2, 3}}}},

@@ -312,6 +312,30 @@ TEST(Unique, EveryType) {
   expect_invalid(OpTester("Unique").input(*Tensor::zeros(DType::kInt32, {2, 2})), "rank 1");
 }
 
+TEST(UniqueV2, Slices) {
+  const Tensor x = Tensor::of<int32_t>(Shape{2, 4}, {1, 2, 1, 3, 4, 5, 4, 5});
+  const auto columns =
+      OpTester("UniqueWithCountsV2").input(x).input(Tensor::scalar<int32_t>(-1)).run();
+  ASSERT_TRUE(columns.ok()) << columns.status().to_string();
+  expect_tensor_equal((*columns)[0], Tensor::of<int32_t>(Shape{2, 3}, {1, 2, 3, 4, 5, 5}));
+  expect_tensor_equal((*columns)[1], int_vector({0, 1, 0, 2}));
+  expect_tensor_equal((*columns)[2], int_vector({2, 1, 1}));
+  const auto rows = OpTester("UniqueV2").input(x).input(Tensor::vector<int64_t>({0})).run();
+  expect_tensor_equal((*rows)[0], x);
+  const Tensor words = Tensor::vector<std::string>({"b", "a", "b"});
+  const auto all = OpTester("UniqueV2").input(words).input(Tensor::vector<int64_t>({})).run();
+  expect_tensor_equal((*all)[0], Tensor::vector<std::string>({"b", "a"}));
+  // Slices without elements are all the same.
+  const auto none = OpTester("UniqueV2")
+                        .input(*Tensor::zeros(DType::kFloat, {3, 0}))
+                        .input(int_vector({0}))
+                        .run();
+  EXPECT_EQ((*none)[0].shape(), (Shape{1, 0}));
+  expect_invalid(OpTester("UniqueV2").input(x).input(int_vector({})), "rank 1");
+  expect_invalid(OpTester("UniqueV2").input(x).input(int_vector({2})), "[-2, 2)");
+  expect_invalid(OpTester("UniqueV2").input(x).input(int_vector({0, 1})), "got 0,1");
+}
+
 TEST(ListDiff, KeepsOrderAndRepeats) {
   const auto out =
       OpTester("ListDiff").input(int_vector({5, 3, 5, 1, 2})).input(int_vector({3, 2, 9})).run();

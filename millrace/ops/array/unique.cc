@@ -1,7 +1,9 @@
-// Ops that compare the elements of vectors by value.
+// Ops that compare the elements of vectors, or slices of tensors, by value.
 
+#include <algorithm>
 #include <bit>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -145,6 +147,78 @@ Status unique_cpu(KernelContext& ctx) {
   return ok_status();
 }
 
+Status unique_slices_shape(ShapeContext& c) {
+  const PartialShape& x = c.input(0);
+  c.set_output(0, x.rank_known() ? PartialShape::of_rank(x.rank()) : PartialShape::unknown());
+  for (int i = 1; i < c.num_outputs(); ++i) c.set_output(i, PartialShape::of_rank(1));
+  return ok_status();
+}
+
+// The axis of UniqueV2: input 1, which may be left empty for a vector.
+Result<int> unique_axis(const KernelContext& ctx) {
+  const int rank = ctx.input(0).rank();
+  MR_TRY_ASSIGN(const std::vector<int64_t> axis, ctx.int_vector_input(1));
+  if (axis.empty()) {
+    MR_TRY(expect_rank(ctx, 0, 1));
+    return 0;
+  }
+  if (axis.size() > 1 || axis[0] < -rank || axis[0] >= rank) {
+    return invalid_argument("axis must be one number in [", -rank, ", ", rank, "), got ",
+                            axis.size() > 1 ? str_join(axis, ",") : str_cat(axis[0]));
+  }
+  return static_cast<int>(axis[0] < 0 ? axis[0] + rank : axis[0]);
+}
+
+Status unique_slices_cpu(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  MR_TRY_ASSIGN(const int axis, unique_axis(ctx));
+  if (ctx.output_type(1) == DType::kInt32 && x.dim(axis) > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument(x.dim(axis), " slices need positions of type int64");
+  }
+  // Without elements, all slices are the same, and sizes beside a zero may be of any size.
+  int64_t before = x.num_elements() == 0 ? 0 : 1, after = before;
+  for (int i = 0; i < axis && before > 0; ++i) before *= x.dim(i);
+  for (int i = axis + 1; i < x.rank() && after > 0; ++i) after *= x.dim(i);
+  const int64_t slices = x.dim(axis);
+  MR_TRY_ASSIGN(Tensor * idx, ctx.allocate_output(1, Shape{slices}));
+  // A slice is known by the numbers of its elements.
+  Numbering numbering(x.dtype(), x.num_elements());
+  std::map<std::vector<int64_t>, int64_t> known;
+  std::vector<int64_t> first;
+  std::vector<int64_t> counts;
+  std::vector<int64_t> slice(static_cast<size_t>(before * after));
+  for (int64_t i = 0; i < slices; ++i) {
+    for (int64_t a = 0; a < before; ++a) {
+      for (int64_t b = 0; b < after; ++b) {
+        slice[static_cast<size_t>(a * after + b)] = numbering.add(x, (a * slices + i) * after + b);
+      }
+    }
+    const auto [found, added] = known.try_emplace(slice, static_cast<int64_t>(first.size()));
+    if (added) {
+      first.push_back(i);
+      counts.push_back(0);
+    }
+    ++counts[static_cast<size_t>(found->second)];
+    put(*idx, i, found->second);
+  }
+  const auto different = static_cast<int64_t>(first.size());
+  MR_TRY_ASSIGN(const Shape shape, x.shape().with_dim(axis, different));
+  MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
+  with_element(x.dtype(), [&]<class T>() {
+    const T* from = static_cast<const T*>(x.raw());
+    T* to = static_cast<T*>(y->mutable_raw());
+    for (int64_t a = 0; a < before; ++a) {
+      for (int64_t i : first) {
+        to = std::copy_n(from + (a * slices + i) * after, after, to);
+      }
+    }
+  });
+  if (ctx.num_outputs() < 3) return ok_status();
+  MR_TRY_ASSIGN(Tensor * count, ctx.allocate_output(2, Shape{different}));
+  for (int64_t i = 0; i < different; ++i) put(*count, i, counts[static_cast<size_t>(i)]);
+  return ok_status();
+}
+
 Status list_diff_shape(ShapeContext& c) {
   for (int i = 0; i < 2; ++i) {
     MR_TRY(c.with_rank(i, 1).status());
@@ -190,6 +264,22 @@ void register_unique(Registry& registry) {
                 .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
                 .traits = kTraits,
                 .shape = unique_shape});
+  const std::vector<OpSpec::Type> slice_types = {
+      {"T", {}}, {"Taxis", kIndexTypes, DType::kInt64}, {"out_idx", kIndexTypes, DType::kInt32}};
+  registry.add({.name = "UniqueV2",
+                .doc = "As Unique, for slices along an axis.",
+                .inputs = {{"x", "T"}, {"axis", "Taxis", "Empty: x is a vector."}},
+                .outputs = {{"y", "T"}, {"idx", "out_idx"}},
+                .types = slice_types,
+                .traits = kTraits,
+                .shape = unique_slices_shape});
+  registry.add({.name = "UniqueWithCountsV2",
+                .doc = "As UniqueWithCounts, for slices along an axis.",
+                .inputs = {{"x", "T"}, {"axis", "Taxis", "Empty: x is a vector."}},
+                .outputs = {{"y", "T"}, {"idx", "out_idx"}, {"count", "out_idx"}},
+                .types = slice_types,
+                .traits = kTraits,
+                .shape = unique_slices_shape});
   registry.add({.name = "ListDiff",
                 .doc = "The elements of x that y does not hold, and their positions in x.",
                 .inputs = {{"x", "T"}, {"y", "T"}},
@@ -199,6 +289,12 @@ void register_unique(Registry& registry) {
                 .shape = list_diff_shape});
   for (const char* op : {"Unique", "UniqueWithCounts"}) {
     registry.kernel({.op = op, .constraints = {{"T", kCompared}}, .function = unique_cpu});
+  }
+  for (const char* op : {"UniqueV2", "UniqueWithCountsV2"}) {
+    registry.kernel({.op = op,
+                     .constraints = {{"T", kCompared}},
+                     .function = unique_slices_cpu,
+                     .host_inputs = {1}});
   }
   registry.kernel({.op = "ListDiff", .constraints = {{"T", kCompared}}, .function = list_diff_cpu});
 }

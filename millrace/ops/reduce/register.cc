@@ -4,6 +4,7 @@ namespace millrace {
 
 void register_reduce_ops(Registry& registry) {
   register_arg_reductions(registry);
+  register_bincount(registry);
   register_linear_recurrence(registry);
   register_reductions(registry);
   register_scans(registry);

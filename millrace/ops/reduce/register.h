@@ -9,6 +9,7 @@ void register_reduce_ops(Registry& registry);
 
 // Its parts, one per source.
 void register_arg_reductions(Registry& registry);  // ArgMax ArgMin
+void register_bincount(Registry& registry);        // Bincount
 void register_linear_recurrence(Registry& registry);
 void register_reductions(Registry& registry);       // All Any Max Mean Min Prod Sum
 void register_scans(Registry& registry);            // Cumprod Cumsum

@@ -1,0 +1,74 @@
+// Bincount: how often each small integer occurs.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/reduce/register.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+using CountTypes = TypeList<int32_t, int64_t, float, double>;
+
+Status bincount_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(1, 0).status());
+  const int64_t size = c.input_scalar(1).value_or(PartialShape::kUnknownDim);
+  if (size < 0 && c.input_scalar(1)) {
+    return invalid_argument("size must not be negative, got ", size);
+  }
+  c.set_output(0, PartialShape{size});
+  return ok_status();
+}
+
+Status bincount_cpu(KernelContext& ctx) {
+  const Tensor& arr = ctx.input(0);
+  const Tensor& weights = ctx.input(2);
+  MR_TRY(expect_rank(ctx, 1, 0));
+  MR_TRY_ASSIGN(const int32_t size, ctx.scalar_input<int32_t>(1));
+  if (size < 0) return invalid_argument("size must not be negative, got ", size);
+  const bool weighted = weights.num_elements() > 0;
+  if (weighted && weights.shape() != arr.shape()) {
+    return invalid_argument("weights must have the shape of arr, ", arr.shape(),
+                            ", or no elements; got shape ", weights.shape());
+  }
+  const auto numbers = arr.data<int32_t>();
+  const auto negative = std::ranges::find_if(numbers, [](int32_t number) { return number < 0; });
+  if (negative != numbers.end()) {
+    return invalid_argument("Input arr must be non-negative! Got ", *negative, " at ",
+                            negative - numbers.begin());
+  }
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{size}));
+  return dispatch<CountTypes>(out->dtype(), [&]<class T>() {
+    const auto bins = out->mutable_data<T>();
+    std::ranges::fill(bins, T{0});
+    const auto weight = weights.data<T>();
+    // Sums of integers wrap around.
+    using Sum = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                   std::type_identity<T>>::type;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i] >= size) continue;
+      T& bin = bins[static_cast<size_t>(numbers[i])];
+      bin = static_cast<T>(static_cast<Sum>(bin) + static_cast<Sum>(weighted ? weight[i] : T{1}));
+    }
+  });
+}
+
+}  // namespace
+
+void register_bincount(Registry& registry) {
+  registry.add({.name = "Bincount",
+                .doc = "How often, or with which weights, each number below size occurs.",
+                .inputs = {{"arr", "int32"},
+                           {"size", "int32"},
+                           {"weights", "T", "Of the shape of arr; without elements: all 1."}},
+                .outputs = {{"bins", "T"}},
+                .types = {{"T", type_set_of<CountTypes>}},
+                .traits = {.cannot_differentiate = true, .cost = 2},
+                .shape = bincount_shape});
+  registry.kernel("Bincount", DeviceKind::kCpu, bincount_cpu);
+}
+
+}  // namespace millrace
