@@ -46,8 +46,8 @@ Status bincount_cpu(KernelContext& ctx) {
     std::ranges::fill(bins, T{0});
     const auto weight = weights.data<T>();
     // Sums of integers wrap around.
-    using Sum = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
-                                   std::type_identity<T>>::type;
+    using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                            std::type_identity<T>>::type;
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] >= size) continue;
       T& bin = bins[static_cast<size_t>(numbers[i])];
