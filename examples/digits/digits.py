@@ -65,7 +65,7 @@ def show_misread(images: np.ndarray, labels: np.ndarray, guesses: np.ndarray) ->
     print(f"\n{wrong.size} misread digits saved in misread.png")
 
 
-def main(epochs: int = 15) -> float:
+def main(epochs: int = 30) -> float:
     tf.set_random_seed(7)
     rng = np.random.default_rng(7)
     data, digits = read_digits()

@@ -196,10 +196,38 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
   }
   rule.set_source(context_.source);
   MR_TRY(override_rule ? override_rule(rule) : op.gradient(rule));
+  std::vector<Gradient> found = rule.input_gradients();
   for (int i = 0; i < node.num_inputs(); ++i) {
-    add(i, rule.input_gradients()[static_cast<size_t>(i)]);
+    if (!wanted[static_cast<size_t>(i)]) found[static_cast<size_t>(i)] = {};
   }
+  if (context_.options.gate_operations) MR_TRY(gate(found));
+  for (int i = 0; i < node.num_inputs(); ++i) add(i, found[static_cast<size_t>(i)]);
   return ok_status();
+}
+
+Status GradientWalk::gate(std::vector<Gradient>& gradients) {
+  GraphBuilder& builder = context_.backward;
+  std::vector<NodeId> all;
+  for (const Gradient& gradient : gradients) {
+    if (gradient.valid()) all.push_back(GraphBuilder::output(gradient.values).node);
+  }
+  if (all.size() < 2) return ok_status();
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const std::vector<NodeId> before = builder.context().control_inputs;
+  builder.context().control_inputs.insert(builder.context().control_inputs.end(), all.begin(),
+                                          all.end());
+  const Result<NodeId> together = builder.add("NoOp", "group_deps", {});
+  if (together.ok()) {
+    builder.context().control_inputs = before;
+    builder.context().control_inputs.push_back(*together);
+    for (Gradient& gradient : gradients) {
+      if (gradient.valid()) gradient.values = identity(gradient.values);
+    }
+  }
+  builder.context().control_inputs = before;
+  MR_TRY(together.status());
+  return builder.status();
 }
 
 }  // namespace millrace

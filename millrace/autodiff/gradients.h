@@ -16,6 +16,9 @@ struct GradientOptions {
   bool zeros_for_unconnected = false;
   // Every operation goes to the device of the operation whose gradient it computes.
   bool colocate = false;
+  // The gradients of one operation's inputs are all there before any of them is used: who updates
+  // a variable in place by its gradient does not disturb another gradient that reads it.
+  bool gate_operations = false;
   // What gradients use of the forward pass is held until they have used it. Three ways to hold
   // less, at the price of computing some of it twice (gradient checkpointing):
   //

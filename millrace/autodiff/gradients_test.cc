@@ -308,6 +308,20 @@ TEST_F(Gradients, GoToTheDeviceOfTheirOp) {
   EXPECT_EQ(*group, std::vector<std::string>{"loc:@layer"});
 }
 
+TEST_F(Gradients, WaitForEachOtherWhenGated) {
+  Expr a = number(), b = number();
+  Result<std::vector<Gradient>> found = gradients_of({a * b}, {a, b}, {.gate_operations = true});
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  const Node& first = node_of((*found)[0].values);
+  const Node& second = node_of((*found)[1].values);
+  ASSERT_EQ(first.control_inputs().size(), 1u);
+  ASSERT_EQ(second.control_inputs().size(), 1u);
+  EXPECT_EQ(first.control_inputs()[0], second.control_inputs()[0]);
+  const Node& both = root_.graph()->node(first.control_inputs()[0]);
+  EXPECT_EQ(both.op_name(), "NoOp");
+  EXPECT_EQ(both.control_inputs().size(), 2u);
+}
+
 TEST_F(Gradients, StandUnderTheirName) {
   Expr x = number();
   Expr y = ops::sin(root_.with_name("layer"), x);

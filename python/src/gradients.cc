@@ -45,9 +45,10 @@ thread_local std::vector<PyGraph*> differentiating;
 
 nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
                          const std::vector<nb::object>& xs, const std::vector<nb::object>& grad_ys,
-                         const std::vector<nb::object>& stop, bool colocate, bool recompute,
-                         const std::vector<nb::object>& checkpoints, int64_t memory_budget,
-                         bool swap_memory, bool zeros_for_unconnected, const std::string& name) {
+                         const std::vector<nb::object>& stop, bool colocate, bool gate,
+                         bool recompute, const std::vector<nb::object>& checkpoints,
+                         int64_t memory_budget, bool swap_memory, bool zeros_for_unconnected,
+                         const std::string& name) {
   GraphBuilder& builder = graph.ready_builder();
   const auto exprs = [&](const std::vector<nb::object>& tensors) {
     std::vector<Expr> out;
@@ -57,6 +58,7 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   GradientOptions options;
   options.stop_gradients = exprs(stop);
   options.colocate = colocate;
+  options.gate_operations = gate;
   options.recompute = recompute;
   options.checkpoints = exprs(checkpoints);
   options.memory_budget = memory_budget;
@@ -187,9 +189,9 @@ GradientFunction rule_of(nb::handle rule) {
 
 void bind_gradients(nb::module_& m) {
   m.def("gradients", &add_gradients, nb::arg("graph"), nb::arg("ys"), nb::arg("xs"),
-        nb::arg("grad_ys"), nb::arg("stop_gradients"), nb::arg("colocate"), nb::arg("recompute"),
-        nb::arg("checkpoints"), nb::arg("memory_budget"), nb::arg("swap_memory"),
-        nb::arg("zeros_for_unconnected"), nb::arg("name"));
+        nb::arg("grad_ys"), nb::arg("stop_gradients"), nb::arg("colocate"), nb::arg("gate"),
+        nb::arg("recompute"), nb::arg("checkpoints"), nb::arg("memory_budget"),
+        nb::arg("swap_memory"), nb::arg("zeros_for_unconnected"), nb::arg("name"));
   m.def("register_gradient", [](const std::string& name, nb::handle rule) {
     check(register_gradient(name, rule_of(rule)));
   });

@@ -404,3 +404,24 @@ def test_fed_tensors_can_be_fetched():
         assert sess.run([q, q + 1], {q: 1.0}) == [1.0, 2.0]
         assert sess.run([]) == []
         assert sess.run([q + 1, p], {(q, (p,)): (2.0, ("x",))}) == [3.0, b"x"]
+
+
+def test_training_with_reference_variables_is_repeatable():
+    """An update in place waits for the gradients that still read the variable."""
+
+    def train():
+        with tf.Graph().as_default():
+            tf.set_random_seed(1)
+            x = tf.constant(np.random.RandomState(0).rand(64, 256), tf.float32)
+            net = x
+            for _ in range(4):
+                net = tf.layers.dense(net, 256, tf.tanh)
+            loss = tf.reduce_mean(tf.square(net - 0.5))
+            step = tf.train.AdamOptimizer(0.01).minimize(loss)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                for _ in range(20):
+                    session.run(step)
+                return session.run(loss)
+
+    assert len({train() for _ in range(4)}) == 1

@@ -80,6 +80,7 @@ def gradients(
       grad_ys: the gradients that come in for each y; ones by default.
       name: a prefix for the names of what is added.
       colocate_gradients_with_ops: compute each gradient where its operation runs.
+      gate_gradients: use the gradients of an operation's inputs only when all are there.
       stop_gradients: tensors to take as constants.
       unconnected_gradients: "zero" for zeros instead of None.
       recompute, checkpoints, memory_budget: hold less of the forward pass and compute it again:
@@ -89,7 +90,6 @@ def gradients(
     Returns a Tensor, IndexedSlices or None for each x. LookupError for an op without a gradient on
     the way, ValueError and TypeError for what cannot have one.
     """
-    del gate_gradients
     if aggregation_method not in (None, 0, 1, 2):
         raise ValueError(f"Invalid aggregation_method specified {aggregation_method}.")
     ys, xs = _as_list(ys), _as_list(xs)
@@ -115,7 +115,7 @@ def gradients(
         ]
         stop_tensors = [_handle(s) for s in stops]
         options = (
-            stop_tensors, bool(colocate_gradients_with_ops), recompute,
+            stop_tensors, bool(colocate_gradients_with_ops), bool(gate_gradients), recompute,
             [_handle(c) for c in _as_list(checkpoints)] if checkpoints is not None else [],
             memory_budget, swap_memory,
         )  # fmt: skip
