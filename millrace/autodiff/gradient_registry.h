@@ -9,8 +9,8 @@
 namespace millrace {
 
 // Gradient rules by name, for operations that ask for another rule than their op's: a node's
-// attribute "_gradient_op_type" names it, or another op whose rule it takes. A rule under the name of
-// an op that has none of its own is that op's. Rules may carry state, such as a closure of the
+// attribute "_gradient_op_type" names it, or another op whose rule it takes. A rule under the name
+// of an op that has none of its own is that op's. Rules may carry state, such as a closure of the
 // caller's.
 
 using GradientFunction = std::function<Status(GradientContext&)>;

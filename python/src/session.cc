@@ -145,7 +145,7 @@ struct RunValue {
 struct Compiled {
   std::shared_ptr<Callable> callable;  // null: nothing is computed
   std::vector<Feed> feeds;             // one per fed tensor
-  nb::object expand;        // makes the values of `feeds` from those given; None: they are the same
+  nb::object expand;  // makes the values of `feeds` from those given; None: they are the same
   // For each fetched tensor the number of the feed that it is, -1 for what the run computes.
   std::vector<int> fed_fetches;
   RunValue result;

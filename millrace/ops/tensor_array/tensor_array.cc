@@ -174,8 +174,8 @@ Status TensorArray::write_locked(int64_t index, Tensor value) {
 
 Status TensorArray::add_to(Element& element, int64_t index, Tensor value) {
   if (element.shape != value.shape()) {
-    return invalid_argument("TensorArray ", name_, ": Could not aggregate to TensorArray index ", index,
-                            " because the existing shape is ", element.shape,
+    return invalid_argument("TensorArray ", name_, ": Could not aggregate to TensorArray index ",
+                            index, " because the existing shape is ", element.shape,
                             " but the new input shape is ", value.shape());
   }
   if (!element.tensor.valid()) {
