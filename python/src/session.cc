@@ -176,14 +176,14 @@ struct Compiled {
     return result.build(arrays);
   }
 
-  nb::object run(const std::vector<nb::handle>& given) const {
+  nb::object run(const std::vector<nb::object>& given) const {
     std::vector<Tensor> values;
     values.reserve(feeds.size());
     if (expand.is_none()) {
       for (size_t i = 0; i < feeds.size(); ++i) values.push_back(read_feed(feeds[i], given[i]));
     } else {
       nb::list all;
-      for (nb::handle value : given) all.append(value);
+      for (const nb::object& value : given) all.append(value);
       nb::list expanded = nb::cast<nb::list>(expand(all));
       if (nb::len(expanded) != feeds.size()) {
         throw nb::value_error("a fed value does not have the parts of the tensor it is fed for");
@@ -203,8 +203,9 @@ struct KeyHash {
   }
 };
 
-// Which objects are fetched, and in what structure.
-void append_key(nb::handle fetch, Key& key, std::vector<nb::object>& keep) {
+// Which objects are fetched, and in what structure. The objects go into `keep`, unless that is
+// null.
+void append_key(nb::handle fetch, Key& key, std::vector<nb::object>* keep) {
   if (PyList_CheckExact(fetch.ptr()) || PyTuple_CheckExact(fetch.ptr())) {
     key.push_back(PyList_CheckExact(fetch.ptr()) ? 1 : 2);
     key.push_back(static_cast<uintptr_t>(PySequence_Fast_GET_SIZE(fetch.ptr())));
@@ -220,13 +221,13 @@ void append_key(nb::handle fetch, Key& key, std::vector<nb::object>& keep) {
     PyObject *name, *value;
     while (PyDict_Next(fetch.ptr(), &at, &name, &value) != 0) {
       key.push_back(reinterpret_cast<uintptr_t>(name));
-      keep.push_back(nb::borrow(name));
+      if (keep != nullptr) keep->push_back(nb::borrow(name));
       append_key(value, key, keep);
     }
     return;
   }
   key.push_back(reinterpret_cast<uintptr_t>(fetch.ptr()));
-  keep.push_back(nb::borrow(fetch));
+  if (keep != nullptr) keep->push_back(nb::borrow(fetch));
 }
 
 class PyCallable {
@@ -240,9 +241,9 @@ class PyCallable {
                    args.size());
       throw nb::python_error();
     }
-    std::vector<nb::handle> given;
+    std::vector<nb::object> given;
     given.reserve(arguments_);
-    for (nb::handle value : args) given.push_back(value);
+    for (nb::handle value : args) given.push_back(nb::borrow(value));
     return compiled_->run(given);
   }
 
@@ -276,10 +277,10 @@ class PySession {
 
   nb::object run(nb::handle fetches, nb::handle feeds) {
     Key key;
-    std::vector<nb::object> keep;
-    std::vector<nb::handle> given;
+    // Held: converting one value may run code that takes another out of the dictionary.
+    std::vector<nb::object> given;
     key.push_back(on_main_thread() ? 1 : 0);
-    append_key(fetches, key, keep);
+    append_key(fetches, key, nullptr);
     if (!feeds.is_none()) {
       if (!PyDict_Check(feeds.ptr())) {
         PyErr_Format(PyExc_TypeError,
@@ -292,8 +293,7 @@ class PySession {
       PyObject *tensor, *value;
       while (PyDict_Next(feeds.ptr(), &at, &tensor, &value) != 0) {
         key.push_back(reinterpret_cast<uintptr_t>(tensor));
-        keep.push_back(nb::borrow(tensor));
-        given.push_back(value);
+        given.push_back(nb::borrow(value));
       }
     }
     // The entry is shared: another thread may clear the cache meanwhile.
@@ -305,6 +305,11 @@ class PySession {
       if (!feeds.is_none()) {
         for (nb::handle tensor : nb::borrow<nb::dict>(feeds).keys()) fed.append(tensor);
       }
+      // Kept before any code runs that could let go of them.
+      std::vector<nb::object> keep;
+      Key same;
+      append_key(fetches, same, &keep);
+      for (nb::handle tensor : fed) keep.push_back(nb::borrow(tensor));
       compiled = compile(fetches, fed);
       compiled->keep = std::move(keep);
       if (cache_.size() >= kMaxCached) cache_.clear();

@@ -114,6 +114,21 @@ def test_mistakes_in_feeds_and_fetches():
         session.run(x, {x: [1, 2]})
 
 
+def test_a_value_may_change_the_feeds_while_it_is_converted():
+    x, y = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float32, [2])
+    feeds = {}
+
+    class Sly:
+        def __array__(self, dtype=None, copy=None):
+            feeds.clear()
+            return np.ones(2, np.float32)
+
+    with tf.Session() as session:
+        for _ in range(3):
+            feeds.update({x: Sly(), y: np.full(2, 2, np.float32)})
+            assert session.run(x + y, feeds).tolist() == [3, 3]
+
+
 def test_many_different_fetches_do_not_fill_the_memory():
     x = tf.placeholder(tf.float32, [])
     with tf.Session() as session:
