@@ -138,14 +138,10 @@ class RandomUniform(Initializer):
         }
 
 
-@export(
-    "random_normal_initializer",
-    "initializers.random_normal",
-    "random.normal_initializer",
-    "keras.initializers.RandomNormal",
-)
-class RandomNormal(Initializer):
-    """Values of the normal distribution."""
+class _Normal(Initializer):
+    """What draws by mean and deviation: `_draw` names the function of ops/random.py."""
+
+    _draw = ""
 
     def __init__(
         self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None,
@@ -157,7 +153,7 @@ class RandomNormal(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
         from millrace.ops import random
 
-        return random.random_normal(
+        return getattr(random, self._draw)(
             shape, self.mean, self.stddev, self.dtype if dtype is None else dtype, seed=self.seed
         )
 
@@ -168,6 +164,18 @@ class RandomNormal(Initializer):
             "seed": self.seed,
             "dtype": self.dtype.name,
         }
+
+
+@export(
+    "random_normal_initializer",
+    "initializers.random_normal",
+    "random.normal_initializer",
+    "keras.initializers.RandomNormal",
+)
+class RandomNormal(_Normal):
+    """Values of the normal distribution."""
+
+    _draw = "random_normal"
 
 
 @export(
@@ -175,30 +183,10 @@ class RandomNormal(Initializer):
     "initializers.truncated_normal",
     "keras.initializers.TruncatedNormal",
 )
-class TruncatedNormal(Initializer):
+class TruncatedNormal(_Normal):
     """Values of the normal distribution, those over two deviations from the mean drawn again."""
 
-    def __init__(
-        self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None,
-        dtype: Any = dtypes.float32,
-    ):  # fmt: skip
-        self.mean, self.stddev, self.seed = mean, stddev, seed
-        self.dtype = _float_type(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
-        return random.truncated_normal(
-            shape, self.mean, self.stddev, self.dtype if dtype is None else dtype, seed=self.seed
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "mean": self.mean,
-            "stddev": self.stddev,
-            "seed": self.seed,
-            "dtype": self.dtype.name,
-        }
+    _draw = "truncated_normal"
 
 
 def _full_shape(shape: Any, partition_info: Any) -> list[int]:

@@ -621,26 +621,27 @@ class RefVariable(Variable):
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Sets the value. Gives the variable's tensor after that, or the operation."""
-        with self._beside():
-            made = gen_ops.assign(self._variable, value, use_locking=use_locking, name=name)
-        return made if read_value else made.op
+        return self._change(gen_ops.assign, value, use_locking, name, read_value)
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None,
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Adds to the value. Gives the variable's tensor after that, or the operation."""
-        with self._beside():
-            made = gen_ops.assign_add(self._variable, delta, use_locking=use_locking, name=name)
-        return made if read_value else made.op
+        return self._change(gen_ops.assign_add, delta, use_locking, name, read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None,
         read_value: bool = True,
     ) -> Any:  # fmt: skip
         """Subtracts from the value. Gives the variable's tensor after that, or the operation."""
+        return self._change(gen_ops.assign_sub, delta, use_locking, name, read_value)
+
+    def _change(
+        self, op: Any, value: Any, use_locking: bool, name: str | None, read_value: bool
+    ) -> Any:
         with self._beside():
-            made = gen_ops.assign_sub(self._variable, delta, use_locking=use_locking, name=name)
+            made = op(self._variable, value, use_locking=use_locking, name=name)
         return made if read_value else made.op
 
     def _beside(self) -> Any:
