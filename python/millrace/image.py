@@ -40,13 +40,6 @@ def _check_rank(image: Tensor, ranks: tuple[int, ...], words: str) -> None:
         raise ValueError(f"all dims of 'image.shape' must be > 0: {image.shape}")
 
 
-def _image3(image: Any) -> Tensor:
-    """A picture [height, width, channels], checked when the graph runs where not before."""
-    image = convert_to_tensor(image, name="image")
-    _check_rank(image, (3,), "three-dimensional")
-    return _positive(image)
-
-
 def _positive(image: Tensor) -> Tensor:
     if image.shape.is_fully_defined():
         return image

@@ -219,11 +219,6 @@ class _AsDefaultSession:
         _defaults.stack.pop()
 
 
-def default_session(session: Any) -> _AsDefaultSession:
-    """A context in which `session` is the default one."""
-    return _AsDefaultSession(session)
-
-
 def _connect(owner: Any, graph: Graph, target: str, config: bytes) -> Any:
     """The session of the extension module. Errors for targets that there are none of."""
     if target.startswith("grpc://"):

@@ -506,7 +506,7 @@ void bind_calls(nb::module_& m) {
         [](std::string_view name) { return PyOp(*unwrap(OpRegistry::global().lookup(name))); });
   m.def("create_op", &create);
   m.def("full_name", [](PyGraph& graph, std::string_view name) { return full_name(graph, name); });
-  // An array of the right dtype already; graph/constant.py makes it.
+  // An array of the right dtype already; graph/convert.py makes it.
   m.def("constant", &constant, nb::arg("array"), nb::arg("dtype").none(), nb::arg("name"));
 }
 

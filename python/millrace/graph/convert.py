@@ -428,14 +428,6 @@ register_tensor_conversion_function(
 register_tensor_conversion_function(object, _element_conversion, 200)
 
 
-def convert_n(values: Any, dtype: Any = None, name: str | None = None) -> list[Tensor]:
-    """Each of the values as a Tensor."""
-    return [
-        convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}")
-        for i, v in enumerate(values)
-    ]
-
-
 # What is known of a tensor before anything runs.
 
 

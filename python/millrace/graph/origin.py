@@ -3,7 +3,6 @@ library are not the user's."""
 
 import linecache
 import os
-import sys
 import sysconfig
 import traceback
 from types import CodeType
@@ -38,13 +37,3 @@ def raised_at(error: BaseException) -> str:
     if place is None:
         return ""
     return f"raised at {place[0]}:{place[1]}  {source_line(*place)}"
-
-
-def users_line() -> tuple[str, int] | None:
-    """File and line of the innermost of the user's frames that are running."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if not is_library_file(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return None

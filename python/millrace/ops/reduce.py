@@ -10,7 +10,6 @@ from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.ops.math import cast, either, rank_of
-from millrace.shapes import TensorShape
 
 
 def keeps(keepdims: Any, keep_dims: Any) -> bool:
@@ -202,13 +201,3 @@ def reduced_shape(input_shape: Any, axes: Any) -> Tensor:
     axes = gen_ops.reshape(gen_ops.floor_mod(axes + rank, rank), [-1])
     ones = gen_ops.fill(gen_ops.shape(axes), 1)
     return gen_ops.dynamic_stitch([gen_ops.range(0, rank, 1), axes], [shape, ones])
-
-
-def reduced_static_shape(shape: TensorShape, axis: Any) -> TensorShape:
-    """The shape without the dimensions `axis`, where they and it are known."""
-    if axis is None:
-        return TensorShape([])
-    if shape.ndims is None:
-        return TensorShape(None)
-    axes = {int(a) % max(shape.ndims, 1) for a in np.atleast_1d(axis)}
-    return TensorShape([d for i, d in enumerate(shape.as_list()) if i not in axes])
