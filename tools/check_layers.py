@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the folders of millrace/ form a ladder: code includes downwards only.
+"""Checks that folders form a ladder: code includes and imports downwards only.
 
 For every source and header below millrace/:
   * an #include of "millrace/X/..." is allowed only if X is the file's own folder or one below it;
@@ -9,8 +9,14 @@ For every source and header below millrace/:
   * the headers everybody includes do not reach a costly one, directly or through another header.
 
 Tests, benchmarks and fuzzers may include anything from millrace/.
+
+For every module below python/millrace/:
+  * an import of millrace.X is allowed only if X is the module's own folder or one below it; what
+    the build generates counts as a folder;
+  * modules at the top are entrances: they import anything, and nothing imports them.
 """
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -34,6 +40,24 @@ LADDER = {
     "capi": ["api"],
 }
 
+# The same for the folders of the Python package, and for the modules that are generated into it.
+PYTHON_LADDER = {
+    "_core": [],
+    "_names": [],
+    "gen_ops": ["_core"],
+    "protos": ["_core"],
+    "core": ["protos"],
+    "graph": ["core", "gen_ops"],
+    "ops": ["graph"],
+    "state": ["ops"],
+    "io": ["ops"],
+    "train": ["state", "io"],
+    "distributed": ["train"],
+    "raw_ops": ["gen_ops"],
+    "compat": ["distributed", "raw_ops", "_names"],
+}
+PYTHON_ENTRANCES = {"__init__.py", "__main__.py", "v1.py"}
+
 LIGHT_HEADERS = [
     "millrace/base/status.h",
     "millrace/tensor/shape.h",
@@ -47,12 +71,12 @@ TESTING = re.compile(r"_(test|testing|bench|fuzz)\.(h|cc|cu|cuh)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
-def reachable(folder):
+def reachable(folder, ladder=LADDER):
     """The folders that `folder` may include, itself among them."""
     seen = {folder}
     todo = [folder]
     while todo:
-        for below in LADDER[todo.pop()]:
+        for below in ladder[todo.pop()]:
             if below not in seen:
                 seen.add(below)
                 todo.append(below)
@@ -103,9 +127,56 @@ def check_light(root, header):
     return problems
 
 
+def read_imports(path):
+    """(line number, name) for each import of the package, the name as below millrace."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield node.lineno, "." * node.level
+        elif isinstance(node, ast.ImportFrom) and node.module == "millrace":
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+            for name in names:
+                if name.split(".")[0] == "millrace":
+                    yield node.lineno, name.removeprefix("millrace").removeprefix(".")
+
+
+def check_import(folder, imported):
+    """What is wrong with a module of `folder` importing `imported`; None if nothing is."""
+    if imported.startswith("."):
+        return f"import {imported}: write it from the root, millrace.{folder}"
+    allowed = reachable(folder, PYTHON_LADDER)
+    if imported.split(".")[0] not in allowed:
+        below = ", ".join(sorted(allowed - {folder}))
+        return f"millrace.{imported}: {folder} may import {below}"
+    return None
+
+
+def check_package(root):
+    """The problems of the Python package."""
+    problems = []
+    package = root / "python" / "millrace"
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        inside = path.relative_to(package).parts
+        if len(inside) == 1:
+            if inside[0] not in PYTHON_ENTRANCES:
+                problems.append(
+                    f"{name}:1: a module stands in a folder of the ladder, not at the top"
+                )
+            continue
+        if inside[0] not in PYTHON_LADDER:
+            problems.append(f"{name}:1: folder {inside[0]} is not in the ladder of check_layers.py")
+            continue
+        for number, imported in read_imports(path):
+            if problem := check_import(inside[0], imported):
+                problems.append(f"{name}:{number}: {problem}")
+    return problems
+
+
 def check_tree(root):
     """The problems of the tree below `root`, as "file:line: what is wrong"."""
-    problems = []
+    problems = check_package(root)
     for path in sorted((root / "millrace").rglob("*")):
         if path.suffix not in SUFFIXES:
             continue

@@ -70,11 +70,31 @@ class CheckLayersTest(unittest.TestCase):
         }
         self.assert_one(files, "millrace/base/a.h:1:", "millrace/base/a.h -> <memory>")
 
-    def test_ladder_is_one(self):
-        for folder, below in check_layers.LADDER.items():
-            for other in below:
-                self.assertIn(other, check_layers.LADDER)
-                self.assertNotIn(folder, check_layers.reachable(other))
+    def test_modules_import_downwards(self):
+        text = "from millrace import gen_ops\nfrom millrace.core import nest\nimport numpy\n"
+        self.assertEqual(self.problems({"python/millrace/ops/nn/x.py": text}), [])
+        files = {"python/millrace/core/x.py": "\nfrom millrace.graph.graph import Tensor\n"}
+        self.assert_one(files, "python/millrace/core/x.py:2:", "core may import _core, protos")
+
+    def test_late_imports_and_modules_of_a_list_are_seen(self):
+        files = {"python/millrace/ops/x.py": "def f():\n    from millrace import core, train\n"}
+        self.assert_one(files, "x.py:2:", "millrace.train: ops may import")
+        files = {"python/millrace/ops/x.py": "import millrace.compat.v1 as tf\n"}
+        self.assert_one(files, "millrace.compat.v1: ops may import")
+        self.assert_one({"python/millrace/ops/x.py": "from . import math\n"}, "from the root")
+
+    def test_modules_at_the_top_are_entrances(self):
+        text = "from millrace.compat.v1 import layers\n"
+        self.assertEqual(self.problems({"python/millrace/__main__.py": text}), [])
+        self.assert_one({"python/millrace/image.py": ""}, "not at the top")
+        self.assert_one({"python/millrace/util/x.py": ""}, "folder util is not in the ladder")
+
+    def test_ladders_are_ladders(self):
+        for ladder in (check_layers.LADDER, check_layers.PYTHON_LADDER):
+            for folder, below in ladder.items():
+                for other in below:
+                    self.assertIn(other, ladder)
+                    self.assertNotIn(folder, check_layers.reachable(other, ladder))
 
 
 if __name__ == "__main__":

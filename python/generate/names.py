@@ -2,7 +2,8 @@
 
 Writes FOLDER/_names.py: {path below millrace.compat.v1: "module:attribute"}, and a stub for each
 namespace, so that editors and type checkers see what is loaded late. Sources are read, not
-imported. A name that is declared twice is an error.
+imported. A name that is declared twice is an error, and so is a module below compat/v1 with the
+path of a name or a namespace: the one would hide the other.
 """
 
 import ast
@@ -35,6 +36,8 @@ def names_of(tree: ast.Module) -> list[tuple[str, str]]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in exported(node.value.func):
                 out.append((name, targets[0].id))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            out += [(name, node.value.args[0].id) for name in exported(node.value.func)]
     return out
 
 
@@ -82,6 +85,16 @@ def write_stubs(table: dict[str, str], folder: Path) -> None:
         (where / "__init__.pyi").write_text(text + "".join(lines))
 
 
+def check_modules(table: dict[str, str], face: Path) -> None:
+    """Refuses modules of the face that would hide a name or a namespace."""
+    spaces = {path[:i] for path in table for i, letter in enumerate(path) if letter == "."}
+    for path in sorted(face.rglob("*.py")):
+        below = path.relative_to(face).with_suffix("")
+        name = ".".join(below.parent.parts if below.name == "__init__" else below.parts)
+        if name in table or name in spaces:
+            raise SystemExit(f"{path}: tf.{name} is a public name or namespace")
+
+
 def main() -> None:
     sources, folder = Path(sys.argv[1]), Path(sys.argv[2])
     table: dict[str, str] = {}
@@ -93,6 +106,7 @@ def main() -> None:
             if name in table and table[name] != target:
                 raise SystemExit(f"{name} is both {table[name]} and {target}")
             table[name] = target
+    check_modules(table, sources / "compat" / "v1")
     lines = [f"    {name!r}: {target!r},\n" for name, target in sorted(table.items())]
     text = '"""The public names. Collected from the sources: do not edit."""\n\nNAMES = {\n'
     (folder / "_names.py").write_text(text + "".join(lines) + "}\n")

@@ -18,7 +18,9 @@ def load(name: str, path: Path):
     return module
 
 
-op_functions = load("op_functions", Path(__file__).parent.parent / "millrace" / "op_functions.py")
+op_functions = load(
+    "op_functions", Path(__file__).parent.parent / "millrace" / "graph" / "op_functions.py"
+)
 argument = op_functions.argument
 
 
@@ -48,7 +50,7 @@ def write_stub(ops, path: Path, raw: bool) -> None:
     out = [HEADER.format(doc="Signatures of the ops.")]
     out.append("from collections.abc import Sequence\nfrom typing import Any\n\n")
     out.append("from millrace.graph.graph import Operation, Tensor\n")
-    out.append("from millrace.typing import DTypeLike, ShapeLike, TensorLike\n\n")
+    out.append("from millrace.graph.typing import DTypeLike, ShapeLike, TensorLike\n\n")
     for op in ops:
         name = op.name if raw else op.function
         star = "*, " if raw else ""

@@ -10,13 +10,16 @@ from typing import Any as _Any
 
 __version__ = "0.1.0"
 
-_MODULES = ("compat", "dtypes", "errors", "nest", "protos", "raw_ops", "v1")
+_MODULES = {
+    "compat": "compat", "dtypes": "core.dtypes", "errors": "core.errors", "nest": "core.nest",
+    "protos": "protos", "raw_ops": "raw_ops", "v1": "v1",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        return _importlib.import_module(f"{__name__}.{name}")
-    from millrace import dtypes
+        return _importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    from millrace.core import dtypes
 
     if name in dtypes._BY_NAME:
         return dtypes._BY_NAME[name]
@@ -31,6 +34,6 @@ def __getattr__(name: str) -> _Any:
             f"millrace has no {name!r} of its own yet: eager execution is planned. Graphs have it: "
             f"millrace.compat.v1.{name}"
         )
-    from millrace.suggest import unknown_name_message
+    from millrace.core.suggest import unknown_name_message
 
     raise AttributeError(unknown_name_message(name, NAMES))

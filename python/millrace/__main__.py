@@ -1,7 +1,145 @@
-"""`python -m millrace`."""
+"""The command `millrace`, also `python -m millrace`."""
 
+from __future__ import annotations
+
+import os
 import sys
+from types import ModuleType, TracebackType
+from typing import Any
 
-from millrace.cli import main
+from millrace import __version__
 
-sys.exit(main())
+_USAGE = """\
+usage: millrace run SCRIPT [ARGUMENT ...]
+       millrace --version | --help
+
+Commands:
+  run SCRIPT    Run a Python program written for TensorFlow 1.x, as it is:
+                `import tensorflow` in it means Millrace.
+"""
+
+_RUN_USAGE = """\
+usage: millrace run SCRIPT [ARGUMENT ...]
+
+Runs SCRIPT as `python SCRIPT ARGUMENT ...` would, with `import tensorflow`,
+`import tensorflow.compat.v1` and modules below `tensorflow.python` and
+`tensorflow.contrib` answered by Millrace. All arguments after SCRIPT are the
+script's. Tracebacks show the frames of the script, not those of Millrace.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command line `argv`, by default that of the process; returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    command = arguments[0] if arguments else ""
+    if command == "run":
+        return _run(arguments[1:])
+    if command in ("-h", "--help", "help"):
+        sys.stdout.write(_USAGE)
+        return 0
+    if command in ("-V", "--version"):
+        sys.stdout.write(f"millrace {__version__}\n")
+        return 0
+    problem = f"millrace: there is no command '{command}'\n\n" if command else ""
+    sys.stderr.write(problem + _USAGE)
+    return 2
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        (sys.stdout if arguments else sys.stderr).write(_RUN_USAGE)
+        return 0 if arguments else 2
+    script, option = arguments[0], arguments[0].startswith("-")
+    if option:
+        sys.stderr.write(f"millrace run: there is no option '{script}'\n\n{_RUN_USAGE}")
+        return 2
+    try:
+        run_script(script, arguments[1:])
+    except _CannotOpen as error:
+        sys.stderr.write(f"millrace run: can't open file '{script}': {error}\n")
+        return 2
+    return 0
+
+
+class _CannotOpen(Exception):
+    """The script cannot be read."""
+
+
+def run_script(script: str, arguments: list[str]) -> None:
+    """Runs a file as the main program, with `tensorflow` answered by Millrace.
+
+    What the program raises goes on upwards, SystemExit too; where nothing catches it, Python
+    prints it with the frames of the program only.
+    """
+    from millrace.compat.tensorflow.imports import install
+
+    try:
+        with open(script, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise _CannotOpen(f"[Errno {error.errno}] {error.strerror}") from None
+    path = os.path.abspath(script)
+    program = _main_module(path)
+    sys.modules["__main__"] = program
+    sys.argv[:] = [script, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    install()
+    _show_users_frames()
+    exec(compile(source, path, "exec", dont_inherit=True), program.__dict__)
+
+
+def _main_module(path: str) -> ModuleType:
+    """An empty `__main__` as Python makes it for a script."""
+    import builtins
+    from importlib.machinery import SourceFileLoader
+
+    program = ModuleType("__main__")
+    program.__dict__.update(
+        __builtins__=builtins,
+        __file__=path,
+        __cached__=None,
+        __loader__=SourceFileLoader("__main__", path),
+        __package__=None,
+        __spec__=None,
+    )
+    program.__dict__.setdefault("__annotations__", {})
+    return program
+
+
+def _program_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """What comes after the frame of this file, which runs the program, if it is there."""
+    entry = traceback
+    while entry is not None:
+        if entry.tb_frame.f_code is run_script.__code__:
+            return entry.tb_next
+        entry = entry.tb_next
+    return traceback
+
+
+def _show_users_frames() -> None:
+    """Lets uncaught errors, of all threads, be printed without frames of libraries."""
+    import threading
+
+    from millrace.core.tracebacks import hide_library_frames
+
+    def shown(error: BaseException) -> BaseException:
+        error.__traceback__ = _program_frames(error.__traceback__)
+        hide_library_frames(error)
+        return error
+
+    def hook(kind: Any, error: BaseException, traceback: Any) -> None:
+        error = shown(error)
+        sys.__excepthook__(kind, error, error.__traceback__)
+
+    def thread_hook(args: Any) -> None:
+        if args.exc_value is not None:
+            shown(args.exc_value)
+        threading.__excepthook__(args)
+
+    sys.excepthook = hook
+    threading.excepthook = thread_hook
+
+
+if __name__ == "__main__":
+    sys.exit(main())

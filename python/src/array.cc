@@ -190,7 +190,7 @@ nb::object strings_to_array(const Tensor& tensor) {
 
 // An array of wrapped tensors: what Python sees of resources and variants.
 nb::object opaque_to_array(const Tensor& tensor) {
-  return library("millrace.dtypes", "opaque_value")(nb::str(tensor.to_string(1).c_str()));
+  return library("millrace.core.dtypes", "opaque_value")(nb::str(tensor.to_string(1).c_str()));
 }
 
 nb::object descriptor(DType dtype) {
@@ -210,10 +210,10 @@ nb::handle dtype_object(DType dtype) {
 }
 
 DType dtype_from_object(nb::handle object) {
-  static nb::handle dtype_class = library("millrace.dtypes", "DType");
+  static nb::handle dtype_class = library("millrace.core.dtypes", "DType");
   nb::object dtype = nb::borrow(object);
   if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != dtype_class.ptr()) {
-    dtype = library("millrace.dtypes", "as_dtype")(object);
+    dtype = library("millrace.core.dtypes", "as_dtype")(object);
   }
   return static_cast<DType>(nb::cast<int>(dtype.attr("_number")));
 }
@@ -237,8 +237,8 @@ Tensor tensor_from_array(nb::handle array, DType expected, Sharing sharing) {
   if (dtype == DType::kInvalid ||
       (expected != DType::kInvalid && numpy_type(expected) == NPY_NOTYPE)) {
     // Types that NumPy has no numbers for come as their storage.
-    nb::object read =
-        library("millrace.dtypes", "read_special")(nb::borrow(array), static_cast<int>(expected));
+    nb::object read = library("millrace.core.dtypes", "read_special")(nb::borrow(array),
+                                                                      static_cast<int>(expected));
     nb::tuple parts = nb::cast<nb::tuple>(read);
     Tensor bits = tensor_from_array(parts[0], DType::kInvalid, sharing);
     return bits.bit_cast_to(static_cast<DType>(nb::cast<int>(parts[1])));
@@ -264,7 +264,7 @@ nb::object array_from_tensor(Tensor tensor) {
   if (dtype == DType::kBFloat16) {
     // NumPy has no such numbers: float32 holds them all.
     nb::object bits = array_from_tensor(tensor.bit_cast_to(DType::kUInt16));
-    return library("millrace.dtypes", "from_bfloat16_bits")(bits);
+    return library("millrace.core.dtypes", "from_bfloat16_bits")(bits);
   }
   nb::object descr = descriptor(dtype);
   if (tensor.rank() == 0) {

@@ -7,7 +7,7 @@ namespace millrace::python {
 
 // NumPy arrays in and out.
 
-// The dtype object (millrace.dtypes.DType) of a type; a reference type has its own.
+// The dtype object (millrace.core.dtypes.DType) of a type; a reference type has its own.
 nb::handle dtype_object(DType dtype);
 // The type that a Python object stands for: a DType, an enum number, a NumPy dtype or scalar class,
 // a name. Raises TypeError for anything else.

@@ -19,7 +19,7 @@ void bind_py_func(nb::module_& m);
 void bind_session(nb::module_& m);
 
 // A borrowed attribute of a module of the package, imported on first use and kept for good:
-// library("millrace.errors", "OpError").
+// library("millrace.core.errors", "OpError").
 nb::handle library(const char* module, const char* name);
 
 }  // namespace millrace::python

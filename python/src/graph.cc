@@ -25,7 +25,8 @@ namespace {
   }())
 
 nb::handle operation_class() { return library("millrace.graph.graph", "Operation"); }
-nb::handle tensor_class() { return library("millrace.graph.graph", "Tensor"); }
+// The class once it has its operators.
+nb::handle tensor_class() { return library("millrace.ops.overloads", "Tensor"); }
 
 // The graphs that are open on this thread, innermost last: borrowed, `with` statements hold them.
 thread_local std::vector<PyObject*> open_graphs;
@@ -239,7 +240,7 @@ bool is_library_file(PyObject* filename) {
   const auto found = known.find(filename);
   if (found != known.end()) return found->second;
   const bool result =
-      nb::cast<bool>(library("millrace.graph.origin", "is_library_file")(nb::borrow(filename)));
+      nb::cast<bool>(library("millrace.core.origin", "is_library_file")(nb::borrow(filename)));
   Py_INCREF(filename);
   known.emplace(filename, result);
   return result;
@@ -263,7 +264,7 @@ OriginId origin_of_frame(PyObject* file, PyObject* function, int line) {
   const Place place{file, function, line};
   const auto found = known.find(place);
   if (found != known.end()) return found->second;
-  nb::object code = library("millrace.graph.origin", "source_line")(nb::borrow(file), line);
+  nb::object code = library("millrace.core.origin", "source_line")(nb::borrow(file), line);
   const OriginId id = intern_origin({.file = nb::cast<std::string>(nb::borrow(file)),
                                      .line = line,
                                      .function = nb::cast<std::string>(nb::borrow(function)),
@@ -380,7 +381,7 @@ nb::object shape_tuple(const PartialShape& shape) {
 }
 
 PartialShape shape_from_python(nb::handle shape) {
-  nb::object dims = library("millrace.shapes", "as_dims")(shape);
+  nb::object dims = library("millrace.core.shapes", "as_dims")(shape);
   if (dims.is_none()) return PartialShape::unknown();
   std::vector<int64_t> sizes;
   for (nb::handle size : dims) {

@@ -17,8 +17,8 @@ nb::str text(std::string_view s) {
 }  // namespace
 
 void raise(const Status& status) {
-  nb::object error = library("millrace.errors", "from_status")(static_cast<int>(status.code()),
-                                                               text(status.message()));
+  nb::object error = library("millrace.core.errors", "from_status")(static_cast<int>(status.code()),
+                                                                    text(status.message()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }
@@ -42,7 +42,7 @@ void PendingException::rethrow() {
 
 Status status_from_exception(nb::python_error& error) {
   nb::tuple parts =
-      nb::cast<nb::tuple>(library("millrace.errors", "to_status")(nb::borrow(error.value())));
+      nb::cast<nb::tuple>(library("millrace.core.errors", "to_status")(nb::borrow(error.value())));
   return Status(static_cast<Code>(nb::cast<int>(parts[0])), nb::cast<std::string>(parts[1]));
 }
 

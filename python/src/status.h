@@ -7,7 +7,7 @@ namespace millrace::python {
 
 // Status to exceptions: the only place where one becomes the other.
 
-// Raises the class of millrace.errors that stands for the code.
+// Raises the class of millrace.core.errors that stands for the code.
 [[noreturn]] void raise(const Status& status);
 // The same for mistakes in the construction of a graph, which Python calls ValueError (TypeError
 // and the like are raised where the types are known).
@@ -44,8 +44,8 @@ class PendingException {
 };
 
 // An exception as a Status, for code on threads that nobody catches on: the code of an error of
-// millrace.errors, or TensorFlow's choice for Python's own classes (TypeError is INVALID_ARGUMENT,
-// StopIteration OUT_OF_RANGE, ...). Needs the GIL.
+// millrace.core.errors, or TensorFlow's choice for Python's own classes (TypeError is
+// INVALID_ARGUMENT, StopIteration OUT_OF_RANGE, ...). Needs the GIL.
 Status status_from_exception(nb::python_error& error);
 
 }  // namespace millrace::python

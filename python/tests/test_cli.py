@@ -92,7 +92,7 @@ def test_syntax_errors_are_those_of_python(script):
 
 
 def test_tracebacks_hide_libraries(script):
-    path = script("import millrace.nest as nest\n\nnest.map_structure(1, [2])\n")
+    path = script("import millrace.core.nest as nest\n\nnest.map_structure(1, [2])\n")
     done = millrace("run", path)
     assert f'File "{path}", line 3' in done.stderr and "nest.py" not in done.stderr
     assert done.stderr.endswith("TypeError: func must be callable, got: 1\n")
@@ -102,7 +102,7 @@ def test_tracebacks_hide_libraries(script):
 def test_tracebacks_hide_libraries_in_causes_and_threads(script):
     path = script(
         "import threading\n"
-        "import millrace.nest as nest\n"
+        "import millrace.core.nest as nest\n"
         "def work():\n"
         "    try:\n"
         "        nest.map_structure(1, [2])\n"

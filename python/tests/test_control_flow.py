@@ -209,7 +209,7 @@ def test_registered_gradient_inside_a_loop(sess):
 
 
 def test_graph_functions(sess):
-    from millrace.function import Defun
+    from millrace.graph.function import Defun
 
     scale = tf.constant(3.0)
 

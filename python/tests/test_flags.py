@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from millrace.platform import app, flags
+from millrace.compat.v1 import program as app
+from millrace.compat.v1.flags import flags
 
 
 @pytest.fixture
@@ -226,7 +227,8 @@ def test_run_prints_help(values, capsys):
 def test_run_finds_main(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "from millrace.platform import app, flags\n"
+        "from millrace.compat.v1 import program as app\n"
+        "from millrace.compat.v1.flags import flags\n"
         "flags.DEFINE_integer('n', 1, '')\n"
         "def main(argv):\n"
         "    print(argv[1:], flags.FLAGS.n)\n"

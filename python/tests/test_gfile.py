@@ -5,8 +5,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from millrace import errors
-from millrace.platform import compat, gfile, resource_loader
+from millrace.core import errors
+from millrace.core import text as compat
+from millrace.io import gfile, resource_loader
 
 GFile = gfile.GFile
 

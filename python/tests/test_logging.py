@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from millrace.platform import logging
+from millrace.core import logging
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import traceback
 import pytest
 
 import millrace.compat.v1 as tf
-from millrace.tracebacks import hide_library_frames
+from millrace.core.tracebacks import hide_library_frames
 
 SETUP = """
 import numpy as np

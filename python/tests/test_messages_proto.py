@@ -799,7 +799,7 @@ def test_every_type_can_be_made():
 
 
 def test_public_names():
-    from millrace.protos import public
+    from millrace.core import messages as public
 
     assert public.ConfigProto is protos.ConfigProto
     assert public.DataType is protos.DataType

@@ -5,7 +5,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 import numpy as np
 import pytest
 
-import millrace.nest as nest
+import millrace.core.nest as nest
 
 Point = namedtuple("Point", "x y")
 Other = namedtuple("Other", "x y")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from millrace.shapes import (
+from millrace.core.shapes import (
     Dimension,
     TensorShape,
     as_dimension,

@@ -8,11 +8,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from millrace.nest import flatten
-from millrace.platform import gfile
-from millrace.shapes import unknown_shape
-from millrace.suggest import nearest, unknown_name_message
-from millrace.tensorflow_imports import install, uninstall
+from millrace.compat.tensorflow.imports import install, uninstall
+from millrace.core.nest import flatten
+from millrace.core.shapes import unknown_shape
+from millrace.core.suggest import nearest, unknown_name_message
+from millrace.io import gfile
 
 
 def package(**names):
@@ -253,7 +253,7 @@ def test_digits(public, tmp_path, packed):
 
 
 def test_digits_in_order(tmp_path):
-    from millrace.mnist import read_data_sets
+    from millrace.compat.tensorflow.mnist import read_data_sets
 
     write_digits(tmp_path, packed=True)
     train = read_data_sets(str(tmp_path), validation_size=0, reshape=False, dtype=np.uint8).train
@@ -265,7 +265,7 @@ def test_digits_in_order(tmp_path):
 
 
 def test_digits_that_are_not_there(tmp_path):
-    from millrace.mnist import read_data_sets
+    from millrace.compat.tensorflow.mnist import read_data_sets
 
     with pytest.raises(FileNotFoundError, match=r"lacks train-images-idx3-ubyte\.gz.*download"):
         read_data_sets(str(tmp_path))

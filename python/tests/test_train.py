@@ -267,7 +267,7 @@ def test_moving_averages():
 def test_monitored_session_stops_logs_and_closes(monkeypatch):
     logged = []
     monkeypatch.setattr(
-        "millrace.platform.logging.info", lambda m, *a: logged.append(m % a if a else m)
+        "millrace.core.logging.info", lambda m, *a: logged.append(m % a if a else m)
     )
     steps = tf.train.get_or_create_global_step()
     train = tf.assign_add(steps, 1)
@@ -376,7 +376,7 @@ def test_timeline():
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
     with tf.Session() as sess:
         sess.run(p * 2, {p: 1.0}, options=options, run_metadata=metadata)
-    from millrace.timeline import Timeline
+    from millrace.graph.timeline import Timeline
 
     trace = json.loads(Timeline(metadata.step_stats).generate_chrome_trace_format())
     assert any(event.get("args", {}).get("name") == "mul" for event in trace["traceEvents"])
@@ -385,7 +385,7 @@ def test_timeline():
 def test_functions_of_a_library_are_those_of_the_build():
     from types import ModuleType
 
-    from millrace import op_library
+    from millrace.graph import op_library
 
     module = ModuleType("ops")
     op_library._add_functions(module, ["MatMul"])

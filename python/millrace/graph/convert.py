@@ -4,10 +4,11 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import _core, dtypes
-from millrace._export import export
-from millrace.graph.graph import Graph, Tensor
-from millrace.shapes import Dimension, TensorShape
+from millrace import _core, gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import Dimension, TensorShape
+from millrace.graph.graph import Graph, Tensor, is_tensor_like, name_scope
 
 # Conversion functions by priority: [(priority, [(type, function)])].
 _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
@@ -366,9 +367,7 @@ def _pack_conversion(value: Any, dtype: Any = None, name: Any = None, as_ref: bo
     """Lists and tuples that hold tensors are packed; others are constants."""
     if as_ref or not _holds_tensor(value):
         return NotImplemented
-    from millrace.ops import array as array_ops
-
-    return array_ops.auto_pack(value, dtype, name or "packed")
+    return _auto_pack(value, dtype, name or "packed")
 
 
 def _holds_tensor(value: Any) -> bool:
@@ -379,6 +378,52 @@ def _holds_tensor(value: Any) -> bool:
         elif isinstance(item, Tensor) or hasattr(item, "_as_graph_element"):
             return True
     return False
+
+
+def _types_within(value: Any) -> Any:
+    """The types of the tensors in nested lists."""
+    for part in value:
+        if isinstance(part, (list, tuple)):
+            yield from _types_within(part)
+        elif is_tensor_like(part):
+            yield part.dtype.base_dtype
+
+
+def _auto_pack(value: Any, dtype: Any, name: str) -> Any:
+    """Nested lists that hold tensors as one tensor, of the tensors' type.
+
+    NotImplemented where they are not of the type asked for. TypeError, with the types, where they
+    differ among themselves.
+    """
+    found = next(_types_within(value), None)
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype).base_dtype
+        if found is not None and found is not dtype:
+            return NotImplemented
+    return _pack_nested(value, dtype or found, name)
+
+
+def _pack_nested(value: Any, dtype: dtypes.DType, name: str) -> Tensor:
+    with name_scope(name) as scope:
+        parts = []
+        for i, part in enumerate(value):
+            if isinstance(part, (list, tuple)):
+                part = (
+                    _pack_nested(part, dtype, str(i))
+                    if any(True for _ in _types_within(part))
+                    else constant(part, dtype, name=str(i))
+                )
+            elif is_tensor_like(part):
+                part = part if isinstance(part, Tensor) else convert_to_tensor(part)
+                if part.dtype.base_dtype is not dtype:
+                    raise TypeError(
+                        f"Cannot convert a list containing a tensor of dtype "
+                        f"{part.dtype.base_dtype.name} to {dtype.name} (Tensor is: {part!r})"
+                    )
+            else:
+                part = constant(part, dtype, name=str(i))
+            parts.append(part)
+        return gen_ops.pack(parts, name=scope)
 
 
 def _shape_conversion(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:

@@ -3,7 +3,8 @@
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
-from millrace._export import export
+from millrace.core import nest
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
     FunctionGraph,
@@ -14,6 +15,7 @@ from millrace.graph.graph import (
     graph_of_values,
     name_scope,
 )
+from millrace.graph.keys import GraphKeys
 from millrace.graph.outside import Outside
 from millrace.graph.sparse import IndexedSlices
 
@@ -198,8 +200,6 @@ def hessians(
     An x of shape S gives a tensor of shape S + S, row by row: S must be known and small. ValueError
     when it is not, and when the first derivatives do not depend on x.
     """
-    from millrace.ops import array
-
     xs = _as_list(xs)
     options = {
         "colocate_gradients_with_ops": colocate_gradients_with_ops,
@@ -218,14 +218,14 @@ def hessians(
                 f"hessians: the shape of '{x.name}' ({x.dtype.name}) must be known, got {x.shape}"
             )
         with name_scope(name, "hessians"):
-            flat = array.reshape(gradient, [-1])
+            flat = gen_ops.reshape(gradient, [-1])
             rows = [gradients(flat[i], x, **options)[0] for i in range(count)]
             if any(row is None for row in rows):
                 raise ValueError(
                     f"hessians: the gradient with respect to '{x.name}' ({x.dtype.name}, shape "
                     f"{x.shape}) does not depend on it"
                 )
-            out.append(array.reshape(array.stack(rows), x.shape.concatenate(x.shape)))
+            out.append(gen_ops.reshape(gen_ops.pack(rows), x.shape.concatenate(x.shape)))
     return out
 
 
@@ -346,16 +346,13 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    from millrace import gen_ops, nest
-    from millrace.variables import trainable_variables
-
     # The arguments as they are inside: what flows out of the function flows into these.
     arguments = [gen_ops.identity(convert_to_tensor(a)) for a in args]
-    before = set(trainable_variables())
+    before = set(_trainable_variables())
     result, rule = f(*arguments, **kwargs)
     flat = [convert_to_tensor(r) for r in nest.flatten(result)]
     used = _variables_between(flat, arguments)
-    used += [v for v in trainable_variables() if v not in before and v not in used]
+    used += [v for v in _trainable_variables() if v not in before and v not in used]
     variables = [_handle(v) for v in used]
 
     def gradient(op: Any, *grads: Any) -> list[Any]:
@@ -381,11 +378,13 @@ def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return nest.pack_sequence_as(result, outputs[: len(flat)])
 
 
+def _trainable_variables() -> list[Any]:
+    return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+
 def _variables_between(ys: list[Tensor], xs: list[Tensor]) -> list[Any]:
     """The trainable variables that the ys use, up to the xs."""
-    from millrace.variables import trainable_variables
-
-    by_op = {_handle(v).op: v for v in trainable_variables()}
+    by_op = {_handle(v).op: v for v in _trainable_variables()}
     stop = {x.op for x in xs}
     found: list[Any] = []
     seen: set[Operation] = set()

@@ -3,9 +3,10 @@
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from millrace import _core, dtypes
-from millrace._export import export
-from millrace.shapes import TensorShape
+from millrace import _core
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 
 
 def result_class(op: str, names: list[str]) -> type:
@@ -174,8 +175,7 @@ OPERATORS = (
 
 
 class TensorOperators:
-    """The operators of tensors, and of what converts to them: functions of ops/overloads.py, which
-    is loaded when the first of them is used."""
+    """The operators of tensors, and of what converts to them: functions of ops/overloads.py."""
 
     __slots__ = ()
 
@@ -215,23 +215,6 @@ class TensorOperators:
         def __abs__(self) -> "Tensor": ...
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any) -> Any:
-        from millrace.ops import overloads
-
-        function = getattr(overloads, name)
-        setattr(TensorOperators, name, function)
-        return function(self, *args)
-
-    method.__name__ = name
-    return method
-
-
-for _name in OPERATORS:
-    setattr(TensorOperators, _name, _operator(_name))
-
-
-@export("Tensor")
 class Tensor(TensorOperators):
     """One output of an operation: what flows along the edges of a graph."""
 
@@ -419,7 +402,7 @@ def _session_for(session: Any, graph: "Graph", purpose: str) -> Any:
                 f"Cannot use the given session to {purpose}: it belongs to another graph."
             )
         return session
-    from millrace.session import get_default_session
+    from millrace.graph.session import get_default_session
 
     session = get_default_session()
     if session is None:
@@ -718,7 +701,7 @@ class Graph(_core.GraphBase):
         return _Container(self, container_name)
 
     def _apply_device_functions(self, op: Operation) -> None:
-        from millrace.device import merge_device
+        from millrace.core.device import merge_device
 
         device = ""
         for entry in reversed(self._device_stack):
@@ -891,7 +874,7 @@ class _Device:
         self._given = device
 
     def __enter__(self) -> None:
-        from millrace.device import merge_device
+        from millrace.core.device import merge_device
 
         graph, device = self._graph, self._given
         self._before = (graph._device, graph._device_functions_open)

@@ -3,8 +3,9 @@
 from collections import deque
 from typing import Any
 
-from millrace import _core, dtypes, protos
-from millrace._export import export
+from millrace import _core, protos
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.graph import Operation
 from millrace.graph.tensor_util import make_tensor_proto
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millrace import _core, protos
-from millrace._export import export
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, name_scope
 

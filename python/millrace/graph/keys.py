@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millrace._export import export
+from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
 
 

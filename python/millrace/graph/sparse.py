@@ -3,16 +3,16 @@
 from collections import namedtuple
 from typing import Any
 
-from millrace import dtypes
-from millrace._export import export
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import (
     constant_value_as_shape,
     convert_to_tensor,
     register_tensor_conversion_function,
 )
 from millrace.graph.graph import Graph, Operation, Tensor, name_scope
-from millrace.session import register_session_run_conversion_functions
-from millrace.shapes import TensorShape
+from millrace.graph.session import register_session_run_conversion_functions
 
 IndexedSlicesValue = export("IndexedSlicesValue")(
     namedtuple("IndexedSlicesValue", ["values", "indices", "dense_shape"])
@@ -184,21 +184,6 @@ class SparseTensor:
         )
 
     __repr__ = __str__
-
-    def _operate(self, name: str, *args: Any) -> Any:
-        from millrace.ops import sparse
-
-        return getattr(sparse, name)(self, *args)
-
-    def __truediv__(self, y: Any) -> Any:
-        return self._operate("divide_dense", y)
-
-    __div__ = __truediv__
-
-    def __mul__(self, y: Any) -> Any:
-        return self._operate("multiply_dense", y)
-
-    __rmul__ = __mul__
 
 
 def _slices_to_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from millrace import dtypes, protos
-from millrace._export import export
+from millrace import protos
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import make_array
-from millrace.shapes import TensorShape
 
 TensorProto = export("TensorProto")(protos.TensorProto)
 

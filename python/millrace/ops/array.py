@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from millrace import _core, dtypes, gen_ops
-from millrace._export import export
+from millrace import _core, gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import Dimension, TensorShape
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, is_tensor_like, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.shapes import Dimension, TensorShape
 
 newaxis = export("newaxis")(None)
 
@@ -192,55 +193,6 @@ def strided_slice(
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The block of `size` elements that starts at `begin`; a size of -1 means all that remain."""
     return gen_ops.slice(input_, begin, size, name=name)
-
-
-# Lists that hold tensors.
-
-
-def _types_within(value: Any) -> Any:
-    """The types of the tensors in nested lists."""
-    for part in value:
-        if isinstance(part, (list, tuple)):
-            yield from _types_within(part)
-        elif is_tensor_like(part):
-            yield part.dtype.base_dtype
-
-
-def auto_pack(value: Any, dtype: Any = None, name: str = "packed") -> Any:
-    """Nested lists that hold tensors as one tensor, of the tensors' type.
-
-    NotImplemented where they are not of the type asked for. TypeError, with the types, where they
-    differ among themselves.
-    """
-    found = next(_types_within(value), None)
-    if dtype is not None:
-        dtype = dtypes.as_dtype(dtype).base_dtype
-        if found is not None and found is not dtype:
-            return NotImplemented
-    return _pack_nested(value, dtype or found, name)
-
-
-def _pack_nested(value: Any, dtype: dtypes.DType, name: str) -> Tensor:
-    with name_scope(name) as scope:
-        parts = []
-        for i, part in enumerate(value):
-            if isinstance(part, (list, tuple)):
-                part = (
-                    _pack_nested(part, dtype, str(i))
-                    if any(True for _ in _types_within(part))
-                    else constant(part, dtype, name=str(i))
-                )
-            elif is_tensor_like(part):
-                part = part if isinstance(part, Tensor) else convert_to_tensor(part)
-                if part.dtype.base_dtype is not dtype:
-                    raise TypeError(
-                        f"Cannot convert a list containing a tensor of dtype "
-                        f"{part.dtype.base_dtype.name} to {dtype.name} (Tensor is: {part!r})"
-                    )
-            else:
-                part = constant(part, dtype, name=str(i))
-            parts.append(part)
-        return gen_ops.pack(parts, name=scope)
 
 
 # Shapes.

@@ -4,8 +4,9 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import dtypes, errors, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes, errors
+from millrace.core.export import export
 from millrace.graph.convert import constant_value, convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
 from millrace.graph.sparse import SparseTensor

@@ -2,8 +2,10 @@
 
 from typing import Any, Callable
 
-from millrace import _core, dtypes, gen_ops, nest
-from millrace._export import export
+from millrace import _core, gen_ops
+from millrace.core import dtypes, nest
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
     Operation,
@@ -12,7 +14,6 @@ from millrace.graph.graph import (
     get_default_graph,
     name_scope,
 )
-from millrace.shapes import TensorShape
 
 no_op = export("no_op")(gen_ops.no_op)
 

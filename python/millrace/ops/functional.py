@@ -2,13 +2,13 @@
 
 from typing import Any, Callable
 
-from millrace import dtypes, nest
-from millrace._export import export
+from millrace.core import dtypes, nest
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import array, control_flow
 from millrace.ops.tensor_array import TensorArray
-from millrace.shapes import TensorShape
 
 
 class _Rows:

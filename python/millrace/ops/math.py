@@ -4,12 +4,13 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor, convert_to_tensor_or_indexed_slices
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor
-from millrace.shapes import TensorShape
 
 # Functions that are ops as they stand.
 

@@ -1,11 +1,20 @@
-"""The operators of Tensor: `a + b`, `a[1:, None]`, and so on."""
+"""The operators of tensors: `a + b`, `a[1:, None]`, and so on.
+
+Whoever reaches for the class Tensor, this package's users and its C++ part, does it here: so it has
+its operators.
+"""
 
 from typing import Any, Callable
 
-from millrace import _core, dtypes, gen_ops
+from millrace import _core, gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.graph import OPERATORS, Tensor, TensorOperators, name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.ops import array, linalg, math, sparse_operators
+
+export("Tensor")(Tensor)
 
 
 def _plain(op: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -81,8 +90,6 @@ def _old_divide(x: Tensor, y: Tensor, name: str) -> Tensor:
 
 
 def _matmul(x: Tensor, y: Tensor, name: str) -> Tensor:
-    from millrace.ops import linalg
-
     return linalg.matmul(x, y, name=name)
 
 
@@ -120,13 +127,15 @@ def __neg__(x: Any) -> Tensor:
 
 
 def __abs__(x: Any) -> Tensor:
-    from millrace.ops import math
-
     return math.abs(x)
 
 
 def __getitem__(tensor: Any, item: Any) -> Tensor:
     """`tensor[item]` with integers, slices, None (a new dimension) and ... as NumPy has them."""
-    from millrace.ops import array
-
     return array.getitem(tensor, item)
+
+
+for _name in OPERATORS:
+    setattr(TensorOperators, _name, globals()[_name])
+SparseTensor.__mul__ = SparseTensor.__rmul__ = sparse_operators.multiply
+SparseTensor.__truediv__ = SparseTensor.__div__ = sparse_operators.divide

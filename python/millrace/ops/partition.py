@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import constant_value, convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue

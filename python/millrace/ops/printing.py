@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millrace._export import export
+from millrace.core.export import export
 from millrace.graph.graph import Operation, Tensor, is_tensor_like
 
 
@@ -39,7 +39,7 @@ def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     """
     import sys
 
-    from millrace import nest
+    from millrace.core import nest
     from millrace.graph.convert import convert_to_tensor
     from millrace.ops.py_func import py_func
 

@@ -5,8 +5,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.graph import get_default_graph, root_graph
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, get_default_graph, name_scope
 

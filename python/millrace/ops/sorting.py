@@ -3,7 +3,7 @@
 from typing import Any
 
 from millrace import gen_ops
-from millrace._export import export
+from millrace.core.export import export
 from millrace.graph.convert import constant, constant_value, convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import array

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from millrace import dtypes, gen_ops
+from millrace import gen_ops
+from millrace.core import dtypes
 from millrace.graph.graph import Tensor, control_dependencies
 from millrace.ops import array
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from millrace import gen_ops
-from millrace._export import export
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops.reduce import reduce_sum

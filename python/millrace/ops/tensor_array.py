@@ -3,11 +3,12 @@
 import itertools
 from typing import Any
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import constant_value, convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, name_scope
-from millrace.shapes import TensorShape
 
 
 def _shape_tensor(shape: TensorShape) -> Any:
@@ -297,7 +298,7 @@ class TensorArray:
     def _value(self, value: Any, verb: str) -> Tensor:
         tensor = convert_to_tensor(value, preferred_dtype=self.dtype, name="value")
         if tensor.dtype.base_dtype is not self.dtype:
-            from millrace.errors import InvalidArgumentError
+            from millrace.core.errors import InvalidArgumentError
 
             raise InvalidArgumentError(
                 None,
@@ -409,7 +410,7 @@ class TensorArray:
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> "TensorArray":
         """The array with the pieces of `value`, cut along its first dimension, `lengths` long."""
-        from millrace.errors import InvalidArgumentError
+        from millrace.core.errors import InvalidArgumentError
 
         with name_scope(name, "TensorArraySplit", [self.flow, value, lengths]):
             tensor = self._value(value, "split")
@@ -472,7 +473,7 @@ def _check_index(index: Any, verb: str, array: TensorArray) -> None:
     known = constant_value(index) if not isinstance(index, int) else index
     if known is None or isinstance(known, Tensor) or int(known) >= 0:
         return
-    from millrace.errors import InvalidArgumentError
+    from millrace.core.errors import InvalidArgumentError
 
     size = array._static_size()
     size_text = "not known yet" if size is None else str(size)

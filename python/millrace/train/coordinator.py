@@ -5,8 +5,8 @@ import threading
 import time
 from typing import Any, Callable
 
-from millrace import errors
-from millrace._export import export
+from millrace.core import errors
+from millrace.core.export import export
 
 
 @export("train.Coordinator")
@@ -55,7 +55,7 @@ class Coordinator:
             if self._stop_event.is_set():
                 return
             if error is not None and self._error is None:
-                from millrace.platform import logging
+                from millrace.core import logging
 
                 logging.info("Error reported to Coordinator: %s", error)
                 self._error = error
@@ -118,7 +118,7 @@ class Coordinator:
             message = f"Coordinator stopped with threads still running: {' '.join(stragglers)}"
             if not ignore_live_threads:
                 raise RuntimeError(message)
-            from millrace.platform import logging
+            from millrace.core import logging
 
             logging.info(message)
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from millrace._export import export
+from millrace.core.export import export
 
 
 @export("train.write_graph", "io.write_graph")
@@ -13,7 +13,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
     `as_text`: in the text format of messages, else in binary.
     """
     from millrace.graph.graph import Graph
-    from millrace.platform import gfile
+    from millrace.io import gfile
 
     definition = graph_or_graph_def
     if isinstance(definition, Graph):

@@ -5,10 +5,9 @@ import time
 from collections import namedtuple
 from typing import Any, Callable
 
-from millrace import errors
-from millrace._export import export
+from millrace.core import errors, logging
+from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
-from millrace.platform import logging
 from millrace.train.global_step import get_global_step, global_step_read
 
 
@@ -619,8 +618,8 @@ class ProfilerHook(SessionRunHook):
         if self._next_step is None:
             self._timer.update_last_triggered_step(step)
         if self._request_trace:
-            from millrace.platform import gfile
-            from millrace.timeline import Timeline
+            from millrace.graph.timeline import Timeline
+            from millrace.io import gfile
 
             step = run_context.session.run(self._global_step_tensor)
             self._timer.update_last_triggered_step(step)

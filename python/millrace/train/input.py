@@ -2,8 +2,10 @@
 
 from typing import Any, Callable
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import (
     constant,
     constant_value,
@@ -13,11 +15,10 @@ from millrace.graph.convert import (
 from millrace.graph.graph import Tensor, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import SparseTensor
-from millrace.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
-from millrace.shapes import TensorShape
+from millrace.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from millrace.state.variables import Variable
 from millrace.train.queue_runner import QueueRunner, add_queue_runner
 from millrace.train.sparse_input import Kept, restore_sparse, sparse_components, store_sparse
-from millrace.variables import Variable
 
 
 @export("train.match_filenames_once")

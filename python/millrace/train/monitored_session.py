@@ -3,23 +3,22 @@
 import time
 from typing import Any, Callable
 
-from millrace import errors
-from millrace._export import export
+from millrace.core import errors, logging
+from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys
+from millrace.graph.session import Session
 from millrace.ops.control_flow import group
-from millrace.platform import logging
-from millrace.session import Session
-from millrace.train.coordinator import Coordinator
-from millrace.train.hooks import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from millrace.train.queue_runner import start_queue_runners
-from millrace.train.session_manager import SessionManager
-from millrace.variables import (
+from millrace.state.variables import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.train.coordinator import Coordinator
+from millrace.train.hooks import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from millrace.train.queue_runner import start_queue_runners
+from millrace.train.session_manager import SessionManager
 
 # Errors of a lost worker or server: a session that is made anew may go on.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)

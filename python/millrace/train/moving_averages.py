@@ -2,22 +2,23 @@
 
 from typing import Any
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.initializers import Zeros
 from millrace.ops.control_flow import group
-from millrace.train.slots import create_slot, create_zeros_slot
-from millrace.variable_scope import get_variable, get_variable_scope, variable_scope
-from millrace.variables import (
+from millrace.state.initializers import Zeros
+from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
+from millrace.state.variables import (
     Variable,
     global_variables,
     init_scope,
     moving_average_variables,
     trainable_variables,
 )
+from millrace.train.slots import create_slot, create_zeros_slot
 
 
 def assign_moving_average(

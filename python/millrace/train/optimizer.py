@@ -2,8 +2,9 @@
 
 from typing import Any, Callable
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.gradients import gradients
 from millrace.graph.graph import (
@@ -16,7 +17,7 @@ from millrace.graph.graph import (
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.control_flow import group
-from millrace.variables import (
+from millrace.state.variables import (
     PartitionedVariable,
     ResourceVariable,
     Variable,

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from millrace import dtypes, gen_ops
-from millrace._export import export
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, control_dependencies, get_default_graph
 from millrace.graph.sparse import IndexedSlices
-from millrace.initializers import Constant, Ones
 from millrace.ops.control_flow import group
+from millrace.state.initializers import Constant, Ones
 from millrace.train.optimizer import FusedOptimizer, as_type
 
 _LEARNING_RATE = ("learning_rate", "_learning_rate", "_learning_rate_tensor")

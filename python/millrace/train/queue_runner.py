@@ -4,8 +4,8 @@ import threading
 import weakref
 from typing import Any
 
-from millrace import errors
-from millrace._export import export
+from millrace.core import errors
+from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 
@@ -132,7 +132,7 @@ class QueueRunner:
             if coord is not None:
                 coord.request_stop(error)
             else:
-                from millrace.platform import logging
+                from millrace.core import logging
 
                 if not getattr(sess, "_closed", False):  # an end like others
                     logging.error("Exception in QueueRunner: %s", error)
@@ -150,7 +150,7 @@ class QueueRunner:
             try:
                 sess.run(self._close_op)
             except Exception as error:
-                from millrace.platform import logging
+                from millrace.core import logging
 
                 logging.vlog(1, "Ignored exception: %s", error)
 
@@ -160,7 +160,7 @@ class QueueRunner:
         try:
             sess.run(cancel_op)
         except Exception as error:
-            from millrace.platform import logging
+            from millrace.core import logging
 
             logging.vlog(1, "Ignored exception: %s", error)
 
@@ -242,7 +242,7 @@ def start_queue_runners(
 
     `sess`: the default session by default. ValueError when there is none.
     """
-    from millrace.session import BaseSession, get_default_session
+    from millrace.graph.session import BaseSession, get_default_session
 
     if sess is None:
         sess = get_default_session()

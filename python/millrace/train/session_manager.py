@@ -3,11 +3,10 @@
 import time
 from typing import Any
 
-from millrace import errors
-from millrace._export import export
+from millrace.core import errors, logging
+from millrace.core.export import export
 from millrace.graph.graph import Graph, get_default_graph
-from millrace.platform import logging
-from millrace.session import Session
+from millrace.graph.session import Session
 
 
 def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
@@ -211,7 +210,7 @@ def _checkpoint_state(checkpoint_dir: str | None) -> Any:
     """The CheckpointState of a folder, or None where it has no checkpoint."""
     import os
 
-    from millrace.platform import gfile
+    from millrace.io import gfile
 
     path = os.path.join(checkpoint_dir or "", "checkpoint")
     if not gfile.Exists(path):

@@ -4,9 +4,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from millrace.graph.graph import get_default_graph
-from millrace.initializers import Zeros
-from millrace.variable_scope import get_variable, get_variable_scope, variable_scope
-from millrace.variables import ResourceVariable, SaveSliceInfo, Variable
+from millrace.state.initializers import Zeros
+from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
+from millrace.state.variables import ResourceVariable, SaveSliceInfo, Variable
 
 
 def _slot(

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from millrace import dtypes, gen_ops
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.shapes import TensorShape
 from millrace.graph.graph import Tensor, get_default_graph
 from millrace.graph.sparse import SparseTensor
-from millrace.shapes import TensorShape
 
 
 class Kept:

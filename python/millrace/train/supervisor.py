@@ -5,18 +5,18 @@ import os
 import time
 from typing import Any, Callable, Iterator
 
-from millrace._export import export
+from millrace.core import logging
+from millrace.core.export import export
 from millrace.graph.graph import Graph, get_default_graph
 from millrace.graph.keys import GraphKeys
-from millrace.platform import logging
-from millrace.train.coordinator import Coordinator, LooperThread
-from millrace.train.hooks import not_yet
-from millrace.train.session_manager import SessionManager
-from millrace.variables import (
+from millrace.state.variables import (
     global_variables,
     global_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.train.coordinator import Coordinator, LooperThread
+from millrace.train.hooks import not_yet
+from millrace.train.session_manager import SessionManager
 
 
 @export("train.Supervisor")
@@ -443,7 +443,7 @@ def basic_train_loop(
     args = () if args is None else args
     kwargs = {} if kwargs is None else kwargs
     attempt_again = True
-    from millrace import errors
+    from millrace.core import errors
 
     while attempt_again and not supervisor.should_stop():
         attempt_again = False

@@ -1,15 +1,17 @@
 """TensorFlow 1's interface: `import millrace.compat.v1 as tf`.
 
 Names load the modules that define them on first use (millrace._names says which those are), so
-importing this costs little more than importing NumPy.
+importing this costs little more than importing NumPy. A folder here that has the name of a
+namespace, such as layers/, holds the modules that define most of it; the namespace is its package.
 """
 
+import os as _os
 import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from millrace._names import NAMES as _NAMES
-from millrace.tracebacks import install as _install_tracebacks
+from millrace.core.tracebacks import install as _install_tracebacks
 
 _install_tracebacks()
 
@@ -52,7 +54,7 @@ def _resolve(prefix: str, name: str, module: _ModuleType) -> _Any:
     elif name.startswith("__"):
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     else:
-        from millrace.suggest import unknown_name_message
+        from millrace.core.suggest import unknown_name_message
 
         raise AttributeError(unknown_name_message(path, _NAMES))
     module.__dict__[name] = value
@@ -65,7 +67,8 @@ def _namespace(path: str) -> _ModuleType:
     if known is not None:
         return known
     module = _Namespace(full, f"{path} of millrace.compat.v1.")
-    module.__dict__.update(_prefix=path + ".", __path__=[], __package__=full)
+    folder = _os.path.join(__path__[0], *path.split("."))
+    module.__dict__.update(_prefix=path + ".", __path__=[folder], __package__=full)
     _sys.modules[full] = module
     return module
 

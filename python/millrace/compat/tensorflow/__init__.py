@@ -1,0 +1,1 @@
+"""`import tensorflow`, answered by this package."""

@@ -1,0 +1,624 @@
+"""Tests of graphs: `test.TestCase`, and gradients against differences."""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import tempfile
+import unittest
+from typing import Any, Callable, Iterator
+from unittest import mock
+
+import numpy as np
+
+from millrace.core import errors
+from millrace.core.export import export
+from millrace.graph.graph import Graph, Operation, get_default_graph, reset_default_graph
+from millrace.graph.session import Session
+
+mock = export("test.mock")(mock)
+
+
+@export("test.is_built_with_cuda")
+def is_built_with_cuda() -> bool:
+    """Whether this package can use NVIDIA GPUs."""
+    return False
+
+
+@export("test.is_gpu_available")
+def is_gpu_available(
+    cuda_only: bool = False, min_cuda_compute_capability: tuple[int, int] | None = None
+) -> bool:
+    """Whether there is a GPU to run on."""
+    del cuda_only, min_cuda_compute_capability
+    return bool(gpu_device_name())
+
+
+@export("test.gpu_device_name")
+def gpu_device_name() -> str:
+    """The name of a GPU, or the empty string."""
+    with Graph().as_default(), Session() as session:
+        return next((d.name for d in session.list_devices() if d.device_type == "GPU"), "")
+
+
+@export("test.get_temp_dir")
+def get_temp_dir() -> str:
+    """A folder for the files of tests, which stays the same in one process."""
+    return _temporary_folder()
+
+
+@export("test.test_src_dir_path")
+def test_src_dir_path(relative_path: str) -> str:
+    """The path of a file beside the tests."""
+    return os.path.join(os.environ.get("TEST_SRCDIR", os.getcwd()), relative_path)
+
+
+_folder: str | None = None
+
+
+def _temporary_folder() -> str:
+    global _folder
+    if _folder is None:
+        _folder = os.environ.get("TEST_TMPDIR")
+        if not _folder:
+            _folder = tempfile.mkdtemp(prefix="millrace_test")
+            import atexit
+
+            atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+    os.makedirs(_folder, exist_ok=True)
+    return _folder
+
+
+@export("test.main")
+def main(argv: list[str] | None = None) -> None:
+    """Runs the tests of the program and exits."""
+    unittest.main(argv=argv)
+
+
+def _config(force_gpu: bool) -> Any:
+    """Of sessions that tests make: what asks for a device that is not there runs elsewhere."""
+    from millrace.protos import ConfigProto
+
+    return ConfigProto(allow_soft_placement=not force_gpu)
+
+
+@export("test.TestCase")
+class TestCase(unittest.TestCase):
+    """A test with a fresh graph and fixed seeds, and assertions for arrays."""
+
+    _cached_session: Any = None
+
+    def setUp(self) -> None:
+        """Starts from an empty default graph, the same random numbers every time."""
+        self._close_cached_session()
+        random.seed(1618)
+        np.random.seed(1618)
+        reset_default_graph()
+        get_default_graph().seed = 87654321
+
+    def tearDown(self) -> None:
+        """Closes the session that test_session kept."""
+        self._close_cached_session()
+
+    def _close_cached_session(self) -> None:
+        if self._cached_session is not None:
+            self._cached_session.close()
+            self._cached_session = None
+
+    def get_temp_dir(self) -> str:
+        """A folder for the files of this test."""
+        name = re.sub(r"[^\w.-]", "_", self.id())[-60:]
+        return tempfile.mkdtemp(prefix=name, dir=_temporary_folder())
+
+    @contextlib.contextmanager
+    def test_session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """A context with a session that is the default one.
+
+        Without a graph it is the same session for the whole test, of the default graph.
+        """
+        del use_gpu
+        if config is None:
+            config = _config(force_gpu)
+        if graph is not None:
+            with Session(graph=graph, config=config) as session:
+                yield session
+            return
+        if self._cached_session is None:
+            self._cached_session = Session(config=config)
+        with self._cached_session.graph.as_default(), self._cached_session.as_default():
+            yield self._cached_session
+
+    cached_session = test_session
+
+    @contextlib.contextmanager
+    def session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = False
+    ) -> Iterator[Session]:
+        """A context with a session of its own."""
+        del use_gpu
+        with Session(graph=graph, config=config or _config(False)) as session:
+            yield session
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors in the default session."""
+        from millrace.graph.session import get_default_session
+
+        session = get_default_session()
+        if session is not None:
+            return session.run(tensors)
+        with self.test_session() as session:
+            return session.run(tensors)
+
+    def _GetNdArray(self, a: Any) -> np.ndarray:
+        return self._array(a)
+
+    @staticmethod
+    def _array(value: Any) -> np.ndarray:
+        return value if isinstance(value, np.ndarray) else np.array(value)
+
+    def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:
+        """The two numbers differ by at most err."""
+        close = f1 == f2 or abs(f1 - f2) <= err
+        self.assertTrue(close, f"{f1} != {f2} +/- {err}{'' if msg is None else f' ({msg})'}")
+
+    def assertArrayNear(
+        self, farray1: Any, farray2: Any, err: float, msg: str | None = None
+    ) -> None:
+        """The elements of two lists differ by at most err."""
+        self.assertEqual(len(farray1), len(farray2))
+        for a, b in zip(farray1, farray2, strict=True):
+            self.assertNear(float(a), float(b), err, msg)
+
+    @staticmethod
+    def _NDArrayNear(ndarray1: Any, ndarray2: Any, err: float) -> bool:
+        return bool(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)) < err)
+
+    def assertNDArrayNear(
+        self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None
+    ) -> None:
+        """The norm of the difference of two arrays is less than err."""
+        self.assertTrue(
+            self._NDArrayNear(ndarray1, ndarray2, err),
+            msg or f"the norm of the difference of the arrays is not less than {err}",
+        )
+
+    def assertAllClose(
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
+    ) -> None:
+        """Two arrays, or dicts and lists of them, have one shape and nearly the same elements."""
+        if isinstance(a, dict) or isinstance(b, dict):
+            self.assertTrue(isinstance(a, dict) and isinstance(b, dict), "one of them is no dict")
+            self.assertEqual(set(a), set(b))
+            for key in a:
+                self.assertAllClose(a[key], b[key], rtol, atol, f"{msg or ''} key {key!r}")
+            return
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and _ragged(a, b):
+            self.assertEqual(len(a), len(b), msg)
+            for x, y in zip(a, b, strict=True):
+                self.assertAllClose(x, y, rtol, atol, msg)
+            return
+        a, b = self._array(a), self._array(b)
+        self.assertEqual(a.shape, b.shape, f"Shape mismatch: expected {a.shape}, got {b.shape}.")
+        if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+            a, b = np.atleast_1d(a), np.atleast_1d(b)
+            difference = np.abs(a - b)
+            bad = np.logical_or(difference > atol + rtol * np.abs(b), np.isnan(a) != np.isnan(b))
+            bad = np.logical_or(bad, np.isinf(a) != np.isinf(b))
+            self.fail(
+                f"{msg or 'Arrays are not close'}: Not equal to tolerance rtol={rtol}, "
+                f"atol={atol}: "
+                f"{int(bad.sum())} of {a.size} elements differ, the first at "
+                f"{[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]} != "
+                f"{b[bad].reshape(-1)[0]}"
+            )
+
+    def assertAllCloseAccordingToType(
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6,
+        float_rtol: float = 1e-6, float_atol: float = 1e-6, half_rtol: float = 1e-3,
+        half_atol: float = 1e-3, bfloat16_rtol: float = 1e-2, bfloat16_atol: float = 1e-2,
+        msg: str | None = None,
+    ) -> None:  # fmt: skip
+        """As assertAllClose, with tolerances for the less precise of the two types."""
+        a, b = self._array(a), self._array(b)
+        kinds = (a.dtype, b.dtype)
+        if any(k in (np.float32, np.complex64) for k in kinds):
+            rtol, atol = max(rtol, float_rtol), max(atol, float_atol)
+        if np.float16 in kinds:
+            rtol, atol = max(rtol, half_rtol), max(atol, half_atol)
+        if any(k.name == "bfloat16" for k in kinds):
+            rtol, atol = max(rtol, bfloat16_rtol), max(atol, bfloat16_atol)
+        self.assertAllClose(a, b, rtol, atol, msg)
+
+    def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
+        """assertAllClose would fail."""
+        try:
+            self.assertAllClose(a, b, **kwargs)
+        except AssertionError:
+            return
+        self.fail("The two values are close at all elements.")
+
+    def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
+        """Two arrays have one shape and the same elements; NaN equals NaN."""
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and _ragged(a, b):
+            self.assertEqual(len(a), len(b), msg)
+            for x, y in zip(a, b, strict=True):
+                self.assertAllEqual(x, y, msg)
+            return
+        a, b = self._array(a), self._array(b)
+        self.assertEqual(
+            a.shape, b.shape, f"{msg or 'Shape mismatch'}: expected {a.shape}, got {b.shape}."
+        )
+        same = a == b
+        if a.dtype.kind in "fc" and b.dtype.kind in "fc":
+            same = np.logical_or(same, np.logical_and(np.isnan(a), np.isnan(b)))
+        if not np.all(same):
+            a, b, bad = np.atleast_1d(a), np.atleast_1d(b), np.atleast_1d(np.logical_not(same))
+            self.fail(
+                f"{msg or 'Arrays are not equal'}: {int(np.sum(bad))} of {a.size} elements "
+                "differ, the "
+                f"first at {[int(i[0]) for i in np.where(bad)]}: {a[bad].reshape(-1)[0]!r} != "
+                f"{b[bad].reshape(-1)[0]!r}"
+            )
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
+        """assertAllEqual would fail."""
+        try:
+            self.assertAllEqual(a, b)
+        except AssertionError:
+            return
+        self.fail(msg or "The two values are equal at all elements.")
+
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+        """All elements are greater."""
+        self.assertGreater(np.min(self._array(a)), comparison_target)
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+        """All elements are less."""
+        self.assertLess(np.max(self._array(a)), comparison_target)
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+        """All elements are greater, or equal."""
+        self.assertGreaterEqual(np.min(self._array(a)), comparison_target)
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+        """All elements are less, or equal."""
+        self.assertLessEqual(np.max(self._array(a)), comparison_target)
+
+    def assertAllInRange(
+        self, target: Any, lower_bound: Any, upper_bound: Any, open_lower_bound: bool = False,
+        open_upper_bound: bool = False,
+    ) -> None:  # fmt: skip
+        """All elements are between the bounds, which count unless they are open."""
+        (self.assertAllGreater if open_lower_bound else self.assertAllGreaterEqual)(
+            target, lower_bound
+        )
+        (self.assertAllLess if open_upper_bound else self.assertAllLessEqual)(target, upper_bound)
+
+    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+        """All elements are among those expected."""
+        self.assertEqual(np.setdiff1d(self._array(target), list(expected_set)).size, 0)
+
+    def assertLen(self, container: Any, expected_len: int, msg: str | None = None) -> None:
+        """A container has that many elements."""
+        self.assertEqual(len(container), expected_len, msg)
+
+    def assertEmpty(self, container: Any, msg: str | None = None) -> None:
+        """A container has no elements."""
+        self.assertEqual(len(container), 0, msg)
+
+    def assertNotEmpty(self, container: Any, msg: str | None = None) -> None:
+        """A container has elements."""
+        self.assertGreater(len(container), 0, msg)
+
+    def assertBetween(self, value: Any, minv: Any, maxv: Any, msg: str | None = None) -> None:
+        """A number is between two others, or equal to one."""
+        self.assertTrue(minv <= value <= maxv, msg or f"{value} is not between {minv} and {maxv}")
+
+    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+        """An array or a tensor has that type."""
+        from millrace.core import dtypes
+
+        dtype = getattr(target, "dtype", None) or np.asarray(target).dtype
+        self.assertEqual(dtypes.as_dtype(dtype).base_dtype, dtypes.as_dtype(expected_dtype))
+
+    def assertShapeEqual(self, np_array: Any, tf_tensor: Any) -> None:
+        """An array has the shape that is known of a tensor."""
+        self.assertAllEqual(np_array.shape, tf_tensor.shape.as_list())
+
+    def assertDeviceEqual(self, device1: Any, device2: Any) -> None:
+        """Two names stand for one device."""
+        from millrace.core.device import canonical_name
+
+        self.assertEqual(canonical_name(device1), canonical_name(device2))
+
+    def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:
+        """A text starts with another."""
+        if not actual.startswith(expected_start):
+            self.fail(msg or f"{actual!r} does not start with {expected_start!r}")
+
+    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any) -> None:
+        """A message has the fields given, as a message or as text."""
+        from millrace.protos import text_format
+
+        expected = expected_message_maybe_ascii
+        if isinstance(expected, str):
+            expected = text_format.Parse(expected, type(message)())
+        self.assertEqual(expected, message)
+
+    def assertItemsEqual(self, first: Any, second: Any, msg: Any = None) -> None:
+        """As assertCountEqual."""
+        self.assertCountEqual(first, second, msg)
+
+    @contextlib.contextmanager
+    def assertRaisesWithPredicateMatch(
+        self, exception_type: type[BaseException], expected_err_re_or_predicate: Any
+    ) -> Iterator[None]:
+        """The block raises such an exception, and its text matches, or the predicate holds."""
+        try:
+            yield
+        except exception_type as error:
+            if callable(expected_err_re_or_predicate):
+                good = bool(expected_err_re_or_predicate(error))
+            else:
+                text = error.message if isinstance(error, errors.OpError) else str(error)
+                op = error.op if isinstance(error, errors.OpError) else None
+                if isinstance(op, Operation):
+                    text += f"\nCaused by op: {op.name!r}"
+                good = re.search(expected_err_re_or_predicate, text) is not None
+            if not good:
+                raise AssertionError(
+                    f"{type(error).__name__} does not match {expected_err_re_or_predicate!r}: "
+                    f"{error}"
+                ) from error
+        else:
+            self.fail(f"{exception_type.__name__} not raised")
+
+    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
+        """The block raises an OpError whose text matches."""
+        return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
+
+    def assertRaisesRegexp(self, *args: Any, **kwargs: Any) -> Any:
+        return self.assertRaisesRegex(*args, **kwargs)
+
+    assertRegexpMatches = unittest.TestCase.assertRegex
+
+    def checkedThread(
+        self, target: Callable[..., Any], args: Any = None, kwargs: Any = None
+    ) -> Any:
+        """A thread whose `join` fails the test when `target` raised."""
+        return _CheckedThread(self, target, args or (), kwargs or {})
+
+
+def _ragged(a: Any, b: Any) -> bool:
+    try:
+        return len({np.shape(x) for x in (*a, *b)}) > 1
+    except ValueError:  # elements that are no arrays themselves
+        return True
+
+
+class _CheckedThread:
+    def __init__(self, case: TestCase, target: Callable[..., Any], args: Any, kwargs: Any):
+        import threading
+
+        self._case = case
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                target(*args, **kwargs)
+            except BaseException as error:  # told by join()
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Waits for its end. The test fails when the target raised."""
+        self._thread.join()
+        if self._error is not None:
+            self._case.fail(f"Error in checkedThread: {self._error}")
+
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
+
+# Gradients.
+
+
+def _numeric_jacobian(
+    x: Any, x_shape: Any, x_data: Any, y: Any, y_shape: Any, delta: float, extra: Any
+) -> Any:
+    """d y / d x by central differences, a row per (real) element of x."""
+    session = _default_session()
+    data = np.array(x_data, dtype=x.dtype.as_numpy_dtype).reshape(x_shape)
+    flat = data.reshape(-1).view(data.real.dtype)
+    out_kind = y.dtype.real_dtype.base_dtype.as_numpy_dtype
+    columns = int(np.prod(y_shape)) * (2 if y.dtype.is_complex else 1)
+    jacobian = np.zeros((flat.size, columns), dtype=out_kind)
+    for row in range(flat.size):
+        kept = flat[row]
+        results, at = [], []
+        for sign in (1, -1):
+            flat[row] = kept + sign * delta
+            at.append(float(flat[row]))
+            value = session.run(y, {**extra, x: data})
+            results.append(np.asarray(value).reshape(-1).view(out_kind).astype(out_kind))
+        flat[row] = kept
+        # By the distance between the two points as they were rounded.
+        jacobian[row] = (results[0] - results[1]) / (at[0] - at[1])
+    return jacobian
+
+
+def _symbolic_jacobian(
+    x: Any, x_shape: Any, x_data: Any, dy: Any, dx: Any, y: Any, y_shape: Any, extra: Any
+) -> Any:
+    """The same by running the gradient, a column per (real) element of y."""
+    session = _default_session()
+    dy_data = np.zeros(y_shape, dtype=y.dtype.base_dtype.as_numpy_dtype)
+    dy_flat = dy_data.reshape(-1).view(dy_data.real.dtype)
+    real = x.dtype.real_dtype.base_dtype.as_numpy_dtype
+    rows = int(np.prod(x_shape)) * (2 if x.dtype.is_complex else 1)
+    jacobian = np.zeros((rows, dy_flat.size), dtype=real)
+    if not dy_flat.size:
+        value = np.asarray(session.run(dx, {**extra, x: x_data, dy: dy_data}))
+        if value.shape != tuple(x_shape):
+            raise ValueError(
+                f"Empty gradient has wrong shape: expected {tuple(x_shape)}, got {value.shape}"
+            )
+        if np.any(value):
+            raise ValueError("Empty gradient with nonzero values")
+    for column in range(dy_flat.size):
+        dy_flat[column] = 1
+        value = session.run(dx, {**extra, x: x_data, dy: dy_data})
+        if hasattr(value, "indices"):  # IndexedSlicesValue
+            full = np.zeros(x_shape, dtype=x.dtype.base_dtype.as_numpy_dtype)
+            np.add.at(full, value.indices, value.values)
+            value = full
+        jacobian[:, column] = np.ascontiguousarray(value).reshape(-1).view(real)
+        dy_flat[column] = 0
+    return jacobian
+
+
+def _default_session() -> Any:
+    from millrace.graph.session import get_default_session
+
+    session = get_default_session()
+    if session is None:
+        raise ValueError("compute_gradient needs a default session: call it inside `with sess:`")
+    return session
+
+
+@export("test.compute_gradient")
+def compute_gradient(
+    x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3,
+    init_targets: Any = None, extra_feed_dict: Any = None,
+) -> Any:  # fmt: skip
+    """The Jacobian of y with respect to x: by the gradient, and by differences.
+
+    Args:
+      x: a tensor or a list of them; then the result is a list too.
+      x_shape, y_shape: their shapes (a list of shapes for a list).
+      x_init_value: where to take it; random by default.
+      delta: how far to move for the differences.
+      init_targets: operations to run first.
+      extra_feed_dict: values to feed besides.
+
+    Returns two arrays of [elements of x, elements of y].
+    """
+    if init_targets is not None:
+        for target in init_targets if isinstance(init_targets, (list, tuple)) else [init_targets]:
+            target.run()
+    extra = dict(extra_feed_dict or {})
+    if isinstance(x, list):
+        inits = x_init_value or [None] * len(x)
+        values = [_initial(xi, si, vi) for xi, si, vi in zip(x, x_shape, inits, strict=True)]
+        out = []
+        for i, (xi, si) in enumerate(zip(x, x_shape, strict=True)):
+            others = {xj: vj for j, (xj, vj) in enumerate(zip(x, values, strict=True)) if j != i}
+            out.append(_one(xi, si, y, y_shape, values[i], delta, {**extra, **others}))
+        return out
+    return _one(x, x_shape, y, y_shape, _initial(x, x_shape, x_init_value), delta, extra)
+
+
+def _initial(x: Any, x_shape: Any, value: Any) -> Any:
+    dtype = x.dtype.base_dtype.as_numpy_dtype
+    if value is None:
+        value = np.random.random_sample(x_shape)
+        if x.dtype.is_complex:
+            value = value + 1j * np.random.random_sample(x_shape)
+    return np.asarray(value, dtype=dtype)
+
+
+def _one(x: Any, x_shape: Any, y: Any, y_shape: Any, data: Any, delta: float, extra: Any) -> Any:
+    from millrace.graph.gradients import gradients
+    from millrace.ops.array import placeholder_with_default, zeros
+
+    with x.graph.as_default():
+        seed = zeros([int(n) for n in y_shape], dtype=y.dtype.base_dtype)
+        dy = placeholder_with_default(seed, list(y_shape))
+        dx = gradients(y, x, dy)[0]
+    if dx is None:
+        raise ValueError(
+            f"the tensor '{y.name}' does not depend on '{x.name}': there is no gradient"
+        )
+    symbolic = _symbolic_jacobian(x, tuple(x_shape), data, dy, dx, y, tuple(y_shape), extra)
+    numeric = _numeric_jacobian(x, tuple(x_shape), data, y, tuple(y_shape), delta, extra)
+    return symbolic, numeric
+
+
+@export("test.compute_gradient_error")
+def compute_gradient_error(
+    x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3,
+    init_targets: Any = None, extra_feed_dict: Any = None,
+) -> float:  # fmt: skip
+    """The largest difference between the Jacobian by the gradient and by differences."""
+    both = compute_gradient(
+        x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict
+    )
+    pairs = [both] if isinstance(both, tuple) else both
+    error = 0.0
+    for symbolic, numeric in pairs:
+        if symbolic.size or numeric.size:
+            error = max(error, float(np.fabs(symbolic - numeric).max()))
+    return error
+
+
+@export("test.assert_equal_graph_def")
+def assert_equal_graph_def(actual: Any, expected: Any, checkpoint_v2: bool = False) -> None:
+    """Two GraphDefs have the same nodes, in any order."""
+    del checkpoint_v2
+    mine = {node.name: node for node in actual.node}
+    theirs = {node.name: node for node in expected.node}
+    if set(mine) != set(theirs):
+        raise AssertionError(f"different nodes: {sorted(set(mine) ^ set(theirs))}")
+    for name, node in mine.items():
+        if node != theirs[name]:
+            raise AssertionError(f"the node {name!r} differs: {node} against {theirs[name]}")
+
+
+@export("test.Benchmark")
+class Benchmark:
+    """A base class for benchmarks, which report what they measured."""
+
+    def run_op_benchmark(
+        self, sess: Any, op_or_tensor: Any, feed_dict: Any = None, burn_iters: int = 2,
+        min_iters: int = 10, name: str | None = None, **kwargs: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Runs something often: {"name", "iters", "wall_time" (median, in seconds)}."""
+        del kwargs
+        import time
+
+        for _ in range(burn_iters):
+            sess.run(op_or_tensor, feed_dict)
+        times = []
+        for _ in range(min_iters):
+            start = time.perf_counter()
+            sess.run(op_or_tensor, feed_dict)
+            times.append(time.perf_counter() - start)
+        result = {
+            "name": name or type(self).__name__,
+            "iters": min_iters,
+            "wall_time": float(np.median(times)),
+        }
+        self.report_benchmark(**result)
+        return result
+
+    def report_benchmark(
+        self, iters: int | None = None, cpu_time: float | None = None,
+        wall_time: float | None = None, throughput: float | None = None, extras: Any = None,
+        name: str | None = None,
+    ) -> None:  # fmt: skip
+        """Logs what was measured."""
+        from millrace.core import logging
+
+        logging.info(
+            "Benchmark [%s] iters: %s, wall_time: %s, cpu_time: %s, throughput: %s %s",
+            name, iters, wall_time, cpu_time, throughput, extras or "",
+        )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Names that programs know as tf.contrib: argument scopes, layers, sequences, settings."""

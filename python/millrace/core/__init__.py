@@ -1,0 +1,1 @@
+"""The floor of the package: types, shapes, structures, errors; nothing here knows a graph."""

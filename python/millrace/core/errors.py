@@ -1,0 +1,254 @@
+"""The exceptions of failed operations, one class per status code."""
+
+import re
+from typing import Any
+
+from millrace.core.export import export
+
+OK = export("errors.OK")(0)
+CANCELLED = export("errors.CANCELLED")(1)
+UNKNOWN = export("errors.UNKNOWN")(2)
+INVALID_ARGUMENT = export("errors.INVALID_ARGUMENT")(3)
+DEADLINE_EXCEEDED = export("errors.DEADLINE_EXCEEDED")(4)
+NOT_FOUND = export("errors.NOT_FOUND")(5)
+ALREADY_EXISTS = export("errors.ALREADY_EXISTS")(6)
+PERMISSION_DENIED = export("errors.PERMISSION_DENIED")(7)
+RESOURCE_EXHAUSTED = export("errors.RESOURCE_EXHAUSTED")(8)
+FAILED_PRECONDITION = export("errors.FAILED_PRECONDITION")(9)
+ABORTED = export("errors.ABORTED")(10)
+OUT_OF_RANGE = export("errors.OUT_OF_RANGE")(11)
+UNIMPLEMENTED = export("errors.UNIMPLEMENTED")(12)
+INTERNAL = export("errors.INTERNAL")(13)
+UNAVAILABLE = export("errors.UNAVAILABLE")(14)
+DATA_LOSS = export("errors.DATA_LOSS")(15)
+UNAUTHENTICATED = export("errors.UNAUTHENTICATED")(16)
+
+
+@export("errors.OpError", "OpError")
+class OpError(Exception):
+    """An operation that failed: its message says which, why, and where it was made."""
+
+    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN):
+        super().__init__(node_def, op, message)
+        self._node_def = node_def
+        self._op = op
+        self._message = message
+        self._error_code = error_code
+
+    @property
+    def message(self) -> str:
+        """What went wrong."""
+        return self._message
+
+    @property
+    def op(self) -> Any:
+        """The operation that failed, where it is known and still there."""
+        return self._op
+
+    @property
+    def node_def(self) -> Any:
+        """The NodeDef of the operation that failed, where it is known."""
+        if self._node_def is None and self._op is not None:
+            self._node_def = self._op.node_def
+        return self._node_def
+
+    @property
+    def error_code(self) -> int:
+        """The number of the status code."""
+        return self._error_code
+
+    def __str__(self) -> str:
+        return self._message
+
+    def __reduce__(self) -> Any:
+        if type(self) is OpError:
+            return OpError, (None, None, self._message, self._error_code)
+        return type(self), (None, None, self._message)
+
+
+class _CodedError(OpError):
+    code = UNKNOWN
+
+    def __init__(self, node_def: Any, op: Any, message: str, *_: Any):
+        super().__init__(node_def, op, message, self.code)
+
+
+@export("errors.CancelledError")
+class CancelledError(_CodedError):
+    """Somebody cancelled the operation: a closed queue or session, another error of the step."""
+
+    code = CANCELLED
+
+
+@export("errors.UnknownError")
+class UnknownError(_CodedError):
+    """An error that fits no other class, or that a Python function raised."""
+
+    code = UNKNOWN
+
+    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN):
+        super().__init__(node_def, op, message)
+        self._error_code = error_code
+
+
+@export("errors.InvalidArgumentError")
+class InvalidArgumentError(_CodedError):
+    """An operation was given something that it cannot work with."""
+
+    code = INVALID_ARGUMENT
+
+
+@export("errors.DeadlineExceededError")
+class DeadlineExceededError(_CodedError):
+    """The time given was over before the work was done."""
+
+    code = DEADLINE_EXCEEDED
+
+
+@export("errors.NotFoundError")
+class NotFoundError(_CodedError):
+    """A file, an operation or a resource is not there."""
+
+    code = NOT_FOUND
+
+
+@export("errors.AlreadyExistsError")
+class AlreadyExistsError(_CodedError):
+    """Something that should be made is there already."""
+
+    code = ALREADY_EXISTS
+
+
+@export("errors.PermissionDeniedError")
+class PermissionDeniedError(_CodedError):
+    """The caller may not do this."""
+
+    code = PERMISSION_DENIED
+
+
+@export("errors.UnauthenticatedError")
+class UnauthenticatedError(_CodedError):
+    """The caller did not show who it is."""
+
+    code = UNAUTHENTICATED
+
+
+@export("errors.ResourceExhaustedError")
+class ResourceExhaustedError(_CodedError):
+    """Memory, or another thing of which there is only so much, is used up."""
+
+    code = RESOURCE_EXHAUSTED
+
+
+@export("errors.FailedPreconditionError")
+class FailedPreconditionError(_CodedError):
+    """Something else must happen first: an initialiser, say."""
+
+    code = FAILED_PRECONDITION
+
+
+@export("errors.AbortedError")
+class AbortedError(_CodedError):
+    """The operation was stopped half-way, and may be tried again."""
+
+    code = ABORTED
+
+
+@export("errors.OutOfRangeError")
+class OutOfRangeError(_CodedError):
+    """Past the end: of a queue, a file, a dataset."""
+
+    code = OUT_OF_RANGE
+
+
+@export("errors.UnimplementedError")
+class UnimplementedError(_CodedError):
+    """There is no such thing here."""
+
+    code = UNIMPLEMENTED
+
+
+@export("errors.InternalError")
+class InternalError(_CodedError):
+    """Millrace itself is at fault."""
+
+    code = INTERNAL
+
+
+@export("errors.UnavailableError")
+class UnavailableError(_CodedError):
+    """A server cannot be reached at the moment."""
+
+    code = UNAVAILABLE
+
+
+@export("errors.DataLossError")
+class DataLossError(_CodedError):
+    """Data is lost or damaged beyond repair."""
+
+    code = DATA_LOSS
+
+
+_CLASSES = {
+    cls.code: cls
+    for cls in (
+        CancelledError, UnknownError, InvalidArgumentError, DeadlineExceededError, NotFoundError,
+        AlreadyExistsError, PermissionDeniedError, UnauthenticatedError, ResourceExhaustedError,
+        FailedPreconditionError, AbortedError, OutOfRangeError, UnimplementedError, InternalError,
+        UnavailableError, DataLossError,
+    )
+}  # fmt: skip
+
+
+@export("errors.exception_type_from_error_code")
+def exception_type_from_error_code(error_code: int) -> type[OpError]:
+    """The class that stands for a status code; KeyError for a number that is none."""
+    return _CLASSES[error_code]
+
+
+@export("errors.error_code_from_exception_type")
+def error_code_from_exception_type(cls: type[OpError]) -> int:
+    """The status code that a class stands for."""
+    for code, known in _CLASSES.items():
+        if issubclass(cls, known):
+            return code
+    raise KeyError(cls)
+
+
+_NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
+
+
+def failed_node(message: str) -> str | None:
+    """The name of the operation that a message of the runtime names, if any."""
+    found = _NODE.search(message)
+    return found.group(1) if found else None
+
+
+def from_status(code: int, message: str) -> OpError:
+    """The exception for a status; the bindings raise it."""
+    cls = _CLASSES.get(code)
+    if cls is None:
+        return UnknownError(None, None, message, code)
+    return cls(None, None, message)
+
+
+# What Python's own exceptions are called when they cross a graph (in a py_func, say).
+_CODES = (
+    (StopIteration, OUT_OF_RANGE),
+    (TypeError, INVALID_ARGUMENT),
+    (ValueError, INVALID_ARGUMENT),
+    (MemoryError, RESOURCE_EXHAUSTED),
+    (NotImplementedError, UNIMPLEMENTED),
+)
+
+
+def to_status(error: BaseException) -> tuple[int, str]:
+    """Code and message that stand for an exception: its class, text, and the user's line."""
+    if isinstance(error, OpError):
+        return error.error_code, error.message
+    code = next((code for cls, code in _CODES if isinstance(error, cls)), UNKNOWN)
+    text = f"{type(error).__name__}: {error}"
+    from millrace.core.origin import raised_at
+
+    where = raised_at(error)
+    return code, f"{text}\n{where}" if where else text

@@ -1,0 +1,110 @@
+"""What to say of a name that does not exist: whether it is planned, and what is like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# Names of TensorFlow before 1.0, and names that programs often get wrong, to what to write.
+_RENAMED = {
+    "audio_summary": "summary.audio",
+    "batch_matmul": "matmul",
+    "complex_abs": "abs",
+    "concat_v2": "concat",
+    "histogram_summary": "summary.histogram",
+    "image_summary": "summary.image",
+    "merge_all_summaries": "summary.merge_all",
+    "merge_summary": "summary.merge",
+    "mul": "multiply",
+    "neg": "negative",
+    "nn.deconv2d": "nn.conv2d_transpose",
+    "nn.rnn": "nn.static_rnn",
+    "pack": "stack",
+    "scalar_summary": "summary.scalar",
+    "select": "where",
+    "softmax": "nn.softmax",
+    "sub": "subtract",
+    "train.SummaryWriter": "summary.FileWriter",
+    "unpack": "unstack",
+}
+
+# The beginnings of names that have to do with checkpoints, summaries and records.
+_OF_FILES = (
+    "FixedLengthRecordReader", "IdentityReader", "TFRecordReader", "TextLineReader",
+    "WholeFileReader", "python_io", "saved_model", "summary", "train.NewCheckpointReader",
+    "train.Saver", "train.checkpoint_exists", "train.export_meta_graph",
+    "train.generate_checkpoint_state_proto", "train.get_checkpoint", "train.import_meta_graph",
+    "train.latest_checkpoint", "train.list_variables", "train.load_", "train.summary_iterator",
+    "train.update_checkpoint_state",
+)  # fmt: skip
+
+
+def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
+    """At most `count` of the names that are most like `name`, the likest first.
+
+    Names are paths. The last part decides first, so that `layers.conv_2d` finds `nn.conv2d`
+    too; capitals matter only between names that are else the same.
+    """
+    from difflib import SequenceMatcher
+
+    wanted, wanted_leaf = name.lower(), name.lower().rpartition(".")[2]
+    whole, leaf = SequenceMatcher(b=wanted), SequenceMatcher(b=wanted_leaf)
+    scored, capitals = [], _capitals(name)
+    for candidate in set(available):
+        lower = candidate.lower()
+        leaf.set_seq1(lower.rpartition(".")[2])
+        if leaf.real_quick_ratio() < 0.6 or leaf.quick_ratio() < 0.6:
+            continue
+        score = leaf.ratio()
+        if score < 0.6:
+            continue
+        whole.set_seq1(lower)
+        scored.append((-score - whole.ratio(), abs(_capitals(candidate) - capitals), candidate))
+    return [candidate for *_, candidate in sorted(scored)[:count]]
+
+
+def _capitals(name: str) -> int:
+    return sum(letter.isupper() for letter in name)
+
+
+def known_tier(path: str) -> int | None:
+    """How much real programs use the TensorFlow name `path`: 1 often, 3 seldom, None not known.
+
+    A namespace counts as much as the most used name in it.
+    """
+    from importlib.resources import files
+
+    prefix = path + "."
+    tiers = []
+    for line in files("millrace.core").joinpath("known_names.txt").read_text().splitlines():
+        name, _, tier = line.partition("\t")
+        if name == path:
+            return int(tier)
+        if name.startswith(prefix):
+            tiers.append(int(tier))
+    return min(tiers, default=None)
+
+
+def unknown_name_message(path: str, available: Iterable[str]) -> str:
+    """The message for a name that Millrace does not have.
+
+    `path` is the name below `tf`, as in "nn.relu"; `available` are the names that exist,
+    written in the same way.
+    """
+    if path in _RENAMED:
+        return f"tf.{path} is called tf.{_RENAMED[path]} since TensorFlow 1.0"
+    tier = known_tier(path)
+    if tier is None:
+        said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"
+    elif path.startswith(_OF_FILES):
+        return (
+            f"tf.{path} is not in this version of Millrace: checkpoints, summaries and records "
+            "come in a later version"
+        )
+    elif tier < 3:
+        said = f"tf.{path} is planned, but not in this version of Millrace"
+    else:
+        said = f"tf.{path} of TensorFlow is seldom used and not planned in Millrace"
+    like = nearest(path, (name for name in available if name != path))
+    if like:
+        said += f". Nearest names: {', '.join('tf.' + name for name in like)}"
+    return said

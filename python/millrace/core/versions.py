@@ -1,0 +1,20 @@
+"""Versions: of this package in TensorFlow's terms, and of its graph format."""
+
+from millrace import _core
+from millrace.core.export import export
+
+GIT_VERSION = export("version.GIT_VERSION")("unknown")
+COMPILER_VERSION = export("version.COMPILER_VERSION")("unknown")
+VERSION = export("version.VERSION")("1.15.0")
+
+GRAPH_DEF_VERSION = export("GRAPH_DEF_VERSION", "version.GRAPH_DEF_VERSION")(
+    _core.GraphBase()._producer
+)
+GRAPH_DEF_VERSION_MIN_CONSUMER = export(
+    "GRAPH_DEF_VERSION_MIN_CONSUMER", "version.GRAPH_DEF_VERSION_MIN_CONSUMER"
+)(0)
+GRAPH_DEF_VERSION_MIN_PRODUCER = export(
+    "GRAPH_DEF_VERSION_MIN_PRODUCER", "version.GRAPH_DEF_VERSION_MIN_PRODUCER"
+)(0)
+CXX11_ABI_FLAG = export("CXX11_ABI_FLAG", "sysconfig.CXX11_ABI_FLAG")(1)
+MONOLITHIC_BUILD = export("MONOLITHIC_BUILD", "sysconfig.MONOLITHIC_BUILD")(0)

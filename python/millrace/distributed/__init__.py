@@ -1,0 +1,1 @@
+"""Clusters of tasks, and training on them."""

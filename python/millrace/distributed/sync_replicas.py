@@ -1,0 +1,202 @@
+"""Replicas that make their steps together."""
+
+from typing import Any
+
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.graph.graph import (
+    Operation,
+    Tensor,
+    control_dependencies,
+    device,
+    get_default_graph,
+    name_scope,
+)
+from millrace.graph.keys import GraphKeys
+from millrace.graph.sparse import IndexedSlices
+from millrace.ops.control_flow import group, no_op
+from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
+from millrace.state.variables import Variable, global_variables, report_uninitialized_variables
+from millrace.train.optimizer import Optimizer
+from millrace.train.queue_runner import QueueRunner
+
+
+@export("train.SyncReplicasOptimizer")
+class SyncReplicasOptimizer(Optimizer):
+    """Has another optimiser apply the mean of the gradients of several replicas.
+
+    Gradients are gathered in accumulators, which drop those of earlier steps. When enough came, the
+    chief applies them and puts a token for each replica in a queue; a replica goes on when it has
+    one.
+
+    Args:
+      opt: the optimiser that changes the variables.
+      replicas_to_aggregate: how many gradients make a step.
+      total_num_replicas: how many replicas there are; those above are spare. As many by default.
+      variable_averages: an ExponentialMovingAverage to keep up, of `variables_to_average`.
+    """
+
+    def __init__(
+        self, opt: Optimizer, replicas_to_aggregate: int, total_num_replicas: int | None = None,
+        variable_averages: Any = None, variables_to_average: Any = None, use_locking: bool = False,
+        name: str = "sync_replicas",
+    ):  # fmt: skip
+        super().__init__(use_locking, name)
+        if total_num_replicas is None:
+            total_num_replicas = replicas_to_aggregate
+        self._opt = opt
+        self._replicas_to_aggregate = replicas_to_aggregate
+        self._total_num_replicas = total_num_replicas
+        self._tokens_per_step = max(total_num_replicas, replicas_to_aggregate)
+        self._variable_averages = variable_averages
+        self._variables_to_average = variables_to_average
+        self._gradients_applied = False
+        self._global_step: Any = None
+        self._sync_token_queue: Any = None
+        self._chief_queue_runner: Any = None
+        self._accumulator_list: list[tuple[Any, str]] = []
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """As of the optimiser inside."""
+        return self._opt.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(
+        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """The operation that a replica runs for a step: gives its gradients and waits for a token.
+
+        ValueError without variables or without `global_step`, which tells old gradients.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError("Must supply at least one variable")
+        if global_step is None:
+            raise ValueError("Global step is required to check staleness")
+        self._global_step = global_step
+        # The count of this replica stays with it, not with the parameter servers.
+        with get_default_graph().colocate_with(no_op()):
+            self._local_step = Variable(
+                0, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES],
+                dtype=global_step.dtype.base_dtype, name="sync_rep_local_step",
+            )  # fmt: skip
+        self.local_step_init_op = _operation(self._local_step.assign(global_step))
+        self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
+        with name_scope(None, self._name):
+            given, aggregated = self._gather(pairs)
+            with device(global_step.device or None), name_scope(""):
+                update = self._opt.apply_gradients(aggregated, global_step)
+                step = self._hand_out_tokens(given, update)
+            init_ops = [self.local_step_init_op]
+            for accumulator, place in self._accumulator_list:
+                with device(place or None):
+                    init_ops.append(accumulator.set_global_step(global_step, name="SetGlobalStep"))
+            self.chief_init_op = group(*init_ops)
+        self._gradients_applied = True
+        return step
+
+    def _gather(
+        self, pairs: list[tuple[Any, Any]]
+    ) -> tuple[list[Operation], list[tuple[Any, Any]]]:
+        """The operations that give gradients to accumulators, and the pairs with what they take."""
+        given: list[Operation] = []
+        aggregated: list[tuple[Any, Any]] = []
+        for gradient, var in pairs:
+            if gradient is None:
+                aggregated.append((None, var))
+                continue
+            shared = var.name + "/grad_accum"
+            with device(var.device or None):
+                if isinstance(gradient, IndexedSlices):
+                    accumulator: Any = SparseConditionalAccumulator(
+                        gradient.dtype, shape=(), shared_name=shared
+                    )
+                    given.append(
+                        accumulator.apply_indexed_slices_grad(gradient, local_step=self._local_step)
+                    )
+                    mean = accumulator.take_indexed_slices_grad(self._replicas_to_aggregate)
+                elif isinstance(gradient, Tensor):
+                    accumulator = ConditionalAccumulator(
+                        gradient.dtype, shape=var.shape, shared_name=shared
+                    )
+                    given.append(accumulator.apply_grad(gradient, local_step=self._local_step))
+                    mean = accumulator.take_grad(self._replicas_to_aggregate)
+                else:
+                    raise ValueError(f"Unknown grad type! Expected a tensor, got {gradient!r}")
+            self._accumulator_list.append((accumulator, var.device))
+            aggregated.append((mean, var))
+        return given, aggregated
+
+    def _hand_out_tokens(self, given: list[Operation], update: Operation) -> Any:
+        step = self._global_step
+        dtype = step.dtype.base_dtype
+        queue = FIFOQueue(-1, dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q")
+        self._sync_token_queue = queue
+        # The queue of tokens is not given to the runner, which would close it with its session.
+        dummy = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
+        with control_dependencies(given):
+            token = queue.dequeue()
+        done = self._local_step.assign(token)
+        with control_dependencies([update]):
+            tokens = gen_ops.fill([self._tokens_per_step], step)
+            sync = queue.enqueue_many((tokens,))
+        if self._variable_averages is not None:
+            with control_dependencies([sync]), name_scope(""):
+                sync = self._variable_averages.apply(self._variables_to_average)
+        self._chief_queue_runner = QueueRunner(dummy, [sync])
+        return done
+
+    def _check_applied(self, function: str) -> None:
+        if not self._gradients_applied:
+            raise ValueError(f"{function}() should be called after apply_gradients().")
+
+    def get_chief_queue_runner(self) -> QueueRunner:
+        """What the chief runs in a thread: it applies gradients and hands out tokens.
+
+        ValueError before `apply_gradients`.
+        """
+        self._check_applied("get_chief_queue_runner")
+        return self._chief_queue_runner
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """As of the optimiser inside."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def variables(self) -> list[Any]:
+        """As of the optimiser inside."""
+        return self._opt.variables()
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+        """As of the optimiser inside."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
+        """The operation that the chief runs once, so that the first step can begin.
+
+        `num_tokens`: how many tokens to put in the queue; as many as make a step by default.
+        ValueError for too few, or before `apply_gradients`.
+        """
+        self._check_applied("get_init_tokens_op")
+        needed = self._replicas_to_aggregate - self._total_num_replicas
+        if num_tokens == -1:
+            num_tokens = self._replicas_to_aggregate
+        elif num_tokens < needed:
+            raise ValueError(
+                f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} "
+                "(needed)"
+            )
+        if num_tokens <= 0:
+            return no_op(name="no_init_tokens")
+        with device(self._global_step.device or None), name_scope(""):
+            tokens = gen_ops.fill([num_tokens], self._global_step)
+            return self._sync_token_queue.enqueue_many((tokens,))
+
+    def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> Any:
+        """A hook that initialises what this optimiser needs, and starts the chief's thread."""
+        from millrace.train.hooks import SyncReplicasHook
+
+        return SyncReplicasHook(self, is_chief, num_tokens)
+
+
+def _operation(made: Any) -> Operation:
+    return made if isinstance(made, Operation) else made.op

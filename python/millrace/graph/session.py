@@ -1,0 +1,620 @@
+"""Sessions: what runs graphs.
+
+`Session.run` is short: what the fetches and feeds of a run mean is worked out here once, by
+`_compile`, and kept by the extension module under the objects that were fetched and fed.
+"""
+
+import atexit
+import threading
+import weakref
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace import _core
+from millrace.core import dtypes, errors, nest
+from millrace.core.export import export
+from millrace.core.tracebacks import install_for_threads
+from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
+from millrace.graph.session_handles import fetched_handle
+
+install_for_threads()
+
+# (class, expand to tensors, contract values): how composite objects are fetched and fed.
+_expansions: list[
+    tuple[type, Callable[[Any], tuple[list[Any], Callable[..., Any]]], Callable[..., Any]]
+] = []
+
+
+@export("register_session_run_conversion_functions")
+def register_session_run_conversion_functions(
+    tensor_type: type,
+    fetch_function: Callable[[Any], tuple[list[Any], Callable[[list[Any]], Any]]],
+    feed_function: Callable[[Any, Any], list[tuple[Any, Any]]] | None = None,
+    feed_function_for_partial_run: Callable[[Any], list[Any]] | None = None,
+) -> None:
+    """Lets sessions fetch and feed objects of a type.
+
+    `fetch_function(obj)` gives the tensors to fetch and a function from their values to the
+    result; `feed_function(obj, value)` gives pairs of tensors and values;
+    `feed_function_for_partial_run(obj)` gives the tensors that such a feed consists of.
+    """
+    if any(known is tensor_type for known, _, _ in _expansions):
+        raise ValueError(f"{tensor_type} has already been registered so ignore it.")
+    _expansions.insert(0, (tensor_type, fetch_function, feed_function))
+    del feed_function_for_partial_run
+
+
+def _expansion(obj: Any) -> Any:
+    for cls, fetch, feed in _expansions:
+        if isinstance(obj, cls):
+            return fetch, feed
+    return None
+
+
+def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
+    """A fed value as an array of the tensor's type; the bindings call it. TypeError, ValueError."""
+    dtype = tensor.dtype.base_dtype
+    if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):
+        raise TypeError(
+            f"The value of a feed cannot be a tf.Tensor object: {value} was fed for "
+            f"'{tensor.name}'. "
+            "Acceptable feed values include Python scalars, strings, lists and numpy ndarrays: run "
+            "the tensor first."
+        )
+    if dtype is dtypes.resource or dtype is dtypes.variant:
+        raise TypeError(f"'{tensor.name}' is a {dtype.name}: it cannot be fed")
+    wanted = dtype.as_numpy_dtype
+    if isinstance(value, int) and dtype.is_integer and not isinstance(value, bool):
+        info = np.iinfo(wanted)
+        if not info.min <= value <= info.max:
+            raise TypeError(
+                f"Type of feed value {value} with type {type(value)} is not compatible with Tensor "
+                f"type {dtype.name} of '{tensor.name}'. Try explicitly setting the type of "
+                "the feed "
+                "tensor to a larger type (e.g. int64)."
+            )
+    try:
+        if dtype is dtypes.string:
+            # As objects: NumPy's own strings lose zeros at their end.
+            array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
+            if array.size == 0:
+                return array.astype(object)
+            if array.dtype.kind not in "OSU":
+                raise ValueError(f"an array of {array.dtype}")
+            return array.astype(object) if array.dtype.kind in "U" else array
+        return np.asarray(value, dtype=wanted)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"Cannot feed {_describe(value)} for the tensor '{tensor.name}' ({dtype.name}, shape "
+            f"{tensor.shape}): {error}"
+        ) from None
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} with shape {value.shape}"
+    text = repr(value)
+    return f"{text if len(text) < 80 else text[:77] + '...'} of type '{type(value).__name__}'"
+
+
+def feed_shape_message(shape: tuple[int, ...], tensor: Tensor) -> str:
+    """What to say of a fed value that does not fit; the bindings call it."""
+    return (
+        f"Cannot feed value of shape {shape} for Tensor '{tensor.name}', which has shape "
+        f"'{tensor.shape}' and dtype {tensor.dtype.name}.{_defined_at(tensor.op)}"
+    )
+
+
+def _defined_at(op: Operation) -> str:
+    origin = op.traceback
+    return f"\ndefined at {origin[0][0]}:{origin[0][1]}  {origin[0][3]}" if origin else ""
+
+
+class _Fetches:
+    """Works out what a structure of fetches needs, and how its value is put together."""
+
+    def __init__(self, session: "BaseSession"):
+        # Weakly: the session holds what is made here.
+        self._session = weakref.ref(session)
+        self._graph = session._graph
+        self.tensors: list[Tensor] = []
+        self.targets: list[Operation] = []
+        self._known: dict[int, int] = {}
+
+    def read(self, fetch: Any) -> Any:
+        """None for an operation, a number for a tensor, (kind, object, parts) for the rest."""
+        if fetch is None:
+            raise TypeError(
+                "Fetch argument None has invalid type <class 'NoneType'>: expected a tensor, an "
+                "operation, a name, or a structure of them"
+            )
+        if isinstance(fetch, (list, tuple)):
+            parts = [self.read(f) for f in fetch]
+            if isinstance(fetch, list):
+                return "list", None, parts
+            if type(fetch) is tuple:
+                return "tuple", None, parts
+            cls = type(fetch)
+            if hasattr(cls, "_make"):
+                return "call", cls._make, parts
+            return "call", cls, parts
+        if isinstance(fetch, dict):
+            build = None if type(fetch) is dict else type(fetch)
+            keys = list(fetch.keys())
+            parts = [self.read(f) for f in fetch.values()]
+            if build is None:
+                return "dict", keys, parts
+            return "call", lambda values: build(zip(keys, values, strict=True)), parts
+        expansion = _expansion(fetch)
+        if expansion is not None:
+            tensors, contract = expansion[0](fetch)
+            return "call", lambda values: contract(list(values)), [self._leaf(t) for t in tensors]
+        return self._leaf(fetch)
+
+    def _leaf(self, fetch: Any) -> Any:
+        try:
+            element = self._graph.as_graph_element(fetch)
+        except TypeError as error:
+            raise TypeError(
+                f"Fetch argument {fetch!r} has invalid type {type(fetch)}, must be a string or "
+                f"Tensor. ({error})"
+            ) from None
+        except ValueError as error:
+            raise ValueError(
+                f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({error})"
+            ) from None
+        except KeyError as error:
+            raise ValueError(
+                f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({error.args[0]})"
+            ) from None
+        if not self._graph.is_fetchable(element):
+            raise ValueError(f"Operation {element.name!r} has been marked as not fetchable.")
+        if isinstance(element, Operation):
+            self.targets.append(element)
+            return None
+        at = self._known.get(id(element))
+        if at is None:
+            at = self._known[id(element)] = len(self.tensors)
+            self.tensors.append(element)
+        if element.dtype is dtypes.string and element.op.type == "GetSessionHandle":
+            return "call", self._handle_maker(element), [at]
+        return at
+
+    def _handle_maker(self, tensor: Tensor) -> Callable[..., Any]:
+        session, dtype = self._session, tensor.op.inputs[0].dtype.base_dtype
+        return lambda values: fetched_handle(session(), values[0], dtype)
+
+
+class _DefaultSessions(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+
+
+_defaults = _DefaultSessions()
+_open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
+
+
+@export("get_default_session")
+def get_default_session() -> Any:
+    """The session that `eval()` and `run()` use on this thread, or None."""
+    return _defaults.stack[-1] if _defaults.stack else None
+
+
+class _AsDefaultSession:
+    """A context that makes a session the default one."""
+
+    def __init__(self, session: Any):
+        self._session = session
+
+    def __enter__(self) -> Any:
+        _defaults.stack.append(self._session)
+        return self._session
+
+    def __exit__(self, *_: Any) -> None:
+        if self._session not in _defaults.stack:
+            raise AssertionError("Nesting violated for default stack of sessions")
+        if _defaults.stack[-1] is not self._session:
+            raise AssertionError("Nesting violated for default stack of sessions")
+        _defaults.stack.pop()
+
+
+def no_cluster(what: str) -> errors.UnimplementedError:
+    """The error for what needs a cluster."""
+    return errors.UnimplementedError(
+        None, None,
+        f"{what}: this version of Millrace runs in one process. Servers and sessions of clusters "
+        "come in a later version; graphs for them can be built already. Run without a target here: "
+        "tf.Session().",
+    )  # fmt: skip
+
+
+def _connect(owner: Any, graph: Graph, target: str, config: bytes) -> Any:
+    """The session of the extension module. Errors for targets that there are none of."""
+    if target.startswith("grpc://"):
+        raise no_cluster(f"Cannot connect to '{target}'")
+    try:
+        return _core.Session(owner, graph, target, config)
+    except errors.NotFoundError as error:
+        raise errors.NotFoundError(
+            None, None,
+            f"No session factory registered for the given session options: {error.message}",
+        ) from None  # fmt: skip
+
+
+class BaseSession:
+    """What Session and InteractiveSession share."""
+
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None):
+        from millrace import protos
+
+        if isinstance(target, str):
+            target = target.encode()
+        if not isinstance(target, bytes):
+            raise TypeError(f"target must be a string, but got {type(target)}")
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
+        if config is not None and not isinstance(config, protos.ConfigProto):
+            raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
+        self._target = target
+        self._graph = root_graph(graph if graph is not None else get_default_graph())
+        self._config = config
+        self._closed = False
+        self._contexts: list[Any] = []
+        self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
+        self._dead_handles: list[str] = []
+        self._core: Any = None
+        serialized = config.SerializeToString() if config is not None else b""
+        self._core = _connect(self, self._graph, target.decode(), serialized)
+        _open_sessions.add(self)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it runs."""
+        return self._graph
+
+    @property
+    def graph_def(self) -> Any:
+        """The graph as a GraphDef."""
+        config = self._config
+        shapes = config is not None and config.graph_options.infer_shapes
+        return self._graph.as_graph_def(add_shapes=shapes)
+
+    @property
+    def sess_str(self) -> bytes:
+        """The target."""
+        return self._target
+
+    def list_devices(self) -> list[Any]:
+        """The devices that it can use."""
+        return [_DeviceAttributes(*info) for info in self._core.list_devices()]
+
+    def close(self) -> None:
+        """Stops what runs and frees the session's state. Twice is fine."""
+        if not self._closed and self._core is not None:
+            self._closed = True
+            self._core.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            pass
+
+    def as_default(self) -> _AsDefaultSession:
+        """A context in which this is the default session. It does not close the session."""
+        return _AsDefaultSession(self)
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Runs what the fetches need, and gives their values in the structure of `fetches`.
+
+        Args:
+          fetches: tensors, operations, names of them, or lists, tuples, dicts of these.
+          feed_dict: values (numbers, lists, arrays) in place of tensors.
+          options: a RunOptions.
+          run_metadata: a RunMetadata that is filled in.
+
+        Raises RuntimeError when the session is closed, ValueError or TypeError when fetches or
+        feeds make no sense, and a class of `errors` when an operation fails.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        try:
+            if options is None and run_metadata is None:
+                return self._core.run(fetches, feed_dict)
+            return self._run_with_options(fetches, feed_dict, options, run_metadata)
+        except errors.OpError as error:
+            if error.message.startswith("nothing to run") and not nest.flatten(fetches):
+                return nest.pack_sequence_as(fetches, [])
+            raise self._with_op(error) from None
+
+    def _with_op(self, error: errors.OpError) -> errors.OpError:
+        if error._op is None:
+            name = errors.failed_node(error.message)
+            found = self._graph._find(name) if name else -1
+            if found >= 0:
+                error._op = self._graph._operation(found)
+        return error
+
+    def _run_with_options(self, fetches: Any, feed_dict: Any, options: Any, metadata: Any) -> Any:
+        from millrace import protos
+
+        if options is not None and not isinstance(options, protos.RunOptions):
+            raise TypeError(f"options must be a RunOptions, got {type(options)}")
+        if metadata is not None and not isinstance(metadata, protos.RunMetadata):
+            raise TypeError(f"run_metadata must be a RunMetadata, got {type(metadata)}")
+        feeds = feed_dict or {}
+        if not isinstance(feeds, dict):
+            raise TypeError(f"feed_dict must be a dictionary, got {type(feeds)}")
+        value, told = self._core.run_with_options(
+            fetches, list(feeds.keys()), list(feeds.values()),
+            b"" if options is None else options.SerializeToString(), metadata is not None,
+        )  # fmt: skip
+        if metadata is not None:
+            metadata.ParseFromString(told)
+            if options is not None and options.output_partition_graphs:
+                metadata.partition_graphs.add().CopyFrom(self._part_that_runs(fetches))
+        return value
+
+    def _part_that_runs(self, fetches: Any) -> Any:
+        """The nodes that the fetches need, as a GraphDef: the one partition of this process."""
+        from millrace.graph.graph_util import extract_sub_graph
+
+        handler = _Fetches(self)
+        handler.read(fetches)
+        names = [t.op.name for t in handler.tensors] + [op.name for op in handler.targets]
+        return extract_sub_graph(self._graph.as_graph_def(), names)
+
+    def _compile(self, fetches: Any, feed_keys: list[Any]) -> tuple[Any, ...]:
+        """What a run comes to: fed tensors, fetched tensors, targets, the form of the result, and a
+        function from the values given to those of the fed tensors (None: the same)."""
+        if self._graph._num_nodes == 0:
+            raise RuntimeError(
+                "The Session graph is empty. Add operations to the graph before calling run()."
+            )
+        handler = _Fetches(self)
+        form = handler.read(fetches)
+        fed: list[Tensor] = []
+        makers: list[tuple[int, Any, Any]] = []
+        plain = True
+        for key in feed_keys:
+            tensors, maker = self._fed_tensors(key)
+            plain = plain and maker is None
+            makers.append((len(tensors), key, maker))
+            fed += tensors
+        seen = set()
+        for tensor in fed:
+            if tensor in seen:
+                raise ValueError(f"The tensor '{tensor.name}' is fed twice")
+            seen.add(tensor)
+        expand = None
+        if not plain:
+
+            def expand(values: list[Any]) -> list[Any]:
+                out: list[Any] = []
+                for (_, key, maker), value in zip(makers, values, strict=True):
+                    out += [value] if maker is None else maker(key, value)
+                return out
+
+        return fed, handler.tensors, handler.targets, form, expand
+
+    def _fed_tensors(self, key: Any) -> tuple[list[Tensor], Any]:
+        if isinstance(key, tuple):
+            parts = [self._fed_tensors(part) for part in nest.flatten(key)]
+
+            def spread(_: Any, value: Any) -> list[Any]:
+                out: list[Any] = []
+                for part, (_, maker), v in zip(
+                    nest.flatten(key),
+                    parts,
+                    nest.flatten_up_to(key, value, check_types=False),
+                    strict=True,
+                ):
+                    out += [v] if maker is None else maker(part, v)
+                return out
+
+            return [tensor for tensors, _ in parts for tensor in tensors], spread
+        expansion = _expansion(key)
+        if expansion is not None and expansion[1] is not None:
+            tensors = [t for t in expansion[0](key)[0]]
+            feed = expansion[1]
+            return tensors, lambda k, value: [v for _, v in feed(k, value)]
+        try:
+            tensor = self._graph.as_graph_element(key, allow_operation=False)
+        except Exception as error:
+            raise TypeError(
+                f"Cannot interpret feed_dict key as Tensor: "
+                f"{error.args[0] if error.args else error}"
+            ) from None
+        if not self._graph.is_feedable(tensor):
+            raise ValueError(f"Tensor {tensor.name} may not be fed.")
+        return [tensor], None
+
+    def _fed_tuple(self, key: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
+        """The tensors of a tuple of keys, and how the values of a tuple go to them."""
+        fed = [self._fed_tensors(part) for part in key]
+
+        def values_of(_: Any, value: Any) -> list[Any]:
+            out: list[Any] = []
+            for part, (_tensors, maker), one in zip(key, fed, value, strict=True):
+                out += [one] if maker is None else maker(part, one)
+            return out
+
+        return [tensor for tensors, _ in fed for tensor in tensors], values_of
+
+    def make_callable(
+        self, fetches: Any, feed_list: Any = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs the fetches, with a parameter for each tensor of `feed_list`.
+
+        Quicker than `run` where the same is run often.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        if feed_list is not None and not isinstance(feed_list, (list, tuple)):
+            raise TypeError("feed_list must be a list or tuple.")
+        keys = list(feed_list or [])
+        call = self._core.make_callable(fetches, keys)
+        if accept_options:
+
+            def with_options(*args: Any, options: Any = None, run_metadata: Any = None) -> Any:
+                feeds = dict(zip(keys, args, strict=True))
+                return self.run(fetches, feeds, options, run_metadata)
+
+            return with_options
+        return call
+
+    # Runs in pieces.
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
+        """Declares what a run in pieces will fetch and feed; gives the handle of that run."""
+        handler = _Fetches(self)
+        handler.read(fetches)
+        fed = [t for key in (feeds or []) for t in self._fed_tensors(key)[0]]
+        handle = self._core.partial_run_setup(
+            [t.name for t in fed],
+            [t.name for t in handler.tensors],
+            [op.name for op in handler.targets],
+        )
+        return handle
+
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+        """Goes on with a run in pieces: feeds some of what was declared and fetches some."""
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        handler = _Fetches(self)
+        form = handler.read(fetches)
+        fed, values = [], []
+        for key, value in (feed_dict or {}).items():
+            tensors, maker = self._fed_tensors(key)
+            fed += tensors
+            values += [value] if maker is None else maker(key, value)
+        try:
+            arrays = self._core.partial_run(handle, fed, values, [t.name for t in handler.tensors])
+        except errors.OpError as error:
+            raise self._with_op(error) from None
+        return _build(form, arrays)
+
+    def explain(self, fetches: Any, feeds: Any = None) -> str:
+        """The plan that a run of these goes by, for people."""
+        handler = _Fetches(self)
+        handler.read(fetches)
+        fed = [t for key in (feeds or []) for t in self._fed_tensors(key)[0]]
+        return self._core.explain(
+            [t.name for t in fed],
+            [t.name for t in handler.tensors],
+            [op.name for op in handler.targets],
+        )
+
+
+def _build(form: Any, arrays: list[Any]) -> Any:
+    if form is None:
+        return None
+    if isinstance(form, int):
+        return arrays[form]
+    kind, obj, parts = form
+    values = [_build(part, arrays) for part in parts]
+    if kind == "list":
+        return values
+    if kind == "dict":
+        return dict(zip(obj, values, strict=True))
+    return tuple(values) if kind == "tuple" else obj(tuple(values))
+
+
+class _DeviceAttributes:
+    def __init__(self, name: str, device_type: str, memory_limit_bytes: int):
+        self.name = name
+        self.device_type = device_type
+        self.memory_limit_bytes = memory_limit_bytes
+
+    def __repr__(self) -> str:
+        return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
+
+
+@export("Session")
+class Session(BaseSession):
+    """Runs a graph. `with Session() as sess:` closes it at the end.
+
+    Args:
+      target: where it runs: empty for this process.
+      graph: what it runs; the default graph otherwise.
+      config: a ConfigProto.
+    """
+
+    def __enter__(self) -> "Session":
+        if self._contexts:
+            raise RuntimeError(
+                "Session context managers are not re-entrant. Use `Session.as_default()` to "
+                "enter a "
+                "session several times."
+            )
+        graph = self._graph.as_default()
+        session = self.as_default()
+        graph.__enter__()
+        session.__enter__()
+        self._contexts.append((graph, session))
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, exc_tb: Any) -> None:
+        graph, session = self._contexts.pop()
+        session.__exit__(exc_type, exc_value, exc_tb)
+        graph.__exit__(exc_type, exc_value, exc_tb)
+        self.close()
+
+    @staticmethod
+    def reset(target: str, containers: Any = None, config: Any = None) -> None:
+        """Drops the state that servers at `target` keep."""
+        from millrace import protos
+
+        config = config or protos.ConfigProto()
+        core = _connect(None, Graph(), target, config.SerializeToString())
+        core.reset(list(containers or []))
+
+
+@export("InteractiveSession")
+class InteractiveSession(BaseSession):
+    """A session that is the default one from the start until it is closed: for shells."""
+
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None):
+        super().__init__(target, graph, config)
+        self._default = self.as_default()
+        self._default.__enter__()
+        self._default_graph = None
+        if graph is not None:
+            self._default_graph = graph.as_default()
+            self._default_graph.__enter__()
+
+    def close(self) -> None:
+        """Closes it; the default session is the one before it."""
+        default, self._default = getattr(self, "_default", None), None
+        super().close()
+        if default is None:
+            return
+        if getattr(self, "_default_graph", None) is not None:
+            self._default_graph.__exit__(None, None, None)
+            self._default_graph = None
+        if self in _defaults.stack:
+            _defaults.stack.remove(self)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends what runs before the interpreter goes, without waiting for what does not end."""
+
+    def close(session: BaseSession) -> None:
+        try:
+            session.close()
+        except Exception:
+            pass
+
+    threads = [
+        threading.Thread(target=close, args=(s,), daemon=True)
+        for s in list(_open_sessions)
+        if not s._closed
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(0.3)

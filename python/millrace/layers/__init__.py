@@ -1,1 +1,0 @@
-"""Layers: functions of tensors that keep their own variables."""

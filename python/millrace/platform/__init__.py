@@ -1,1 +1,0 @@
-"""What surrounds a program: its command line, log, files and text encodings."""

@@ -1,0 +1,1 @@
+"""What lasts from run to run: variables, their initial values, queues."""
