@@ -13,7 +13,9 @@ Tests, benchmarks and fuzzers may include anything from millrace/.
 For every module below python/millrace/:
   * an import of millrace.X is allowed only if X is the module's own folder or one below it; what
     the build generates counts as a folder;
-  * modules at the top are entrances: they import anything, and nothing imports them.
+  * modules at the top are entrances: they import anything, and nothing imports them;
+  * an import inside a function ends with a comment "# late: REASON". It is for what is heavy and
+    seldom needed; what would else be a circle has something that stands one step too high.
 """
 
 import ast
@@ -68,6 +70,7 @@ COSTLY_HEADERS = {"functional", "memory", "iostream", "mutex", "complex"}
 
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 TESTING = re.compile(r"_(test|testing|bench|fuzz)\.(h|cc|cu|cuh)$")
+LATE = re.compile(r"# late: \S")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -152,6 +155,21 @@ def check_import(folder, imported):
     return None
 
 
+def unexplained_late_imports(path):
+    """The lines of imports inside functions that do not say why they are there."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    late = {
+        node.lineno
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, functions)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    return sorted(number for number in late if not LATE.search(lines[number - 1]))
+
+
 def check_package(root):
     """The problems of the Python package."""
     problems = []
@@ -159,6 +177,10 @@ def check_package(root):
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         inside = path.relative_to(package).parts
+        for number in unexplained_late_imports(path):
+            problems.append(
+                f'{name}:{number}: an import inside a function; see "late" in the script'
+            )
         if len(inside) == 1:
             if inside[0] not in PYTHON_ENTRANCES:
                 problems.append(

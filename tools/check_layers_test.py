@@ -76,9 +76,17 @@ class CheckLayersTest(unittest.TestCase):
         files = {"python/millrace/core/x.py": "\nfrom millrace.graph.graph import Tensor\n"}
         self.assert_one(files, "python/millrace/core/x.py:2:", "core may import _core, protos")
 
-    def test_late_imports_and_modules_of_a_list_are_seen(self):
-        files = {"python/millrace/ops/x.py": "def f():\n    from millrace import core, train\n"}
-        self.assert_one(files, "x.py:2:", "millrace.train: ops may import")
+    def test_late_imports_say_why(self):
+        text = "def f():\n    import difflib{}\n    class A:\n        import json  # late: seldom\n"
+        self.assertEqual(
+            self.problems({"python/millrace/ops/x.py": text.format("  # late: only errors")}), []
+        )
+        self.assert_one({"python/millrace/ops/x.py": text.format("  # noqa")}, "x.py:2:", "late")
+        self.assert_one({"python/millrace/v1.py": text.format("")}, "v1.py:2:", "late")
+
+    def test_imports_of_several_modules_are_seen(self):
+        files = {"python/millrace/ops/x.py": "from millrace import core, train\n"}
+        self.assert_one(files, "x.py:1:", "millrace.train: ops may import")
         files = {"python/millrace/ops/x.py": "import millrace.compat.v1 as tf\n"}
         self.assert_one(files, "millrace.compat.v1: ops may import")
         self.assert_one({"python/millrace/ops/x.py": "from . import math\n"}, "from the root")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
+import threading
+from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
 from millrace import __version__
+from millrace.compat.tensorflow.imports import install
+from millrace.core.tracebacks import hide_library_frames
 
 _USAGE = """\
 usage: millrace run SCRIPT [ARGUMENT ...]
@@ -71,8 +76,6 @@ def run_script(script: str, arguments: list[str]) -> None:
     What the program raises goes on upwards, SystemExit too; where nothing catches it, Python
     prints it with the frames of the program only.
     """
-    from millrace.compat.tensorflow.imports import install
-
     try:
         with open(script, "rb") as file:
             source = file.read()
@@ -91,9 +94,6 @@ def run_script(script: str, arguments: list[str]) -> None:
 
 def _main_module(path: str) -> ModuleType:
     """An empty `__main__` as Python makes it for a script."""
-    import builtins
-    from importlib.machinery import SourceFileLoader
-
     program = ModuleType("__main__")
     program.__dict__.update(
         __builtins__=builtins,
@@ -119,9 +119,6 @@ def _program_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 def _show_users_frames() -> None:
     """Lets uncaught errors, of all threads, be printed without frames of libraries."""
-    import threading
-
-    from millrace.core.tracebacks import hide_library_frames
 
     def shown(error: BaseException) -> BaseException:
         error.__traceback__ = _program_frames(error.__traceback__)

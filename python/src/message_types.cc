@@ -93,7 +93,8 @@ nb::handle enum_of(const pb::EnumDescriptor* type) {
   static auto& known = *new std::unordered_map<const pb::EnumDescriptor*, PyObject*>;
   if (const auto it = known.find(type); it != known.end()) return it->second;
   PyObject* made = nb::cast(EnumType{type}).release().ptr();
-  return known.emplace(type, made).first->second;  // another thread may have been first
+  known.emplace(type, made);
+  return made;
 }
 
 // The message whose attribute a field is asked for. Raises TypeError for anything else.
@@ -304,7 +305,8 @@ nb::handle class_of(const pb::Descriptor* type) {
   static auto& known = *new std::unordered_map<const pb::Descriptor*, PyObject*>;
   if (const auto it = known.find(type); it != known.end()) return it->second;
   PyObject* made = make_class(type).release().ptr();
-  return known.emplace(type, made).first->second;  // another thread may have been first
+  known.emplace(type, made);
+  return made;
 }
 
 void bind_message_types(nb::module_& m) {

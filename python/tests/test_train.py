@@ -406,6 +406,18 @@ def test_fed_tensors_can_be_fetched():
         assert sess.run([q + 1, p], {(q, (p,)): (2.0, ("x",))}) == [3.0, b"x"]
 
 
+def test_updates_wait_for_all_gradients():
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, unused = tf.Variable(2.0), tf.Variable(1.0)
+        optimizer = tf.train.GradientDescentOptimizer(0.5)
+        pairs = optimizer.compute_gradients(x * x, [x, unused], gate_gradients=2)
+        assert pairs[1][0] is None
+        train = optimizer.apply_gradients(pairs)
+        session.run(tf.global_variables_initializer())
+        session.run(train)
+        assert session.run(x) == 0.0
+
+
 def test_training_with_reference_variables_is_repeatable():
     """An update in place waits for the gradients that still read the variable."""
 

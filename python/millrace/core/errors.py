@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from millrace.core.export import export
+from millrace.core.origin import raised_at
 
 OK = export("errors.OK")(0)
 CANCELLED = export("errors.CANCELLED")(1)
@@ -248,7 +249,5 @@ def to_status(error: BaseException) -> tuple[int, str]:
         return error.error_code, error.message
     code = next((code for cls, code in _CODES if isinstance(error, cls)), UNKNOWN)
     text = f"{type(error).__name__}: {error}"
-    from millrace.core.origin import raised_at
-
     where = raised_at(error)
     return code, f"{text}\n{where}" if where else text

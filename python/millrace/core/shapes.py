@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from operator import index
 from typing import Any
 
+from millrace import protos
 from millrace.core.export import export
 
 
@@ -360,9 +361,7 @@ class TensorShape:
 
     def as_proto(self) -> Any:
         """The shape as a TensorShapeProto message."""
-        from millrace.protos import TensorShapeProto
-
-        proto = TensorShapeProto()
+        proto = protos.TensorShapeProto()
         if self._dims is None:
             proto.unknown_rank = True
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 # Names of TensorFlow before 1.0, and names that programs often get wrong, to what to write.
@@ -44,7 +45,7 @@ def nearest(name: str, available: Iterable[str], count: int = 3) -> list[str]:
     Names are paths. The last part decides first, so that `layers.conv_2d` finds `nn.conv2d`
     too; capitals matter only between names that are else the same.
     """
-    from difflib import SequenceMatcher
+    from difflib import SequenceMatcher  # late: only errors need it
 
     wanted, wanted_leaf = name.lower(), name.lower().rpartition(".")[2]
     whole, leaf = SequenceMatcher(b=wanted), SequenceMatcher(b=wanted_leaf)
@@ -66,16 +67,27 @@ def _capitals(name: str) -> int:
     return sum(letter.isupper() for letter in name)
 
 
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """A sentence with the names that are most like `name`, to end a message; empty without any."""
+    from difflib import get_close_matches  # late: only errors need it
+
+    near = get_close_matches(name, list(known), 3)
+    return f" The nearest names are: {', '.join(near)}." if near else ""
+
+
+def _read_known_names() -> list[str]:
+    with open(os.path.join(os.path.dirname(__file__), "known_names.txt")) as file:
+        return file.read().splitlines()
+
+
 def known_tier(path: str) -> int | None:
     """How much real programs use the TensorFlow name `path`: 1 often, 3 seldom, None not known.
 
     A namespace counts as much as the most used name in it.
     """
-    from importlib.resources import files
-
     prefix = path + "."
     tiers = []
-    for line in files("millrace.core").joinpath("known_names.txt").read_text().splitlines():
+    for line in _read_known_names():
         name, _, tier = line.partition("\t")
         if name == path:
             return int(tier)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from types import TracebackType
 
 from millrace.core.origin import PACKAGE, is_library_file
@@ -71,8 +72,6 @@ def install() -> None:
 
 def install_for_threads() -> None:
     """The same for errors that end a thread."""
-    import threading
-
     if threading.excepthook is not threading.__excepthook__:
         return
 

@@ -2,8 +2,13 @@
 
 from typing import Any, Callable
 
+import numpy as np
+
+from millrace.core import dtypes
 from millrace.core.device import DeviceSpec
 from millrace.core.export import export
+from millrace.core.shapes import TensorShape
+from millrace.distributed.cluster import ClusterSpec
 
 # Operations that hold state, which parameter servers keep.
 STATEFUL_OPS = (
@@ -38,9 +43,6 @@ def byte_size_load_fn(op: Any) -> float:
     output = op.outputs[0]
     shape, dtype = output.shape, output.dtype.base_dtype
     if op.type == "VarHandleOp":
-        from millrace.core import dtypes
-        from millrace.core.shapes import TensorShape
-
         shape = TensorShape(op.get_attr("shape"))
         dtype = dtypes.as_dtype(op.get_attr("dtype"))
     count = shape.num_elements()
@@ -78,8 +80,6 @@ class RandomStrategy:
     """
 
     def __init__(self, num_ps: int, seed: int = 0):
-        import numpy as np
-
         self._num_ps = num_ps
         self._random = np.random.RandomState(seed)
 
@@ -106,8 +106,6 @@ def replica_device_setter(
     None when there are no parameter servers. TypeError when `ps_strategy` cannot be called.
     """
     if cluster is not None:
-        from millrace.distributed.cluster import ClusterSpec
-
         jobs = ClusterSpec(cluster).as_dict()
         ps_job = DeviceSpec.from_string(ps_device).job
         if not jobs.get(ps_job):

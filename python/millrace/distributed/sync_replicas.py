@@ -18,6 +18,7 @@ from millrace.graph.sparse import IndexedSlices
 from millrace.ops.control_flow import group, no_op
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
 from millrace.state.variables import Variable, global_variables, report_uninitialized_variables
+from millrace.train.hooks import SyncReplicasHook
 from millrace.train.optimizer import Optimizer
 from millrace.train.queue_runner import QueueRunner
 
@@ -193,8 +194,6 @@ class SyncReplicasOptimizer(Optimizer):
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> Any:
         """A hook that initialises what this optimiser needs, and starts the chief's thread."""
-        from millrace.train.hooks import SyncReplicasHook
-
         return SyncReplicasHook(self, is_chief, num_tokens)
 
 

@@ -8,7 +8,7 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
-from millrace.graph.graph import Graph, Tensor, is_tensor_like, name_scope
+from millrace.graph.graph import Tensor, is_tensor_like, name_scope
 
 # Conversion functions by priority: [(priority, [(type, function)])].
 _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
@@ -63,25 +63,6 @@ def convert_to_tensor(
     nothing converts it, ValueError when the type is not the one asked for.
     """
     return internal_convert(value, dtype, name, False, preferred_dtype or dtype_hint)
-
-
-@export("convert_to_tensor_or_indexed_slices")
-def convert_to_tensor_or_indexed_slices(
-    value: Any, dtype: Any = None, name: str | None = None
-) -> Any:
-    """As `convert_to_tensor`, but leaves IndexedSlices and sparse tensors as they are."""
-    from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
-
-    if isinstance(value, SparseTensorValue):
-        return SparseTensor.from_value(value)
-    if isinstance(value, (IndexedSlices, SparseTensor)):
-        if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
-            raise ValueError(
-                f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with "
-                f"dtype {value.dtype.name}: {value}"
-            )
-        return value
-    return convert_to_tensor(value, dtype, name)
 
 
 def internal_convert(
@@ -471,54 +452,3 @@ register_tensor_conversion_function(
     101,
 )
 register_tensor_conversion_function(object, _element_conversion, 200)
-
-
-# What is known of a tensor before anything runs.
-
-
-@export("get_static_value", "contrib.util.constant_value")
-def constant_value(tensor: Any, partial: bool = False) -> Any:
-    """The value of a tensor as an array, where it is known before anything runs; None elsewhere.
-
-    With `partial`, a vector may have None for the elements that are not known.
-    """
-    if not isinstance(tensor, Tensor):
-        if isinstance(tensor, (np.ndarray, np.generic)):
-            return tensor
-        if hasattr(tensor, "_as_graph_element"):
-            return None
-        return tensor
-    graph: Graph = tensor.graph
-    value = graph._constant_value(tensor._id, tensor._index)
-    if value is not None:
-        return np.asarray(value, dtype=object if isinstance(value, bytes) else None)
-    value = graph._partial_value(tensor._id, tensor._index)
-    if value is None:
-        from millrace.graph.tensor_util import folded_value
-
-        return folded_value(tensor, constant_value)
-    array_type = tensor.dtype.base_dtype.as_numpy_dtype
-    if isinstance(value, list) and None in value:
-        return np.array(value, dtype=object) if partial else None
-    return np.array(value, array_type)
-
-
-def constant_value_as_shape(tensor: Tensor) -> TensorShape:
-    """The shape that a vector of sizes describes, as far as it is known."""
-    value = tensor.graph._partial_value(tensor._id, tensor._index)
-    if value is None:
-        static = tensor.graph._constant_value(tensor._id, tensor._index)
-        if static is not None:
-            value = [int(v) for v in np.atleast_1d(static)]
-    if value is None:
-        count = tensor.shape.with_rank(1).as_list()[0]
-        return TensorShape(None if count is None else [None] * count)
-    return TensorShape([None if v is None or v < 0 else v for v in value])
-
-
-@export("is_tensor", "contrib.framework.is_tensor")
-def is_tensor(x: Any) -> bool:
-    """Whether x is a Tensor, a variable, or a sparse tensor."""
-    from millrace.graph.sparse import IndexedSlices, SparseTensor
-
-    return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from millrace import protos
+from millrace.graph.graph import Graph
+from millrace.graph.session import Session
+
 
 def list_local_devices(session_config: Any = None) -> list[Any]:
     """The devices that sessions of this process can use, as DeviceAttributes messages."""
-    from millrace import protos
-    from millrace.graph.graph import Graph
-    from millrace.graph.session import Session
-
     out = []
     with Session(graph=Graph(), config=session_config) as session:
         for device in session.list_devices():

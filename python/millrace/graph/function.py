@@ -1,5 +1,6 @@
 """Functions of a graph, from Python code: Defun."""
 
+import inspect
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
@@ -40,8 +41,6 @@ class Defun:
         """The function, as something to call with tensors."""
         if not callable(func):
             raise ValueError(f"func {func} must be callable")
-        import inspect
-
         parameters = list(inspect.signature(func).parameters.values())
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if any(p.default is not inspect.Parameter.empty for p in parameters) or any(

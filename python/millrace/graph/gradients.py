@@ -1,5 +1,6 @@
 """Gradients, and rules for them in Python."""
 
+import functools
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
@@ -156,8 +157,6 @@ def _sum(a: Any, b: Any) -> Any:
     """The sum of two gradients as `_core` has them."""
     if a is None or b is None:
         return b if a is None else a
-    from millrace import gen_ops
-
     return gen_ops.add_n([convert_to_tensor(_from_core(g)) for g in (a, b)])
 
 
@@ -336,7 +335,6 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     the results to those of the arguments. With variables used inside, that function takes a
     keyword `variables` and returns a second list, their gradients.
     """
-    import functools
 
     @functools.wraps(f)
     def decorated(*args: Any, **kwargs: Any) -> Any:

@@ -1,12 +1,16 @@
 """Graph, Operation and Tensor."""
 
+import re
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from millrace import _core
+from millrace import _core, protos
 from millrace.core import dtypes
+from millrace.core.device import merge_device
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.suggest import nearest_names
+from millrace.graph.default_session import session_for
 
 
 def result_class(op: str, names: list[str]) -> type:
@@ -61,8 +65,6 @@ class Operation:
     @property
     def node_def(self) -> Any:
         """The node as a NodeDef."""
-        from millrace import protos
-
         whole = protos.GraphDef.FromString(self.graph._graph_def(self._id, self._id + 1))
         node = whole.node[0]
         if "_mr_origin" in node.attr:  # where it was made, for messages
@@ -72,8 +74,6 @@ class Operation:
     @property
     def op_def(self) -> Any:
         """The op's definition as an OpDef."""
-        from millrace import protos
-
         return protos.OpDef.FromString(_core.op_def(self.type))
 
     @property
@@ -115,7 +115,7 @@ class Operation:
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
         """Runs it in the session given, or in the default one."""
-        _session_for(session, self.graph, "run this operation").run(self, feed_dict)
+        session_for(session, self.graph, "run this operation").run(self, feed_dict)
 
     def consumers(self) -> list["Operation"]:
         """The operations that take one of its outputs."""
@@ -271,7 +271,7 @@ class Tensor(TensorOperators):
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         """Its value, computed in the session given or in the default one."""
-        return _session_for(session, self.graph, "evaluate this tensor").run(self, feed_dict)
+        return session_for(session, self.graph, "evaluate this tensor").run(self, feed_dict)
 
     def _as_graph_element(self) -> "Tensor":
         return self
@@ -393,29 +393,6 @@ def _device_text(device: Any) -> str:
     if device is None:
         return ""
     return device if isinstance(device, str) else device.to_string()
-
-
-def _session_for(session: Any, graph: "Graph", purpose: str) -> Any:
-    if session is not None:
-        if session.graph is not graph:
-            raise ValueError(
-                f"Cannot use the given session to {purpose}: it belongs to another graph."
-            )
-        return session
-    from millrace.graph.session import get_default_session
-
-    session = get_default_session()
-    if session is None:
-        raise ValueError(
-            f"Cannot {purpose}: No default session is registered. Use `with sess.as_default()` or "
-            "pass an explicit session to `eval(session=sess)` or `run(session=sess)`."
-        )
-    if session.graph is not graph:
-        raise ValueError(
-            f"Cannot use the default session to {purpose}: it belongs to another graph. Pass an "
-            "explicit session."
-        )
-    return session
 
 
 @export("Graph")
@@ -541,11 +518,8 @@ class Graph(_core.GraphBase):
         return self._operation(found)
 
     def _nearest(self, name: str) -> str:
-        import difflib
-
         names = [self._node_name(i) for i in range(min(self._num_nodes, 20000))]
-        near = difflib.get_close_matches(name, names, 3)
-        return f" The nearest names are: {', '.join(near)}." if near else ""
+        return nearest_names(name, names)
 
     def create_op(
         self, op_type: str, inputs: Any, dtypes: Any = None, input_types: Any = None,
@@ -575,8 +549,6 @@ class Graph(_core.GraphBase):
     @property
     def graph_def_versions(self) -> Any:
         """The versions of the graph format, as a VersionDef."""
-        from millrace import protos
-
         return protos.VersionDef(producer=self._producer, min_consumer=0)
 
     @property
@@ -611,8 +583,6 @@ class Graph(_core.GraphBase):
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
         """The graph as a GraphDef, from operation number `from_version` on."""
-        from millrace import protos
-
         graph_def = protos.GraphDef.FromString(self._graph_def(from_version or 0, -1))
         if add_shapes:
             for node in graph_def.node:
@@ -701,8 +671,6 @@ class Graph(_core.GraphBase):
         return _Container(self, container_name)
 
     def _apply_device_functions(self, op: Operation) -> None:
-        from millrace.core.device import merge_device
-
         device = ""
         for entry in reversed(self._device_stack):
             if entry is None:
@@ -758,8 +726,6 @@ class Graph(_core.GraphBase):
         values = self._collections.get(name, [])
         if scope is None:
             return list(values)
-        import re
-
         pattern = re.compile(scope)
         return [v for v in values if hasattr(v, "name") and pattern.match(v.name)]
 
@@ -874,8 +840,6 @@ class _Device:
         self._given = device
 
     def __enter__(self) -> None:
-        from millrace.core.device import merge_device
-
         graph, device = self._graph, self._given
         self._before = (graph._device, graph._device_functions_open)
         if device is not None and not callable(device):

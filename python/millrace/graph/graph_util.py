@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from millrace import _core, protos
+from millrace import _core, gen_ops, protos
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.graph import Operation
@@ -170,8 +170,6 @@ def _value_tensor(graph: Any, node: Any) -> Any:
     for op in handle.consumers():
         if op.type == "ReadVariableOp":
             return op.outputs[0]
-    from millrace import gen_ops
-
     with graph.as_default():
         return gen_ops.read_variable_op(handle, dtypes.as_dtype(node.attr["dtype"].type))
 

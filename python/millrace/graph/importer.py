@@ -1,5 +1,6 @@
 """Adding graphs that were written as messages."""
 
+import re
 from typing import Any
 
 from millrace import _core, protos
@@ -165,8 +166,6 @@ def _apply_devices(graph: Graph, first: int) -> None:
 def _operation(graph: Graph, name: str, renamed: bool, first: int) -> Operation:
     if not renamed:
         return graph.get_operation_by_name(name)
-    import re
-
     pattern = re.compile(re.escape(name) + r"_\d+")
     for i in range(first, graph._num_nodes):
         op = graph._operation(i)

@@ -1,9 +1,13 @@
 """Ops from shared libraries that are built apart from the package."""
 
+import glob
+import hashlib
+import os
 from types import ModuleType
 from typing import Any
 
-from millrace import _core
+from millrace import _core, protos
+from millrace.core import errors
 from millrace.core.export import export
 from millrace.graph.op_functions import Op
 
@@ -23,14 +27,10 @@ def load_op_library(library_filename: str) -> ModuleType:
 
 
 def _module_name(path: Any) -> str:
-    import hashlib
-
     return "millrace_ops_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 def _add_functions(module: ModuleType, names: list[str]) -> None:
-    from millrace import protos
-
     definitions = protos.OpList()
     for name in names:
         definitions.op.add().ParseFromString(_core.op_def(name))
@@ -47,9 +47,6 @@ def load_library(library_location: str) -> None:
 
     OSError when there is nothing at the path.
     """
-    import glob
-    import os
-
     if os.path.isdir(library_location):
         paths = sorted(glob.glob(os.path.join(library_location, "*.so")))
     elif os.path.exists(library_location):
@@ -65,8 +62,6 @@ def load_library(library_location: str) -> None:
 @export("load_file_system_library")
 def load_file_system_library(library_filename: str) -> None:
     """Would load a library that gives access to another kind of files: UnimplementedError."""
-    from millrace.core import errors
-
     raise errors.UnimplementedError(
         None, None,
         f"Cannot load '{library_filename}': Millrace reads the files of the system, and has no "

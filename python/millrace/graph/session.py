@@ -7,17 +7,17 @@
 import atexit
 import threading
 import weakref
-from collections import defaultdict
-from collections.abc import Mapping, MutableMapping
 from typing import Any, Callable
 
 import numpy as np
 
-from millrace import _core
+from millrace import _core, protos
 from millrace.core import dtypes, errors, nest
 from millrace.core.export import export
 from millrace.core.tracebacks import install_for_threads
+from millrace.graph.default_session import AsDefaultSession, default_sessions
 from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
+from millrace.graph.graph_util import extract_sub_graph
 from millrace.graph.session_handles import fetched_handle
 
 install_for_threads()
@@ -52,14 +52,6 @@ def _expansion(obj: Any) -> Any:
         if isinstance(obj, cls):
             return fetch, feed
     return None
-
-
-def fixed_element(fetch: Any) -> Any:
-    """The tensor or operation that an object stands for now, None where it may be several; the
-    bindings call it for fetches and keys of feeds whose class does not say `_parts_never_change`.
-    """
-    convert = getattr(fetch, "_as_graph_element", None)
-    return None if convert is None or _expansion(fetch) is not None else convert()
 
 
 def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
@@ -149,16 +141,13 @@ class _Fetches:
             if hasattr(cls, "_make"):
                 return "call", cls._make, parts
             return "call", cls, parts
-        if isinstance(fetch, Mapping):
+        if isinstance(fetch, dict):
+            build = None if type(fetch) is dict else type(fetch)
             keys = list(fetch.keys())
-            parts = [self.read(fetch[key]) for key in keys]
-            if type(fetch) is dict:
+            parts = [self.read(f) for f in fetch.values()]
+            if build is None:
                 return "dict", keys, parts
-            return "call", _mapping_maker(fetch, keys), parts
-        if hasattr(type(fetch), "__attrs_attrs__"):
-            names = [attribute.name for attribute in type(fetch).__attrs_attrs__]
-            parts = [self.read(getattr(fetch, name)) for name in names]
-            return "call", lambda values: type(fetch)(*values), parts
+            return "call", lambda values: build(zip(keys, values, strict=True)), parts
         expansion = _expansion(fetch)
         if expansion is not None:
             tensors, contract = expansion[0](fetch)
@@ -199,53 +188,7 @@ class _Fetches:
         return lambda values: fetched_handle(session(), values[0], dtype)
 
 
-def _mapping_maker(like: Any, keys: list[Any]) -> Callable[..., Any]:
-    """A function from values to a mapping of the class of `like`."""
-    make = type(like)
-    arguments = (like.default_factory,) if isinstance(like, defaultdict) else ()
-
-    def build(values: Any) -> Any:
-        if not issubclass(make, MutableMapping):
-            return make(zip(keys, values, strict=True))
-        out = make(*arguments)
-        for key, value in zip(keys, values, strict=True):
-            out[key] = value
-        return out
-
-    return build
-
-
-class _DefaultSessions(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-
-
-_defaults = _DefaultSessions()
 _open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
-
-
-@export("get_default_session")
-def get_default_session() -> Any:
-    """The session that `eval()` and `run()` use on this thread, or None."""
-    return _defaults.stack[-1] if _defaults.stack else None
-
-
-class _AsDefaultSession:
-    """A context that makes a session the default one."""
-
-    def __init__(self, session: Any):
-        self._session = session
-
-    def __enter__(self) -> Any:
-        _defaults.stack.append(self._session)
-        return self._session
-
-    def __exit__(self, *_: Any) -> None:
-        if self._session not in _defaults.stack:
-            raise AssertionError("Nesting violated for default stack of sessions")
-        if _defaults.stack[-1] is not self._session:
-            raise AssertionError("Nesting violated for default stack of sessions")
-        _defaults.stack.pop()
 
 
 def no_cluster(what: str) -> errors.UnimplementedError:
@@ -275,8 +218,6 @@ class BaseSession:
     """What Session and InteractiveSession share."""
 
     def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None):
-        from millrace import protos
-
         if isinstance(target, str):
             target = target.encode()
         if not isinstance(target, bytes):
@@ -330,9 +271,9 @@ class BaseSession:
         except Exception:
             pass
 
-    def as_default(self) -> _AsDefaultSession:
+    def as_default(self) -> AsDefaultSession:
         """A context in which this is the default session. It does not close the session."""
-        return _AsDefaultSession(self)
+        return AsDefaultSession(self)
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
@@ -368,8 +309,6 @@ class BaseSession:
         return error
 
     def _run_with_options(self, fetches: Any, feed_dict: Any, options: Any, metadata: Any) -> Any:
-        from millrace import protos
-
         if options is not None and not isinstance(options, protos.RunOptions):
             raise TypeError(f"options must be a RunOptions, got {type(options)}")
         if metadata is not None and not isinstance(metadata, protos.RunMetadata):
@@ -389,8 +328,6 @@ class BaseSession:
 
     def _part_that_runs(self, fetches: Any) -> Any:
         """The nodes that the fetches need, as a GraphDef: the one partition of this process."""
-        from millrace.graph.graph_util import extract_sub_graph
-
         handler = _Fetches(self)
         handler.read(fetches)
         names = [t.op.name for t in handler.tensors] + [op.name for op in handler.targets]
@@ -595,8 +532,6 @@ class Session(BaseSession):
     @staticmethod
     def reset(target: str, containers: Any = None, config: Any = None) -> None:
         """Drops the state that servers at `target` keep."""
-        from millrace import protos
-
         config = config or protos.ConfigProto()
         core = _connect(None, Graph(), target, config.SerializeToString())
         core.reset(list(containers or []))
@@ -624,14 +559,26 @@ class InteractiveSession(BaseSession):
         if getattr(self, "_default_graph", None) is not None:
             self._default_graph.__exit__(None, None, None)
             self._default_graph = None
-        if self in _defaults.stack:
-            _defaults.stack.remove(self)
+        if self in default_sessions.stack:
+            default_sessions.stack.remove(self)
 
 
 @atexit.register
 def _close_all() -> None:
     """Ends what runs before the interpreter goes, without waiting for what does not end."""
-    sessions = [session for session in _open_sessions if not session._closed]
-    for session in sessions:
-        session._closed = True
-    _core.close_sessions([session._core for session in sessions if session._core], 0.3)
+
+    def close(session: BaseSession) -> None:
+        try:
+            session.close()
+        except Exception:
+            pass
+
+    threads = [
+        threading.Thread(target=close, args=(s,), daemon=True)
+        for s in list(_open_sessions)
+        if not s._closed
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(0.3)

@@ -3,16 +3,18 @@
 from collections import namedtuple
 from typing import Any
 
+from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import (
-    constant_value_as_shape,
     convert_to_tensor,
     register_tensor_conversion_function,
 )
+from millrace.graph.default_session import session_for
 from millrace.graph.graph import Graph, Operation, Tensor, name_scope
 from millrace.graph.session import register_session_run_conversion_functions
+from millrace.graph.static_value import constant_value_as_shape
 
 IndexedSlicesValue = export("IndexedSlicesValue")(
     namedtuple("IndexedSlicesValue", ["values", "indices", "dense_shape"])
@@ -28,8 +30,6 @@ class IndexedSlices:
 
     The form of gradients of gathered rows. Where it is used as a tensor it becomes dense.
     """
-
-    _parts_never_change = True  # a run may be kept by the object
 
     def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None):
         self._values = values
@@ -103,8 +103,6 @@ class SparseTensor:
       dense_shape: [rank] int64, the shape of the whole.
     """
 
-    _parts_never_change = True  # a run may be kept by the object
-
     def __init__(self, indices: Any, values: Any, dense_shape: Any):
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
             self._indices = convert_to_tensor(indices, name="indices", dtype=dtypes.int64)
@@ -177,9 +175,7 @@ class SparseTensor:
         return SparseTensorValue(indices, values, dense_shape)
 
     def _run(self, fetches: Any, feed_dict: Any, session: Any) -> Any:
-        from millrace.graph.graph import _session_for
-
-        return _session_for(session, self.graph, "evaluate this tensor").run(fetches, feed_dict)
+        return session_for(session, self.graph, "evaluate this tensor").run(fetches, feed_dict)
 
     def __str__(self) -> str:
         return (
@@ -202,8 +198,6 @@ def _slices_to_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: b
         raise ValueError(
             f"Tensor conversion requested for IndexedSlices without dense_shape: {value}"
         )
-    from millrace import gen_ops
-
     rows = value.dense_shape[0]
     return gen_ops.unsorted_segment_sum(value.values, value.indices, rows, name=name)
 
@@ -256,3 +250,26 @@ def convert_to_tensor_or_sparse_tensor(
             )
         return value
     return convert_to_tensor(value, dtype=dtype, name=name)
+
+
+@export("convert_to_tensor_or_indexed_slices")
+def convert_to_tensor_or_indexed_slices(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Any:
+    """As `convert_to_tensor`, but leaves IndexedSlices and sparse tensors as they are."""
+    if isinstance(value, SparseTensorValue):
+        return SparseTensor.from_value(value)
+    if isinstance(value, (IndexedSlices, SparseTensor)):
+        if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with "
+                f"dtype {value.dtype.name}: {value}"
+            )
+        return value
+    return convert_to_tensor(value, dtype, name)
+
+
+@export("is_tensor", "contrib.framework.is_tensor")
+def is_tensor(x: Any) -> bool:
+    """Whether x is a Tensor, a variable, or a sparse tensor."""
+    return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")

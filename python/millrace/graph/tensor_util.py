@@ -150,32 +150,3 @@ def make_ndarray(tensor: Any) -> np.ndarray:
 
 def _finish(flat: np.ndarray, dtype: dtypes.DType) -> np.ndarray:
     return dtypes.from_bfloat16_bits(flat) if dtype is dtypes.bfloat16 else flat
-
-
-def folded_value(tensor: Any, known: Any) -> Any:
-    """The value of a tensor that is computed from tensors whose values are known, or None.
-
-    `known`: gives the value of a tensor, or None.
-    """
-    op = tensor.op
-    fold = _FOLDS.get(op.type)
-    if fold is None:
-        return None
-    given = []
-    for source in op.inputs:
-        value = known(source)
-        if value is None:
-            return None
-        given.append(np.asarray(value))
-    return fold(tensor, given)
-
-
-_FOLDS = {
-    "Cast": lambda t, given: given[0].astype(t.dtype.base_dtype.as_numpy_dtype),
-    "Concat": lambda t, given: np.concatenate(given[1:], int(given[0])),
-    "ConcatV2": lambda t, given: np.concatenate(given[:-1], int(given[-1])),
-    "Equal": lambda t, given: np.equal(*given),
-    "Fill": lambda t, given: np.full(given[0], given[1], given[1].dtype),
-    "NotEqual": lambda t, given: np.not_equal(*given),
-    "Pack": lambda t, given: np.stack(given, t.op.get_attr("axis")),
-}

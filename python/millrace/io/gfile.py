@@ -6,11 +6,25 @@ start with `file://`; other schemes are not supported.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple
 
+from millrace.core import errors
+from millrace.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    PermissionDeniedError,
+    UnimplementedError,
+)
 from millrace.core.export import export
+from millrace.core.text import as_bytes
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
 
@@ -25,8 +39,6 @@ def _path(name: Any) -> str:
         return path
     if scheme == "file":
         return rest
-    from millrace.core.errors import UnimplementedError
-
     raise UnimplementedError(
         None, None, f"File system scheme '{scheme}' not implemented (file: '{path}')"
     )
@@ -34,10 +46,6 @@ def _path(name: Any) -> str:
 
 def _error(error: OSError, path: str) -> Exception:
     """The exception of `millrace.core.errors` for an error of the operating system."""
-    import errno
-
-    from millrace.core import errors
-
     kinds = {
         errno.ENOENT: errors.NotFoundError,
         errno.EEXIST: errors.AlreadyExistsError,
@@ -71,8 +79,6 @@ class FileIO:
         self._plain_mode = mode.replace("b", "", 1)
         self._text = "b" not in mode
         if self._plain_mode not in _MODES:
-            from millrace.core.errors import InvalidArgumentError
-
             raise InvalidArgumentError(
                 None, None, f"mode '{mode}' of file '{name}' is not one of {', '.join(_MODES)}"
             )
@@ -97,8 +103,6 @@ class FileIO:
             raise _error(error, path) from None
 
     def _denied(self, what: str) -> Exception:
-        from millrace.core.errors import PermissionDeniedError
-
         return PermissionDeniedError(None, None, f"File '{self._name}' isn't open for {what}")
 
     def _reading(self) -> IO[bytes]:
@@ -163,8 +167,6 @@ class FileIO:
 
     def write(self, file_content: Any) -> None:
         """Writes text (as UTF-8) or bytes."""
-        from millrace.core.text import as_bytes
-
         self._run(self._writing().write, as_bytes(file_content))
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
@@ -172,8 +174,6 @@ class FileIO:
 
         `position` is an older name of `offset`. Raises OutOfRangeError past the end.
         """
-        from millrace.core.errors import InvalidArgumentError, OutOfRangeError
-
         if position is not None:
             offset, whence = position, 0
         if offset is None:
@@ -261,8 +261,6 @@ def ListDirectory(dirname: Any) -> list[str]:
     """The names in a folder, sorted, without `.` and `..`; NotFoundError without the folder."""
     path = _path(dirname)
     if not os.path.isdir(path):
-        from millrace.core.errors import NotFoundError
-
         raise NotFoundError(None, None, f"Could not find directory {path}")
     try:
         return sorted(os.listdir(path))
@@ -291,8 +289,6 @@ def MakeDirs(dirname: Any) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        from millrace.core.errors import FailedPreconditionError
-
         raise FailedPreconditionError(
             None, None, f"{path}: a part of the path is not a directory"
         ) from None
@@ -313,8 +309,6 @@ def Remove(filename: Any) -> None:
 @export("gfile.DeleteRecursively")
 def DeleteRecursively(dirname: Any) -> None:
     """Deletes a folder with all that is in it; NotFoundError without one."""
-    import shutil
-
     path = _path(dirname)
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -327,8 +321,6 @@ def DeleteRecursively(dirname: Any) -> None:
 
 def _refuse_existing(path: str, overwrite: bool) -> None:
     if not overwrite and os.path.exists(path):
-        from millrace.core.errors import AlreadyExistsError
-
         raise AlreadyExistsError(None, None, f"{path}: file already exists, and overwrite is False")
 
 
@@ -346,8 +338,6 @@ def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
 @export("gfile.Copy")
 def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
     """Copies a file; AlreadyExistsError where the new one exists, or `overwrite`."""
-    import shutil
-
     old, new = _path(oldpath), _path(newpath)
     _refuse_existing(new, overwrite)
     try:
@@ -360,8 +350,6 @@ def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
 
 def _matching(pattern: str) -> list[str]:
     """The paths that match `pattern`, whose parts each match names of one folder."""
-    from fnmatch import fnmatchcase
-
     folder, _, last = pattern.rpartition("/")
     if not any(c in pattern for c in "*?["):
         return [pattern] if os.path.exists(pattern) else []

@@ -7,9 +7,10 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes, errors
 from millrace.core.export import export
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.graph.static_value import constant_value
 from millrace.ops.control_flow import Assert
 from millrace.ops.reduce import reduce_all
 

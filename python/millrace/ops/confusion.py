@@ -8,6 +8,7 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, get_default_graph, name_scope
 from millrace.ops import check
+from millrace.ops.control_flow import cond
 from millrace.ops.math import cast
 from millrace.ops.reduce import reduce_max
 
@@ -31,8 +32,6 @@ def remove_squeezable_dimensions(
             elif difference == expected_rank_diff - 1 and _may_squeeze(labels):
                 labels = gen_ops.squeeze(labels, [-1])
             return labels, predictions
-        from millrace.ops.control_flow import cond
-
         difference = gen_ops.rank(predictions) - gen_ops.rank(labels)
         if predicted_rank is None or _may_squeeze(predictions):
             before = predictions

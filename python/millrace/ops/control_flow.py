@@ -14,6 +14,8 @@ from millrace.graph.graph import (
     get_default_graph,
     name_scope,
 )
+from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+from millrace.graph.static_value import constant_value
 
 no_op = export("no_op")(gen_ops.no_op)
 
@@ -25,8 +27,6 @@ def _parts(leaf: Any) -> list[Tensor]:
     """The tensors that a leaf of a structure is made of."""
     if isinstance(leaf, Tensor):
         return [leaf]
-    from millrace.graph.sparse import IndexedSlices, SparseTensor
-
     if isinstance(leaf, IndexedSlices):
         parts = [leaf.values, leaf.indices]
         return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
@@ -41,8 +41,6 @@ def _whole(leaf: Any, parts: list[Tensor]) -> Any:
     """A value like `leaf` made of other tensors."""
     if isinstance(leaf, Tensor):
         return parts[0]
-    from millrace.graph.sparse import IndexedSlices, SparseTensor
-
     if isinstance(leaf, IndexedSlices):
         return IndexedSlices(*parts)
     if isinstance(leaf, SparseTensor):
@@ -60,8 +58,6 @@ def _wholes(leaves: list[Any], tensors: list[Tensor]) -> list[Any]:
 
 
 def _is_composite(value: Any) -> bool:
-    from millrace.graph.sparse import IndexedSlices, SparseTensor
-
     return isinstance(value, (IndexedSlices, SparseTensor)) or hasattr(value, "_with_flow")
 
 
@@ -134,8 +130,6 @@ def _operation_of(value: Any) -> Operation | None:
 
 def with_dependencies(dependencies: Any, output_tensor: Any, name: str | None = None) -> Any:
     """`output_tensor`, a Tensor or IndexedSlices, ready only after `dependencies` have run."""
-    from millrace.graph.sparse import IndexedSlices
-
     with name_scope(name, "control_dependency", [*dependencies, output_tensor]) as scope:
         if isinstance(output_tensor, IndexedSlices):
             with control_dependencies(dependencies):
@@ -190,8 +184,6 @@ def Assert(
     """
     if not isinstance(data, (list, tuple)):
         raise TypeError(f"values must be a sequence: the data of Assert is a list, got {data!r}")
-    from millrace.graph.sparse import SparseTensor
-
     flat = []
     for item in data:
         flat += _parts(item) if isinstance(item, SparseTensor) else [item]
@@ -357,8 +349,6 @@ def smart_constant_value(pred: Any) -> bool | None:
         return pred
     if isinstance(pred, int) and pred in (0, 1):
         return bool(pred)
-    from millrace.graph.convert import constant_value
-
     if isinstance(pred, Tensor):
         value = constant_value(pred)
         return None if value is None else bool(value)
@@ -546,8 +536,6 @@ def switch_case(
 def _loop_leaf(value: Any, number: int) -> Any:
     if _is_composite(value):
         return value
-    from millrace.graph.sparse import SparseTensor, SparseTensorValue
-
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if value is None:
@@ -560,8 +548,6 @@ def _part_shapes(leaf: Any, invariant: Any) -> list[TensorShape]:
     parts = _parts(leaf)
     if invariant is None:
         return [part.shape for part in parts]
-    from millrace.graph.sparse import IndexedSlices, SparseTensor
-
     if not isinstance(invariant, TensorShape):
         if isinstance(leaf, (SparseTensor, IndexedSlices)):
             raise TypeError(

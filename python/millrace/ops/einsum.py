@@ -1,9 +1,12 @@
 """Sums of products by an equation, made of transposes, sums and matrix products."""
 
 import re
+from typing import Any
 
 from millrace import gen_ops
-from millrace.graph.graph import Tensor
+from millrace.core.export import export
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import math
 from millrace.ops.reduce import reduce_sum
 
@@ -160,14 +163,26 @@ def _broadcast_product(
     return _sum_out(out, "".join(batch + a_free + b_free), keep)
 
 
-def einsum(equation: str, inputs: list[Tensor], scope: str) -> Tensor:
-    """See `millrace.ops.linalg.einsum`; the operands are tensors, the result is named `scope`."""
-    operands, output = _parse(equation, inputs)
-    _check_sizes(equation, operands, inputs)
-    parts = [_diagonals(x, labels) for x, labels in zip(inputs, operands, strict=True)]
-    value, labels = parts[0]
-    for i, (x, x_labels) in enumerate(parts[1:], 1):
-        later = output + "".join(rest for _, rest in parts[i + 1 :])
-        value, labels = _product(value, labels, x, x_labels, later)
-    value, labels = _sum_out(value, labels, output)
-    return gen_ops.identity(_arranged(value, labels, output), name=scope)
+@export("einsum", "linalg.einsum")
+def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+    """The sum of products that an equation describes: `einsum("ij,jk->ik", a, b)` is a matmul.
+
+    Without "->" the labels that occur once are kept, in alphabetical order. "..." stands for
+    dimensions that broadcast. A label twice in one operand takes a diagonal. ValueError for an
+    equation that is not well formed or does not fit the shapes.
+    """
+    name = kwargs.pop("name", None)
+    kwargs.pop("optimize", None)
+    if kwargs:
+        raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
+    with name_scope(name, "einsum", list(inputs)) as scope:
+        tensors = [convert_to_tensor(x, name="input") for x in inputs]
+        operands, output = _parse(equation, tensors)
+        _check_sizes(equation, operands, tensors)
+        parts = [_diagonals(x, labels) for x, labels in zip(tensors, operands, strict=True)]
+        value, labels = parts[0]
+        for i, (x, x_labels) in enumerate(parts[1:], 1):
+            later = output + "".join(rest for _, rest in parts[i + 1 :])
+            value, labels = _product(value, labels, x, x_labels, later)
+        value, labels = _sum_out(value, labels, output)
+        return gen_ops.identity(_arranged(value, labels, output), name=scope)

@@ -7,9 +7,10 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.convert import constant, constant_value, convert_to_tensor
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
-from millrace.ops import array, check, control_flow, math, random, reduce
+from millrace.graph.static_value import constant_value
+from millrace.ops import array, check, control_flow, indexing, math, random, reduce
 
 rgb_to_hsv = export("image.rgb_to_hsv")(gen_ops.rgb_to_hsv)
 hsv_to_rgb = export("image.hsv_to_rgb")(gen_ops.hsv_to_rgb)
@@ -217,7 +218,7 @@ def central_crop(image: Any, central_fraction: Any) -> Tensor:
                 start = math.cast((whole - whole * share) / 2, dtypes.int32)
                 static[axis] = None
             begin[axis], size[axis] = start, length - 2 * start
-        result = array.slice(image, array.stack(begin), array.stack(size))
+        result = indexing.slice(image, array.stack(begin), array.stack(size))
         result.set_shape(static)
         return result
 
@@ -268,7 +269,7 @@ def crop_to_bounding_box(
             )
         )
         image = _after(checks, image)
-        cropped = array.slice(
+        cropped = indexing.slice(
             image, array.stack([0, offset_height, offset_width, 0]),
             array.stack([-1, target_height, target_width, -1]),
         )  # fmt: skip

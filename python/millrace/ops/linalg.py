@@ -7,8 +7,9 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.static_value import constant_value
 from millrace.ops import math
 from millrace.ops.array import matrix_transpose
 from millrace.ops.diag import matrix_diag, matrix_diag_part, matrix_set_diag
@@ -454,21 +455,3 @@ def _as_matrix(t: Tensor, axes: Any, first: bool) -> tuple[Tensor, Any, Any]:
         gen_ops.transpose(t, order), gen_ops.pack([inner, outer] if first else [outer, inner])
     )
     return matrix, sizes, None
-
-
-@export("einsum", "linalg.einsum")
-def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
-    """The sum of products that an equation describes: `einsum("ij,jk->ik", a, b)` is a matmul.
-
-    Without "->" the labels that occur once are kept, in alphabetical order. "..." stands for
-    dimensions that broadcast. A label twice in one operand takes a diagonal. ValueError for an
-    equation that is not well formed or does not fit the shapes.
-    """
-    from millrace.ops.einsum import einsum as evaluate
-
-    name = kwargs.pop("name", None)
-    kwargs.pop("optimize", None)
-    if kwargs:
-        raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
-    with name_scope(name, "einsum", list(inputs)) as scope:
-        return evaluate(equation, [convert_to_tensor(x, name="input") for x in inputs], scope)

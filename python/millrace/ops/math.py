@@ -8,9 +8,9 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import convert_to_tensor, convert_to_tensor_or_indexed_slices
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
-from millrace.graph.sparse import IndexedSlices, SparseTensor
+from millrace.graph.sparse import IndexedSlices, SparseTensor, convert_to_tensor_or_indexed_slices
 
 # Functions that are ops as they stand.
 
@@ -310,19 +310,6 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     if x.dtype.is_floating or x.dtype.is_integer:
         return x
     raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype!r} ('{x.name}')")
-
-
-@export("angle", "math.angle")
-def angle(input: Any, name: str | None = None) -> Tensor:
-    """The argument of a complex number; 0 or pi for real ones."""
-    with name_scope(name, "Angle", [input]) as scope:
-        input = convert_to_tensor(input, name="input")
-        if input.dtype.is_complex:
-            from millrace.ops.special import atan2
-
-            return atan2(imag(input), real(input), name=scope)
-        zeros = gen_ops.zeros_like(input)
-        return gen_ops.select(gen_ops.less(input, zeros), zeros + np.pi, zeros, name=scope)
 
 
 # Casts.

@@ -12,7 +12,7 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import OPERATORS, Tensor, TensorOperators, name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.ops import array, linalg, math, sparse_operators
+from millrace.ops import indexing, linalg, math, sparse_operators
 
 export("Tensor")(Tensor)
 
@@ -132,7 +132,7 @@ def __abs__(x: Any) -> Tensor:
 
 def __getitem__(tensor: Any, item: Any) -> Tensor:
     """`tensor[item]` with integers, slices, None (a new dimension) and ... as NumPy has them."""
-    return array.getitem(tensor, item)
+    return indexing.getitem(tensor, item)
 
 
 for _name in OPERATORS:

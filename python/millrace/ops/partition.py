@@ -5,9 +5,10 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+from millrace.graph.static_value import constant_value
 from millrace.ops import array
 
 dynamic_partition = export("dynamic_partition")(gen_ops.dynamic_partition)

@@ -1,9 +1,16 @@
 """Printing from a graph."""
 
+import sys
 from typing import Any
 
+import numpy as np
+
+from millrace import gen_ops
+from millrace.core import nest
 from millrace.core.export import export
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, is_tensor_like
+from millrace.ops.py_func import py_func
 
 
 @export("Print")
@@ -18,8 +25,6 @@ def Print(
       first_n: print only so many times.
       summarize: how many elements of each tensor to print; 3 by default.
     """
-    from millrace import gen_ops
-
     return gen_ops.print(
         input_, data, message or "", -1 if first_n is None else first_n,
         3 if summarize is None else summarize, name=name or "Print",
@@ -37,12 +42,6 @@ def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
       sep, end: what stands between the inputs and behind them.
       name: a name for the operation.
     """
-    import sys
-
-    from millrace.core import nest
-    from millrace.graph.convert import convert_to_tensor
-    from millrace.ops.py_func import py_func
-
     stream = kwargs.pop("output_stream", sys.stderr)
     summarize = kwargs.pop("summarize", None)
     sep, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
@@ -94,8 +93,6 @@ class _Shown(str):
 def _fill(leaf: Any, values: Any, summarize: int) -> Any:
     if not isinstance(leaf, _Slot):
         return leaf
-    import numpy as np
-
     value = values[leaf.number]
     array = np.asarray(value, dtype=object if isinstance(value, (bytes, str)) else None)
     edge = max(array.shape, default=0) if summarize < 0 else summarize

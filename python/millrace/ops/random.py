@@ -9,6 +9,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, get_default_graph, name_scope
+from millrace.graph.static_value import constant_value_as_shape
 
 _DEFAULT_GRAPH_SEED = 87654321
 _MOST = 2**31 - 1
@@ -51,8 +52,6 @@ def shape_tensor(shape: Any, name: str = "shape") -> Tensor:
 
 
 def _with_shape(out: Tensor, shape: Tensor) -> Tensor:
-    from millrace.graph.convert import constant_value_as_shape
-
     if out.shape.ndims is None:
         out.set_shape(constant_value_as_shape(shape))
     return out

@@ -7,8 +7,9 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.convert import constant, constant_value, convert_to_tensor
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.static_value import constant_value
 from millrace.ops import array
 
 

@@ -8,14 +8,10 @@ from millrace import gen_ops
 from millrace.core import dtypes, errors
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import (
-    constant,
-    constant_value,
-    constant_value_as_shape,
-    convert_to_tensor,
-)
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
+from millrace.graph.static_value import constant_value, constant_value_as_shape
 from millrace.ops import array
 from millrace.ops import sparse_parts as parts
 

@@ -8,6 +8,7 @@ from millrace import gen_ops
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.ops.math import imag, real
 from millrace.ops.reduce import reduce_sum
 
 
@@ -144,3 +145,14 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, and 0 where x is 0."""
     return gen_ops.xdivy(x, y, name=name)
+
+
+@export("angle", "math.angle")
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """The argument of a complex number; 0 or pi for real ones."""
+    with name_scope(name, "Angle", [input]) as scope:
+        input = convert_to_tensor(input, name="input")
+        if input.dtype.is_complex:
+            return atan2(imag(input), real(input), name=scope)
+        zeros = gen_ops.zeros_like(input)
+        return gen_ops.select(gen_ops.less(input, zeros), zeros + np.pi, zeros, name=scope)

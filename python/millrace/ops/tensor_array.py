@@ -5,10 +5,13 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
-from millrace.graph.graph import Operation, Tensor, name_scope
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
+from millrace.graph.static_value import constant_value
+from millrace.ops import array
 
 
 def _shape_tensor(shape: TensorShape) -> Any:
@@ -43,8 +46,6 @@ class _Lists:
     array_name = ""
 
     def _call(self, function: Any, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
-        from millrace.graph.graph import get_default_graph
-
         values = {"_tensor_array": self.array_name}
         if self.clear_after_read and function in _READS:
             # A number of its own, so that two reads are never taken for one.
@@ -94,8 +95,6 @@ class _Lists:
         fresh = self.flow.op.type == "TensorListReserve"
         size = constant_value(self.flow.op.inputs[1]) if fresh else None
         if not fresh or (size is not None and rows is not None and rows != int(size)):
-            from millrace.ops import array
-
             count = array.shape(value)[0]
             return self.scatter(gen_ops.range(0, count, 1), value, name)
         return self._call(gen_ops.tensor_list_from_tensor, value, _shape_tensor(shape), name=name)
@@ -152,8 +151,6 @@ class _Handles:
         return gen_ops.tensor_array_scatter_v3(self.handle, indices, value, self.flow, name=name)
 
     def unstack(self, value: Tensor, shape: TensorShape, name: str | None) -> Tensor:
-        from millrace.ops import array
-
         del shape
         return self.scatter(gen_ops.range(0, array.shape(value)[0], 1), value, name)
 
@@ -298,8 +295,6 @@ class TensorArray:
     def _value(self, value: Any, verb: str) -> Tensor:
         tensor = convert_to_tensor(value, preferred_dtype=self.dtype, name="value")
         if tensor.dtype.base_dtype is not self.dtype:
-            from millrace.core.errors import InvalidArgumentError
-
             raise InvalidArgumentError(
                 None,
                 None,
@@ -410,8 +405,6 @@ class TensorArray:
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> "TensorArray":
         """The array with the pieces of `value`, cut along its first dimension, `lengths` long."""
-        from millrace.core.errors import InvalidArgumentError
-
         with name_scope(name, "TensorArraySplit", [self.flow, value, lengths]):
             tensor = self._value(value, "split")
             lengths = convert_to_tensor(lengths, name="lengths")
@@ -473,8 +466,6 @@ def _check_index(index: Any, verb: str, array: TensorArray) -> None:
     known = constant_value(index) if not isinstance(index, int) else index
     if known is None or isinstance(known, Tensor) or int(known) >= 0:
         return
-    from millrace.core.errors import InvalidArgumentError
-
     size = array._static_size()
     size_text = "not known yet" if size is None else str(size)
     how = "array size is" if verb == "read from" else "array is not resizeable and size is"

@@ -5,6 +5,7 @@ Classes and enums are found by name and made on first use: `protos.GraphDef`,
 those of Google's Python package do; their storage is C++.
 """
 
+import importlib
 from typing import Any as _Any  # Any is a message type
 
 from millrace import _core
@@ -36,8 +37,6 @@ def _restore(cls: _Any, data: bytes) -> Message:
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        import importlib
-
         return importlib.import_module(f"{__name__}.{name}")
     if not name.startswith("_"):
         for package in _PACKAGES:

@@ -2,10 +2,12 @@
 
 from typing import Any, Callable
 
+import numpy as np
+
 from millrace import gen_ops
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor, internal_convert
-from millrace.graph.graph import Tensor
+from millrace.graph.graph import Tensor, name_scope
 from millrace.state.variables import ResourceVariable, beside
 
 
@@ -180,10 +182,6 @@ def batch_scatter_update(
 ) -> Any:
     """Sets slices of each part of a variable: `ref[b, indices[b, i]] = updates[b, i]`, for indices
     of any number of leading dimensions b."""
-    import numpy as np
-
-    from millrace.graph.graph import name_scope
-
     with name_scope(name, "batch_scatter_update"):
         indices = convert_to_tensor(indices, name="indices")
         dims = indices.shape.as_list()

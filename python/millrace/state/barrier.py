@@ -6,8 +6,9 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph
+from millrace.graph.static_value import constant_value
 from millrace.state.queues import _shape_list, _type_list
 
 

@@ -10,6 +10,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import constant
+from millrace.ops import array, random
 
 
 def _float_type(dtype: Any) -> dtypes.DType:
@@ -51,8 +52,6 @@ class Zeros(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import array
-
         return array.zeros(shape, self.dtype if dtype is None else dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -67,8 +66,6 @@ class Ones(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import array
-
         return array.ones(shape, self.dtype if dtype is None else dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -124,8 +121,6 @@ class RandomUniform(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
         dtype = dtypes.as_dtype(self.dtype if dtype is None else dtype)
         minval = int(self.minval) if dtype.is_integer and self.minval == 0 else self.minval
         return random.random_uniform(shape, minval, self.maxval, dtype, seed=self.seed)
@@ -152,8 +147,6 @@ class _Normal(Initializer):
         self.dtype = _float_type(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
         return getattr(random, self._draw)(
             shape, self.mean, self.stddev, self.dtype if dtype is None else dtype, seed=self.seed
         )
@@ -208,8 +201,6 @@ class UniformUnitScaling(Initializer):
         self.dtype = _float_type(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
         # The rows are what goes in; a vector is all columns.
         rows = max(float(math.prod(_full_shape(shape, partition_info)[:-1])), 1.0)
         limit = math.sqrt(3 / rows) * self.factor
@@ -263,8 +254,6 @@ class VarianceScaling(Initializer):
         self.dtype = _float_type(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
         dtype = self.dtype if dtype is None else dtype
         fan_in, fan_out = _fans(_full_shape(shape, partition_info))
         if self.mode == "fan_in":
@@ -356,8 +345,6 @@ class Orthogonal(Initializer):
         self.dtype = _float_type(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        from millrace.ops import random
-
         dtype = self.dtype if dtype is None else dtypes.as_dtype(dtype)
         dims = [int(d) for d in TensorShape(shape).as_list()]
         if len(dims) < 2:

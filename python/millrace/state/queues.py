@@ -1,5 +1,6 @@
 """Queues and accumulators: what operations of different runs hand to each other."""
 
+import hashlib
 from typing import Any
 
 from millrace import gen_ops
@@ -9,6 +10,8 @@ from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
 from millrace.graph.sparse import IndexedSlices
+from millrace.graph.static_value import constant_value
+from millrace.ops.random import get_seed
 
 
 def _container() -> str:
@@ -251,8 +254,6 @@ def _known(tensors: Any) -> int | None:
     """How many elements `dequeue_many` gives, where its count is a constant."""
     if isinstance(tensors, Operation):
         return None
-    from millrace.graph.convert import constant_value
-
     count = constant_value(tensors[0].op.inputs[1])
     return None if count is None else int(count)
 
@@ -314,8 +315,6 @@ class RandomShuffleQueue(QueueBase):
         names: Any = None, seed: int | None = None, shared_name: str | None = None,
         name: str = "random_shuffle_queue",
     ):  # fmt: skip
-        from millrace.ops.random import get_seed
-
         types = _type_list(dtypes)
         shape_list = _shape_list(shapes, types)
         graph_seed, op_seed = get_seed(seed)
@@ -323,8 +322,6 @@ class RandomShuffleQueue(QueueBase):
             graph_seed, op_seed = 0, 0
         elif seed is None and shared_name is not None:
             # Those who share the queue agree on the seed, wherever in their graphs it stands.
-            import hashlib
-
             text = f"{graph_seed}{shared_name}".encode()
             op_seed = int(hashlib.md5(text).hexdigest()[:8], 16) & 0x7FFFFFFF
         ref = gen_ops.random_shuffle_queue_v2(

@@ -1,11 +1,14 @@
 """Variable scopes: variables found again by name, and how new ones are made."""
 
+import functools
+import inspect
 from typing import Any, Callable
 
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.suggest import nearest_names
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
     Graph,
@@ -15,6 +18,7 @@ from millrace.graph.graph import (
     root_graph,
 )
 from millrace.graph.keys import GraphKeys
+from millrace.state import initializers
 from millrace.state.variables import (
     PartitionedVariable,
     SaveSliceInfo,
@@ -32,27 +36,6 @@ class _ReuseMode:
 
 
 AUTO_REUSE = export("AUTO_REUSE")(_ReuseMode())
-_use_resource_by_default = False
-
-
-@export("enable_resource_variables")
-def enable_resource_variables() -> None:
-    """Makes new variables resources unless `use_resource` or the scope says otherwise."""
-    global _use_resource_by_default
-    _use_resource_by_default = True
-
-
-@export("disable_resource_variables")
-def disable_resource_variables() -> None:
-    """Makes new variables references unless `use_resource` or the scope says otherwise."""
-    global _use_resource_by_default
-    _use_resource_by_default = False
-
-
-@export("resource_variables_enabled")
-def resource_variables_enabled() -> bool:
-    """Whether new variables are resources by default."""
-    return _use_resource_by_default
 
 
 @export("no_regularizer")
@@ -210,7 +193,8 @@ class _Store:
         if reuse is True:
             raise ValueError(
                 f"Variable {name} does not exist, or was not created with tf.get_variable(). Did "
-                f"you mean to set reuse=tf.AUTO_REUSE in VarScope?{_nearest(name, self.variables)}"
+                "you mean to set reuse=tf.AUTO_REUSE in VarScope?"
+                + nearest_names(name, self.variables)
             )
         if initializer is None:
             if shape.ndims is None:
@@ -292,7 +276,7 @@ class _Store:
             raise ValueError(
                 f"PartitionedVariable {name} does not exist, or was not created with "
                 "tf.get_variable(). Did you mean to set reuse=False or reuse=tf.AUTO_REUSE in "
-                f"VarScope?{_nearest(name, self.partitioned)}"
+                f"VarScope?{nearest_names(name, self.partitioned)}"
             )
         if not shape.is_fully_defined():
             raise ValueError(
@@ -365,16 +349,7 @@ class _Store:
             )
 
 
-def _nearest(name: str, known: Any) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known), 3)
-    return f" The nearest names are: {', '.join(near)}." if near else ""
-
-
 def _default_initializer(name: str, dtype: dtypes.DType) -> Callable[..., Any]:
-    from millrace.state import initializers
-
     if dtype.is_floating:
         return initializers.GlorotUniform()
     if dtype.is_integer or dtype.is_bool or dtype.is_unsigned:
@@ -384,8 +359,6 @@ def _default_initializer(name: str, dtype: dtypes.DType) -> Callable[..., Any]:
 
 def _accepts(function: Callable[..., Any], argument: str) -> bool:
     """Whether a function takes an argument of that name."""
-    import inspect
-
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -423,8 +396,6 @@ def _initial_value(
 
 
 def _takes_nothing(function: Callable[..., Any]) -> bool:
-    import inspect
-
     try:
         return not inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -903,7 +874,6 @@ class variable_scope:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Makes a function open the scope around each call."""
-        import functools
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:

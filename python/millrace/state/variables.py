@@ -2,18 +2,18 @@
 
 from typing import Any, Callable
 
-from millrace import gen_ops
+from millrace import gen_ops, protos
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import convert_to_tensor, internal_convert
+from millrace.graph.convert import constant, convert_to_tensor, internal_convert
+from millrace.graph.default_session import session_for
 from millrace.graph.graph import (
     FunctionGraph,
     Graph,
     Operation,
     Tensor,
     TensorOperators,
-    _session_for,
     control_dependencies,
     get_default_graph,
     name_scope,
@@ -21,6 +21,8 @@ from millrace.graph.graph import (
 )
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 from millrace.graph.sparse import IndexedSlices
+from millrace.ops import control_flow
+from millrace.ops.control_flow import group
 
 
 class _Numbered:
@@ -64,9 +66,8 @@ def _create(**arguments: Any) -> "Variable":
     """The innermost creator: chooses the kind of variable."""
     use_resource = arguments.pop("use_resource", None)
     if use_resource is None:
-        from millrace.state.variable_scope import get_variable_scope, resource_variables_enabled
-
-        use_resource = get_variable_scope().use_resource
+        store = root_graph(get_default_graph())._variable_store
+        use_resource = None if store is None else store.scope.use_resource
         if use_resource is None:
             use_resource = resource_variables_enabled()
     variable_def = arguments.get("variable_def")
@@ -208,7 +209,6 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
     ValueError for an initial value of unknown shape (unless `validate_shape=False`).
     """
 
-    _parts_never_change = True  # a run may be kept by the object
     __array_priority__ = 100
     SaveSliceInfo: type
 
@@ -284,8 +284,6 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
 
     def initialized_value(self) -> Tensor:
         """The value, or the initial value where the variable has none yet."""
-        from millrace.ops import control_flow
-
         with _Lifted() as graph, graph.device(self.device or None):
             return control_flow.cond(
                 is_variable_initialized(self), self.read_value, lambda: self.initializer.inputs[1]
@@ -308,7 +306,7 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
 
     def load(self, value: Any, session: Any = None) -> None:
         """Sets the value in a session: the one given, or the default one."""
-        session = _session_for(session, self.graph, "load a value into this variable")
+        session = session_for(session, self.graph, "load a value into this variable")
         session.run(self.initializer, {self.initializer.inputs[1]: value})
 
     # What is known of it.
@@ -398,9 +396,7 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
 
     def count_up_to(self, limit: int) -> Tensor:
         """Adds one and gives the value from before; OutOfRangeError at the limit."""
-        from millrace.state import assign as state
-
-        return state.count_up_to(self, limit)
+        raise NotImplementedError
 
     def __iter__(self) -> Any:
         raise TypeError(
@@ -460,8 +456,6 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
         """The variable as a VariableDef; None when it is not below `export_scope`."""
         if export_scope is not None and not self.name.startswith(export_scope):
             return None
-        from millrace import protos
-
         out = protos.VariableDef()
         out.variable_name = strip_name_scope(self._proto_name(), export_scope)
         if self._initial_value is not None:
@@ -638,6 +632,11 @@ class RefVariable(Variable):
     ) -> Any:  # fmt: skip
         """Subtracts from the value. Gives the variable's tensor after that, or the operation."""
         return self._change(gen_ops.assign_sub, delta, use_locking, name, read_value)
+
+    def count_up_to(self, limit: int) -> Tensor:
+        """Adds one and gives the value from before; OutOfRangeError at the limit."""
+        with self._beside():
+            return gen_ops.count_up_to(self._variable, limit)
 
     def _change(
         self, op: Any, value: Any, use_locking: bool, name: str | None, read_value: bool
@@ -835,6 +834,10 @@ class ResourceVariable(Variable):
         del use_locking
         op = gen_ops.assign_sub_variable_op(self._handle, self._value_for(delta), name=name)
         return self._changed(op, read_value)
+
+    def count_up_to(self, limit: int) -> Tensor:
+        """Adds one and gives the value from before; OutOfRangeError at the limit."""
+        return gen_ops.resource_count_up_to(self._handle, limit, T=self._dtype)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """The slices at `indices` of the first dimension, without reading the rest."""
@@ -1060,8 +1063,6 @@ class SaveSliceInfo:
         """The part as a SaveSliceInfoDef; None when it is not below `export_scope`."""
         if export_scope is not None and not self.full_name.startswith(export_scope):
             return None
-        from millrace import protos
-
         return protos.SaveSliceInfoDef(
             full_name=strip_name_scope(self.full_name, export_scope),
             full_shape=[int(d) for d in self.full_shape],
@@ -1294,8 +1295,6 @@ def _flat(var_list: Any) -> list[Variable]:
 @export("variables_initializer", "initializers.variables")
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:
     """An operation that runs the initializers of the variables, all at once."""
-    from millrace.ops.control_flow import group
-
     return group(*[v.initializer for v in _flat(var_list or [])], name=name)
 
 
@@ -1332,8 +1331,6 @@ def initialize_local_variables() -> Operation:
 @export("tables_initializer", "initializers.tables_initializer", "initialize_all_tables")
 def tables_initializer(name: str = "init_all_tables") -> Operation:
     """An operation that initializes all tables of the graph."""
-    from millrace.ops.control_flow import group
-
     ops = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
     return group(*ops, name=name) if ops else gen_ops.no_op(name=name)
 
@@ -1389,8 +1386,6 @@ def report_uninitialized_variables(
 
     `var_list`: the variables to look at; all global and local ones by default.
     """
-    from millrace.graph.convert import constant
-
     variables = _chosen(var_list)
     with name_scope(name):
         if not variables:
@@ -1399,3 +1394,26 @@ def report_uninitialized_variables(
         names = constant([v.op.name for v in variables], dtype=dtypes.string)
         where = gen_ops.squeeze(gen_ops.where(missing), squeeze_dims=[1])
         return gen_ops.gather(names, where)
+
+
+_use_resource_by_default = False
+
+
+@export("enable_resource_variables")
+def enable_resource_variables() -> None:
+    """Makes new variables resources unless `use_resource` or the scope says otherwise."""
+    global _use_resource_by_default
+    _use_resource_by_default = True
+
+
+@export("disable_resource_variables")
+def disable_resource_variables() -> None:
+    """Makes new variables references unless `use_resource` or the scope says otherwise."""
+    global _use_resource_by_default
+    _use_resource_by_default = False
+
+
+@export("resource_variables_enabled")
+def resource_variables_enabled() -> bool:
+    """Whether new variables are resources by default."""
+    return _use_resource_by_default

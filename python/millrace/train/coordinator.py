@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from millrace.core import errors
+from millrace.core import errors, logging
 from millrace.core.export import export
 
 
@@ -55,8 +55,6 @@ class Coordinator:
             if self._stop_event.is_set():
                 return
             if error is not None and self._error is None:
-                from millrace.core import logging
-
                 logging.info("Error reported to Coordinator: %s", error)
                 self._error = error
             self._stop_event.set()
@@ -118,8 +116,6 @@ class Coordinator:
             message = f"Coordinator stopped with threads still running: {' '.join(stragglers)}"
             if not ignore_live_threads:
                 raise RuntimeError(message)
-            from millrace.core import logging
-
             logging.info(message)
 
     def _wait_for(self, thread: threading.Thread) -> None:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from millrace.core import dtypes
+from millrace.core import dtypes, logging
 from millrace.core.export import export
 from millrace.graph.graph import Graph, Tensor, control_dependencies, get_default_graph
 from millrace.graph.keys import GraphKeys
+from millrace.state.initializers import Zeros
+from millrace.state.variable_scope import get_variable
 from millrace.state.variables import Variable, VariableAggregation
 
 # The collection of the step as hooks read it.
@@ -28,8 +30,6 @@ def get_global_step(graph: Graph | None = None) -> Any:
     graph = graph or get_default_graph()
     found = graph.get_collection(GraphKeys.GLOBAL_STEP)
     if len(found) > 1:
-        from millrace.core import logging
-
         logging.error("Multiple tensors in global_step collection.")
         return None
     if found:
@@ -49,9 +49,6 @@ def create_global_step(graph: Graph | None = None) -> Variable:
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
-    from millrace.state.initializers import Zeros
-    from millrace.state.variable_scope import get_variable
-
     with graph.as_default(), graph.name_scope(None):
         return get_variable(
             GraphKeys.GLOBAL_STEP, shape=[], dtype=dtypes.int64, initializer=Zeros(),

@@ -4,6 +4,8 @@ import os
 from typing import Any
 
 from millrace.core.export import export
+from millrace.graph.graph import Graph
+from millrace.io import gfile
 
 
 @export("train.write_graph", "io.write_graph")
@@ -12,9 +14,6 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
 
     `as_text`: in the text format of messages, else in binary.
     """
-    from millrace.graph.graph import Graph
-    from millrace.io import gfile
-
     definition = graph_or_graph_def
     if isinstance(definition, Graph):
         definition = definition.as_graph_def()

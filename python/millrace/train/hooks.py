@@ -5,19 +5,16 @@ import time
 from collections import namedtuple
 from typing import Any, Callable
 
-from millrace.core import errors, logging
+import numpy as np
+
+from millrace import protos
+from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
+from millrace.graph.timeline import Timeline
+from millrace.io import gfile
 from millrace.train.global_step import get_global_step, global_step_read
-
-
-def not_yet(what: str, instead: str) -> errors.UnimplementedError:
-    """The error for a file of a kind that this version does not write."""
-    return errors.UnimplementedError(
-        None, None,
-        f"{what}: this version of Millrace writes no checkpoints and no summaries; a later one "
-        f"will. {instead}",
-    )  # fmt: skip
+from millrace.train.session_manager import is_ready, no_such_files
 
 
 @export("train.SessionRunArgs", "estimator.SessionRunArgs")
@@ -223,8 +220,6 @@ class LoggingTensorHook(SessionRunHook):
         if self._formatter is not None:
             logging.info(self._formatter(values))
             return
-        import numpy as np
-
         with np.printoptions(suppress=True):
             text = ", ".join(f"{tag} = {values[tag]}" for tag in self._tags)
         logging.info(text if elapsed is None else f"{text} ({elapsed:.3f} sec)")
@@ -343,7 +338,7 @@ class CheckpointSaverHook(SessionRunHook):
         if saver is None and self._scaffold is not None:
             saver = self._scaffold.saver
         if saver is None:
-            raise not_yet(
+            raise no_such_files(
                 f"Cannot write the checkpoint '{self._save_path}-{step}'",
                 "Pass save_checkpoint_secs=None and save_checkpoint_steps=None, or no "
                 "checkpoint_dir.",
@@ -367,7 +362,7 @@ class _SummaryWriting(SessionRunHook):
         if self._summary_writer is not None:
             self._summary_writer.add_summary(summary, step)
         elif self._output_dir is not None:
-            raise not_yet(
+            raise no_such_files(
                 f"Cannot write a summary to '{self._output_dir}'",
                 "Pass save_summaries_steps=None, save_summaries_secs=None and "
                 "log_step_count_steps=None, or no folder.",
@@ -413,8 +408,6 @@ class StepCounterHook(_SummaryWriting):
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
         rate = elapsed_steps / max(elapsed_time, 1e-9)
         if self._summary_writer is not None or self._output_dir is not None:
-            from millrace import protos
-
             summary = protos.Summary()
             value = summary.value.add()
             value.tag, value.simple_value = self._summary_tag, rate
@@ -444,8 +437,6 @@ class NanTensorHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Looks at it."""
-        import numpy as np
-
         if not np.isnan(run_values.results).any():
             return
         if self._fail_on_nan_loss:
@@ -602,8 +593,6 @@ class ProfilerHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Asks for a trace when it is time."""
-        from millrace import protos
-
         self._request_trace = self._next_step is not None and self._timer.should_trigger_for_step(
             self._next_step
         )
@@ -618,9 +607,6 @@ class ProfilerHook(SessionRunHook):
         if self._next_step is None:
             self._timer.update_last_triggered_step(step)
         if self._request_trace:
-            from millrace.graph.timeline import Timeline
-            from millrace.io import gfile
-
             step = run_context.session.run(self._global_step_tensor)
             self._timer.update_last_triggered_step(step)
             trace = Timeline(run_values.run_metadata.step_stats)
@@ -656,8 +642,6 @@ class SyncReplicasHook(SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Runs them; the chief starts the thread that applies gradients."""
-        from millrace.train.session_manager import is_ready
-
         ready, message = is_ready(
             self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
         )

@@ -6,15 +6,13 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import (
-    constant,
-    constant_value,
-    convert_to_tensor,
-    convert_to_tensor_or_indexed_slices,
-)
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.graph.sparse import SparseTensor
+from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_indexed_slices
+from millrace.graph.static_value import constant_value
+from millrace.ops.control_flow import Assert, cond
+from millrace.ops.random import random_shuffle
 from millrace.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from millrace.state.variables import Variable
 from millrace.train.queue_runner import QueueRunner, add_queue_runner
@@ -104,8 +102,6 @@ def input_producer(
                 f"specified: '{input_tensor.name}' has shape {input_tensor.shape}"
             )
         if shuffle:
-            from millrace.ops.random import random_shuffle
-
             input_tensor = random_shuffle(input_tensor, seed=seed)
         input_tensor = limit_epochs(input_tensor, num_epochs)
         queue = FIFOQueue(
@@ -138,8 +134,6 @@ def string_input_producer(
         raise ValueError(message)
     with name_scope(name, "input_producer", [string_tensor]) as scope:
         string_tensor = convert_to_tensor(string_tensor, dtype=dtypes.string)
-        from millrace.ops.control_flow import Assert
-
         full = Assert(gen_ops.greater(gen_ops.size(string_tensor), 0), [message])
         with control_dependencies([full]):
             string_tensor = gen_ops.identity(string_tensor)
@@ -313,8 +307,6 @@ def _enqueue_op(
     known = constant_value(keep) if keep.shape.ndims == 0 else True
     if known is not None:
         return enqueue() if known else gen_ops.no_op()
-    from millrace.ops.control_flow import cond
-
     return cond(keep, enqueue, lambda: gen_ops.no_op())
 
 

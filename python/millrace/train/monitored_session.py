@@ -1,8 +1,10 @@
 """Sessions with hooks around each run, which end and recover as training should."""
 
+import inspect
 import time
 from typing import Any, Callable
 
+from millrace import gen_ops, protos
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.graph import get_default_graph
@@ -15,6 +17,7 @@ from millrace.state.variables import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.train import hooks as hook_kinds
 from millrace.train.coordinator import Coordinator
 from millrace.train.hooks import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from millrace.train.queue_runner import start_queue_runners
@@ -186,8 +189,6 @@ def _merged_summaries() -> Any:
     summaries = get_default_graph().get_collection(GraphKeys.SUMMARIES)
     if not summaries:
         return None
-    from millrace import gen_ops
-
     merge = getattr(gen_ops, "merge_summary", None)
     return merge(summaries) if merge is not None else None
 
@@ -416,8 +417,6 @@ class _HookedSession(_WrappedSession):
     ) -> Any:
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
-        from millrace import protos
-
         all_fetches = [fetches]
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         places: dict[Any, int] = {}
@@ -558,8 +557,6 @@ class _MonitoredSession:
         ValueError when the function takes other parameters; what it raises passes through,
         StopIteration from `step_context.request_stop()` too.
         """
-        import inspect
-
         parameters = list(inspect.signature(step_fn).parameters)
         if parameters != ["step_context"] and not (
             inspect.ismethod(step_fn) and parameters == ["step_context"]
@@ -689,8 +686,6 @@ def MonitoredTrainingSession(
       max_wait_secs: how long a worker waits for the chief.
       summary_dir: where to write summaries to; `checkpoint_dir` by default.
     """
-    from millrace.train import hooks as hook_kinds
-
     if save_summaries_steps is USE_DEFAULT and save_summaries_secs is USE_DEFAULT:
         save_summaries_steps, save_summaries_secs = 100, None
     elif save_summaries_secs is USE_DEFAULT:

@@ -9,6 +9,8 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.ops.control_flow import group
+from millrace.ops.math import div
+from millrace.ops.math import truediv as true_divide
 from millrace.state.initializers import Zeros
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 from millrace.state.variables import (
@@ -96,9 +98,6 @@ def weighted_moving_average(
 
         numerator = average("value_x_weight", value * weight, value.shape)
         denominator = average("weight", weight, weight.shape)
-        from millrace.ops.math import div
-        from millrace.ops.math import truediv as true_divide
-
         divide = true_divide if truediv else div
         return divide(numerator, denominator, name=scope.name.split("/")[-1])
 

@@ -16,7 +16,7 @@ from millrace.graph.graph import (
 )
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
-from millrace.ops.control_flow import group
+from millrace.ops.control_flow import group, tuple_
 from millrace.state.variables import (
     PartitionedVariable,
     ResourceVariable,
@@ -24,6 +24,7 @@ from millrace.state.variables import (
     init_scope,
     trainable_variables,
 )
+from millrace.train.slots import create_slot, create_slot_with_initializer, create_zeros_slot
 
 
 def is_resource(variable: Any) -> bool:
@@ -142,9 +143,7 @@ class Optimizer:
             gate_gradients=gate_gradients == self.GATE_OP, aggregation_method=aggregation_method,
         )  # fmt: skip
         if gate_gradients == self.GATE_GRAPH:
-            from millrace.ops.control_flow import tuple as gather
-
-            found = gather(found)
+            found = tuple_(found)
         pairs = list(zip(found, variables, strict=True))
         self._assert_valid_dtypes(
             [v for g, v in pairs if g is not None and v.dtype.base_dtype is not dtypes.resource]
@@ -249,23 +248,17 @@ class Optimizer:
         return sorted((v for v in made if v.graph is graph), key=lambda v: v.name)
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
-        from millrace.train.slots import create_slot
-
         return self._make_slot(var, slot_name, lambda: create_slot(var, val, op_name))
 
     def _get_or_make_slot_with_initializer(
         self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
     ) -> Any:
-        from millrace.train.slots import create_slot_with_initializer
-
         return self._make_slot(
             var, slot_name,
             lambda: create_slot_with_initializer(var, initializer, shape, dtype, op_name),
         )  # fmt: skip
 
     def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
-        from millrace.train.slots import create_zeros_slot
-
         return self._make_slot(var, slot_name, lambda: create_zeros_slot(var, op_name))
 
     def _make_slot(self, var: Any, slot_name: str, make: Callable[[], Any]) -> Any:

@@ -4,10 +4,13 @@ import threading
 import weakref
 from typing import Any
 
-from millrace.core import errors
+from millrace import protos
+from millrace.core import errors, logging
 from millrace.core.export import export
+from millrace.graph.default_session import get_default_session
 from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
+from millrace.graph.session import BaseSession
 
 
 @export("train.QueueRunner", "train.queue_runner.QueueRunner")
@@ -132,8 +135,6 @@ class QueueRunner:
             if coord is not None:
                 coord.request_stop(error)
             else:
-                from millrace.core import logging
-
                 if not getattr(sess, "_closed", False):  # an end like others
                     logging.error("Exception in QueueRunner: %s", error)
                 with self._lock:
@@ -150,8 +151,6 @@ class QueueRunner:
             try:
                 sess.run(self._close_op)
             except Exception as error:
-                from millrace.core import logging
-
                 logging.vlog(1, "Ignored exception: %s", error)
 
     def _close_on_stop(self, sess: Any, cancel_op: Any, coord: Any) -> None:
@@ -160,8 +159,6 @@ class QueueRunner:
         try:
             sess.run(cancel_op)
         except Exception as error:
-            from millrace.core import logging
-
             logging.vlog(1, "Ignored exception: %s", error)
 
     def create_threads(
@@ -208,8 +205,6 @@ class QueueRunner:
         """This as a QueueRunnerDef; None when the queue is not below `export_scope`."""
         if export_scope is not None and not self.name.startswith(export_scope):
             return None
-        from millrace import protos
-
         out = protos.QueueRunnerDef()
         out.queue_name = strip_name_scope(self.name, export_scope)
         for op in self._enqueue_ops:
@@ -242,8 +237,6 @@ def start_queue_runners(
 
     `sess`: the default session by default. ValueError when there is none.
     """
-    from millrace.graph.session import BaseSession, get_default_session
-
     if sess is None:
         sess = get_default_session()
         if sess is None:

@@ -8,6 +8,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.ops.random import random_normal
 
 
 def _cast(value: Any, dtype: Any) -> Tensor:
@@ -241,8 +242,6 @@ def noisy_linear_cosine_decay(
 
     Its variance is initial_variance / (1 + global_step) ^ variance_decay.
     """
-    from millrace.ops.random import random_normal
-
     with _Schedule(
         name, "NoisyLinearCosineDecay", learning_rate, global_step, decay_steps, initial_variance,
         variance_decay, num_periods, alpha, beta,

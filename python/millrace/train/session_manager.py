@@ -1,5 +1,6 @@
 """Sessions that are ready to use: restored, or initialised, or waited for."""
 
+import os
 import time
 from typing import Any
 
@@ -7,6 +8,7 @@ from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.graph import Graph, get_default_graph
 from millrace.graph.session import Session
+from millrace.io import gfile
 
 
 def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
@@ -206,17 +208,20 @@ class SessionManager:
         return True, None
 
 
+def no_such_files(what: str, instead: str) -> errors.UnimplementedError:
+    """The error for a file of a kind that this version does not write."""
+    return errors.UnimplementedError(
+        None, None,
+        f"{what}: this version of Millrace writes no checkpoints and no summaries; a later one "
+        f"will. {instead}",
+    )  # fmt: skip
+
+
 def _checkpoint_state(checkpoint_dir: str | None) -> Any:
     """The CheckpointState of a folder, or None where it has no checkpoint."""
-    import os
-
-    from millrace.io import gfile
-
     path = os.path.join(checkpoint_dir or "", "checkpoint")
     if not gfile.Exists(path):
         return None
-    from millrace.train.hooks import not_yet
-
-    raise not_yet(
+    raise no_such_files(
         f"Cannot restore the model from '{checkpoint_dir}'", "Pass another folder, or none."
     )

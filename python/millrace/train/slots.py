@@ -4,6 +4,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from millrace.graph.graph import get_default_graph
+from millrace.ops.array import shape as shape_of
+from millrace.ops.array import zeros
 from millrace.state.initializers import Zeros
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 from millrace.state.variables import ResourceVariable, SaveSliceInfo, Variable
@@ -61,9 +63,6 @@ def create_zeros_slot(
     shape = primary.shape
     if shape.is_fully_defined():
         return _slot(primary, name, Zeros(), shape, dtype, colocate_with_primary)
-    from millrace.ops.array import shape as shape_of
-    from millrace.ops.array import zeros
-
     known = primary.initialized_value() if isinstance(primary, Variable) else primary
     value = zeros(shape_of(known), dtype=dtype)
     return create_slot(primary, value, name, colocate_with_primary)

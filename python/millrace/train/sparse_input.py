@@ -7,6 +7,7 @@ from millrace.core import dtypes
 from millrace.core.shapes import TensorShape
 from millrace.graph.graph import Tensor, get_default_graph
 from millrace.graph.sparse import SparseTensor
+from millrace.ops.sparse import sparse_retain
 
 
 class Kept:
@@ -57,8 +58,6 @@ def store_sparse(
 
 def _kept_rows(sparse: SparseTensor, keep: Tensor) -> SparseTensor:
     """The tensor without the values of rows that are not kept."""
-    from millrace.ops.sparse import sparse_retain
-
     rows = gen_ops.strided_slice(
         sparse.indices, [0, 0], [0, 1], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2
     )

@@ -5,7 +5,8 @@ import os
 import time
 from typing import Any, Callable, Iterator
 
-from millrace.core import logging
+from millrace import protos
+from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.graph import Graph, get_default_graph
 from millrace.graph.keys import GraphKeys
@@ -15,8 +16,10 @@ from millrace.state.variables import (
     report_uninitialized_variables,
 )
 from millrace.train.coordinator import Coordinator, LooperThread
-from millrace.train.hooks import not_yet
-from millrace.train.session_manager import SessionManager
+from millrace.train.global_step import get_global_step
+from millrace.train.graph_io import write_graph
+from millrace.train.monitored_session import _merged_summaries, default_local_init_op
+from millrace.train.session_manager import SessionManager, no_such_files
 
 
 @export("train.Supervisor")
@@ -75,8 +78,6 @@ class Supervisor:
                 lambda: report_uninitialized_variables(global_variables()),
             )  # fmt: skip
             self._init_op = take(init_op, keys.INIT_OP, global_variables_initializer)
-            from millrace.train.monitored_session import _merged_summaries, default_local_init_op
-
             self._local_init_op = take(local_init_op, keys.LOCAL_INIT_OP, default_local_init_op)
             self._saver = take(saver, keys.SAVERS, lambda: None)
             self._summary_op = take(summary_op, keys.SUMMARY_OP, _merged_summaries)
@@ -214,7 +215,7 @@ class Supervisor:
             if self._summary_op is not None:
                 threads.append(_SummaryThread(self, sess))
         elif self._default_writer and self._save_summaries_secs and self._summary_op is not None:
-            raise not_yet(
+            raise no_such_files(
                 f"Cannot write summaries to '{self._logdir}'",
                 "Pass summary_op=None, or no logdir.",
             )
@@ -222,7 +223,7 @@ class Supervisor:
             if self._saver is not None:
                 threads.append(_CheckpointThread(self, sess))
             elif global_variables():
-                raise not_yet(
+                raise no_such_files(
                     f"Cannot write checkpoints to '{self._logdir}'",
                     "Pass save_model_secs=0, or no logdir.",
                 )
@@ -259,8 +260,6 @@ class Supervisor:
     def _write_graph(self) -> None:
         if not self._logdir:
             return
-        from millrace.train.graph_io import write_graph
-
         write_graph(self._graph, self._logdir, "graph.pbtxt")
         if self._summary_writer is not None and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
@@ -337,7 +336,9 @@ class Supervisor:
         """Writes a summary that was computed. RuntimeError without a writer."""
         if self._summary_writer is None:
             if self._default_writer and self._logdir:
-                raise not_yet(f"Cannot write a summary to '{self._logdir}'", "Pass no logdir.")
+                raise no_such_files(
+                    f"Cannot write a summary to '{self._logdir}'", "Pass no logdir."
+                )
             raise RuntimeError("Writing a summary requires a summary writer.")
         if global_step is None and self._global_step is not None:
             global_step = int(sess.run(self._global_step))
@@ -373,8 +374,6 @@ class Supervisor:
 
 
 def _found_step() -> Any:
-    from millrace.train.global_step import get_global_step
-
     try:
         return get_global_step()
     except TypeError:
@@ -419,8 +418,6 @@ class _StepCounterThread(LooperThread):
         self._last_step = int(self._sess.run(self._sv.global_step))
 
     def run_loop(self) -> None:
-        from millrace import protos
-
         step, now = int(self._sess.run(self._sv.global_step)), time.time()
         rate = (step - self._last_step) / max(now - self._last_time, 1e-9)
         self._last_step, self._last_time = step, now
@@ -443,8 +440,6 @@ def basic_train_loop(
     args = () if args is None else args
     kwargs = {} if kwargs is None else kwargs
     attempt_again = True
-    from millrace.core import errors
-
     while attempt_again and not supervisor.should_stop():
         attempt_again = False
         try:

@@ -9,14 +9,19 @@ that the module belongs to, then in all.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from millrace._names import NAMES
 from millrace.compat.tensorflow.inner import find as find_inner
+from millrace.core.suggest import unknown_name_message
 
 # The public namespaces in the order in which a name is looked for where nothing better is known.
 _NAMESPACES = (
@@ -170,8 +175,6 @@ _DELEGATED = {"__version__", "__git_version__", "__compiler_version__"}
 
 def _snake_case(op: str) -> str:
     """The name of a generated function for an op: BatchMatMul to batch_mat_mul."""
-    import re
-
     spaced = re.sub(r"([a-z0-9])([A-Z])|([A-Z])(?=[A-Z][a-z])", r"\1\3_\2", op)
     return spaced.lower()
 
@@ -394,15 +397,11 @@ class TensorflowFinder:
         return None if op is None else _by_position(getattr(raw_ops, op))
 
     def _unknown(self, path: str) -> str:
-        from millrace.core.suggest import unknown_name_message
-
         return unknown_name_message(path, self._available(path))
 
     def _available(self, path: str) -> Iterator[str]:
         """The public names that may be meant with `path`."""
         if self.package.__name__ == "millrace.compat.v1":
-            from millrace._names import NAMES
-
             yield from NAMES
             return
         for namespace in dict.fromkeys((path.rpartition(".")[0], *_NAMESPACES)):
@@ -433,9 +432,6 @@ def _message_class(name: str) -> Any:
 
 def _by_position(function: Any) -> Any:
     """A function of `raw_ops`, which takes keywords only, with arguments by position."""
-    import functools
-    import inspect
-
     names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)

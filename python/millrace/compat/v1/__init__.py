@@ -5,12 +5,14 @@ importing this costs little more than importing NumPy. A folder here that has th
 namespace, such as layers/, holds the modules that define most of it; the namespace is its package.
 """
 
+import importlib as _importlib
 import os as _os
 import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from millrace._names import NAMES as _NAMES
+from millrace.core.suggest import unknown_name_message as _unknown_name_message
 from millrace.core.tracebacks import install as _install_tracebacks
 
 _install_tracebacks()
@@ -50,13 +52,11 @@ def _resolve(prefix: str, name: str, module: _ModuleType) -> _Any:
     elif path + "." in _PREFIXES:
         value = _namespace(path)
     elif path == "raw_ops":
-        import millrace.raw_ops as value
+        value = _importlib.import_module("millrace.raw_ops")
     elif name.startswith("__"):
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     else:
-        from millrace.core.suggest import unknown_name_message
-
-        raise AttributeError(unknown_name_message(path, _NAMES))
+        raise AttributeError(_unknown_name_message(path, _NAMES))
     module.__dict__[name] = value
     return value
 

@@ -1,9 +1,12 @@
 """Templates: functions whose variables are made at the first call and shared by the others."""
 
 import functools
+import re
 from typing import Any, Callable
 
+from millrace.core import logging
 from millrace.core.export import export
+from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable_scope import PureVariableScope, unique_variable_scope, variable_scope
 from millrace.state.variables import global_variables, trainable_variables
@@ -52,8 +55,6 @@ class Template:
                 self._scope = scope
 
     def _call(self, args: Any, kwargs: Any) -> Any:
-        from millrace.graph.graph import get_default_graph
-
         graph = get_default_graph()
         variables = len(graph.get_collection_ref(GraphKeys.GLOBAL_VARIABLES))
         trainable = len(graph.get_collection_ref(GraphKeys.TRAINABLE_VARIABLES))
@@ -75,8 +76,6 @@ class Template:
                 )
             later = graph.get_collection_ref(GraphKeys.GLOBAL_VARIABLES)[variables:]
             if later:
-                from millrace.core import logging
-
                 logging.info(
                     "New variables created when calling a template after the first time, perhaps "
                     "you used tf.Variable when you meant tf.get_variable: %s",
@@ -130,8 +129,6 @@ class Template:
     def _below(self, variables: Callable[..., list[Any]]) -> list[Any]:
         if self._scope is None:
             return []
-        import re
-
         return variables(re.escape(self.variable_scope_name + "/"))
 
     @property

@@ -7,8 +7,9 @@ from millrace import gen_ops
 from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.static_value import constant_value
 from millrace.ops import array, linalg, math, random, reduce
 
 relu = export("nn.relu")(gen_ops.relu)

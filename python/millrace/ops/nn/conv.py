@@ -8,8 +8,9 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.static_value import constant_value
 from millrace.ops import array, math, reduce, space
 from millrace.ops.nn.geometry import (  # fmt: skip
     is_channels_first,

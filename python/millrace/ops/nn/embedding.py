@@ -7,10 +7,11 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, colocate_with, name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.ops import array, clip, math, reduce
+from millrace.graph.static_value import constant_value
+from millrace.ops import array, clip, math, reduce, sparse
 
 
 def shards(params: Any) -> list[Any]:
@@ -237,8 +238,6 @@ def safe_embedding_lookup_sparse(
     Negative ids, and ids of weights not above zero, are left out. A row without ids is the row of
     `default_id`, or zeros. Leading dimensions of `sparse_ids` are kept.
     """
-    from millrace.ops import sparse
-
     params = shards(embedding_weights)
     if combiner is None:
         combiner = "mean"

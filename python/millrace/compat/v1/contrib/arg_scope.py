@@ -1,6 +1,7 @@
 """Arguments of functions given by scopes."""
 
 import functools
+import inspect
 from typing import Any, Callable
 
 from millrace.core.export import export
@@ -29,8 +30,6 @@ def has_arg_scope(func: Callable[..., Any]) -> bool:
 @export("contrib.framework.arg_scoped_arguments", "contrib.slim.arg_scoped_arguments")
 def arg_scoped_arguments(func: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of a function that have defaults, which scopes may set."""
-    import inspect
-
     parameters = inspect.signature(func).parameters.values()
     return tuple(p.name for p in parameters if p.default is not inspect.Parameter.empty)
 

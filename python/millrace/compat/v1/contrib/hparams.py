@@ -1,5 +1,6 @@
 """Hyperparameters."""
 
+import json
 import re
 from typing import Any
 
@@ -144,14 +145,10 @@ class HParams:
 
     def parse_json(self, values_json: str) -> "HParams":
         """Sets hyperparameters from a JSON object."""
-        import json
-
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
         """The hyperparameters as a JSON object."""
-        import json
-
         values = {n: v for n, v in self.values().items() if not callable(v)}
         return json.dumps(values, indent=indent, separators=separators, sort_keys=sort_keys)
 

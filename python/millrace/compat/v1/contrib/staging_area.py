@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.dtypes import as_dtype
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
@@ -33,8 +34,6 @@ class StagingArea:
 
         ValueError when the numbers of types, shapes and names differ, or for limits below 0.
         """
-        from millrace.core.dtypes import as_dtype
-
         self._dtypes = [as_dtype(t) for t in dtypes]
         if shapes is not None and len(shapes) != len(self._dtypes):
             raise ValueError(

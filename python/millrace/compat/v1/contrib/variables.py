@@ -1,5 +1,7 @@
 """Variables of models, and how to find them."""
 
+import functools
+import re
 from typing import Any
 
 from millrace.compat.v1.contrib.arg_scope import add_arg_scope
@@ -31,8 +33,6 @@ def variable_function(
 
 
 def _bound(custom_getter: Any) -> Any:
-    import functools
-
     return functools.partial(custom_getter, get_variable)
 
 
@@ -131,8 +131,6 @@ def filter_variables(
     reg_search: bool = True,
 ) -> list[Any]:  # fmt: skip
     """The variables whose names match one of some patterns and none of others."""
-    import re
-
     match = re.search if reg_search else re.match
 
     def matches(variable: Any, patterns: Any) -> bool:

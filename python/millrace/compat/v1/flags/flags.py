@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from typing import Any
 
 from millrace.core.export import export
@@ -374,7 +375,6 @@ def _define(flag: Flag, flag_values: FlagValues | None, args: dict[str, Any]) ->
 
 def _renamed(define: Callable[..., FlagHolder]) -> Callable[..., FlagHolder]:
     """Lets a DEFINE function take the argument names of TensorFlow 1.0 as well."""
-    from functools import wraps
 
     @wraps(define)
     def wrapper(*args: Any, **kwargs: Any) -> FlagHolder:

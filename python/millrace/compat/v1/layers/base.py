@@ -1,7 +1,11 @@
 """What every layer does: names, variables, losses, updates."""
 
+import copy
+import inspect
 import re
 from typing import Any
+
+import numpy as np
 
 from millrace.core import dtypes, nest
 from millrace.core.export import export
@@ -90,8 +94,6 @@ def add_elements(elements: Any, collection: str) -> None:
 
 
 def _uses(function: Any, argument: str) -> bool:
-    import inspect
-
     parameters = inspect.signature(function).parameters
     return argument in parameters or any(
         p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
@@ -420,8 +422,6 @@ class Layer:
         return self(inputs, *args, **kwargs)
 
     def __deepcopy__(self, memo: Any) -> "Layer":
-        import copy
-
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         shared = {"_graph", "_scope"}
@@ -431,8 +431,6 @@ class Layer:
 
 
 def _tensor(value: Any) -> Any:
-    import numpy as np
-
     if isinstance(value, (np.ndarray, np.generic, float, int)) and not isinstance(value, bool):
         return convert_to_tensor(value)
     if hasattr(value, "_as_graph_element") and not isinstance(value, Tensor):

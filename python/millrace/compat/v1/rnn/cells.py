@@ -1,5 +1,6 @@
 """Cells of recurrent networks: one step each."""
 
+import hashlib
 from collections import namedtuple
 from typing import Any, Callable
 
@@ -8,9 +9,13 @@ from millrace.compat.v1.layers.base import Layer
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, get_default_graph, name_scope
-from millrace.ops import array
+from millrace.graph.static_value import constant_value
+from millrace.ops import array, random, reduce
+from millrace.ops.nn import activations
+from millrace.ops.nn.activations import dropout
+from millrace.state.initializers import Constant, RandomUniform, Zeros
 from millrace.state.variable_scope import (
     fixed_size_partitioner,
     get_variable,
@@ -78,8 +83,6 @@ def _activation(activation: Any, default: Callable[..., Any]) -> Callable[..., A
     if activation is None:
         return default
     if isinstance(activation, str):
-        from millrace.ops.nn import activations
-
         found = {
             "linear": lambda x: x, "tanh": gen_ops.tanh, "sigmoid": gen_ops.sigmoid,
         }.get(activation) or getattr(activations, activation, None) or getattr(
@@ -198,14 +201,10 @@ class BasicRNNCell(RNNCell):
 
 
 def _zeros() -> Any:
-    from millrace.state.initializers import Zeros
-
     return Zeros()
 
 
 def _constant(value: float, dtype: Any = dtypes.float32) -> Any:
-    from millrace.state.initializers import Constant
-
     return Constant(value, dtype=dtype or dtypes.float32)
 
 
@@ -538,8 +537,6 @@ class LayerNormBasicLSTMCell(RNNCell):
         with variable_scope(scope):
             gamma = get_variable("gamma", units, initializer=_constant(self._gain))
             beta = get_variable("beta", units, initializer=_constant(self._shift))
-        from millrace.ops import reduce
-
         mean = reduce.reduce_mean(x, [1], keepdims=True)
         variance = reduce.reduce_mean(gen_ops.squared_difference(x, mean), [1], keepdims=True)
         return (x - mean) * gen_ops.rsqrt(variance + 1e-12) * gamma + beta
@@ -559,8 +556,6 @@ class LayerNormBasicLSTMCell(RNNCell):
             f, o = self._norm(f, "forget"), self._norm(o, "output")
         g = self._activation(j)
         if not isinstance(self._keep_prob, float) or self._keep_prob < 1:
-            from millrace.ops.nn.activations import dropout
-
             g = dropout(g, self._keep_prob, seed=self._seed)
         new_c = c * gen_ops.sigmoid(f + self._forget_bias) + gen_ops.sigmoid(i) * g
         if self._layer_norm:
@@ -723,8 +718,6 @@ class DropoutWrapper(_Wrapper):
 
         def noise(salt: str, sizes: Any) -> Any:
             def one(size: Any, number: int) -> Tensor:
-                from millrace.ops import random
-
                 dims = TensorShape(size if isinstance(size, (list, tuple)) else [size]).as_list()
                 return random.random_uniform(
                     [1, *dims], dtype=dtype, seed=self._salted(f"{salt}_{number}")
@@ -746,8 +739,6 @@ class DropoutWrapper(_Wrapper):
     def _salted(self, salt: str) -> int | None:
         if self._seed is None:
             return None
-        import hashlib
-
         text = f"{self._seed}{salt}".encode()
         return int(hashlib.md5(text).hexdigest()[:8], 16) & 0x7FFFFFFF
 
@@ -767,8 +758,6 @@ class DropoutWrapper(_Wrapper):
                 dropped.set_shape(value.shape)
                 out.append(dropped)
             else:
-                from millrace.ops.nn.activations import dropout
-
                 out.append(dropout(value, keep_prob, seed=self._salted(f"{salt}_{i}")))
         return nest.pack_sequence_as(values, out)
 
@@ -895,8 +884,6 @@ class EmbeddingWrapper(_Scoped):
 
     def call(self, inputs: Tensor, state: Any) -> Any:
         """One step."""
-        from millrace.state.initializers import RandomUniform
-
         initializer = self._initializer or get_variable_scope().initializer
         if initializer is None:
             limit = 3**0.5  # uniform with variance 1

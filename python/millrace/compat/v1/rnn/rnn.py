@@ -7,9 +7,11 @@ from millrace.compat.v1.rnn.cells import check_cell, static_with_batch, zero_sta
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant_value, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
+from millrace.graph.static_value import constant_value
 from millrace.ops import array, control_flow
+from millrace.ops.reduce import reduce_all
 from millrace.ops.tensor_array import TensorArray
 from millrace.state.variable_scope import variable_scope
 
@@ -87,8 +89,6 @@ def _lengths_of_batch(lengths: Tensor, batch_size: Any) -> Tensor:
                 f"sequence_length must have one length for each sequence: expected shape "
                 f"[{int(known[1][0])}], got {lengths.shape} ('{lengths.name}')"
             )
-    from millrace.ops.reduce import reduce_all
-
     check = control_flow.Assert(
         reduce_all(same),
         [f"Expected shape for Tensor {lengths.name} is ", expected, " but saw shape: ", found],
@@ -352,7 +352,6 @@ def raw_rnn(
 
         zero_emit = pack([zero_state(s, batch_size, t) for s, t in zip(shapes, types, strict=True)])
         finished = convert_to_tensor(finished)
-        from millrace.ops.reduce import reduce_all
 
         def body(time: Any, done: Any, current: Any, arrays: Any, state: Any, looped: Any) -> Any:
             output, cell_state = cell(current, state)

@@ -1,21 +1,29 @@
 """Tests of graphs: `test.TestCase`, and gradients against differences."""
 
+import atexit
 import contextlib
 import os
 import random
 import re
 import shutil
 import tempfile
+import threading
+import time
 import unittest
 from typing import Any, Callable, Iterator
 from unittest import mock
 
 import numpy as np
 
-from millrace.core import errors
+from millrace.core import dtypes, errors, logging
+from millrace.core.device import canonical_name
 from millrace.core.export import export
+from millrace.graph.default_session import get_default_session
+from millrace.graph.gradients import gradients
 from millrace.graph.graph import Graph, Operation, get_default_graph, reset_default_graph
 from millrace.graph.session import Session
+from millrace.ops.array import placeholder_with_default, zeros
+from millrace.protos import ConfigProto, text_format
 
 mock = export("test.mock")(mock)
 
@@ -63,8 +71,6 @@ def _temporary_folder() -> str:
         _folder = os.environ.get("TEST_TMPDIR")
         if not _folder:
             _folder = tempfile.mkdtemp(prefix="millrace_test")
-            import atexit
-
             atexit.register(shutil.rmtree, _folder, ignore_errors=True)
     os.makedirs(_folder, exist_ok=True)
     return _folder
@@ -78,8 +84,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def _config(force_gpu: bool) -> Any:
     """Of sessions that tests make: what asks for a device that is not there runs elsewhere."""
-    from millrace.protos import ConfigProto
-
     return ConfigProto(allow_soft_placement=not force_gpu)
 
 
@@ -144,8 +148,6 @@ class TestCase(unittest.TestCase):
 
     def evaluate(self, tensors: Any) -> Any:
         """The values of tensors in the default session."""
-        from millrace.graph.session import get_default_session
-
         session = get_default_session()
         if session is not None:
             return session.run(tensors)
@@ -319,8 +321,6 @@ class TestCase(unittest.TestCase):
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
         """An array or a tensor has that type."""
-        from millrace.core import dtypes
-
         dtype = getattr(target, "dtype", None) or np.asarray(target).dtype
         self.assertEqual(dtypes.as_dtype(dtype).base_dtype, dtypes.as_dtype(expected_dtype))
 
@@ -330,8 +330,6 @@ class TestCase(unittest.TestCase):
 
     def assertDeviceEqual(self, device1: Any, device2: Any) -> None:
         """Two names stand for one device."""
-        from millrace.core.device import canonical_name
-
         self.assertEqual(canonical_name(device1), canonical_name(device2))
 
     def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:
@@ -341,8 +339,6 @@ class TestCase(unittest.TestCase):
 
     def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any) -> None:
         """A message has the fields given, as a message or as text."""
-        from millrace.protos import text_format
-
         expected = expected_message_maybe_ascii
         if isinstance(expected, str):
             expected = text_format.Parse(expected, type(message)())
@@ -401,8 +397,6 @@ def _ragged(a: Any, b: Any) -> bool:
 
 class _CheckedThread:
     def __init__(self, case: TestCase, target: Callable[..., Any], args: Any, kwargs: Any):
-        import threading
-
         self._case = case
         self._error: BaseException | None = None
 
@@ -487,8 +481,6 @@ def _symbolic_jacobian(
 
 
 def _default_session() -> Any:
-    from millrace.graph.session import get_default_session
-
     session = get_default_session()
     if session is None:
         raise ValueError("compute_gradient needs a default session: call it inside `with sess:`")
@@ -537,9 +529,6 @@ def _initial(x: Any, x_shape: Any, value: Any) -> Any:
 
 
 def _one(x: Any, x_shape: Any, y: Any, y_shape: Any, data: Any, delta: float, extra: Any) -> Any:
-    from millrace.graph.gradients import gradients
-    from millrace.ops.array import placeholder_with_default, zeros
-
     with x.graph.as_default():
         seed = zeros([int(n) for n in y_shape], dtype=y.dtype.base_dtype)
         dy = placeholder_with_default(seed, list(y_shape))
@@ -593,8 +582,6 @@ class Benchmark:
     ) -> dict[str, Any]:  # fmt: skip
         """Runs something often: {"name", "iters", "wall_time" (median, in seconds)}."""
         del kwargs
-        import time
-
         for _ in range(burn_iters):
             sess.run(op_or_tensor, feed_dict)
         times = []
@@ -616,8 +603,6 @@ class Benchmark:
         name: str | None = None,
     ) -> None:  # fmt: skip
         """Logs what was measured."""
-        from millrace.core import logging
-
         logging.info(
             "Benchmark [%s] iters: %s, wall_time: %s, cpu_time: %s, throughput: %s %s",
             name, iters, wall_time, cpu_time, throughput, extras or "",
