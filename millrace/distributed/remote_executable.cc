@@ -6,6 +6,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
+#include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
 namespace {
@@ -74,6 +75,9 @@ Status RemoteExecutable::check_fetches(size_t count) const {
 Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> requests,
                                         int64_t timeout_ms) {
   MR_CHECK(requests.size() == parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].graph_bytes = static_cast<int64_t>(requests[i].graph_def.size());
+  }
   Ref<CallGroup> group = make_ref<CallGroup>("register_graph");
   for (Part& part : parts_) group->expect(part.task);
   for (size_t i = 0; i < parts_.size(); ++i) {
@@ -93,27 +97,23 @@ Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> reques
   return group->wait(timeout_ms);
 }
 
-// One step under way.
-struct RemoteExecutable::Run : RefCounted {
+// The calls to the tasks of one step: its parts.
+struct RemoteExecutable::Calls : RefCounted {
   Ref<const RemoteExecutable> owner;
-  StepArgs args;
-  const int64_t step_id = fresh_step_id();
-  Ref<CancellationToken> calls = make_ref<CancellationToken>();
-  uint64_t ticket = 0;  // of args.cancel
-  UniqueFunction<void(Status)> done;
+  const Ref<Step> step;
+  const int64_t step_id = fresh_step_id();  // as the tasks know it
+  const Ref<CancellationToken> token = make_ref<CancellationToken>();
+  uint64_t ticket = 0;  // of step->cancel
 
   Mutex mu;
   Status error MR_GUARDED_BY(mu);
   bool derived MR_GUARDED_BY(mu) = false;
-  size_t running MR_GUARDED_BY(mu) = 0;
   std::vector<bool> answered MR_GUARDED_BY(mu);
 
-  Run(const RemoteExecutable* executable, const StepArgs& step,
-      UniqueFunction<void(Status)> on_done)
-      : owner(executable), args(step), done(std::move(on_done)) {
+  Calls(const RemoteExecutable* executable, Ref<Step> run)
+      : owner(executable), step(std::move(run)) {
     MutexLock lock(mu);
-    running = owner->parts_.size();
-    answered.resize(running);
+    answered.resize(owner->parts_.size());
   }
 
   std::string wait_key(size_t i) const {
@@ -126,36 +126,33 @@ struct RemoteExecutable::Run : RefCounted {
     request.graph_handle = part.handle;
     request.step_id = step_id;
     for (int position : part.feeds) {
-      request.feeds.emplace_back(position, args.feeds[static_cast<size_t>(position)]);
+      request.feeds.emplace_back(position, step->feeds[static_cast<size_t>(position)]);
     }
     request.fetches = part.fetches;
-    request.max_threads = args.max_threads;
-    request.trace = args.trace != nullptr;
-    if (args.rendezvous)
-      args.rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
-    part.worker->run_graph(std::move(request), calls,
-                           [run = Ref<Run>(this), i](Status status, RunGraphResponse response) {
-                             run->part_ended(i, std::move(status), std::move(response));
+    request.max_threads = step->max_threads;
+    request.trace = static_cast<bool>(step->trace);
+    step->rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
+    part.worker->run_graph(std::move(request), token,
+                           [calls = Ref<Calls>(this), i](Status status, RunGraphResponse response) {
+                             calls->part_ended(i, std::move(status), std::move(response));
                            });
   }
 
   void part_ended(size_t i, Status status, RunGraphResponse response) {
     const Part& part = owner->parts_[i];
     owner->workers_->report(part.task, status);
-    if (args.rendezvous) {
-      Value nothing;
-      nothing.set_dead();
-      // An error means that the run was aborted: then nobody asks what it waits for.
-      (void)args.rendezvous->send(wait_key(i), std::move(nothing));
-    }
-    if (args.trace != nullptr) add_trace(response);
+    Value nothing;
+    nothing.set_dead();
+    // An error means that the run was aborted: then nobody asks what it waits for.
+    (void)step->rendezvous->send(wait_key(i), std::move(nothing));
+    if (step->trace) add_trace(response);
     if (status.ok() && response.fetches.size() != part.fetches.size()) {
       status = internal("task ", part.task, " answered ", response.fetches.size(),
                         " fetches, expected ", part.fetches.size());
     }
     if (status.ok()) {
       for (size_t f = 0; f < part.fetches.size(); ++f) {
-        args.fetches[static_cast<size_t>(part.fetches[f])] = std::move(response.fetches[f]);
+        step->fetches[static_cast<size_t>(part.fetches[f])] = std::move(response.fetches[f]);
       }
     }
     {
@@ -163,22 +160,17 @@ struct RemoteExecutable::Run : RefCounted {
       answered[i] = true;
     }
     if (!status.ok()) fail(status, response.derived);
-    bool last = false;
-    {
-      MutexLock lock(mu);
-      last = --running == 0;
-    }
-    if (last) end();
+    step->end_part();
   }
 
   // Times of another process's clock become times of ours.
   void add_trace(RunGraphResponse& response) {
-    int64_t shift = response.wall_offset_ns - args.trace->wall_offset_ns();
+    int64_t shift = response.wall_offset_ns - step->trace->wall_offset_ns();
     for (TraceEvent& event : response.events) {
       if (event.scheduled_ns != 0) event.scheduled_ns += shift;
       event.start_ns += shift;
       event.end_ns += shift;
-      args.trace->record(std::move(event));
+      step->trace->record(std::move(event));
     }
   }
 
@@ -203,42 +195,58 @@ struct RemoteExecutable::Run : RefCounted {
     for (size_t i : others) {
       executable->parts_[i].worker->abort_step(step_id, status, [](const Status&) {});
     }
-    calls->cancel(status);
+    token->cancel(status);
   }
 
+  // All parts have ended; the step's error is the one that tells most.
   void end() {
-    if (ticket != 0) args.cancel->remove(ticket);
+    if (ticket != 0) step->cancel->remove(ticket);
     for (const Part& part : owner->parts_) part.worker->cleanup_step(step_id, [](const Status&) {});
-    Status last;
     {
       MutexLock lock(mu);
-      last = std::move(error);
+      if (!error.ok()) step->fail_at_end(error);
     }
     // Before the caller hears of it: who then drops the executable knows it deregistered.
     owner = nullptr;
-    UniqueFunction<void(Status)> callback = std::move(done);
-    callback(std::move(last));
   }
 };
 
-void RemoteExecutable::run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const {
-  if (parts_.empty()) return done(ok_status());
-  Ref<Run> run = make_ref<Run>(this, args, std::move(done));
-  if (args.cancel) {
-    run->ticket = args.cancel->on_cancel([run, cancel = args.cancel.get()] {
-      run->fail(cancel->status(), /*status_derived=*/false);
-    });
-    if (run->ticket == 0) return run->done(args.cancel->status());
-  }
+void RemoteExecutable::run_async(Ref<Step> step, Step::Done done) const {
+  Ref<Calls> calls = make_ref<Calls>(this, step);
   // The last answer may come at once, and with it the end of this executable.
   const size_t count = parts_.size();
-  for (size_t i = 0; i < count; ++i) run->start(i);
+  // One part more than there are tasks, so that nothing ends before all have been called.
+  step->begin(static_cast<int>(count) + 1, [calls, done = std::move(done)](Step& ended) mutable {
+    calls->end();
+    done(ended);
+  });
+  calls->ticket = step->cancel->on_cancel([calls, token = step->cancel.get()] {
+    calls->fail(token->status(), /*status_derived=*/false);
+  });
+  if (calls->ticket != 0) {
+    for (size_t i = 0; i < count; ++i) calls->start(i);
+  } else {
+    calls->fail(step->cancel->status(), /*status_derived=*/false);
+    for (size_t i = 0; i < count; ++i) step->end_part();
+  }
+  step->end_part();
 }
 
-Result<Ref<PartialRun>> RemoteExecutable::start_partial(const StepArgs&,
-                                                        UniqueFunction<void(Status)>) const {
+Result<Ref<PartialRun>> RemoteExecutable::start_partial(Ref<Step>, Step::Done) const {
   return unimplemented(
       "partial_run on a cluster: partial runs work in sessions of one process only");
+}
+
+Status RemoteExecutable::run_straight(Step&) const {
+  return internal("a step on other tasks cannot run on the caller's thread");
+}
+
+int64_t RemoteExecutable::bytes() const {
+  // A plan is some times larger than its message, and it is the workers' memory that counts.
+  constexpr int64_t kPlanPerMessage = 8;
+  int64_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.graph_bytes * kPlanPerMessage;
+  return bytes;
 }
 
 std::string RemoteExecutable::to_string() const {

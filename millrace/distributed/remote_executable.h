@@ -26,24 +26,26 @@ class RemoteExecutable : public Executable {
   // Sends `requests`, one for each part, and waits for the answers.
   Status register_parts(std::vector<RegisterGraphRequest> requests, int64_t timeout_ms);
 
-  // The step gets an id of its own: args.step_id, unique in this process alone, is not used. While
-  // tasks have not answered, args.rendezvous says so in waiting().
-  void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const override;
+  // The tasks get an id of their own for the step: step.id is unique in this process alone. While
+  // tasks have not answered, step.rendezvous says so in waiting().
+  void run_async(Ref<Step> step, Step::Done done) const override;
   // UNIMPLEMENTED.
-  Result<Ref<PartialRun>> start_partial(const StepArgs& args,
-                                        UniqueFunction<void(Status)> on_end) const override;
+  Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const override;
   bool straight(Gear) const override { return false; }
+  Status run_straight(Step& step) const override;
   bool has_blocking() const override { return false; }
+  int64_t bytes() const override;
   std::string to_string() const override;
 
  private:
-  struct Run;
+  struct Calls;
   struct Part {
     std::string task;
     Ref<WorkerInterface> worker;
     std::string handle;               // empty until registered
     std::vector<int> feeds, fetches;  // positions
     std::string text;                 // the part, a line for each node
+    int64_t graph_bytes = 0;          // of the message that registers it
   };
 
   ~RemoteExecutable() override;

@@ -21,7 +21,7 @@ struct StepRendezvous::RemoteRecv : RefCounted {
   std::string key;
   std::string task;
   Ref<CancellationToken> call = make_ref<CancellationToken>();  // ends the question to the peer
-  CancellationToken* cancel = nullptr;  // the caller's: alive until `done` is called
+  Ref<CancellationToken> cancel;                                // the caller's; null: none
 
   Mutex mu;
   uint64_t ticket MR_GUARDED_BY(mu) = 0;
@@ -56,9 +56,10 @@ Status StepRendezvous::send(std::string_view key, Value value) {
   return here_->send(key, std::move(value));
 }
 
-void StepRendezvous::recv(std::string_view key, CancellationToken* cancel, Done done) {
+void StepRendezvous::recv(std::string_view key, Ref<CancellationToken> cancel, Done done) {
   std::string_view sender = key.substr(0, key.find(';'));
-  if (task_->find_device(sender) != nullptr) return here_->recv(key, cancel, std::move(done));
+  if (task_->find_device(sender) != nullptr)
+    return here_->recv(key, std::move(cancel), std::move(done));
   Result<RendezvousKey> parsed = RendezvousKey::parse(key);
   if (!parsed.ok()) return done(parsed.status(), Value());
   Result<DeviceName> device = DeviceName::parse(sender);
@@ -66,15 +67,15 @@ void StepRendezvous::recv(std::string_view key, CancellationToken* cancel, Done 
     device = invalid_argument("rendezvous key \"", key, "\": expected the sender's full name");
   }
   if (!device.ok()) return done(device.status(), Value());
-  recv_remote(device->task_name(), key, cancel, std::move(done));
+  recv_remote(device->task_name(), key, std::move(cancel), std::move(done));
 }
 
-void StepRendezvous::recv_here(std::string_view key, CancellationToken* cancel, Done done) {
-  here_->recv(key, cancel, std::move(done));
+void StepRendezvous::recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done) {
+  here_->recv(key, std::move(cancel), std::move(done));
 }
 
 void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
-                                 CancellationToken* cancel, Done done) {
+                                 Ref<CancellationToken> cancel, Done done) {
   Result<Ref<WorkerInterface>> peer = task_->peers->find(task);
   if (!peer.ok()) return done(peer.status(), Value());
   Ref<RemoteRecv> recv = make_ref<RemoteRecv>();
@@ -86,10 +87,11 @@ void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
     MutexLock lock(recv->mu);
     recv->done = std::move(done);
   }
-  // Before anybody else can end the receive, since the caller's token may go with it.
-  if (cancel != nullptr) {
-    uint64_t ticket = cancel->on_cancel(
-        [recv, cancel] { recv->finish(cancel->status(), Value(), /*from_peer=*/false); });
+  if (cancel) {
+    // By bare pointer: the receive holds the token, and takes the callback back when it ends.
+    uint64_t ticket = cancel->on_cancel([recv, token = cancel.get()] {
+      recv->finish(token->status(), Value(), /*from_peer=*/false);
+    });
     if (ticket == 0) return recv->finish(cancel->status(), Value(), /*from_peer=*/false);
     MutexLock lock(recv->mu);
     recv->ticket = ticket;

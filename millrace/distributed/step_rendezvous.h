@@ -32,13 +32,13 @@ class StepRendezvous : public Rendezvous {
 
   Status send(std::string_view key, Value value) override;
   // NOT_FOUND when the key's sender is on a task that the cluster does not have.
-  void recv(std::string_view key, CancellationToken* cancel, Done done) override;
+  void recv(std::string_view key, Ref<CancellationToken> cancel, Done done) override;
   void abort(Status reason) override;
   // Keys, followed by " from <task>" where a peer was asked.
   std::vector<std::string> waiting() const override;
 
   // What a peer receives: never asks anybody else.
-  void recv_here(std::string_view key, CancellationToken* cancel, Done done);
+  void recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done);
 
   // abort() for a reason that did not arise in this task's kernels.
   void abort_from_outside(Status reason);
@@ -48,7 +48,7 @@ class StepRendezvous : public Rendezvous {
  private:
   struct RemoteRecv;
 
-  void recv_remote(const std::string& task, std::string_view key, CancellationToken* cancel,
+  void recv_remote(const std::string& task, std::string_view key, Ref<CancellationToken> cancel,
                    Done done);
   void note_outside();
   void forget(RemoteRecv* recv);

@@ -1,5 +1,6 @@
 #include "millrace/distributed/worker.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "millrace/kernel/resource_manager.h"
@@ -50,52 +51,10 @@ struct Worker::Graph : RefCounted {
   std::map<int, DType> feeds, fetches;  // types by position
 };
 
-struct Worker::Step : RefCounted {
-  const int64_t id;
-  const Ref<StepRendezvous> rendezvous;
-  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
-  bool started = false;  // guarded by the worker's mu_
-
-  Step(int64_t step_id, Ref<const TaskContext> task)
-      : id(step_id), rendezvous(make_ref<StepRendezvous>(step_id, std::move(task))) {}
-
-  void end(const Status& reason) {
-    rendezvous->abort_from_outside(reason);
-    cancel->cancel(reason);
-  }
-};
-
-// One run_graph under way.
-struct Worker::Run : RefCounted {
-  Ref<Graph> graph;
-  Ref<Step> step;
-  std::vector<Tensor> feeds, fetches;
-  std::vector<int> wanted;
-  std::unique_ptr<TraceCollector> trace;
-  Ref<CancellationToken> caller;  // null: none
-  uint64_t ticket = 0;
-  UniqueFunction<void(Status, RunGraphResponse)> done;
-
-  void finish(Status status) {
-    if (ticket != 0) caller->remove(ticket);
-    RunGraphResponse response;
-    if (status.ok()) {
-      for (int position : wanted) {
-        response.fetches.push_back(std::move(fetches[static_cast<size_t>(position)]));
-      }
-    } else {
-      response.derived = step->rendezvous->ended_from_outside();
-    }
-    if (trace) {
-      response.events = trace->events();
-      response.wall_offset_ns = trace->wall_offset_ns();
-    }
-    feeds.clear();
-    fetches.clear();
-    UniqueFunction<void(Status, RunGraphResponse)> callback = std::move(done);
-    callback(std::move(status), std::move(response));
-  }
-};
+void Worker::TaskStep::end(const Status& reason) const {
+  rendezvous->abort_from_outside(reason);
+  step->cancel->cancel(reason);
+}
 
 Worker::Worker(Ref<const TaskContext> task) : task_(std::move(task)) {}
 
@@ -176,26 +135,28 @@ Result<Ref<Worker::Graph>> Worker::find_graph(const std::string& handle) const {
                  ": the task has probably restarted");
 }
 
-Result<Ref<Worker::Step>> Worker::find_step(int64_t step_id) {
+Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
   MutexLock lock(mu_);
   MR_TRY(stopped_);
   if (over_.contains(step_id)) return aborted("step ", step_id, " is over on ", task_->name);
-  Ref<Step>& step = steps_[step_id];
-  if (!step) step = make_ref<Step>(step_id, task_);
-  return step;
+  TaskStep& found = steps_[step_id];
+  if (!found.step) {
+    found.step = make_ref<Step>(step_id);
+    found.rendezvous = make_ref<StepRendezvous>(step_id, task_);
+    found.step->rendezvous = found.rendezvous;
+    found.step->cancel = make_ref<CancellationToken>();
+  }
+  return found;
 }
 
-Result<Ref<Worker::Run>> Worker::prepare_run(RunGraphRequest& request) {
-  Ref<Run> run = make_ref<Run>();
-  MR_TRY_ASSIGN(run->graph, find_graph(request.graph_handle));
-  const Graph& graph = *run->graph;
-  run->feeds.resize(slots(graph.feeds));
+Result<Worker::TaskStep> Worker::prepare_run(const Graph& graph, RunGraphRequest& request) {
+  std::vector<Tensor> feeds(slots(graph.feeds));
   for (auto& [position, value] : request.feeds) {
     auto it = graph.feeds.find(position);
     if (it == graph.feeds.end()) {
       return invalid_argument("the graph on ", task_->name, " has no feed ", position);
     }
-    Tensor& slot = run->feeds[static_cast<size_t>(position)];
+    Tensor& slot = feeds[static_cast<size_t>(position)];
     if (slot.valid()) return invalid_argument("feed ", position, " was given twice");
     if (value.dtype() != it->second) {
       return invalid_argument("feed ", position, ": expected ", it->second, ", got ",
@@ -204,11 +165,10 @@ Result<Ref<Worker::Run>> Worker::prepare_run(RunGraphRequest& request) {
     slot = std::move(value);
   }
   for (const auto& [position, type] : graph.feeds) {
-    if (run->feeds[static_cast<size_t>(position)].valid()) continue;
+    if (feeds[static_cast<size_t>(position)].valid()) continue;
     return invalid_argument("the graph on ", task_->name, " needs feed ", position);
   }
-  run->fetches.resize(slots(graph.fetches));
-  std::vector<bool> asked(run->fetches.size());
+  std::vector<bool> asked(slots(graph.fetches));
   for (int position : request.fetches) {
     if (!graph.fetches.contains(position)) {
       return invalid_argument("the graph on ", task_->name, " has no fetch ", position);
@@ -218,47 +178,68 @@ Result<Ref<Worker::Run>> Worker::prepare_run(RunGraphRequest& request) {
     }
     asked[static_cast<size_t>(position)] = true;
   }
-  run->wanted = std::move(request.fetches);
-  if (request.trace) run->trace = std::make_unique<TraceCollector>();
-  MR_TRY_ASSIGN(run->step, find_step(request.step_id));
-  MutexLock lock(mu_);
-  if (run->step->started) {
-    return aborted("step ", request.step_id, " has a run on ", task_->name, " already");
+  MR_TRY_ASSIGN(TaskStep found, find_step(request.step_id));
+  {
+    MutexLock lock(mu_);
+    auto known = steps_.find(request.step_id);
+    if (known == steps_.end()) {
+      return aborted("step ", request.step_id, " is over on ", task_->name);
+    }
+    if (known->second.started) {
+      return aborted("step ", request.step_id, " has a run on ", task_->name, " already");
+    }
+    known->second.started = true;
   }
-  run->step->started = true;
-  return run;
+  Step& step = *found.step;
+  step.hold_feeds(std::move(feeds));
+  step.fetches.resize(slots(graph.fetches));
+  step.max_threads = std::max(1, request.max_threads);
+  if (request.trace) step.trace = make_ref<TraceCollector>();
+  return found;
 }
 
 void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                        UniqueFunction<void(Status, RunGraphResponse)> done) {
-  Result<Ref<Run>> prepared = prepare_run(request);
+  Result<Ref<Graph>> graph = find_graph(request.graph_handle);
+  if (!graph.ok()) return done(graph.status(), RunGraphResponse());
+  Result<TaskStep> prepared = prepare_run(**graph, request);
   if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
-  Ref<Run> run = *prepared;
-  run->done = std::move(done);
+  TaskStep run = *std::move(prepared);
+  uint64_t ticket = 0;
   if (cancel) {
-    run->caller = cancel;
     // By bare pointer: the run takes the callback back before it ends.
-    run->ticket =
-        cancel->on_cancel([step = run->step, token = cancel.get()] { step->end(token->status()); });
-    if (run->ticket == 0) {
-      run->step->end(cancel->status());
-      return run->finish(cancel->status());
+    ticket = cancel->on_cancel([run, token = cancel.get()] { run.end(token->status()); });
+    if (ticket == 0) {
+      run.end(cancel->status());
+      return done(cancel->status(), RunGraphResponse{.derived = true});
     }
   }
-  StepArgs args;
-  args.step_id = request.step_id;
-  args.feeds = run->feeds;
-  args.fetches = run->fetches;
-  args.max_threads = request.max_threads;
-  args.rendezvous = run->step->rendezvous;
-  args.cancel = run->step->cancel;
-  args.trace = run->trace.get();
-  run->graph->plans->run_async(args, [run](Status status) { run->finish(std::move(status)); });
+  auto finish = [rendezvous = run.rendezvous, wanted = std::move(request.fetches), cancel, ticket,
+                 done = std::move(done)](Step& step) mutable {
+    if (ticket != 0) cancel->remove(ticket);
+    RunGraphResponse response;
+    Status status = step.status();
+    if (status.ok()) {
+      for (int position : wanted) {
+        response.fetches.push_back(std::move(step.fetches[static_cast<size_t>(position)]));
+      }
+    } else {
+      response.derived = rendezvous->ended_from_outside();
+    }
+    if (step.trace) {
+      response.events = step.trace->events();
+      response.wall_offset_ns = step.trace->wall_offset_ns();
+    }
+    step.hold_feeds({});
+    step.fetches.clear();
+    done(std::move(status), std::move(response));
+  };
+  (*graph)->plans->run_async(run.step, std::move(finish));
 }
 
 void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
                          UniqueFunction<void(Status, Value)> done) {
-  Ref<Step> step;
+  TaskStep found;
   Ref<Device> sender;
   Status status = [&]() -> Status {
     MR_TRY_ASSIGN(RendezvousKey key, RendezvousKey::parse(request.key));
@@ -271,15 +252,13 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
       return aborted("rendezvous key ", request.key, ": ", sender->name(),
                      " has restarted, its incarnation is ", hex(sender->info().incarnation));
     }
-    MR_TRY_ASSIGN(step, find_step(request.step_id));
+    MR_TRY_ASSIGN(found, find_step(request.step_id));
     return ok_status();
   }();
   if (!status.ok()) return done(std::move(status), Value());
-  CancellationToken* token = cancel.get();
-  step->rendezvous->recv_here(
-      request.key, token,
-      [sender, cancel = std::move(cancel), done = std::move(done)](Status ended,
-                                                                   Value value) mutable {
+  found.rendezvous->recv_here(
+      request.key, std::move(cancel),
+      [sender, done = std::move(done)](Status ended, Value value) mutable {
         const Ref<Buffer>& buffer = value.tensor.buffer();
         if (!ended.ok() || !buffer || buffer->space() != MemorySpace::kDevice) {
           return done(std::move(ended), std::move(value));
@@ -294,20 +273,20 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
 void Worker::abort_step(int64_t step_id, Status reason, StatusDone done) {
   if (reason.ok())
     return done(invalid_argument("abort of step ", step_id, " needs an error as reason"));
-  Result<Ref<Step>> step = find_step(step_id);
+  Result<TaskStep> step = find_step(step_id);
   // ABORTED: the step is over already.
   if (!step.ok()) return done(step.status().code() == Code::kAborted ? ok_status() : step.status());
-  (*step)->end(reason);
+  step->end(reason);
   done(ok_status());
 }
 
 void Worker::cleanup_step(int64_t step_id, StatusDone done) {
-  Ref<Step> step;
+  TaskStep found;
   Status status = [&]() -> Status {
     MutexLock lock(mu_);
     MR_TRY(stopped_);
     if (auto it = steps_.find(step_id); it != steps_.end()) {
-      step = std::move(it->second);
+      found = std::move(it->second);
       steps_.erase(it);
     }
     if (!over_.insert(step_id).second) return ok_status();
@@ -318,7 +297,7 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
     }
     return ok_status();
   }();
-  if (step) step->end(cancelled("step ", step_id, " is over on ", task_->name));
+  if (found.step) found.end(cancelled("step ", step_id, " is over on ", task_->name));
   done(std::move(status));
 }
 
@@ -338,7 +317,7 @@ void Worker::reset(std::vector<std::string> containers, StatusDone done) {
 }
 
 void Worker::shut_down(Status reason) {
-  std::map<int64_t, Ref<Step>> steps;
+  std::map<int64_t, TaskStep> steps;
   std::unordered_map<std::string, Ref<Graph>> graphs;
   {
     MutexLock lock(mu_);
@@ -347,7 +326,7 @@ void Worker::shut_down(Status reason) {
     steps.swap(steps_);
     graphs.swap(graphs_);
   }
-  for (auto& [id, step] : steps) step->end(reason);
+  for (auto& [id, step] : steps) step.end(reason);
 }
 
 int Worker::num_graphs() const {
@@ -356,14 +335,15 @@ int Worker::num_graphs() const {
 }
 
 std::vector<std::string> Worker::steps() const {
-  std::vector<Ref<Step>> steps;
+  std::vector<TaskStep> steps;
   {
     MutexLock lock(mu_);
     for (const auto& [id, step] : steps_) steps.push_back(step);
   }
   std::vector<std::string> out;
-  for (const Ref<Step>& step : steps) {
-    out.push_back(str_cat("step ", step->id, ": ", str_join(step->rendezvous->waiting(), ", ")));
+  for (const TaskStep& known : steps) {
+    out.push_back(
+        str_cat("step ", known.step->id, ": ", str_join(known.rendezvous->waiting(), ", ")));
   }
   return out;
 }

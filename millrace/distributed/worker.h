@@ -12,6 +12,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/distributed/step_rendezvous.h"
 #include "millrace/distributed/worker_interface.h"
+#include "millrace/kernel/step.h"
 
 namespace millrace {
 
@@ -54,8 +55,14 @@ class Worker final : public WorkerInterface {
 
  private:
   struct Graph;
-  struct Step;
-  struct Run;
+  // A step as this task knows it.
+  struct TaskStep {
+    Ref<Step> step;
+    Ref<StepRendezvous> rendezvous;  // the step's
+    bool started = false;
+    // Ends what runs and waits, for a reason that did not arise here.
+    void end(const Status& reason) const;
+  };
 
   explicit Worker(Ref<const TaskContext> task);
   ~Worker() override;
@@ -67,9 +74,10 @@ class Worker final : public WorkerInterface {
   }
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
-  Result<Ref<Run>> prepare_run(RunGraphRequest& request);
+  // The step of a run, with what the request gives it.
+  Result<TaskStep> prepare_run(const Graph& graph, RunGraphRequest& request);
   // The step, made here when this is the first that is heard of it.
-  Result<Ref<Step>> find_step(int64_t step_id);
+  Result<TaskStep> find_step(int64_t step_id);
 
   const Ref<const TaskContext> task_;
 
@@ -77,7 +85,7 @@ class Worker final : public WorkerInterface {
   Status stopped_ MR_GUARDED_BY(mu_);
   std::unordered_map<std::string, Ref<Graph>> graphs_ MR_GUARDED_BY(mu_);
   int64_t next_graph_ MR_GUARDED_BY(mu_) = 1;
-  std::map<int64_t, Ref<Step>> steps_ MR_GUARDED_BY(mu_);
+  std::map<int64_t, TaskStep> steps_ MR_GUARDED_BY(mu_);
   std::unordered_set<int64_t> over_ MR_GUARDED_BY(mu_);
   std::deque<int64_t> over_order_ MR_GUARDED_BY(mu_);  // oldest first
 };

@@ -6,6 +6,7 @@
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/function.h"
+#include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/graph/attr_value.h"
 #include "millrace/tensor/tensor.h"
@@ -14,12 +15,11 @@ namespace millrace {
 
 // Runs functions of the graph's library for kernels that take a function: datasets, calls, eager
 // code. Implemented by runtime/. Thread-safe.
-class FunctionRunner {
+class FunctionRunner : public RefCounted {
  public:
   using Handle = uint64_t;
   using Done = UniqueFunction<void(Result<std::vector<Tensor>>)>;
 
-  virtual ~FunctionRunner() = default;
   // Compiles the function for these attribute values, once. NOT_FOUND for an unknown name.
   virtual Result<Handle> instantiate(std::string_view function, const AttrMap& attrs) = 0;
   // Runs it; `done` is called once, perhaps before run returns. `cancel` (may be null) stops it.

@@ -178,9 +178,8 @@ void KernelContext::set_output_ref(int i, Ref<RefCell> cell) {
 
 void KernelContext::parallel_for(int64_t n, double cost_ns_per_unit,
                                  FunctionRef<void(int64_t, int64_t)> body) const {
-  StepContext& step = *args_.step;
-  ThreadPool& pool = step.pool != nullptr ? *step.pool : ThreadPool::global();
-  pool.parallel_for(n, cost_ns_per_unit, body, step.max_threads, step.cancel);
+  const Step& step = *args_.step;
+  step.pool->parallel_for(n, cost_ns_per_unit, body, step.threads_in_kernel(), step.cancel.get());
 }
 
 Status expect_rank(const KernelContext& ctx, int input, int rank) {

@@ -69,7 +69,8 @@ class KernelContext {
   // Filled in by whoever runs the kernel: an executor, a test, an eager call.
   struct Args {
     const KernelNode* node = nullptr;
-    StepContext* step = nullptr;
+    Step* step = nullptr;  // held by the caller until compute() returns or calls back
+    Device* device = nullptr;
     Value* const* inputs = nullptr;  // one pointer per input
     Value* outputs = nullptr;        // in a row, empty
     int num_inputs = 0;
@@ -135,10 +136,10 @@ class KernelContext {
   void set_output_dead(int i) { args_.outputs[i].set_dead(); }
   Value& output_value(int i) { return args_.outputs[i]; }
 
-  StepContext& step() const { return *args_.step; }
-  Device& device() const { return *args_.step->device; }
+  Step& step() const { return *args_.step; }
+  Device& device() const { return *args_.device; }
   ResourceManager& resources() const { return device().resources(); }
-  CancellationToken* cancel() const { return args_.step->cancel; }
+  CancellationToken* cancel() const { return args_.step->cancel.get(); }
   uint64_t frame() const { return args_.frame; }
   uint64_t iteration() const { return args_.iteration; }
   bool input_dead() const { return args_.input_dead; }

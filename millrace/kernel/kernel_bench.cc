@@ -34,14 +34,14 @@ void scalar_output(benchmark::State& state, bool forward) {
   Ref<Device> device = make_ref<HostDevice>();
   KernelNode node;
   node.output_types = {DType::kFloat};
-  StepContext step;
-  step.device = device.get();
+  Ref<Step> step = make_ref<Step>();
   Value input = Value::of(Tensor::scalar(1.0f));
   Value output;
   Value* pointer = &input;
   KernelContext::Args args;
   args.node = &node;
-  args.step = &step;
+  args.step = step.get();
+  args.device = device.get();
   args.inputs = &pointer;
   args.outputs = &output;
   args.num_inputs = args.num_outputs = 1;

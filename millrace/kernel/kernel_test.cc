@@ -94,7 +94,7 @@ class Wait : public AsyncKernel {
     return std::unique_ptr<Kernel>(std::make_unique<Wait>());
   }
   void compute_async(KernelContext& ctx, Done done) const override {
-    ctx.step().rendezvous->recv("key", ctx.cancel(),
+    ctx.step().rendezvous->recv("key", ctx.step().cancel,
                                 [&ctx, done = std::move(done)](Status status, Value value) mutable {
                                   if (status.ok()) ctx.set_output_value(0, std::move(value));
                                   done(std::move(status));
@@ -305,11 +305,11 @@ TEST(AsyncKernel, Cancelled) {
 
 TEST(AsyncKernel, ComputeBlocks) {
   Ref<Rendezvous> rendezvous = make_local_rendezvous();
-  StepContext step;
-  step.rendezvous = rendezvous.get();
+  Ref<Step> step = make_ref<Step>();
+  step->rendezvous = rendezvous;
   Value output;
   KernelContext::Args args;
-  args.step = &step;
+  args.step = step.get();
   args.outputs = &output;
   args.num_outputs = 1;
   KernelContext ctx(args);

@@ -118,15 +118,12 @@ OpEnv::OpEnv(const OpRegistry& ops, const KernelRegistry& kernels)
     : ops_(ops),
       kernels_(kernels),
       device_(make_test_device()),
-      rendezvous_(make_local_rendezvous()),
-      step_container_(str_cat("__per_step_", step_id_)),
-      default_container_(ResourceManager::kDefaultContainer) {}
+      rendezvous_(make_local_rendezvous()) {}
 
 OpEnv::~OpEnv() = default;
 
 void OpEnv::next_step() {
-  resources().clear_container(step_container_);
-  step_container_ = str_cat("__per_step_", ++step_id_);
+  resources().clear_container(make_ref<Step>(step_id_++)->container());
   rendezvous_ = make_local_rendezvous();
 }
 
@@ -160,7 +157,7 @@ Result<std::vector<Value>> OpRun::wait() {
     MutexLock lock(mu_);
     if (!wait_until(Deadline::after_millis(kDeadlineMillis))) {
       lock.unlock();
-      cancel_->cancel(cancelled("the test waited too long"));
+      step_->cancel->cancel(cancelled("the test waited too long"));
       lock.lock();
       // Its memory cannot be given back while the kernel may still write to it.
       MR_CHECK(wait_until(Deadline::after_millis(kDeadlineMillis)) &&
@@ -348,23 +345,18 @@ Result<Ref<OpRun>> OpTester::start() {
     if (!run->inputs_[i].is_ref()) run->facts_[i].constant = &run->inputs_[i].tensor;
   }
   run->outputs_.resize(node.output_types.size());
-  run->cancel_ = make_ref<CancellationToken>();
   if (threads_ > 0) run->pool_ = std::make_unique<ThreadPool>(threads_);
 
-  StepContext& step = run->step_;
-  step.step_id = env_.step_id_;
-  step.device = node.device;
-  step.pool = run->pool_ ? run->pool_.get() : &ThreadPool::global();
-  step.rendezvous = env_.rendezvous_.get();
-  step.cancel = run->cancel_.get();
-  step.step_container = &env_.step_container_;
-  step.default_container = &env_.default_container_;
-  step.functions = env_.functions_;
-  step.session_prefix = &env_.session_prefix_;
+  run->step_ = make_ref<Step>(env_.step_id_);
+  if (run->pool_) run->step_->pool = run->pool_.get();
+  run->step_->rendezvous = env_.rendezvous_;
+  run->step_->cancel = make_ref<CancellationToken>();
+  run->step_->functions = env_.functions_;
 
   KernelContext::Args args;
   args.node = &node;
-  args.step = &step;
+  args.step = run->step_.get();
+  args.device = node.device;
   args.inputs = run->input_pointers_.data();
   args.outputs = run->outputs_.data();
   args.num_inputs = node.num_inputs();

@@ -9,6 +9,7 @@
 #include "millrace/base/cancellation.h"
 #include "millrace/base/mutex.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/function_runner.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/rendezvous.h"
@@ -35,7 +36,6 @@
 
 namespace millrace {
 
-class FunctionRunner;
 class OpRun;
 class ThreadPool;
 
@@ -62,8 +62,7 @@ class OpEnv {
   Rendezvous& rendezvous() const { return *rendezvous_; }
   // Drops the step's container and starts another step.
   void next_step();
-  const std::string& step_container() const { return step_container_; }
-  void set_functions(FunctionRunner* functions) { functions_ = functions; }
+  void set_functions(Ref<FunctionRunner> functions) { functions_ = std::move(functions); }
 
  private:
   friend class OpTester;
@@ -73,10 +72,8 @@ class OpEnv {
   const KernelRegistry& kernels_;
   Ref<Device> device_;
   Ref<Rendezvous> rendezvous_;
-  FunctionRunner* functions_ = nullptr;
+  Ref<FunctionRunner> functions_;
   int64_t step_id_ = 1;
-  std::string step_container_;
-  std::string default_container_;
   std::string session_prefix_ = "test";
   int next_node_ = 0;
   std::vector<std::unique_ptr<Kernel>> made_;
@@ -88,7 +85,7 @@ class OpRun : public RefCounted {
   bool done() const;
   // The outputs. An op that is not done after ten seconds is cancelled and gives DEADLINE_EXCEEDED.
   Result<std::vector<Value>> wait();
-  void cancel() { cancel_->cancel(cancelled("cancelled by the test")); }
+  void cancel() { step_->cancel->cancel(cancelled("cancelled by the test")); }
 
  private:
   friend class OpTester;
@@ -99,9 +96,8 @@ class OpRun : public RefCounted {
   KernelNode node_;
   std::vector<TensorFacts> facts_;
   bool check_shapes_ = true;
-  StepContext step_;
-  Ref<CancellationToken> cancel_;
   std::unique_ptr<ThreadPool> pool_;
+  Ref<Step> step_;
   std::vector<Value> inputs_;
   std::vector<Value*> input_pointers_;
   std::vector<Value> outputs_;

@@ -22,7 +22,7 @@ using KeyMap = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
 // `done`.
 struct Waiter {
   Rendezvous::Done done;
-  CancellationToken* cancel = nullptr;
+  Ref<CancellationToken> cancel;
   uint64_t ticket = 0;  // 0: no callback
 
   // Without a lock: a cancellation that is under way is waited for, and it takes the shard's lock.
@@ -60,7 +60,7 @@ class LocalRendezvous final : public Rendezvous {
     return ok_status();
   }
 
-  void recv(std::string_view key, CancellationToken* cancel, Done done) override {
+  void recv(std::string_view key, Ref<CancellationToken> cancel, Done done) override {
     uint64_t hash = hash_bytes(key);
     Shard& shard = shard_of(hash);
     Value value;
@@ -78,9 +78,12 @@ class LocalRendezvous final : public Rendezvous {
       }
       Waiter waiter;
       waiter.cancel = cancel;
-      if (cancel != nullptr) {
-        waiter.ticket = cancel->on_cancel(
-            [this, &shard, key = std::string(key), cancel] { cancel_wait(shard, key, cancel); });
+      if (cancel) {
+        // Bare pointers: whoever ends the wait takes the callback back before they go.
+        waiter.ticket =
+            cancel->on_cancel([this, &shard, key = std::string(key), token = cancel.get()] {
+              cancel_wait(shard, key, token);
+            });
         if (waiter.ticket == 0) return cancel->status();
       }
       waiter.done = std::move(done);
@@ -137,15 +140,15 @@ class LocalRendezvous final : public Rendezvous {
   Shard& shard_of(uint64_t hash) { return shards_[hash >> 61]; }
 
   void cancel_wait(Shard& shard, const std::string& key, CancellationToken* cancel) {
-    Done done;
+    Waiter waiter;  // keeps the token
     {
       MutexLock lock(shard.mu);
       auto it = shard.waiting.find(key);
       if (it == shard.waiting.end()) return;
-      done = std::move(it->second.done);
+      waiter = std::move(it->second);
       shard.waiting.erase(it);
     }
-    done(cancel->status(), Value());
+    waiter.done(cancel->status(), Value());
   }
 
   mutable std::array<Shard, kShards> shards_;

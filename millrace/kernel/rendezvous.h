@@ -25,7 +25,7 @@ class Rendezvous : public RefCounted {
   virtual Status send(std::string_view key, Value value) = 0;
   // Calls `done` once, when the value has come, the rendezvous is aborted, or `cancel` (may be
   // null) is cancelled; perhaps before it returns. ABORTED for a second receive on a key.
-  virtual void recv(std::string_view key, CancellationToken* cancel, Done done) = 0;
+  virtual void recv(std::string_view key, Ref<CancellationToken> cancel, Done done) = 0;
   // Ends every wait, now and later, with `reason` (an error). The first reason stays.
   virtual void abort(Status reason) = 0;
   // The keys that somebody waits for: what a step that is late is told by.

@@ -100,14 +100,14 @@ TEST(Rendezvous, Cancellation) {
   Ref<Rendezvous> r = make_local_rendezvous();
   Ref<CancellationToken> token = make_ref<CancellationToken>();
   Received met, waiting, late;
-  r->recv("met", token.get(), met.done());
-  r->recv("k", token.get(), waiting.done());
+  r->recv("met", token, met.done());
+  r->recv("k", token, waiting.done());
   ASSERT_TRUE(r->send("met", number(1)).ok());
   token->cancel(cancelled("enough"));
   EXPECT_TRUE(met.status.ok());
   EXPECT_EQ(waiting.status, cancelled("enough"));
   EXPECT_TRUE(r->waiting().empty());
-  r->recv("l", token.get(), late.done());
+  r->recv("l", token, late.done());
   EXPECT_EQ(late.status, cancelled("enough"));
 }
 
@@ -160,9 +160,7 @@ TEST(RendezvousThreads, RacingEnds) {
     Ref<Rendezvous> r = make_local_rendezvous();
     Ref<CancellationToken> token = make_ref<CancellationToken>();
     std::atomic<int> ended{0};
-    auto receive = [&](int k) {
-      r->recv(str_cat("k", k), token.get(), [&](Status, Value) { ++ended; });
-    };
+    auto receive = [&](int k) { r->recv(str_cat("k", k), token, [&](Status, Value) { ++ended; }); };
     for (int k = 0; k < kKeys / 2; ++k) receive(k);
     std::thread sender([&] {
       for (int k = 0; k < kKeys; ++k) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/ref.h"
+
 namespace tensorflow {
 class StepStats;
 }
@@ -36,12 +38,9 @@ uint32_t trace_thread_id();
 
 // Collects the events of one step. Each thread writes to a buffer of its own, so threads do not
 // wait for each other. Thread-safe.
-class TraceCollector {
+class TraceCollector : public RefCounted {
  public:
   TraceCollector();
-  ~TraceCollector();
-  TraceCollector(const TraceCollector&) = delete;
-  TraceCollector& operator=(const TraceCollector&) = delete;
 
   // Keeps the event, with the calling thread's number.
   void record(TraceEvent event);
@@ -50,6 +49,9 @@ class TraceCollector {
 
   // What to add to a time of an event to get nanoseconds since 1970.
   int64_t wall_offset_ns() const;
+
+ protected:
+  ~TraceCollector() override;
 
  private:
   struct Impl;

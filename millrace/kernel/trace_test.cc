@@ -33,22 +33,22 @@ int count(const std::string& text, std::string_view part) {
 }
 
 TEST(Trace, CollectsFromManyThreads) {
-  TraceCollector collector;
-  TraceCollector other;  // threads may write to two in turn
+  Ref<TraceCollector> collector = make_ref<TraceCollector>();
+  Ref<TraceCollector> other = make_ref<TraceCollector>();  // threads may write to two in turn
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 100; ++i) {
-        collector.record(event(str_cat("n", t, "_", i), 100 * i + t, 100 * i + t + 1));
-        if (i % 10 == 0) other.record(event("o", 1, 2));
-        if (i % 50 == 0) (void)collector.events();
+        collector->record(event(str_cat("n", t, "_", i), 100 * i + t, 100 * i + t + 1));
+        if (i % 10 == 0) other->record(event("o", 1, 2));
+        if (i % 50 == 0) (void)collector->events();
       }
     });
   }
   for (std::thread& t : threads) t.join();
-  std::vector<TraceEvent> events = collector.events();
+  std::vector<TraceEvent> events = collector->events();
   ASSERT_EQ(events.size(), 400u);
-  EXPECT_EQ(other.events().size(), 40u);
+  EXPECT_EQ(other->events().size(), 40u);
   std::set<uint32_t> ids;
   for (size_t i = 0; i < events.size(); ++i) {
     ids.insert(events[i].thread);

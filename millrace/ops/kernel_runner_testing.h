@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/thread_pool.h"
 #include "millrace/kernel/kernel_testing.h"
 
 // For benchmarks of single ops.
@@ -30,15 +29,14 @@ class KernelRunner {
     }
     node_.output_types = {node_.input_types[0]};
     kernel_ = make_kernel(KernelRegistry::global(), node_, DeviceKind::kCpu).value();
-    step_.device = device_.get();
-    step_.pool = &ThreadPool::global();
     for (Value& v : values_) inputs_.push_back(&v);
   }
 
   void run() {
     Value output;
     KernelContext context({.node = &node_,
-                           .step = &step_,
+                           .step = step_.get(),
+                           .device = device_.get(),
                            .inputs = inputs_.data(),
                            .outputs = &output,
                            .num_inputs = static_cast<int>(inputs_.size()),
@@ -50,7 +48,7 @@ class KernelRunner {
  private:
   Ref<Device> device_;
   KernelNode node_;
-  StepContext step_;
+  Ref<Step> step_ = make_ref<Step>();
   std::vector<Value> values_;
   std::vector<Value*> inputs_;
   std::unique_ptr<Kernel> kernel_;

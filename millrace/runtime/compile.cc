@@ -283,6 +283,20 @@ class Compiler {
   std::vector<int32_t> step_of_;
 };
 
+int64_t bytes_of(const Plan& plan) {
+  constexpr int64_t kPerStep =
+      1500;  // the step in both gears, its node with attributes, its kernel
+  int64_t bytes = static_cast<int64_t>(plan.steps.size()) * kPerStep;
+  for (const std::unique_ptr<KernelNode>& node : plan.nodes) {
+    for (const auto& [name, value] : node->attrs) {
+      if (const TensorAttr* attr = value.get<TensorAttr>()) {
+        bytes += static_cast<int64_t>(attr->tensor.bytes());
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Plan::Plan() = default;
@@ -290,7 +304,9 @@ Plan::~Plan() = default;
 
 Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device,
                           const CompileOptions& options) {
-  return Compiler(graph, std::move(device), options).run();
+  MR_TRY_ASSIGN(Ref<Plan> plan, Compiler(graph, std::move(device), options).run());
+  plan->bytes = bytes_of(*plan);
+  return plan;
 }
 
 void Plan::review_gear() {

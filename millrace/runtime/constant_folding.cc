@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "millrace/base/thread_pool.h"
-#include "millrace/kernel/kernel.h"
-#include "millrace/kernel/resource_manager.h"
+#include "millrace/runtime/fold_kernel.h"
 #include "millrace/runtime/optimize.h"
 
 namespace millrace {
@@ -30,7 +28,8 @@ class Folder {
   Folder(Subgraph& graph, const OptimizeOptions& options)
       : graph_(graph),
         options_(options),
-        kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()) {}
+        kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()),
+        kernel_folder_(*options.cpu, kernels_, options.max_folding_ms) {}
 
   Result<bool> run() {
     MR_TRY_ASSIGN(std::vector<NodeId> order, graph_.topological_order());
@@ -94,46 +93,11 @@ class Folder {
       MR_TRY_ASSIGN(Tensor value, node.attr<Tensor>("value"));
       return std::vector<Tensor>{std::move(value)};
     }
-    KernelNode kernel_node;
-    kernel_node.name = node.name;
-    kernel_node.op = node.op;
-    kernel_node.attrs = *node.attrs;
-    kernel_node.input_types = node.input_types;
-    kernel_node.output_types = node.output_types;
-    kernel_node.device = options_.cpu;
-    MR_TRY_ASSIGN(std::unique_ptr<Kernel> kernel,
-                  make_kernel(kernels_, kernel_node, DeviceKind::kCpu));
-    std::vector<Value> inputs, outputs(node.output_types.size());
-    std::vector<Value*> pointers;
+    std::vector<Tensor> inputs;
     for (Output input : node.inputs) {
-      inputs.push_back(Value::of(values_[index(input.node)][static_cast<size_t>(input.index)]));
+      inputs.push_back(values_[index(input.node)][static_cast<size_t>(input.index)]);
     }
-    for (Value& input : inputs) pointers.push_back(&input);
-    const std::string container(ResourceManager::kDefaultContainer);
-    StepContext step;
-    step.device = options_.cpu;
-    step.pool = &ThreadPool::global();
-    step.step_container = &container;
-    step.default_container = &container;
-    step.session_prefix = &kernel_node.session_prefix;
-    KernelContext::Args args;
-    args.node = &kernel_node;
-    args.step = &step;
-    args.inputs = pointers.data();
-    args.outputs = outputs.data();
-    args.num_inputs = kernel_node.num_inputs();
-    args.num_outputs = kernel_node.num_outputs();
-    KernelContext context(args);
-    MR_TRY(kernel->compute(context));
-    std::vector<Tensor> tensors;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].state != Value::State::kTensor ||
-          outputs[i].tensor.dtype() != node.output_types[i]) {
-        return internal(node.op->name, " \"", node.name, "\" did not set output ", i);
-      }
-      tensors.push_back(std::move(outputs[i].tensor));
-    }
-    return tensors;
+    return kernel_folder_.run(node, std::move(inputs));
   }
 
   // Consumers come first, so what stays because its result is too large keeps folded inputs.
@@ -192,6 +156,7 @@ class Folder {
   Subgraph& graph_;
   const OptimizeOptions& options_;
   const KernelRegistry& kernels_;
+  KernelFolder kernel_folder_;
   std::vector<std::vector<Tensor>> values_;  // by node; empty: not folded
   std::vector<std::vector<Subgraph::Use>> uses_;
   std::unordered_set<std::string> names_;

@@ -73,39 +73,18 @@ Result<Ref<Plan>> TestGraph::plan(const CompileOptions& options) {
 
 Result<std::vector<Tensor>> run_plan(const Ref<Plan>& plan, std::vector<Tensor> feeds, int fetches,
                                      Gear gear) {
-  std::vector<Tensor> out(static_cast<size_t>(fetches));
-  Ref<Rendezvous> rendezvous = make_local_rendezvous();
-  Ref<CancellationToken> cancel = make_ref<CancellationToken>();
-  std::string container = "__per_step_1", default_container = "localhost";
-  ExecuteArgs args;
-  args.step.step_id = 1;
-  args.step.pool = &ThreadPool::global();
-  args.step.rendezvous = rendezvous.get();
-  args.step.cancel = cancel.get();
-  args.step.step_container = &container;
-  args.step.default_container = &default_container;
-  args.feeds = feeds;
-  args.fetches = out;
+  Ref<Step> step = Step::make_shared(1);
+  step->hold_feeds(std::move(feeds));
+  step->fetches.resize(static_cast<size_t>(fetches));
   if (runs_straight(*plan, gear)) {
-    MR_TRY(run_straight(*plan, args));
-    return out;
+    MR_TRY(run_straight(*plan, *step));
+    return std::move(step->fetches);
   }
-  Mutex mu;
-  CondVar changed;
-  bool over = false;
-  Status status;
-  run_parallel(plan, args, [&](Status s) {
-    MutexLock lock(mu);
-    status = std::move(s);
-    over = true;
-    changed.notify_all();
-  });
-  {
-    MutexLock lock(mu);
-    while (!over) changed.wait(mu);
-  }
-  MR_TRY(status);
-  return out;
+  step->begin(1, nullptr);
+  run_parallel(plan, step);
+  step->wait();
+  MR_TRY(step->status());
+  return std::move(step->fetches);
 }
 
 }  // namespace millrace

@@ -20,6 +20,8 @@ struct OptimizeOptions {
   bool common_subexpressions = true;
   // Folded constants larger than this stay unfolded.
   int64_t max_constant_bytes = 10 << 20;
+  // What one pass of constant folding may take; what is not folded by then runs with the graph.
+  int64_t max_folding_ms = 500;
   const KernelRegistry* kernels = nullptr;  // null: the global one
   // Runs the kernels that fold constants: a host device.
   Device* cpu = nullptr;

@@ -79,6 +79,24 @@ TEST_F(Semantics2Optimizing, LargeResultsStayButTheirInputsFold) {
   EXPECT_EQ(count_op(g.graph, "SizeOf"), 0);
 }
 
+TEST_F(Semantics2Optimizing, FoldingHoldsNoMoreMemoryThanConstantsAreWorth) {
+  g.fetch(g.add("SizeOf", {g.add("Large", {g.constant(1)})}, {.name = "small"}), 0);
+  g.fetch(g.add("SizeOf", {g.add("Large", {g.constant(1 << 10)})}, {.name = "large"}), 1);
+  EXPECT_TRUE(fold_constants(g.graph, options_).value());
+  EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "SizeOf"), 1);
+  EXPECT_EQ(g.node("large").op->name, "SizeOf");
+}
+
+TEST_F(Semantics2Optimizing, FoldingGivesUpWhatTakesTooLong) {
+  options_.max_folding_ms = 20;
+  Output many = g.constant(Tensor::zeros(DType::kInt32, Shape({1 << 16})).value());
+  g.fetch(g.add("Endless", {many}), 0);
+  g.fetch(g.add("Add", {g.constant(1), g.constant(2)}), 1);
+  (void)fold_constants(g.graph, options_).value();
+  EXPECT_EQ(count_op(g.graph, "Endless"), 1);
+}
+
 TEST_F(Semantics2Optimizing, NobodyWaitsForAFoldedNode) {
   Output sum = g.add("Add", {g.constant(1), g.constant(2)});
   g.add("Tick", {}, {.after = {sum.node}, .name = "tick"});

@@ -52,8 +52,8 @@ void ParallelRun::arrive_at_merge(const PlanStep& from, const PlanEdge& edge, co
   uint64_t before = pending.fetch_add(delta, std::memory_order_acq_rel);
   uint64_t now = before + delta;
   if (pending::merge_num_live(now) > 1) {
-    return fail(annotate_error(internal("two live inputs in one activation"), *to.node,
-                               plan_->origins[static_cast<size_t>(edge.step)]));
+    return step_->fail(annotate_error(internal("two live inputs in one activation"), *to.node,
+                                      plan_->origins[static_cast<size_t>(edge.step)]));
   }
   if (pending::merge_ready(now, inputs) && !pending::merge_ready(before, inputs)) {
     next.push_back({edge.step, pending::merge_num_live(now) == 0, iteration});
@@ -91,14 +91,9 @@ void ParallelRun::deliver_dead(int32_t step_index, Iteration* iteration, ReadyLi
 }
 
 void ParallelRun::note_dead_fetch(const PlanStep& step) {
-  {
-    MutexLock lock(mu_);
-    if (dead_fetch_.ok()) {
-      dead_fetch_ =
-          invalid_argument("The tensor returned for ", step.node->name, " (fetch ", step.position,
-                           ") was not valid: it lies on a branch that was not taken");
-    }
-  }
+  step_->fail_at_end(invalid_argument("The tensor returned for ", step.node->name, " (fetch ",
+                                      step.position,
+                                      ") was not valid: it lies on a branch that was not taken"));
   if (on_fetch) on_fetch(step.position, Tensor());
 }
 

@@ -45,12 +45,12 @@ struct Ready {
 };
 using ReadyList = std::vector<Ready>;
 
-// One run of one plan in the parallel gear.
+// One plan in the parallel gear: a part of a step.
 class ParallelRun : public RefCounted {
  public:
-  ParallelRun(Ref<Plan> plan, const ExecuteArgs& args, UniqueFunction<void(Status)> done);
+  ParallelRun(Ref<Plan> plan, Ref<Step> step);
 
-  // Called when a fetch has its value (or is dead: an invalid tensor), before done.
+  // Called when a fetch has its value (or is dead: an invalid tensor), before the part's end.
   UniqueFunction<void(int position, Tensor value)> on_fetch;
 
   // Starts all steps that wait for nothing. With `feeds_later`, feeds start with feed().
@@ -61,8 +61,6 @@ class ParallelRun : public RefCounted {
   // Feeds that will never come: their steps are over.
   void abandon_feeds(int64_t count);
 
-  void fail(const Status& status);
-
   const Plan& plan() const { return *plan_; }
 
  protected:
@@ -70,9 +68,6 @@ class ParallelRun : public RefCounted {
 
  private:
   struct AsyncStep;
-
-  // True once the run has failed or was cancelled: what is ready does not start any more.
-  bool stopped();
 
   // Runs steps until nothing more is ready here, giving some away on the way.
   void run_from(ReadyList todo);
@@ -197,20 +192,14 @@ class ParallelRun : public RefCounted {
   Iteration* end_frame(Frame* frame, ReadyList& next);
   void delete_frame(Frame* frame);
 
-  Ref<Plan> plan_;
-  const ExecuteArgs args_;
-  StepContext step_;
+  const Ref<Plan> plan_;
+  const Ref<Step> step_;
   bool measured_ = false;
   Frame root_;
   Iteration* root_iteration_;
   // Steps that are ready or running, anywhere in the run. At zero the run is over.
   std::atomic<int64_t> in_flight_{0};
-  std::atomic<bool> failed_{false};
   std::vector<Frame*> dropped_;
-  Mutex mu_;
-  Status status_ MR_GUARDED_BY(mu_);
-  Status dead_fetch_ MR_GUARDED_BY(mu_);
-  UniqueFunction<void(Status)> done_;
 };
 
 }  // namespace millrace

@@ -6,50 +6,62 @@
 namespace millrace {
 namespace {
 
-// Several plans of one step, fed and fetched from outside.
+// The plans of one step, fed and fetched from outside.
 class PartialRunImpl : public PartialRun {
  public:
-  PartialRunImpl(std::vector<Ref<Plan>> plans, const ExecuteArgs& args,
-                 UniqueFunction<void(Status)> on_end)
-      : fetched_(args.fetches.size()),
-        has_(args.fetches.size()),
-        on_end_(std::move(on_end)),
-        running_(static_cast<int>(plans.size())),
-        cancel_(args.step.cancel) {
-    for (Ref<Plan>& plan : plans) {
-      Ref<PartialRunImpl> self(this);
-      Ref<ParallelRun> run =
-          make_ref<ParallelRun>(plan, args, [self](Status status) { self->ended(status); });
-      run->on_fetch = [this](int position, Tensor value) { set_fetch(position, std::move(value)); };
-      for (int32_t step : plan->feeds) {
-        int position = plan->steps[static_cast<size_t>(step)].position;
-        if (position >= static_cast<int>(feeds_.size()))
-          feeds_.resize(static_cast<size_t>(position) + 1);
-        feeds_[static_cast<size_t>(position)].push_back({run, step});
+  PartialRunImpl(const std::vector<Ref<Plan>>& plans, Ref<Step> step)
+      : step_(std::move(step)), fetched_(step_->fetches.size()), has_(step_->fetches.size()) {
+    MutexLock lock(mu_);
+    for (const Ref<Plan>& plan : plans) {
+      Ref<ParallelRun> run = make_ref<ParallelRun>(plan, step_);
+      run->on_fetch = [self = Ref<PartialRunImpl>(this)](int position, Tensor value) {
+        self->set_fetch(position, std::move(value));
+      };
+      for (int32_t s : plan->feeds) {
+        size_t position = static_cast<size_t>(plan->steps[static_cast<size_t>(s)].position);
+        if (position >= feeds_.size()) feeds_.resize(position + 1);
+        feeds_[position].push_back({run, s});
       }
       runs_.push_back({run, static_cast<int64_t>(plan->feeds.size())});
     }
   }
 
-  void start() {
-    for (RunState& r : runs_) r.run->start(/*feeds_later=*/true);
-    if (cancel_ != nullptr) {
-      // Feeds that have not come keep a run alive; a cancelled one does not wait for them.
-      Ref<PartialRunImpl> self(this);
-      if (cancel_->on_cancel([self] { self->abandon(); }) == 0) abandon();
+  void start(Step::Done done) {
+    std::vector<RunState> runs;
+    {
+      MutexLock lock(mu_);
+      runs = runs_;
     }
+    step_->begin(static_cast<int>(runs.size()),
+                 [self = Ref<PartialRunImpl>(this), done = std::move(done)](Step& step) mutable {
+                   self->end();
+                   done(step);
+                 });
+    for (RunState& r : runs) r.run->start(/*feeds_later=*/true);
+    // Feeds that have not come keep a run alive; a cancelled one does not wait for them.
+    uint64_t ticket =
+        step_->cancel->on_cancel([self = Ref<PartialRunImpl>(this)] { self->abandon(); });
+    if (ticket == 0) return abandon();
+    {
+      MutexLock lock(mu_);
+      if (!over_) {
+        ticket_ = ticket;
+        return;
+      }
+    }
+    step_->cancel->remove(ticket);
   }
 
   Status feed(int position, Tensor value) override {
     std::vector<Target> targets;
     {
       MutexLock lock(mu_);
-      if (!status_.ok()) return status_;
+      MR_TRY(step_->error());
       size_t p = static_cast<size_t>(position);
-      if (p >= feeds_.size()) return ok_status();  // no plan needs it
-      if (feeds_[p].empty() && fed_.size() > p && fed_[p]) {
+      if (p < fed_.size() && fed_[p]) {
         return invalid_argument("feed ", position, " of this partial run was fed already");
       }
+      if (p >= feeds_.size()) return ok_status();  // no plan needs it
       if (fed_.size() <= p) fed_.resize(p + 1);
       fed_[p] = true;
       targets = std::move(feeds_[p]);
@@ -66,8 +78,8 @@ class PartialRunImpl : public PartialRun {
     size_t p = static_cast<size_t>(position);
     MutexLock lock(mu_);
     while (!has_[p]) {
-      if (!status_.ok()) return status_;
-      if (running_ == 0) return internal("fetch ", position, " was never computed");
+      MR_TRY(step_->error());
+      if (over_) return internal("fetch ", position, " was never computed");
       if (!changed_.wait_until(mu_, deadline)) {
         return deadline_exceeded("waited in vain for fetch ", position, " of a partial run");
       }
@@ -96,59 +108,56 @@ class PartialRunImpl : public PartialRun {
     changed_.notify_all();
   }
 
+  // Feeds that have not come will not: the step was cancelled.
   void abandon() {
+    step_->fail(step_->cancel->status());
     std::vector<RunState> runs;
     {
       MutexLock lock(mu_);
-      if (status_.ok()) status_ = cancel_->status();
-      for (RunState& r : runs_) {
-        runs.push_back(r);
-        r.unfed = 0;
-      }
+      runs = runs_;
+      for (RunState& r : runs_) r.unfed = 0;
       feeds_.assign(feeds_.size(), {});
       changed_.notify_all();
     }
-    for (RunState& r : runs) {
-      r.run->fail(cancel_->status());
-      r.run->abandon_feeds(r.unfed);
-    }
+    for (RunState& r : runs) r.run->abandon_feeds(r.unfed);
   }
 
-  void ended(const Status& status) {
-    UniqueFunction<void(Status)> on_end;
-    Status final_status;
+  // Lets go of everything that leads back here.
+  void end() {
+    std::vector<RunState> runs;
+    std::vector<std::vector<Target>> feeds;
+    uint64_t ticket = 0;
     {
       MutexLock lock(mu_);
-      if (status_.ok() && !status.ok()) status_ = status;
+      over_ = true;
+      runs.swap(runs_);
+      feeds.swap(feeds_);
+      ticket = std::exchange(ticket_, 0);
       changed_.notify_all();
-      if (--running_ > 0) return;
-      final_status = status_;
-      on_end = std::move(on_end_);
-      runs_.clear();
     }
-    if (on_end) on_end(final_status);
+    if (ticket != 0) step_->cancel->remove(ticket);
+    for (RunState& r : runs) r.run->on_fetch = nullptr;
   }
 
+  const Ref<Step> step_;
   Mutex mu_;
   CondVar changed_;
-  Status status_ MR_GUARDED_BY(mu_);
+  bool over_ MR_GUARDED_BY(mu_) = false;
+  uint64_t ticket_ MR_GUARDED_BY(mu_) = 0;  // of the step's token
   std::vector<std::vector<Target>> feeds_
       MR_GUARDED_BY(mu_);  // by position: who still waits for it
   std::vector<bool> fed_ MR_GUARDED_BY(mu_);
   std::vector<RunState> runs_ MR_GUARDED_BY(mu_);
   std::vector<Tensor> fetched_ MR_GUARDED_BY(mu_);
   std::vector<bool> has_ MR_GUARDED_BY(mu_);
-  UniqueFunction<void(Status)> on_end_ MR_GUARDED_BY(mu_);
-  int running_ MR_GUARDED_BY(mu_);
-  CancellationToken* cancel_;
 };
 
 }  // namespace
 
-Ref<PartialRun> PartialRun::start(std::vector<Ref<Plan>> plans, const ExecuteArgs& args,
-                                  UniqueFunction<void(Status)> on_end) {
-  Ref<PartialRunImpl> run = make_ref<PartialRunImpl>(std::move(plans), args, std::move(on_end));
-  run->start();
+Ref<PartialRun> PartialRun::start(const std::vector<Ref<Plan>>& plans, Ref<Step> step,
+                                  Step::Done done) {
+  Ref<PartialRunImpl> run = make_ref<PartialRunImpl>(plans, std::move(step));
+  run->start(std::move(done));
   return run;
 }
 

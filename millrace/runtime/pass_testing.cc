@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <memory>
+#include <thread>
 
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/control/register.h"
 #include "millrace/runtime/partition.h"
 #include "millrace/runtime/plan_set.h"
@@ -79,6 +81,13 @@ Status twin(KernelContext& ctx) {
   return ok_status();
 }
 Status fail(KernelContext&) { return invalid_argument("told to fail"); }
+Status large(KernelContext& ctx) {
+  return ctx.allocate_output(0, Shape({ctx.input(0).item<int32_t>(), 1 << 20})).status();
+}
+Status endless(KernelContext& ctx) {
+  while (!ctx.cancel()->cancelled()) std::this_thread::yield();
+  return ctx.cancel()->status();
+}
 
 struct TickKernel : Kernel {
   static Result<std::unique_ptr<Kernel>> make(const KernelNode&) {
@@ -148,6 +157,10 @@ void register_toys(Registry& r) {
   both("SizeOf", size_of);
   unary("Fail", {});
   both("Fail", fail);
+  unary("Large", {});
+  both("Large", large);
+  unary("Endless", {});
+  both("Endless", endless);
   auto pair = [&](const char* name, bool commutative, const char* out, KernelFunction f) {
     r.add({.name = name,
            .doc = "Two in, one out.",
@@ -316,47 +329,36 @@ Result<std::vector<Tensor>> run_toy(const Subgraph& graph, const std::vector<Ref
     sets.push_back(std::move(set));
   }
 
-  struct Shared : RefCounted {
-    std::vector<Tensor> feeds, fetches;
-    Mutex mu;
-    CondVar changed;
-    size_t running = 0;
-    Status status;
-  };
-  Ref<Shared> shared = make_ref<Shared>();
-  shared->feeds = std::move(feeds);
-  shared->fetches.resize(static_cast<size_t>(fetches));
-  shared->running = sets.size();
-  StepArgs args;
-  args.step_id = 1;
-  args.feeds = shared->feeds;
-  args.fetches = shared->fetches;
-  args.gear = Gear::kParallel;
-  args.rendezvous = make_local_rendezvous();
-  args.cancel = make_ref<CancellationToken>();
+  // Each task has a step of its own; they meet in one rendezvous.
+  Ref<Step> first = Step::make_shared(1);
+  std::vector<Ref<Step>> steps;
   for (const Ref<PlanSet>& set : sets) {
-    set->run_async(args, [shared](Status status) {
-      MutexLock lock(shared->mu);
-      if (shared->status.ok()) shared->status = std::move(status);
-      --shared->running;
-      shared->changed.notify_all();
-    });
+    Ref<Step> step = make_ref<Step>(1);
+    step->rendezvous = first->rendezvous;
+    step->cancel = first->cancel;
+    step->hold_feeds(feeds);
+    step->fetches.resize(static_cast<size_t>(fetches));
+    steps.push_back(step);
+    set->run_async(step, nullptr);
   }
-  Deadline deadline = Deadline::after_millis(10'000);
+  const Deadline deadline = Deadline::after_millis(10'000);
   std::string late;
-  MutexLock lock(shared->mu);
-  while (shared->running > 0) {
-    if (shared->changed.wait_until(shared->mu, deadline) || !deadline.expired()) continue;
-    late = str_join(args.rendezvous->waiting(), "\n  ");
-    lock.unlock();
-    args.cancel->cancel(cancelled("the test waited too long"));
-    args.rendezvous->abort(cancelled("the test waited too long"));
-    lock.lock();
-    deadline = Deadline::none();
+  Status status;
+  std::vector<Tensor> out(static_cast<size_t>(fetches));
+  for (const Ref<Step>& step : steps) {
+    if (!step->wait(deadline)) {
+      late = str_join(step->rendezvous->waiting(), "\n  ");
+      step->fail(cancelled("the test waited too long"));
+      step->wait();
+    }
+    if (status.ok()) status = step->status();
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (step->fetches[i].valid()) out[i] = std::move(step->fetches[i]);
+    }
   }
   if (!late.empty()) return deadline_exceeded("still waited for:\n  ", late);
-  MR_TRY(shared->status);
-  return shared->fetches;
+  MR_TRY(status);
+  return out;
 }
 
 }  // namespace millrace

@@ -145,6 +145,8 @@ class Plan : public RefCounted {
   void review_gear();
 
   std::unique_ptr<PlanScratch> scratch;
+  // About how much memory it holds, constants included though the graph may hold them too.
+  int64_t bytes = 0;
 
   // For people: one line per step.
   std::string to_string() const;

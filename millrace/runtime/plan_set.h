@@ -20,21 +20,21 @@ class PlanSet : public Executable {
   static Result<Ref<PlanSet>> build(const Subgraph& graph, std::span<const Ref<Device>> devices,
                                     const DeviceSet& all, const CompileOptions& options);
 
-  Status run(const StepArgs& args) const override;
-  void run_async(const StepArgs& args, UniqueFunction<void(Status)> done) const override;
-  Result<Ref<PartialRun>> start_partial(const StepArgs& args,
-                                        UniqueFunction<void(Status)> on_end) const override;
+  void run_async(Ref<Step> step, Step::Done done) const override;
+  Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const override;
   bool straight(Gear gear) const override {
     return plans_.size() == 1 && runs_straight(*plans_[0], gear);
   }
+  Status run_straight(Step& step) const override;
   bool has_blocking() const override;
+  int64_t bytes() const override;
   std::string to_string() const override;
   const std::vector<Ref<Plan>>& plans() const { return plans_; }
 
  private:
-  struct Run;
-  ExecuteArgs execute_args(const StepArgs& args, const std::string& step_container) const;
-  void end_step(const std::string& step_container) const;
+  void drop_step_state(const Step& step) const;
+  // `done`, after the step's state has been dropped.
+  Step::Done after_clean_up(Step::Done done) const;
 
   std::vector<Ref<Plan>> plans_;
   bool has_step_state_ = false;

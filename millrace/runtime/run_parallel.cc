@@ -1,7 +1,6 @@
 #include <vector>
 
 #include "millrace/base/thread_pool.h"
-#include "millrace/kernel/rendezvous.h"
 #include "millrace/runtime/parallel_run.h"
 
 namespace millrace {
@@ -14,9 +13,8 @@ constexpr size_t kShareAt = 64;
 
 }  // namespace
 
-ParallelRun::ParallelRun(Ref<Plan> plan, const ExecuteArgs& args, UniqueFunction<void(Status)> done)
-    : plan_(std::move(plan)), args_(args), step_(args.step), done_(std::move(done)) {
-  step_.device = plan_->device.get();
+ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
+    : plan_(std::move(plan)), step_(std::move(step)) {
   root_.desc = &plan_->frames[0];
   root_iteration_ = plan_->scratch->take_iteration(0);
   root_iteration_->frame = &root_;
@@ -48,25 +46,6 @@ void ParallelRun::abandon_feeds(int64_t count) {
   if (count > 0) finish_steps(count);
 }
 
-void ParallelRun::fail(const Status& status) {
-  {
-    MutexLock lock(mu_);
-    if (!status_.ok()) return;
-    status_ = status;
-  }
-  failed_.store(true, std::memory_order_release);
-  if (step_.rendezvous != nullptr) step_.rendezvous->abort(status);
-  if (step_.cancel != nullptr) step_.cancel->cancel(status);
-}
-
-bool ParallelRun::stopped() {
-  if (failed_.load(std::memory_order_acquire)) return true;
-  if (step_.cancel == nullptr || !step_.cancel->cancelled()) [[likely]]
-    return false;
-  fail(step_.cancel->status());
-  return true;
-}
-
 void ParallelRun::run_from(ReadyList todo) {
   ReadyList next;
   while (!todo.empty()) {
@@ -87,20 +66,20 @@ void ParallelRun::finish(ReadyList& next, ReadyList& todo) {
 }
 
 void ParallelRun::hand_out(ReadyList& next, ReadyList& todo) {
-  if (step_.trace != nullptr) {
+  if (step_->trace) {
     for (Ready& ready : next) ready.scheduled_ns = monotonic_nanos();
   }
   for (const Ready& ready : next) {
     const PlanStep& s = plan_->steps[static_cast<size_t>(ready.step)];
     if (s.blocks && !ready.dead) {
       schedule(ReadyList{ready}, /*blocking=*/true);
-    } else if (todo.empty() || is_cheap(ready) || step_.max_threads <= 1) {
+    } else if (todo.empty() || is_cheap(ready) || step_->max_threads <= 1) {
       todo.push_back(ready);
     } else {
       schedule(ReadyList{ready}, /*blocking=*/false);
     }
   }
-  if (todo.size() >= kShareAt && step_.pool->size() > 1 && step_.max_threads > 1) {
+  if (todo.size() >= kShareAt && step_->pool->size() > 1 && step_->max_threads > 1) {
     auto middle = todo.begin() + static_cast<std::ptrdiff_t>(todo.size() / 2);
     schedule(ReadyList(todo.begin(), middle), /*blocking=*/false);
     todo.erase(todo.begin(), middle);
@@ -116,9 +95,9 @@ void ParallelRun::schedule(ReadyList list, bool blocking) {
   Ref<ParallelRun> self(this);
   auto task = [self, list = std::move(list)]() mutable { self->run_from(std::move(list)); };
   if (blocking) {
-    step_.pool->schedule_blocking(std::move(task));
+    step_->pool->schedule_blocking(std::move(task));
   } else {
-    step_.pool->schedule(std::move(task));
+    step_->schedule(std::move(task));
   }
 }
 
@@ -126,13 +105,7 @@ void ParallelRun::finish_steps(int64_t count) {
   if (in_flight_.fetch_sub(count, std::memory_order_acq_rel) != count) return;
   // The frames of a run that failed are left where they stood.
   free_frames(root_iteration_);
-  Status status;
-  {
-    MutexLock lock(mu_);
-    status = status_.ok() ? dead_fetch_ : status_;
-  }
-  UniqueFunction<void(Status)> done = std::move(done_);
-  done(std::move(status));
+  step_->end_part();
 }
 
 void ParallelRun::free_frames(Iteration* first) {
@@ -161,7 +134,7 @@ void ParallelRun::free_frames(Iteration* first) {
 bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   Iteration* iteration = ready.iteration;
-  if (stopped()) return true;
+  if (step_->stopped()) return true;
   if (ready.dead && !step.runs_when_dead) {
     // A Merge may be dead before all its inputs have come.
     if (step.kind != StepKind::kMerge) release_inputs(step, iteration);
@@ -204,8 +177,8 @@ void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
     for (int i = 0; i < step.num_inputs && step.kind == StepKind::kKernel; ++i) {
       inputs.push_back(&input(step, ready.iteration, i));
     }
-    return fail(annotate_error(with_inputs(status, inputs), *step.node,
-                               plan_->origins[static_cast<size_t>(ready.step)]));
+    return step_->fail(annotate_error(with_inputs(status, inputs), *step.node,
+                                      plan_->origins[static_cast<size_t>(ready.step)]));
   }
   if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
   size_t before = next.size();
@@ -226,7 +199,8 @@ KernelContext::Args ParallelRun::kernel_args(const Ready& ready, Value* const* i
                                              uint64_t movable) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   return {.node = step.node,
-          .step = &step_,
+          .step = step_.get(),
+          .device = plan_->device.get(),
           .inputs = inputs,
           .outputs = ready.iteration->slots.get() + step.first_output,
           .num_inputs = step.num_inputs,
@@ -256,7 +230,7 @@ Status ParallelRun::run_kernel(const Ready& ready) {
     MR_TRY(prepare_inputs(step, inputs, copies.data()));
   }
   KernelContext ctx(kernel_args(ready, inputs, movable));
-  StepTimer timer(*plan_, ready.step, measured_, step_.trace, ready.scheduled_ns);
+  StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(), ready.scheduled_ns);
   MR_TRY(step.kernel->compute(ctx));
   const Value* outputs = ready.iteration->slots.get() + step.first_output;
   timer.stop(outputs);
@@ -265,7 +239,7 @@ Status ParallelRun::run_kernel(const Ready& ready) {
 
 Status ParallelRun::run_feed(const PlanStep& step, Iteration* iteration) {
   Value& out = slot(iteration, step.first_output);
-  if (out.empty()) out = Value::of(args_.feeds[static_cast<size_t>(step.position)]);
+  if (out.empty()) out = Value::of(step_->feeds[static_cast<size_t>(step.position)]);
   return check_outputs(step, &out);
 }
 
@@ -275,7 +249,7 @@ Status ParallelRun::run_fetch(const PlanStep& step, Iteration* iteration) {
   if (on_fetch) {
     on_fetch(step.position, std::move(value));
   } else {
-    args_.fetches[static_cast<size_t>(step.position)] = std::move(value);
+    step_->fetches[static_cast<size_t>(step.position)] = std::move(value);
   }
   return ok_status();
 }
@@ -352,7 +326,8 @@ struct ParallelRun::AsyncStep {
   AsyncStep(ParallelRun* run, const Ready& ready)
       : run(run),
         ready(ready),
-        timer(*run->plan_, ready.step, run->measured_, run->step_.trace, ready.scheduled_ns) {}
+        timer(*run->plan_, ready.step, run->measured_, run->step_->trace.get(),
+              ready.scheduled_ns) {}
   Ref<ParallelRun> run;
   Ready ready;
   StepTimer timer;
@@ -386,7 +361,7 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
     if (!state->met.exchange(true, std::memory_order_acq_rel)) return;
     // Called from inside some other kernel: go on from a fresh stack.
     ParallelRun* run = state->run.get();
-    run->step_.pool->schedule([state] {
+    run->step_->schedule([state] {
       Ref<ParallelRun> self = state->run;
       ReadyList next, todo;
       self->end_async(state, next);
@@ -411,8 +386,9 @@ void ParallelRun::end_async(AsyncStep* state, ReadyList& next) {
   complete(ready, std::move(status), next);
 }
 
-void run_parallel(Ref<Plan> plan, const ExecuteArgs& args, UniqueFunction<void(Status)> done) {
-  Ref<ParallelRun> run = make_ref<ParallelRun>(std::move(plan), args, std::move(done));
+void run_parallel(Ref<Plan> plan, Ref<Step> step) {
+  MR_CHECK(step->cancel);  // how an error reaches the other threads
+  Ref<ParallelRun> run = make_ref<ParallelRun>(std::move(plan), std::move(step));
   run->start(/*feeds_later=*/false);
 }
 

@@ -9,23 +9,24 @@ namespace {
 
 class StraightRun {
  public:
-  StraightRun(Plan& plan, const ExecuteArgs& args)
-      : plan_(plan), args_(args), step_(args.step), arena_(plan.scratch->take_arena()) {
-    step_.device = plan.device.get();
-  }
+  StraightRun(Plan& plan, Step& step)
+      : plan_(plan), step_(step), arena_(plan.scratch->take_arena()) {}
   ~StraightRun() { plan_.scratch->give_back(std::move(arena_)); }
 
   Status run() {
     bool measured = begin_run(plan_);
-    CancellationToken* cancel = step_.cancel;
+    const bool watched = step_.interrupted != nullptr || !step_.deadline.is_none();
+    CancellationToken* cancel = step_.cancel.get();
+    TraceCollector* trace = step_.trace.get();
     size_t size = plan_.straight.size();
     for (size_t i = 0; i < size; ++i) {
       if (cancel != nullptr && cancel->cancelled()) [[unlikely]]
         return fail(cancel->status());
+      if (watched && i > 0) MR_TRY(look_up(i - 1));
       const StraightStep& step = plan_.straight[i];
       // Kernels are made one by one and lie anywhere.
       if (i + 1 < size) __builtin_prefetch(plan_.straight[i + 1].kernel);
-      StepTimer timer(plan_, static_cast<int32_t>(i), measured, step_.trace);
+      StepTimer timer(plan_, static_cast<int32_t>(i), measured, trace);
       Status status = run_step(step, i);
       timer.stop(outputs_of(step));
       if (!status.ok()) [[unlikely]] {
@@ -54,6 +55,7 @@ class StraightRun {
   Status run_kernel(const StraightStep& step, Value* const* inputs) {
     KernelContext ctx({.node = step.node,
                        .step = &step_,
+                       .device = plan_.device.get(),
                        .inputs = inputs,
                        .outputs = outputs_of(step),
                        .num_inputs = step.num_inputs,
@@ -75,11 +77,11 @@ class StraightRun {
   Status run_without_kernel(const StraightStep& step) {
     Value* outputs = outputs_of(step);
     if (step.kind == StepKind::kFeed) {
-      outputs[0] = Value::of(args_.feeds[static_cast<size_t>(step.position)]);
+      outputs[0] = Value::of(step_.feeds[static_cast<size_t>(step.position)]);
       return check_outputs(step, outputs);
     }
     if (step.kind == StepKind::kFetch) {
-      MR_TRY_ASSIGN(args_.fetches[static_cast<size_t>(step.position)],
+      MR_TRY_ASSIGN(step_.fetches[static_cast<size_t>(step.position)],
                     fetch_value(*inputs_of(step)[0], (step.movable & 1) != 0));
     }
     return ok_status();
@@ -92,6 +94,25 @@ class StraightRun {
     }
   }
 
+  // Ends the run when it is late or interrupted. Reading the clock costs as much as a small step,
+  // so it is read once steps that should take kLookUpNs, by what was measured, are done.
+  Status look_up(size_t done) {
+    constexpr int64_t kLookUpNs = 1'000'000;
+    constexpr int64_t kInterruptNs = 100'000'000;
+    since_look_ns_ += 16 + plan_.step_ns[done].load(std::memory_order_relaxed);
+    if (since_look_ns_ < kLookUpNs) [[likely]]
+      return ok_status();
+    since_look_ns_ = 0;
+    if (step_.deadline.expired()) {
+      return fail(deadline_exceeded("the run did not finish by its deadline"));
+    }
+    const int64_t now = monotonic_nanos();
+    if (asked_at_ns_ == 0) asked_at_ns_ = now;
+    if (step_.interrupted == nullptr || now - asked_at_ns_ < kInterruptNs) return ok_status();
+    asked_at_ns_ = now;
+    return step_.interrupted() ? fail(cancelled("the run was interrupted")) : ok_status();
+  }
+
   Status fail(Status status) {
     for (int32_t s = 0; s < plan_.straight_slots; ++s)
       arena_->slots[static_cast<size_t>(s)].clear();
@@ -99,13 +120,14 @@ class StraightRun {
   }
 
   Plan& plan_;
-  const ExecuteArgs& args_;
-  StepContext step_;
+  Step& step_;
   std::unique_ptr<StraightArena> arena_;
+  int64_t since_look_ns_ = 0;
+  int64_t asked_at_ns_ = 0;
 };
 
 }  // namespace
 
-Status run_straight(Plan& plan, const ExecuteArgs& args) { return StraightRun(plan, args).run(); }
+Status run_straight(Plan& plan, Step& step) { return StraightRun(plan, step).run(); }
 
 }  // namespace millrace

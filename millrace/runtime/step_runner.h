@@ -88,7 +88,8 @@ class StepTimer {
 // Counts a run of the plan and says whether to measure its steps: the first few, then one in 64.
 inline bool begin_run(Plan& plan) {
   uint64_t run = plan.runs.fetch_add(1, std::memory_order_relaxed);
-  if (run > 0 && run < 512 && (run & (run - 1)) == 0) plan.review_gear();
+  // Often at first, and again for as long as the plan lives: what is fed may change.
+  if (run > 0 && ((run < 512 && (run & (run - 1)) == 0) || run % 1024 == 0)) plan.review_gear();
   return run < 4 || run % 64 == 0;
 }
 

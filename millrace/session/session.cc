@@ -7,9 +7,11 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
+#include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/session_graph.h"
+#include "millrace/session/plan_cache.h"
 #include "millrace/session/session_backend.h"
 
 namespace millrace {
@@ -18,34 +20,17 @@ namespace {
 // How often a waiting run asks whether it is interrupted.
 constexpr int64_t kInterruptPollMs = 100;
 
-std::atomic<int64_t> next_step_id{1};
 std::atomic<int64_t> next_session{1};
 
-// A signature made ready.
-struct Prepared : RefCounted {
-  Signature signature;
-  Ref<Executable> executable;
-  std::vector<DType> feed_types;
-  std::vector<std::vector<int>> fetch_dependencies;  // by fetch: positions of feeds
-};
+int64_t fresh_step_id() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
-// The tensors of one run, owned together: a caller that leaves at its deadline leaves them behind.
-struct RunState : RefCounted {
-  std::vector<Tensor> feeds;
-  std::vector<Tensor> fetches;
-  Ref<Rendezvous> rendezvous;
-  Ref<CancellationToken> cancel;
-  std::unique_ptr<TraceCollector> trace;
-  Mutex mu;
-  CondVar changed;
-  bool over MR_GUARDED_BY(mu) = false;
-  Status status MR_GUARDED_BY(mu);
-};
-
+// A partial run under way.
 struct Partial {
   Ref<Prepared> prepared;
   Ref<PartialRun> run;
-  Ref<CancellationToken> cancel;
   std::unordered_map<std::string, int> feeds, fetches;  // declared and not done, by name
   std::vector<bool> fed;
 };
@@ -59,10 +44,34 @@ Status own_fetches(std::vector<Tensor>& fetches) {
   return ok_status();
 }
 
+// Waits until the step is over; false when the caller leaves before, at the deadline or because of
+// a signal, and the step has been told to stop.
+bool wait_for(Step& step, bool (*interrupted)(), int64_t timeout_ms) {
+  while (true) {
+    const Deadline turn = interrupted == nullptr
+                              ? step.deadline
+                              : std::min(step.deadline, Deadline::after_millis(kInterruptPollMs));
+    if (step.wait(turn)) return true;
+    if (interrupted == nullptr || step.deadline.expired()) break;
+    if (!interrupted()) continue;
+    step.cancel->cancel(cancelled("the run was interrupted"));
+    return false;
+  }
+  std::vector<std::string> waiting = step.rendezvous->waiting();
+  step.cancel->cancel(deadline_exceeded(
+      "Timed out waiting for notification: the run did not finish in ", timeout_ms, " ms",
+      waiting.empty() ? "" : "; it waits for ", str_join(waiting, ", ")));
+  return false;
+}
+
 }  // namespace
 
 struct Session::Impl {
-  SessionOptions options;
+  explicit Impl(SessionOptions session_options)
+      : options(std::move(session_options)), plans(options.max_plan_bytes) {}
+
+  const SessionOptions options;
+  PlanCache plans;
   std::string name;
   Ref<SessionBackend> backend;
   Ref<CancellationToken> closing = make_ref<CancellationToken>();
@@ -76,8 +85,7 @@ struct Session::Impl {
   Mutex mu;
   CondVar idle;
   bool closed MR_GUARDED_BY(mu) = false;
-  int running MR_GUARDED_BY(mu) = 0;
-  std::unordered_map<std::string, Ref<Prepared>> plans MR_GUARDED_BY(mu);
+  std::atomic<int> running{0};  // runs that close() waits for
   std::unordered_map<std::string, std::shared_ptr<Partial>> partials MR_GUARDED_BY(mu);
   int64_t next_partial MR_GUARDED_BY(mu) = 1;
 
@@ -107,14 +115,17 @@ struct Session::Impl {
 
   // Counts a run that close() must wait for.
   Status begin_run() {
-    MutexLock lock(mu);
-    if (closed) return failed_precondition("Session is closed.");
-    ++running;
-    return ok_status();
+    running.fetch_add(1);
+    if (!closing->cancelled()) [[likely]]
+      return ok_status();
+    end_run();
+    return failed_precondition("Session is closed.");
   }
   void end_run() {
+    if (running.fetch_sub(1) != 1 || !closing->cancelled()) [[likely]]
+      return;
     MutexLock lock(mu);
-    if (--running == 0) idle.notify_all();
+    idle.notify_all();
   }
 
   Status check_feeds(const Prepared& prepared, std::span<const Tensor> feeds);
@@ -123,28 +134,18 @@ struct Session::Impl {
   Status run_shared(std::shared_ptr<Impl> self, const Prepared& prepared,
                     std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
                     const RunOptions& run_options, RunMetadata* metadata, int64_t timeout_ms);
-  StepArgs step_args(std::span<const Tensor> feeds, std::span<Tensor> fetches) {
-    StepArgs args;
-    args.step_id = next_step_id.fetch_add(1, std::memory_order_relaxed);
-    args.feeds = feeds;
-    args.fetches = fetches;
-    args.gear = options.gear;
-    if (options.threads > 0) args.max_threads = options.threads;
-    return args;
+  int max_threads() const { return options.threads > 0 ? options.threads : 1 << 20; }
+  // A step that may go on without its caller.
+  Ref<Step> shared_step(const Prepared& prepared) {
+    Ref<Step> step = Step::make_shared(fresh_step_id(), closing);
+    step->max_threads = max_threads();
+    step->fetches.resize(prepared.signature.fetches.size());
+    return step;
   }
 };
 
 Result<Ref<Prepared>> Session::Impl::prepare(const Signature& signature) {
-  std::string key = signature.key();
-  {
-    MutexLock lock(mu);
-    auto it = plans.find(key);
-    if (it != plans.end()) return it->second;
-  }
-  // Two threads may build the same plan at once; the first to finish keeps it.
-  MR_TRY_ASSIGN(Ref<Prepared> prepared, build(signature));
-  MutexLock lock(mu);
-  return plans.try_emplace(std::move(key), std::move(prepared)).first->second;
+  return plans.find_or_build(signature, [&] { return build(signature); });
 }
 
 Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
@@ -200,10 +201,15 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
     return run_shared(std::move(self), prepared, feeds, fetches, run_options, metadata, timeout_ms);
   }
   MR_TRY(begin_run());
-  fetches.assign(prepared.signature.fetches.size(), Tensor());
-  StepArgs args = step_args(feeds, fetches);
-  args.cancel = closing;
-  Status status = prepared.executable->run(args);
+  Ref<Step> step = make_ref<Step>(fresh_step_id());
+  step->max_threads = max_threads();
+  step->interrupted = run_options.interrupted;
+  step->cancel = closing;
+  step->feeds = feeds;
+  step->fetches.swap(fetches);
+  step->fetches.assign(prepared.signature.fetches.size(), Tensor());
+  Status status = prepared.executable->run_straight(*step);
+  fetches.swap(step->fetches);
   end_run();
   MR_TRY(status);
   return own_fetches(fetches);
@@ -214,38 +220,24 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
                                  const RunOptions& run_options, RunMetadata* metadata,
                                  int64_t timeout_ms) {
   MR_TRY(begin_run());
-  Ref<RunState> state = make_ref<RunState>();
-  state->feeds.assign(feeds.begin(), feeds.end());
-  state->fetches.resize(prepared.signature.fetches.size());
-  state->rendezvous = make_local_rendezvous();
-  state->cancel = CancellationToken::make_child(closing);
+  Ref<Step> step = shared_step(prepared);
+  step->hold_feeds({feeds.begin(), feeds.end()});
+  step->deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
   bool traced = run_options.trace || !run_options.trace_path.empty();
-  if (traced) state->trace = std::make_unique<TraceCollector>();
+  if (traced) step->trace = make_ref<TraceCollector>();
 
   // A user's token outlives the run, so it is asked to forget it.
   uint64_t ticket = 0;
   if (run_options.cancel) {
     Ref<CancellationToken> user = run_options.cancel;
-    Ref<CancellationToken> mine = state->cancel;
+    Ref<CancellationToken> mine = step->cancel;
     ticket = user->on_cancel([user, mine] { mine->cancel(user->status()); });
     if (ticket == 0) mine->cancel(user->status());
   }
 
-  StepArgs args = step_args(state->feeds, state->fetches);
-  args.rendezvous = state->rendezvous;
-  args.cancel = state->cancel;
-  args.trace = state->trace.get();
   Ref<Executable> executable = prepared.executable;
-  auto start = [executable, args, state, self] {
-    executable->run_async(args, [state, self](Status status) {
-      {
-        MutexLock lock(state->mu);
-        state->status = std::move(status);
-        state->over = true;
-        state->changed.notify_all();
-      }
-      self->end_run();
-    });
+  auto start = [executable, step, self] {
+    executable->run_async(step, [self](Step&) { self->end_run(); });
   };
   // A caller who may leave early does not run steps itself.
   bool may_leave = timeout_ms > 0 || run_options.cancel || run_options.interrupted != nullptr;
@@ -255,51 +247,23 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
     start();
   }
 
-  Deadline deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
-  Status status;
-  bool over = false;
-  bool interrupted = false;
-  {
-    MutexLock lock(state->mu);
-    while (!state->over && !interrupted) {
-      const Deadline turn = run_options.interrupted == nullptr
-                                ? deadline
-                                : std::min(deadline, Deadline::after_millis(kInterruptPollMs));
-      if (state->changed.wait_until(state->mu, turn) || state->over) continue;
-      if (run_options.interrupted == nullptr || deadline.expired()) break;
-      lock.unlock();  // the question may take long
-      interrupted = run_options.interrupted();
-      lock.lock();
-    }
-    over = state->over;
-    status = state->status;
-  }
-  if (!over && interrupted) {
-    status = cancelled("the run was interrupted");
-    state->cancel->cancel(status);
-  } else if (!over) {
-    std::vector<std::string> waiting = state->rendezvous->waiting();
-    status = deadline_exceeded("Timed out waiting for notification: the run did not finish in ",
-                               timeout_ms, " ms", waiting.empty() ? "" : "; it waits for ",
-                               str_join(waiting, ", "));
-    state->cancel->cancel(status);
-  }
+  const bool over = wait_for(*step, run_options.interrupted, timeout_ms);
   if (ticket != 0) run_options.cancel->remove(ticket);
   if (traced && over) {
-    std::vector<TraceEvent> events = state->trace->events();
+    std::vector<TraceEvent> events = step->trace->events();
     if (!run_options.trace_path.empty()) {
       MR_TRY(
           write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
     }
     if (metadata != nullptr) {
       metadata->events = std::move(events);
-      metadata->wall_offset_ns = state->trace->wall_offset_ns();
+      metadata->wall_offset_ns = step->trace->wall_offset_ns();
       metadata->plans = executable->to_string();
     }
   }
-  MR_TRY(status);
-  fetches = std::move(state->fetches);
-  state->feeds.clear();
+  MR_TRY(over ? step->status() : step->cancel->status());
+  fetches = std::move(step->fetches);
+  step->hold_feeds({});  // what they own may be what keeps a fetch from being the caller's alone
   return own_fetches(fetches);
 }
 
@@ -311,9 +275,8 @@ Result<std::unique_ptr<Session>> Session::create(Ref<Graph> graph, SessionOption
   if (!graph) return invalid_argument("a session needs a graph, got none");
   MR_TRY(ThreadPool::global().check_usable());
   MR_TRY(register_ops());
-  auto impl = std::make_shared<Impl>();
-  MR_TRY_ASSIGN(impl->backend, make_session_backend(options));
-  impl->options = std::move(options);
+  auto impl = std::make_shared<Impl>(std::move(options));
+  MR_TRY_ASSIGN(impl->backend, make_session_backend(impl->options));
   impl->name = str_cat("session_", next_session.fetch_add(1));
   impl->client_graph = graph;
   PlaceOptions place_options;
@@ -358,6 +321,8 @@ struct Callable::Impl {
   RunOptions options;
 };
 
+int64_t Callable::bytes() const { return impl_->prepared->executable->bytes(); }
+
 Callable::Callable() = default;
 Callable::~Callable() = default;
 
@@ -391,14 +356,9 @@ Result<std::string> Session::partial_run_setup(const Signature& signature) {
     partial->fetches[signature.fetches[i]] = static_cast<int>(i);
   }
   partial->fed.assign(signature.feeds.size(), false);
-  partial->cancel = CancellationToken::make_child(impl_->closing);
   MR_TRY(impl_->begin_run());
-  std::vector<Tensor> sizes(signature.fetches.size());
-  StepArgs args = impl_->step_args({}, sizes);
-  args.cancel = partial->cancel;
-  std::shared_ptr<Impl> impl = impl_;
   Result<Ref<PartialRun>> run = partial->prepared->executable->start_partial(
-      args, [impl](const Status&) { impl->end_run(); });
+      impl_->shared_step(*partial->prepared), [impl = impl_](Step&) { impl->end_run(); });
   if (!run.ok()) {
     impl_->end_run();
     return run.status();
@@ -481,12 +441,14 @@ Status Session::close() {
   // A forked child has none of the threads that would end what runs.
   if (!ThreadPool::global().check_usable().ok()) return ok_status();
   impl_->closing->cancel(cancelled("explicit call to Session::close()"));
+  // Either a run that begins now sees it, or what follows sees that run.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   {
     MutexLock lock(impl_->mu);
-    while (impl_->running > 0) impl_->idle.wait(impl_->mu);
+    while (impl_->running.load() > 0) impl_->idle.wait(impl_->mu);
     impl_->partials.clear();
-    impl_->plans.clear();
   }
+  impl_->plans.clear();
   if (first) impl_->backend->close(impl_->name);
   return ok_status();
 }

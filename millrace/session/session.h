@@ -83,6 +83,9 @@ class Callable {
   Status run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
              RunMetadata* metadata = nullptr);
 
+  // About how much memory its plan holds.
+  int64_t bytes() const;
+
   Callable();
   ~Callable();
 

@@ -34,6 +34,8 @@ struct SessionOptions {
   // For every run that does not say otherwise; 0: none.
   int64_t timeout_ms = 0;
   Gear gear = Gear::kAuto;
+  // Plans are kept by signature; beyond so many bytes, those used longest ago are dropped.
+  int64_t max_plan_bytes = int64_t{256} << 20;
   // Kernels with this label where an op has one ("reference"): for tests.
   std::string kernel_label;
 

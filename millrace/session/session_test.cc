@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "millrace/base/file.h"
 #include "millrace/base/file_testing.h"
 #include "millrace/session/session_testing.h"
@@ -153,6 +155,65 @@ TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneThatWaits) {
   auto s = session();
   ASSERT_TRUE(s->partial_run_setup({{"a"}, {"y"}, {}}).ok());
   EXPECT_TRUE(s->close().ok());
+}
+
+// Abandoning what runs on the first device must not end the run before the second is abandoned.
+TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneOnTwoDevices) {
+  for (const char* name : {"a", "b"}) {
+    builder_->context().device = name[0] == 'a' ? "/cpu:0" : "/cpu:1";
+    add("Neg", name[0] == 'a' ? "x" : "y", {placeholder(name)});
+  }
+  builder_->context().device.clear();
+  auto s = session({.cpu_devices = 2});
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(s->partial_run_setup({{"a", "b"}, {"x", "y"}, {}}).ok());
+  }
+  Result<std::string> half = s->partial_run_setup({{"a", "b"}, {"x", "y"}, {}});
+  ASSERT_TRUE(half.ok());
+  EXPECT_EQ(s->partial_run(*half, {{"a", f32(1)}}, {"x"}).value()[0].item<float>(), -1);
+  EXPECT_TRUE(s->close().ok());
+}
+
+TEST_F(Semantics2PartialRun, ADeadFetchLeavesTheRestToBeFedAndFetched) {
+  Expr p = add("Placeholder", "p", {}, {{"dtype", DType::kBool}});
+  Expr a = placeholder("a");
+  Expr branch = add("Switch", "branch", {a, p});
+  add("Identity", "no", {branch});
+  add("Neg", "y", {placeholder("b")});
+  auto s = session();
+  std::string run = s->partial_run_setup({{"p", "a", "b"}, {"no", "y"}, {}}).value();
+  EXPECT_EQ(code_of(s->partial_run(run, {{"p", Tensor::scalar(true)}, {"a", f32(1)}}, {"no"})),
+            Code::kInvalidArgument);
+  EXPECT_EQ(s->partial_run(run, {{"b", f32(2)}}, {"y"}).value()[0].item<float>(), -2);
+}
+
+TEST_F(SessionTest, AStraightRunNoticesASignalBetweenSteps) {
+  Expr x = placeholder("x");
+  for (int i = 0; i < 2000; ++i) x = call("Exp", {x});
+  add("Neg", "y", {x});
+  auto s = session({.gear = Gear::kStraight});
+  static std::atomic<int> asked{0};
+  asked = 0;
+  auto callable = s->make_callable({{"x"}, {"y"}, {}}, {.interrupted = [] {
+                                     asked.fetch_add(1);
+                                     return true;
+                                   }});
+  ASSERT_TRUE(callable.ok());
+  Tensor large = Tensor::zeros(DType::kFloat, Shape({1 << 19})).value();
+  std::vector<Tensor> out;
+  EXPECT_EQ((*callable)->run({&large, 1}, out).code(), Code::kCancelled);
+  EXPECT_EQ(asked.load(), 1);
+}
+
+TEST_F(SessionTest, PlansUsedLongAgoAreDropped) {
+  Expr x = placeholder("x");
+  for (int i = 0; i < 100; ++i) add("Neg", str_cat("y", i).c_str(), {x});
+  auto s = session({.max_plan_bytes = 50'000});
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(s->run({{"x", f32(1)}}, {str_cat("y", i)}).value()[0].item<float>(), -1);
+    }
+  }
 }
 
 TEST_F(SessionTest, SeveralDevicesGiveTheSameResult) {

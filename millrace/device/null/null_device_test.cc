@@ -16,7 +16,7 @@ struct NullDeviceTest : testing::Test {
       make_null_device(DeviceName::parse("/job:j/replica:0/task:0").value()).value();
   KernelRegistry kernels;
   OpDef op;
-  StepContext step;
+  Ref<Step> step = make_ref<Step>();
 
   struct Run {
     KernelNode node;
@@ -30,7 +30,6 @@ struct NullDeviceTest : testing::Test {
   void SetUp() override {
     ASSERT_TRUE(register_null_kernels(kernels).ok());
     op.name = "Anything";
-    step.device = device.get();
   }
 
   std::unique_ptr<Run> start(std::string name) {
@@ -42,7 +41,8 @@ struct NullDeviceTest : testing::Test {
     run->kernel = make_kernel(kernels, run->node, DeviceKind::kNull).value();
     KernelContext::Args args;
     args.node = &run->node;
-    args.step = &step;
+    args.step = step.get();
+    args.device = device.get();
     args.outputs = run->outputs;
     args.num_outputs = 2;
     run->context = std::make_unique<KernelContext>(args);

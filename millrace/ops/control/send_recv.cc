@@ -66,7 +66,7 @@ class Recv : public AsyncKernel {
 
   void compute_async(KernelContext& ctx, Done done) const override {
     if (ctx.step().rendezvous == nullptr) return done(internal("this step has no rendezvous"));
-    ctx.step().rendezvous->recv(parts_.key(ctx), ctx.cancel(),
+    ctx.step().rendezvous->recv(parts_.key(ctx), ctx.step().cancel,
                                 [&ctx, done = std::move(done)](Status status, Value value) mutable {
                                   if (status.ok()) ctx.set_output_value(0, std::move(value));
                                   done(std::move(status));

@@ -53,7 +53,7 @@ class MakeAccumulator : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const std::string& name = name_.shared_name;
-    const std::string_view container = container_or_default(ctx, name_.container);
+    const std::string_view container = container_or_default(name_.container);
     MR_TRY_ASSIGN(Ref<Accumulator> accumulator,
                   ctx.resources().lookup_or_create<Accumulator>(
                       container, name, [&]() -> Result<Ref<Accumulator>> {

@@ -263,7 +263,7 @@ class MakeBarrier : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const std::string& name = name_.shared_name;
-    const std::string_view container = container_or_default(ctx, name_.container);
+    const std::string_view container = container_or_default(name_.container);
     MR_TRY_ASSIGN(Ref<Barrier> barrier, ctx.resources().lookup_or_create<Barrier>(
                                             container, name, [&]() -> Result<Ref<Barrier>> {
                                               return make_ref<Barrier>(container, name, spec_);

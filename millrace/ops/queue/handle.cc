@@ -16,7 +16,7 @@ Result<HandleName> handle_name_input(const KernelContext& ctx, int i, std::strin
                               handle->name, "'");
     }
     out.tensor = ctx.input(i);
-    out.container = container_or_default(ctx, handle->container);
+    out.container = container_or_default(handle->container);
     out.name = handle->name;
     return out;
   }
@@ -51,12 +51,6 @@ Tensor make_handle(const KernelContext& ctx, std::string_view container, std::st
 std::string unique_step_name(std::string_view base) {
   static std::atomic<int64_t> next{0};
   return str_cat(base, "_", next.fetch_add(1, std::memory_order_relaxed));
-}
-
-Result<std::string_view> step_container(const KernelContext& ctx) {
-  const std::string* container = ctx.step().step_container;
-  if (container == nullptr) return internal("this step has no container");
-  return std::string_view(*container);
 }
 
 }  // namespace millrace

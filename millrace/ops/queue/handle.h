@@ -43,7 +43,4 @@ Tensor make_handle(const KernelContext& ctx, std::string_view container, std::st
 // iterations of a loop and calls of a function share the step's container.
 std::string unique_step_name(std::string_view base);
 
-// The container for resources that end with the step; INTERNAL when whoever runs the op has none.
-Result<std::string_view> step_container(const KernelContext& ctx);
-
 }  // namespace millrace

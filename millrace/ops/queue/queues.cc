@@ -129,7 +129,7 @@ class QueueKernel : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const std::string& name = name_.shared_name;
-    const std::string_view container = container_or_default(ctx, name_.container);
+    const std::string_view container = container_or_default(name_.container);
     MR_TRY_ASSIGN(Ref<Queue> queue, ctx.resources().lookup_or_create<Queue>(
                                         container, name, [&]() -> Result<Ref<Queue>> {
                                           return make_ref<Queue>(container, name, spec_);

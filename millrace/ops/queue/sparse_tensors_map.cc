@@ -126,7 +126,7 @@ class AddSparse : public Kernel {
     MR_TRY_ASSIGN(
         Ref<SparseTensorsMap> map,
         ctx.resources().lookup_or_create<SparseTensorsMap>(
-            container_or_default(ctx, name_.container), name_.shared_name,
+            container_or_default(name_.container), name_.shared_name,
             []() -> Result<Ref<SparseTensorsMap>> { return make_ref<SparseTensorsMap>(); }));
     if constexpr (kMany) return add_each(ctx, *map, entry);
     MR_TRY_ASSIGN(entry.indices, own_memory(entry.indices));
@@ -198,7 +198,7 @@ class TakeSparse : public Kernel {
  private:
   // The map that a node of that name made for itself, or one shared under the name.
   Result<Ref<SparseTensorsMap>> find(KernelContext& ctx) const {
-    const std::string_view container = container_or_default(ctx, name_.container);
+    const std::string_view container = container_or_default(name_.container);
     Result<Ref<SparseTensorsMap>> own =
         ctx.resources().lookup<SparseTensorsMap>(container, of_node_);
     if (own.ok() || name_.shared_name.empty()) return own;

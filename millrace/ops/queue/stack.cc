@@ -112,7 +112,7 @@ class StackKernel : public Kernel {
       MR_TRY(expect_rank(ctx, 0, 0));
       MR_TRY_ASSIGN(max_size, ctx.int_scalar_input(0));
     }
-    MR_TRY_ASSIGN(std::string_view container, step_container(ctx));
+    const std::string container = ctx.step().container();
     const std::string name = unique_step_name(name_);
     MR_TRY(ctx.resources().create<Stack>(container, name, make_ref<Stack>(name, dtype_, max_size)));
     if (is_ref(ctx.output_type(0))) {

@@ -56,7 +56,7 @@ class AreaName {
   // Made by whichever node runs first; INVALID_ARGUMENT when that has other dtypes.
   Result<Ref<Queue>> find(const KernelContext& ctx) const {
     const std::string& name = name_.shared_name;
-    const std::string_view container = container_or_default(ctx, name_.container);
+    const std::string_view container = container_or_default(name_.container);
     MR_TRY_ASSIGN(const Ref<StagingArea> area,
                   ctx.resources().lookup_or_create<StagingArea>(
                       container, name, [&]() -> Result<Ref<StagingArea>> {

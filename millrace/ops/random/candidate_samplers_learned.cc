@@ -100,7 +100,7 @@ class LearnedUnigramSampler final : public CandidateSampler {
     };
     MR_TRY_ASSIGN(const Ref<UnigramState> state,
                   ctx.resources().lookup_or_create<UnigramState>(
-                      container_or_default(ctx, {}), options().source.name(), make_state));
+                      container_or_default({}), options().source.name(), make_state));
     return state->with_counts([&](UnigramCounts& counts) -> Status {
       if (counts.range() != options().range) {
         return failed_precondition("the sampler's counts are of ", counts.range(),

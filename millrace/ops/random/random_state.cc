@@ -13,9 +13,6 @@ Result<RandomSource> RandomSource::make(const KernelNode& node) {
 }
 
 Result<Philox> RandomSource::reserve(const KernelContext& ctx, uint64_t blocks) const {
-  const std::string* chosen = ctx.step().default_container;
-  const std::string_view container =
-      chosen != nullptr ? std::string_view(*chosen) : ResourceManager::kDefaultContainer;
   const auto make = [&]() -> Result<Ref<RandomState>> {
     uint64_t seed = static_cast<uint64_t>(seed_), seed2 = static_cast<uint64_t>(seed2_);
     if (seed == 0 && seed2 == 0) {
@@ -25,8 +22,8 @@ Result<Philox> RandomSource::reserve(const KernelContext& ctx, uint64_t blocks) 
     }
     return make_ref<RandomState>(Philox(seed, seed2));
   };
-  MR_TRY_ASSIGN(const Ref<RandomState> state,
-                ctx.resources().lookup_or_create<RandomState>(container, name_, make));
+  MR_TRY_ASSIGN(const Ref<RandomState> state, ctx.resources().lookup_or_create<RandomState>(
+                                                  ResourceManager::kDefaultContainer, name_, make));
   return state->reserve(blocks);
 }
 

@@ -79,7 +79,7 @@ class AssignVariable : public Kernel {
     const DType dtype = handle->contents.size() == 1 ? handle->contents[0].dtype : value.dtype();
     MR_TRY_ASSIGN(Ref<ResourceVariable> variable,
                   ctx.resources().lookup_or_create<ResourceVariable>(
-                      container_or_default(ctx, handle->container), handle->name,
+                      container_or_default(handle->container), handle->name,
                       [&]() -> Result<Ref<ResourceVariable>> {
                         return make_ref<ResourceVariable>(handle->name, dtype, declared);
                       }));

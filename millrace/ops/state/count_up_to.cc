@@ -72,7 +72,7 @@ class ResourceCountUpTo : public Kernel {
     variable->lock();
     Status status = variable->tensor().valid()
                         ? count_on<T>(ctx, limit_, variable->tensor(), std::move(next))
-                        : uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
+                        : uninitialized_variable(ctx.input(0).item<ResourceHandle>());
     variable->unlock();
     return status;
   }

@@ -67,8 +67,7 @@ class VariableKernel : public Kernel {
     MR_TRY_ASSIGN(
         Ref<ReferenceVariable> variable,
         ctx.resources().lookup_or_create<ReferenceVariable>(
-            container_or_default(ctx, name_.container), name,
-            [&]() -> Result<Ref<ReferenceVariable>> {
+            container_or_default(name_.container), name, [&]() -> Result<Ref<ReferenceVariable>> {
               return make_ref<ReferenceVariable>(make_ref<VariableCell>(name, dtype_, shape_));
             }));
     const VariableCell& cell = *variable->cell();
@@ -119,7 +118,7 @@ class TemporaryVariable : public Kernel {
       cell->tensor = std::move(zeros);
     }
     MR_TRY(ctx.resources().create<StepVariable>(
-        *ctx.step().step_container, step_variable_name(ctx, name_), make_ref<StepVariable>(cell)));
+        ctx.step().container(), step_variable_name(ctx, name_), make_ref<StepVariable>(cell)));
     ctx.set_output_ref(0, std::move(cell));
     return ok_status();
   }
@@ -140,7 +139,7 @@ class DestroyTemporaryVariable : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const std::string name = step_variable_name(ctx, name_);
-    const std::string& container = *ctx.step().step_container;
+    const std::string container = ctx.step().container();
     MR_TRY_ASSIGN(Ref<StepVariable> variable,
                   ctx.resources().lookup<StepVariable>(container, name));
     RefCell& cell = ctx.input_ref(0);

@@ -119,7 +119,7 @@ class ResourceGather : public Kernel {
 
  private:
   Status gather(KernelContext& ctx, const Tensor& variable) const {
-    if (!variable.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
+    if (!variable.valid()) return uninitialized_variable(ctx.input(0).item<ResourceHandle>());
     const Tensor& indices = ctx.input(1);
     MR_TRY_ASSIGN(PartialShape known,
                   gathered_shape(variable.shape(), indices.shape(), batch_dims_));

@@ -96,7 +96,7 @@ Status read_variable(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
   MR_TRY(check_variable_type(*variable, ctx.output_type(0)));
   Tensor value = variable->read();
-  if (!value.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
+  if (!value.valid()) return uninitialized_variable(ctx.input(0).item<ResourceHandle>());
   ctx.set_output(0, std::move(value));
   return ok_status();
 }
@@ -104,7 +104,7 @@ Status read_variable(KernelContext& ctx) {
 Status is_initialized(KernelContext& ctx) {
   MR_TRY_ASSIGN(const ResourceHandle* handle, variable_handle_input(ctx, 0));
   Result<Ref<ResourceVariable>> found = ctx.resources().lookup<ResourceVariable>(
-      container_or_default(ctx, handle->container), handle->name);
+      container_or_default(handle->container), handle->name);
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape()));
   out->mutable_data<bool>()[0] = found.ok() && (*found)->read().valid();
   return ok_status();
@@ -113,7 +113,7 @@ Status is_initialized(KernelContext& ctx) {
 Status shape_of_variable(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
   const Tensor value = variable->read();
-  if (!value.valid()) return uninitialized_variable(ctx, ctx.input(0).item<ResourceHandle>());
+  if (!value.valid()) return uninitialized_variable(ctx.input(0).item<ResourceHandle>());
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{value.rank()}));
   for (int i = 0; i < value.rank(); ++i) {
     const size_t at = static_cast<size_t>(i);
@@ -139,7 +139,7 @@ class DestroyResource : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const ResourceHandle* handle, handle_input(ctx, 0));
-    Status removed = ctx.resources().remove_any(container_or_default(ctx, handle->container),
+    Status removed = ctx.resources().remove_any(container_or_default(handle->container),
                                                 handle->type_name, handle->name);
     return removed.code() == Code::kNotFound && ignore_missing_ ? ok_status() : removed;
   }

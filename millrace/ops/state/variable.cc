@@ -55,10 +55,8 @@ Result<StateName> StateName::make(const KernelNode& node) {
   return name;
 }
 
-std::string_view container_or_default(const KernelContext& ctx, std::string_view container) {
-  if (!container.empty()) return container;
-  const std::string* chosen = ctx.step().default_container;
-  return chosen != nullptr ? std::string_view(*chosen) : ResourceManager::kDefaultContainer;
+std::string_view container_or_default(std::string_view container) {
+  return container.empty() ? ResourceManager::kDefaultContainer : container;
 }
 
 Result<const ResourceHandle*> handle_input(const KernelContext& ctx, int i) {
@@ -89,9 +87,9 @@ Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, in
   return handle;
 }
 
-Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& handle) {
+Status uninitialized_variable(const ResourceHandle& handle) {
   return failed_precondition("Error while reading resource variable ", handle.name,
-                             " from container ", container_or_default(ctx, handle.container),
+                             " from container ", container_or_default(handle.container),
                              ". This could mean that the variable was uninitialized: run its "
                              "initializer first, for example with "
                              "sess.run(tf.global_variables_initializer())");
@@ -106,8 +104,8 @@ Status uninitialized_value(const RefCell& cell) {
 Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i) {
   MR_TRY_ASSIGN(const ResourceHandle* handle, variable_handle_input(ctx, i));
   Result<Ref<ResourceVariable>> found = ctx.resources().lookup<ResourceVariable>(
-      container_or_default(ctx, handle->container), handle->name);
-  if (!found.ok()) return uninitialized_variable(ctx, *handle);
+      container_or_default(handle->container), handle->name);
+  if (!found.ok()) return uninitialized_variable(*handle);
   return found;
 }
 

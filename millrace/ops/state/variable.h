@@ -76,13 +76,13 @@ class VariableCell : public RefCell {
 // Where a node's state lives: its attributes `container` and `shared_name`. INVALID_ARGUMENT for
 // names that cannot be used.
 struct StateName {
-  std::string container;  // empty: the step's default
+  std::string container;  // empty: the default one
   std::string shared_name;
   static Result<StateName> make(const KernelNode& node);
 };
 
-// The container of that name: the default one of the step when it is empty.
-std::string_view container_or_default(const KernelContext& ctx, std::string_view container);
+// The container of that name: the default one when it is empty.
+std::string_view container_or_default(std::string_view container);
 
 // The handle in input i; INVALID_ARGUMENT unless it is a single one, of this device.
 Result<const ResourceHandle*> handle_input(const KernelContext& ctx, int i);
@@ -91,7 +91,7 @@ Result<const ResourceHandle*> variable_handle_input(const KernelContext& ctx, in
 // The variable in input i; FAILED_PRECONDITION when nothing was ever assigned to it.
 Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i);
 // "Error while reading resource variable ...".
-Status uninitialized_variable(const KernelContext& ctx, const ResourceHandle& handle);
+Status uninitialized_variable(const ResourceHandle& handle);
 // "Attempting to use uninitialized value ...", of a reference variable.
 Status uninitialized_value(const RefCell& cell);
 // INVALID_ARGUMENT when the variable's type is not the one that an op asks for.

@@ -56,7 +56,7 @@ MR_NO_THREAD_SAFETY_ANALYSIS void VariableUpdate::lock(int k) {
 
 Status VariableUpdate::check(int k, DType dtype) const {
   if (!tensors_[k]->valid()) {
-    if (variables_[k]) return uninitialized_variable(ctx_, ctx_.input(k).item<ResourceHandle>());
+    if (variables_[k]) return uninitialized_variable(ctx_.input(k).item<ResourceHandle>());
     return uninitialized_value(ctx_.input_ref(k));
   }
   if (tensors_[k]->dtype() != dtype) {

@@ -67,7 +67,7 @@ class TensorArrayKernel : public Kernel {
     if (options.size < 0) {
       return invalid_argument("size must not be negative, got ", options.size);
     }
-    MR_TRY_ASSIGN(std::string_view container, step_container(ctx));
+    const std::string container = ctx.step().container();
     const std::string name = unique_step_name(name_);
     MR_TRY(ctx.resources().create<TensorArray>(container, name,
                                                make_ref<TensorArray>(name, std::move(options))));

@@ -50,8 +50,6 @@ class Runner {
     node_.attrs = {{"T", DType::kFloat}};
     if (sparse) node_.attrs.set("Tindices", DType::kInt64);
     node_.device = &env_.device();
-    step_.device = &env_.device();
-    step_.pool = &ThreadPool::global();
     for (int k = 0; k < info.num_slots(); ++k) {
       add_variable(str_cat("slot", k), filled(shape, 1), resource);
     }
@@ -82,7 +80,8 @@ class Runner {
   int64_t run() {
     Value output;
     KernelContext context({.node = &node_,
-                           .step = &step_,
+                           .step = step_.get(),
+                           .device = &env_.device(),
                            .inputs = inputs_.data(),
                            .outputs = &output,
                            .num_inputs = static_cast<int>(inputs_.size()),
@@ -123,7 +122,7 @@ class Runner {
 
   OpEnv env_;
   KernelNode node_;
-  StepContext step_;
+  Ref<Step> step_ = make_ref<Step>();
   std::vector<Value> values_;
   std::vector<Value*> inputs_;
   size_t gradient_ = 0;
