@@ -146,6 +146,18 @@ Result<int64_t> range_size(T start, T limit, T delta) {
   }
 }
 
+// Element i of a range that has it. Of integers i * delta alone may be more than fits, so it wraps.
+template <class T>
+T range_element(T start, int64_t i, T delta) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(start) +
+                          static_cast<uint64_t>(i) * static_cast<uint64_t>(delta));
+  } else {
+    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    return static_cast<T>(static_cast<C>(start) + static_cast<C>(i) * static_cast<C>(delta));
+  }
+}
+
 using RangeTypes = TypeList<float, double, int32_t, int64_t, Half, BFloat16>;
 
 Status range_shape(ShapeContext& c) {
@@ -179,7 +191,7 @@ void range_value(ValueContext& c) {
   const Result<int64_t> n = range_size(*v[0], *v[1], *v[2]);
   if (!n.ok() || *n > kMaxValueElements) return;
   PartialValue out;
-  for (int64_t i = 0; i < *n; ++i) out.elements.push_back(*v[0] + i * *v[2]);
+  for (int64_t i = 0; i < *n; ++i) out.elements.push_back(range_element(*v[0], i, *v[2]));
   c.set_output(0, std::move(out));
 }
 
@@ -191,13 +203,7 @@ Status range_typed(KernelContext& ctx) {
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{n}));
   T* data = out->mutable_data<T>().data();
   ctx.parallel_for(n, 0.5, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if constexpr (sizeof(T) == 2) {
-        data[i] = T(float(start) + static_cast<float>(i) * float(delta));
-      } else {
-        data[i] = static_cast<T>(start + static_cast<T>(i) * delta);
-      }
-    }
+    for (int64_t i = begin; i < end; ++i) data[i] = range_element(start, i, delta);
   });
   return ok_status();
 }

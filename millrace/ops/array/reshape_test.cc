@@ -176,6 +176,24 @@ Result<Tensor> range_of(double start, double limit, double delta) {
       .run_one();
 }
 
+// Products of position and delta that are more than the type holds, though no element is.
+TEST(Range, ReachesFromEndToEnd) {
+  const auto range = []<class T>(T start, T limit, T delta) {
+    return *OpTester("Range")
+                .input(Tensor::scalar(start))
+                .input(Tensor::scalar(limit))
+                .input(Tensor::scalar(delta))
+                .run_one();
+  };
+  constexpr int32_t kLeast = INT32_MIN, kMost = INT32_MAX, kStep = 1 << 30;
+  expect_tensor_equal(range(kLeast, kMost, kStep),
+                      Tensor::vector<int32_t>({kLeast, -kStep, 0, kStep}));
+  expect_tensor_equal(range(kMost, kLeast, kLeast), Tensor::vector<int32_t>({kMost, -1}));
+  constexpr int64_t kWide = int64_t{1} << 62;
+  expect_tensor_equal(range(INT64_MIN, INT64_MAX, kWide),
+                      Tensor::vector<int64_t>({INT64_MIN, -kWide, 0, kWide}));
+}
+
 TEST(Range, Kernel) {
   expect_tensor_equal(*range_of<int32_t>(2, 9, 3), Tensor::vector<int32_t>({2, 5, 8}));
   expect_tensor_equal(*range_of<int64_t>(5, 0, -2), Tensor::vector<int64_t>({5, 3, 1}));

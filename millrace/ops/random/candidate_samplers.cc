@@ -113,8 +113,8 @@ Status CandidateSampler::draw(KernelContext& ctx, std::span<const int64_t> true_
 Result<int64_t> CandidateSampler::draw_classes(const KernelContext& ctx,
                                                const ClassDistribution& distribution,
                                                std::span<int64_t> out) const {
-  // A class that is nearly impossible may never come up.
-  constexpr int64_t kMaxRejected = std::numeric_limits<int32_t>::max();
+  // A class that is nearly impossible may never come up. So many tries take about a second.
+  constexpr int64_t kMaxRejected = int64_t{1} << 25;
   MR_TRY_ASSIGN(const Philox stream,
                 options_.source.reserve(ctx, static_cast<uint64_t>(options_.num_sampled) * 512));
   PhiloxWords words(stream);

@@ -274,6 +274,13 @@ TEST(CandidateSamplers, RefuseBadInputs) {
   }
 }
 
+TEST(CandidateSamplers, GiveUpOnTheNearlyImpossible) {
+  Weights weights(64, 1e-38F);
+  weights[0] = 1;
+  Sampler op("FixedUnigramCandidateSampler", 64, true, 64);
+  expect_error(op.weights(weights).run(), Code::kResourceExhausted, "of 64 different classes");
+}
+
 TEST(CandidateSamplers, FixedUnigramRefusesBadWeights) {
   constexpr Code kInvalid = Code::kInvalidArgument;
   const auto fixed = [](int64_t range) {

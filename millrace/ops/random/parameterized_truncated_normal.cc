@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -74,12 +75,12 @@ struct Truncated {
   C mean, deviation, lower, upper;
 
   static Result<Truncated> make(C mean, C deviation, C minimum, C maximum) {
-    if (!(deviation > 0) || !(minimum < maximum) ||
+    if (!std::isfinite(mean) || !(deviation > 0) || !(minimum < maximum) ||
         (!std::isfinite(minimum) && !std::isfinite(maximum))) {
       return invalid_argument(
-          "Invalid parameters: expected a positive stddev and minval below maxval, one of them ",
-          "finite; got mean ", mean, ", stddev ", deviation, ", minval ", minimum, ", maxval ",
-          maximum);
+          "Invalid parameters: expected a finite mean, a positive stddev and minval below maxval, ",
+          "one of them finite; got mean ", mean, ", stddev ", deviation, ", minval ", minimum,
+          ", maxval ", maximum);
     }
     if ((std::isinf(minimum) && minimum < 0) || maximum < mean) {
       std::swap(minimum, maximum);
@@ -233,39 +234,46 @@ class TruncatedNormalBetween final : public Kernel {
   }
 
   template <class T>
-  static Result<Truncated<typename Draws<T>::C>> distribution(const KernelContext& ctx,
-                                                              int64_t batch) {
-    typename Draws<T>::C p[4];
-    for (int i = 0; i < 4; ++i) {
-      const Tensor& given = ctx.input(i + 1);
-      const int64_t at = given.num_elements() == 1 ? 0 : batch;
-      p[i] = static_cast<typename Draws<T>::C>(given.data<T>()[static_cast<size_t>(at)]);
+  using Distribution = Truncated<typename Draws<T>::C>;
+
+  // Of each batch, or one for all.
+  template <class T>
+  static Result<std::vector<Distribution<T>>> distributions(const KernelContext& ctx) {
+    const int64_t count = std::max({ctx.input(1).num_elements(), ctx.input(2).num_elements(),
+                                    ctx.input(3).num_elements(), ctx.input(4).num_elements()});
+    std::vector<Distribution<T>> out;
+    for (int64_t b = 0; b < count; ++b) {
+      typename Draws<T>::C p[4];
+      for (int i = 0; i < 4; ++i) {
+        const Tensor& given = ctx.input(i + 1);
+        const int64_t at = given.num_elements() == 1 ? 0 : b;
+        p[i] = static_cast<typename Draws<T>::C>(given.data<T>()[static_cast<size_t>(at)]);
+      }
+      MR_TRY_ASSIGN(const Distribution<T> made, Distribution<T>::make(p[0], p[1], p[2], p[3]));
+      out.push_back(made);
     }
-    return Truncated<typename Draws<T>::C>::make(p[0], p[1], p[2], p[3]);
+    return out;
   }
 
   template <class T>
   static Status draw(const KernelContext& ctx, const Philox& stream, int64_t batches, int64_t batch,
                      Tensor& out) {
     const int64_t n = out.num_elements();
-    const int64_t given = std::max({ctx.input(1).num_elements(), ctx.input(2).num_elements(),
-                                    ctx.input(3).num_elements(), ctx.input(4).num_elements()});
-    for (int64_t b = 0; b < given; ++b) MR_TRY(distribution<T>(ctx, b).status());
+    MR_TRY_ASSIGN(const std::vector<Distribution<T>> given, distributions<T>(ctx));
     T* y = out.mutable_data<T>().data();
     const int64_t part = std::max<int64_t>(kValuesOfPart / batch, 1);  // in batches
     std::atomic<bool> drawn{true};
     ctx.parallel_for((batches - 1) / part + 1, 40.0 * static_cast<double>(part * batch),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t i = begin; i < end; ++i) {
-                         Philox own = stream;
-                         own.skip(blocks(i * part, batch));
-                         Draws<T> draws(own);
+                         Philox place = stream;
+                         place.skip(blocks(i * part, batch));
+                         Draws<T> draws(place);
                          for (int64_t b = i * part; b < std::min((i + 1) * part, batches); ++b) {
                            const int64_t first = b * batch;
                            const int64_t count = std::min(batch, n - first);
-                           if (!distribution<T>(ctx, b)->draw(draws, y + first, count)) {
-                             drawn = false;
-                           }
+                           const auto& own = given[given.size() == 1 ? 0 : static_cast<size_t>(b)];
+                           if (!own.draw(draws, y + first, count)) drawn = false;
                          }
                        }
                      });

@@ -116,6 +116,8 @@ TEST(ParameterizedTruncatedNormal, RefusesWhatIsNoDistribution) {
   expect_refused(draw(6, 0, -1, -2, 2), "Invalid parameters");
   expect_refused(draw(6, 0, NAN, -2, 2), "Invalid parameters");
   expect_refused(draw(6, 0, 1, -kInfinity, kInfinity), "Invalid parameters");
+  expect_refused(draw(6, NAN, 1, -2, 2), "finite mean");
+  expect_refused(draw(6, kInfinity, 1, -2, 2), "finite mean");
   const Tensor one = Tensor::scalar(1.0F), two = Tensor::scalar(2.0F);
   const Tensor shape = Tensor::vector<int32_t>({3, 2});
   expect_refused(draw(shape, floats({0, 0}), one, one, two), "shape[0] = 3");

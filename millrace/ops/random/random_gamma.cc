@@ -56,7 +56,8 @@ class Doubles {
 // Marsaglia and Tsang, "A simple method for generating gamma variables". Below 1 a value of
 // alpha + 1 is scaled down.
 double gamma_value(double alpha, Doubles random) {
-  if (!(alpha > 0) || std::isinf(alpha)) return std::numeric_limits<double>::quiet_NaN();
+  if (!(alpha >= 0)) return std::numeric_limits<double>::quiet_NaN();
+  if (alpha == 0 || std::isinf(alpha)) return alpha;
   if (alpha == 1.0) return -std::log1p(-random.uniform());
   const bool small = alpha < 1;
   const double d = alpha + (small ? 1 : 0) - 1.0 / 3;
@@ -76,7 +77,8 @@ double gamma_value(double alpha, Doubles random) {
 }
 
 // Below 10 by products of uniform numbers (Knuth); above by transformed rejection (Hörmann, "The
-// transformed rejection method for generating Poisson random variables").
+// transformed rejection method for generating Poisson random variables"). Values above `most` are
+// rejected too; where that leaves next to none, because of a rate far beyond it, it is `most`.
 double poisson_value(double rate, Doubles random, double most) {
   if (!(rate >= 0) || std::isinf(rate)) return std::numeric_limits<double>::quiet_NaN();
   if (rate < 10) {
@@ -92,7 +94,7 @@ double poisson_value(double rate, Doubles random, double most) {
   const double b = 0.931 + 2.53 * std::sqrt(rate);
   const double a = -0.059 + 0.02483 * b;
   const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
-  for (;;) {
+  for (uint64_t tries = 0; tries < kBlocksPerValue; ++tries) {
     const double u = random.uniform() - 0.5;
     const double v = random.uniform();
     const double shifted = 0.5 - std::abs(u);
@@ -103,6 +105,14 @@ double poisson_value(double rate, Doubles random, double most) {
     const double s = std::log(v * inverse_alpha / (a / (shifted * shifted) + b));
     if (s <= -rate + k * log_rate - std::lgamma(k + 1)) return k;
   }
+  return std::min(std::floor(rate), most);
+}
+
+// The largest value of T that a double holds exactly.
+template <class T>
+double largest_value() {
+  if constexpr (std::is_same_v<T, int64_t>) return 0x1p63 - 1024;
+  return static_cast<double>(std::numeric_limits<T>::max());
 }
 
 // The parameters come after the shape: values of shape S for each of P parameters are S + P.
@@ -165,13 +175,9 @@ class PerParameter final : public Kernel {
   static double one(double parameter, const Philox& stream) {
     if constexpr (kGamma) {
       return gamma_value(parameter, Doubles(stream));
-    } else if constexpr (std::is_integral_v<T>) {
-      // Where doubles are further apart than integers none is more likely than another.
-      const double most = std::min<double>(std::numeric_limits<T>::max(), 0x1p53);
-      const double value = poisson_value(parameter, Doubles(stream), most);
-      return std::isnan(value) ? 0 : value;
     } else {
-      return poisson_value(parameter, Doubles(stream), 0x1p53);
+      const double value = poisson_value(parameter, Doubles(stream), largest_value<T>());
+      return std::is_integral_v<T> && std::isnan(value) ? 0 : value;
     }
   }
 

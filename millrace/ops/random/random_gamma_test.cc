@@ -5,6 +5,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/random/register.h"
+#include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {
@@ -77,10 +78,44 @@ TEST(RandomGamma, ValuesOfTheStream) {
 }
 
 TEST(RandomGamma, BadParametersGiveNaN) {
-  const Tensor x = *draw("RandomGamma", 2, Tensor::vector<float>({-1, 0, NAN, INFINITY}));
+  const Tensor x = *draw("RandomGamma", 2, Tensor::vector<float>({-1, -0.5F, NAN, -INFINITY}));
   for (float v : x.data<float>()) EXPECT_TRUE(std::isnan(v));
   const Tensor y = *draw("RandomPoisson", 2, Tensor::vector<float>({-1, NAN, INFINITY}));
   for (float v : y.data<float>()) EXPECT_TRUE(std::isnan(v));
+}
+
+TEST(RandomGamma, ExtremeAlphasAreTheirOwnMean) {
+  const Tensor x = *draw("RandomGamma", 2, Tensor::vector<double>({0, 1e-320, 1e300, INFINITY}));
+  expect_tensor_close(x, Tensor::of<double>({2, 4}, {0, 0, 1e300, INFINITY, 0, 0, 1e300, INFINITY}),
+                      1e-12);
+}
+
+// Rates that the type, or a double with all its digits, cannot hold: none may draw for ever.
+TEST(RandomPoisson, HugeRatesEnd) {
+  const Tensor x = *draw("RandomPoisson", 2, Tensor::vector<float>({1e15F, 1e30F, 3e38F}));
+  for (size_t i = 0; i < 6; ++i) {
+    const float rate = i % 3 == 0 ? 1e15F : i % 3 == 1 ? 1e30F : 3e38F;
+    EXPECT_NEAR(x.data<float>()[i] / rate, 1, 1e-5);
+  }
+  const auto integers = [](DType dtype) {
+    return *OpTester("RandomPoissonV2")
+                .attr("dtype", dtype)
+                .input(Tensor::vector<int32_t>({}))
+                .input(Tensor::vector<double>({1e9, 1e12, 1e17, 1e30, 1e300, -1, NAN, INFINITY}))
+                .run_one();
+  };
+  const Tensor narrow = integers(DType::kInt32), wide = integers(DType::kInt64);
+  EXPECT_NEAR(narrow.data<int32_t>()[0], 1e9, 1e6);
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(narrow.data<int32_t>()[i], INT32_MAX);
+  EXPECT_NEAR(static_cast<double>(wide.data<int64_t>()[2]), 1e17, 1e10);
+  for (size_t i = 3; i < 5; ++i) EXPECT_EQ(wide.data<int64_t>()[i], INT64_MAX - 1023);
+  for (size_t i = 5; i < 8; ++i) EXPECT_EQ(wide.data<int64_t>()[i], 0);
+  const Tensor half = *OpTester("RandomPoissonV2")
+                           .attr("dtype", DType::kHalf)
+                           .input(Tensor::vector<int32_t>({}))
+                           .input(Tensor::scalar(1e6))
+                           .run_one();
+  EXPECT_EQ(static_cast<float>(half.data<Half>()[0]), 65504);
 }
 
 TEST(RandomGamma, Shapes) {
