@@ -10,6 +10,7 @@
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/array/register.h"
 #include "millrace/ops/element.h"
+#include "millrace/ops/indices.h"
 
 namespace millrace {
 namespace {
@@ -68,18 +69,9 @@ Status dynamic_partition_cpu(KernelContext& ctx) {
   }
   const int64_t rows = partitions.num_elements();
   const int n = ctx.num_outputs();
-  // A copy: the one that was checked is the one that is used.
-  const auto given = partitions.data<int32_t>();
-  const std::vector<int32_t> part_of(given.begin(), given.end());
+  MR_TRY_ASSIGN(const Indices part_of, Indices::read_below(ctx, partitions, n, "partitions"));
   std::vector<int64_t> counts(static_cast<size_t>(n));
-  for (int64_t i = 0; i < rows; ++i) {
-    const int32_t part = part_of[static_cast<size_t>(i)];
-    if (part < 0 || part >= n) {
-      return invalid_argument("partitions", position_text(partitions.shape(), i), " = ", part,
-                              " is not in [0, ", n, ")");
-    }
-    ++counts[static_cast<size_t>(part)];
-  }
+  for (int64_t part : part_of.span()) ++counts[static_cast<size_t>(part)];
   std::vector<Tensor*> parts;
   for (int i = 0; i < n; ++i) {
     MR_TRY_ASSIGN(const Shape shape,
@@ -93,7 +85,7 @@ Status dynamic_partition_cpu(KernelContext& ctx) {
     std::vector<T*> to;
     for (Tensor* part : parts) to.push_back(static_cast<T*>(part->mutable_raw()));
     for (int64_t i = 0; i < rows; ++i) {
-      T*& at = to[static_cast<size_t>(part_of[static_cast<size_t>(i)])];
+      T*& at = to[static_cast<size_t>(part_of[i])];
       at = std::copy_n(from + i * run, run, at);
     }
   });

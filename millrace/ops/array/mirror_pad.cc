@@ -89,21 +89,21 @@ class MirrorPlan {
                               " for an input of shape ", in.shape(), ", got ",
                               ctx.input(1).shape());
     }
-    std::vector<int64_t> sizes;
+    Ints paddings, sizes;
+    MR_TRY(paddings.read(ctx, 1, "paddings"));
     for (int i = 0; i < in.rank(); ++i) {
-      MR_TRY_ASSIGN(const int64_t size,
-                    mirrored_size(i, in.dim(i), int_at(ctx.input(1), 2 * i),
-                                  int_at(ctx.input(1), 2 * i + 1), reflect, grow));
-      sizes.push_back(size);
+      MR_TRY_ASSIGN(const int64_t size, mirrored_size(i, in.dim(i), paddings[2 * i],
+                                                      paddings[2 * i + 1], reflect, grow));
+      sizes.add(size);
     }
-    MR_TRY_ASSIGN(other_, Shape::make(sizes));
+    MR_TRY_ASSIGN(other_, Shape::make(sizes.span()));
     const Shape& large = grow ? other_ : in.shape();
     const Shape& small = grow ? in.shape() : other_;
     if (large.num_elements() == 0) return ok_status();
     int64_t stride = 1;
     places_.resize(static_cast<size_t>(in.rank()));
     for (int i = in.rank() - 1; i >= 0; --i) {
-      const int64_t size = small.dim(i), before = int_at(ctx.input(1), 2 * i);
+      const int64_t size = small.dim(i), before = paddings[2 * i];
       std::vector<int64_t>& places = places_[static_cast<size_t>(i)];
       for (int64_t k = 0; k < large.dim(i); ++k) {
         int64_t at = k - before;

@@ -202,8 +202,9 @@ Status reverse_along(KernelContext& ctx, const bool* reversed) {
   int64_t stride = x.num_elements(), offset = 0;
   for (int i = 0; i < x.rank(); ++i) {
     stride /= x.dim(i);
-    if (reversed[i]) offset += (x.dim(i) - 1) * stride;
-    copy.add_dim(x.dim(i), reversed[i] ? -stride : stride, stride);
+    const bool backwards = reversed[i];  // read once: it may be the user's memory
+    if (backwards) offset += (x.dim(i) - 1) * stride;
+    copy.add_dim(x.dim(i), backwards ? -stride : stride, stride);
   }
   copy.run(ctx, x, offset, *out, 0);
   return ok_status();

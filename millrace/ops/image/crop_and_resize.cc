@@ -8,6 +8,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/image/register.h"
+#include "millrace/ops/indices.h"
 #include "millrace/tensor/dispatch.h"
 
 // CropAndResize and its gradients with respect to image and boxes. A box is [y1, x1, y2, x2], from
@@ -105,9 +106,13 @@ struct CropAxis {
   }
   // False of NaN.
   bool inside(float at) const { return at >= 0 && at <= last(); }
+  // The pixel at a whole number inside. A float cannot tell the last pixels of a very long axis
+  // apart, and may lie behind them all.
+  int64_t pixel(float whole) const { return std::min(static_cast<int64_t>(whole), size - 1); }
 };
 
 struct CropSizes {
+  Indices images;  // the image of each box
   int64_t boxes = 0, batch = 0, height = 0, width = 0, channels = 0;
   int64_t crop_height = 0, crop_width = 0;
   int64_t image_size() const { return height * width * channels; }
@@ -115,8 +120,8 @@ struct CropSizes {
 };
 
 // The one check of all that the three kernels get.
-Result<CropSizes> crop_sizes(const Shape& image, const Tensor& boxes, const Tensor& indices,
-                             int64_t crop_height, int64_t crop_width) {
+Result<CropSizes> crop_sizes(KernelContext& ctx, const Shape& image, const Tensor& boxes,
+                             const Tensor& indices, int64_t crop_height, int64_t crop_width) {
   if (image.rank() != 4) return invalid_argument("image must have rank 4, got ", image);
   if (boxes.rank() != 2 || boxes.dim(1) != 4) {
     return invalid_argument("boxes must have shape [n, 4], got ", boxes.shape());
@@ -133,12 +138,14 @@ Result<CropSizes> crop_sizes(const Shape& image, const Tensor& boxes, const Tens
   if (image[1] <= 0 || image[2] <= 0) {
     return invalid_argument("image dimensions must be positive, got ", image);
   }
-  for (int32_t i : indices.data<int32_t>()) {
+  MR_TRY_ASSIGN(Indices images, Indices::read(ctx, indices));
+  for (int64_t i : images.span()) {
     if (i < 0 || i >= image[0]) {
       return out_of_range("box_ind has values outside [0, ", image[0], "): ", i);
     }
   }
-  return CropSizes{boxes.dim(0), image[0], image[1], image[2], image[3], crop_height, crop_width};
+  return CropSizes{std::move(images), boxes.dim(0), image[0],    image[1],
+                   image[2],          image[3],     crop_height, crop_width};
 }
 
 // The axes of box b.
@@ -155,9 +162,9 @@ struct BoxAxes {
 struct Corners {
   int64_t top_left, top_right, bottom_left, bottom_right;
   float ty, tx;
-  Corners(const CropSizes& s, float y, float x) {
+  Corners(const CropSizes& s, const BoxAxes& box, float y, float x) {
     const auto pixel = [&](float row, float column) {
-      return (static_cast<int64_t>(row) * s.width + static_cast<int64_t>(column)) * s.channels;
+      return (box.y.pixel(row) * s.width + box.x.pixel(column)) * s.channels;
     };
     const float top = std::floor(y), bottom = std::ceil(y);
     const float left = std::floor(x), right = std::ceil(x);
@@ -170,9 +177,8 @@ struct Corners {
   }
 };
 
-int64_t nearest_pixel(const CropSizes& s, float y, float x) {
-  return (static_cast<int64_t>(std::round(y)) * s.width + static_cast<int64_t>(std::round(x))) *
-         s.channels;
+int64_t nearest_pixel(const CropSizes& s, const BoxAxes& box, float y, float x) {
+  return (box.y.pixel(std::round(y)) * s.width + box.x.pixel(std::round(x))) * s.channels;
 }
 
 // Calls body(y, x, offset) for the pixels of a crop: where it lies on the image, and where its
@@ -212,20 +218,21 @@ class CropKernel final : public Kernel {
     const Tensor &image = ctx.input(0), &boxes = ctx.input(1), &indices = ctx.input(2);
     MR_TRY_ASSIGN(const std::vector<int64_t> size, ctx.int_vector_input(3));
     if (size.size() != 2) return invalid_argument("crop_size must have 2 elements");
-    MR_TRY_ASSIGN(const CropSizes s, crop_sizes(image.shape(), boxes, indices, size[0], size[1]));
+    MR_TRY_ASSIGN(const CropSizes s,
+                  crop_sizes(ctx, image.shape(), boxes, indices, size[0], size[1]));
     const int64_t dims[] = {s.boxes, s.crop_height, s.crop_width, s.channels};
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
     const T* const images = image.data<T>().data();
     float* const crops = out->mutable_data<float>().data();
-    ctx.parallel_for(
-        s.boxes, static_cast<double>(4 * s.crop_size()), [&](int64_t begin, int64_t end) {
-          for (int64_t b = begin; b < end; ++b) {
-            const int32_t n = indices.data<int32_t>()[static_cast<size_t>(b)];
-            crop(s, BoxAxes(s, boxes, b), images + n * s.image_size(), crops + b * s.crop_size());
-          }
-        });
+    ctx.parallel_for(s.boxes, static_cast<double>(4 * s.crop_size()),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t b = begin; b < end; ++b) {
+                         crop(s, BoxAxes(s, boxes, b), images + s.images[b] * s.image_size(),
+                              crops + b * s.crop_size());
+                       }
+                     });
     return ok_status();
   }
 
@@ -236,11 +243,11 @@ class CropKernel final : public Kernel {
         s, box,
         [&](int64_t, int64_t, float y, float x, int64_t offset) {
           if (nearest_) {
-            const int64_t at = nearest_pixel(s, y, x);
+            const int64_t at = nearest_pixel(s, box, y, x);
             for (int64_t c = 0; c < s.channels; ++c) out[offset + c] = value(at + c);
             return;
           }
-          const Corners k(s, y, x);
+          const Corners k(s, box, y, x);
           for (int64_t c = 0; c < s.channels; ++c) {
             const float a = value(k.top_left + c), d = value(k.bottom_left + c);
             const float top = a + (value(k.top_right + c) - a) * k.tx;
@@ -270,7 +277,8 @@ class GradImageKernel final : public Kernel {
     const Tensor &grads = ctx.input(0), &boxes = ctx.input(1), &indices = ctx.input(2);
     MR_TRY(expect_rank(ctx, 0, 4));
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(3));
-    MR_TRY_ASSIGN(const CropSizes s, crop_sizes(shape, boxes, indices, grads.dim(1), grads.dim(2)));
+    MR_TRY_ASSIGN(const CropSizes s,
+                  crop_sizes(ctx, shape, boxes, indices, grads.dim(1), grads.dim(2)));
     if (grads.dim(0) != s.boxes || grads.dim(3) != s.channels) {
       return invalid_argument("grads ", grads.shape(), " do not fit ", s.boxes,
                               " boxes of an image ", shape);
@@ -289,7 +297,7 @@ class GradImageKernel final : public Kernel {
       for (int64_t n = begin; n < end; ++n) {
         std::fill_n(sum + n * s.image_size(), s.image_size(), Sum{});
         for (int64_t b = 0; b < s.boxes; ++b) {
-          if (indices.data<int32_t>()[static_cast<size_t>(b)] != n) continue;
+          if (s.images[b] != n) continue;
           scatter(s, BoxAxes(s, boxes, b), grads.data<float>().data() + b * s.crop_size(),
                   sum + n * s.image_size());
         }
@@ -313,8 +321,8 @@ class GradImageKernel final : public Kernel {
               image[at + c] += static_cast<Sum>(grads[offset + c] * weight);
             }
           };
-          if (nearest_) return add(nearest_pixel(s, y, x), 1);
-          const Corners k(s, y, x);
+          if (nearest_) return add(nearest_pixel(s, box, y, x), 1);
+          const Corners k(s, box, y, x);
           add(k.top_left, (1 - k.ty) * (1 - k.tx));
           add(k.top_right, (1 - k.ty) * k.tx);
           add(k.bottom_left, k.ty * (1 - k.tx));
@@ -333,7 +341,7 @@ Status grad_boxes(KernelContext& ctx) {
   const Tensor &boxes = ctx.input(2), &indices = ctx.input(3);
   MR_TRY(expect_rank(ctx, 0, 4));
   MR_TRY_ASSIGN(const CropSizes s,
-                crop_sizes(image.shape(), boxes, indices, grads.dim(1), grads.dim(2)));
+                crop_sizes(ctx, image.shape(), boxes, indices, grads.dim(1), grads.dim(2)));
   if (grads.dim(0) != s.boxes || grads.dim(3) != s.channels) {
     return invalid_argument("grads ", grads.shape(), " do not fit ", s.boxes, " boxes of an image ",
                             image.shape());
@@ -344,19 +352,22 @@ Status grad_boxes(KernelContext& ctx) {
   const T* const images = image.data<T>().data();
   const float* const all_grads = grads.data<float>().data();
   float* const to = out->mutable_data<float>().data();
+  if (s.channels == 0) {  // of crops that may have any number of pixels
+    std::fill_n(to, out->num_elements(), 0.0F);
+    return ok_status();
+  }
   ctx.parallel_for(
       s.boxes, static_cast<double>(6 * s.crop_size()), [&](int64_t begin, int64_t end) {
         for (int64_t b = begin; b < end; ++b) {
           const BoxAxes box(s, boxes, b);
-          const T* const from =
-              images + indices.data<int32_t>()[static_cast<size_t>(b)] * s.image_size();
+          const T* const from = images + s.images[b] * s.image_size();
           const float* const dy = all_grads + b * s.crop_size();
           const auto value = [&](int64_t at) { return static_cast<float>(from[at]); };
           float sums[4] = {};
           for_each_pixel(
               s, box,
               [&](int64_t i, int64_t j, float y, float x, int64_t offset) {
-                const Corners k(s, y, x);
+                const Corners k(s, box, y, x);
                 float along_y = 0, along_x = 0;
                 for (int64_t c = 0; c < s.channels; ++c) {
                   const float tl = value(k.top_left + c), tr = value(k.top_right + c);

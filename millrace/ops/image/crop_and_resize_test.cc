@@ -40,6 +40,29 @@ TEST(CropAndResize, KnownValues) {
   EXPECT_EQ(values({nan, 0, 1, 1}, {1, 1}), Doubles({9}));
 }
 
+// As a float, the last column of this image is the one behind it.
+TEST(CropAndResize, StaysInsideVeryLongImages) {
+  constexpr int64_t kWidth = (1 << 24) + 4;
+  Tensor image = *Tensor::zeros(DType::kUInt8, Shape{1, 1, kWidth, 1});
+  image.mutable_data<uint8_t>().back() = 200;
+  const Tensor end = Tensor::of<float>({1, 4}, {0, 1, 0, 1});
+  for (const char* method : {"bilinear", "nearest"}) {
+    EXPECT_EQ(doubles_of(*crop(image, end, kFirst, {1, 1}, method)), Doubles({200}));
+  }
+}
+
+// No channels, but more pixels than could be visited.
+TEST(CropAndResize, GradientOfNoChannelsIsZero) {
+  const Tensor dy = *Tensor::zeros(DType::kFloat, Shape{1, 1 << 30, 1 << 30, 0});
+  const Tensor dx = *OpTester("CropAndResizeGradBoxes")
+                         .input(dy)
+                         .input(*Tensor::zeros(DType::kFloat, Shape{1, 2, 2, 0}))
+                         .input(Tensor::of<float>({1, 4}, {0, 0, 1, 1}))
+                         .input(kFirst)
+                         .run_one();
+  EXPECT_EQ(doubles_of(dx), Doubles(4, 0.0));
+}
+
 TEST(CropAndResize, EveryTypeOfImage) {
   const auto check = [](const Tensor& image) {
     SCOPED_TRACE(image.to_string());

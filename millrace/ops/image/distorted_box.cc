@@ -69,8 +69,11 @@ bool draw_rectangle(Draws& draws, const Limits& limits, double aspect, int64_t h
   const auto width_of = [&](int64_t h) {
     return static_cast<int64_t>(std::llround(static_cast<double>(h) * aspect));
   };
-  int64_t low = static_cast<int64_t>(std::llround(std::sqrt(least / aspect)));
-  int64_t high = static_cast<int64_t>(std::llround(std::sqrt(most / aspect)));
+  const auto rows = [&](double area) {
+    return static_cast<int64_t>(
+        std::llround(std::min(std::sqrt(area / aspect), static_cast<double>(height))));
+  };
+  int64_t low = rows(least), high = rows(most);
   if (width_of(high) > width) {
     high = static_cast<int64_t>((static_cast<double>(width) + 0.5 - 1e-7) / aspect);
     if (width_of(high) > width) --high;
@@ -177,21 +180,23 @@ class DistortedBoxKernel final : public Kernel {
     std::vector<Rectangle> objects;
     const auto all = boxes.data<float>();
     for (size_t i = 0; i < all.size(); i += 4) {
+      // A copy, which does not change between check and use.
+      const float box[] = {all[i], all[i + 1], all[i + 2], all[i + 3]};
       for (size_t k = 0; k < 2; ++k) {
-        const float low = all[i + k], high = all[i + k + 2];
+        const float low = box[k], high = box[k + 2];
         if (!(low >= 0 && high <= 1 && low < high)) {
           return invalid_argument(
               "bounding boxes must be [y1, x1, y2, x2] with 0 <= y1 < y2 <= 1 "
               "and 0 <= x1 < x2 <= 1, got [",
-              all[i], ",", all[i + 1], ",", all[i + 2], ",", all[i + 3], "]");
+              box[0], ",", box[1], ",", box[2], ",", box[3], "]");
         }
       }
       const auto place = [](float at, int64_t size) {
         return static_cast<int64_t>(at * static_cast<float>(size));
       };
-      Rectangle r{.y = place(all[i], height), .x = place(all[i + 1], width)};
-      r.height = place(all[i + 2], height) - r.y;
-      r.width = place(all[i + 3], width) - r.x;
+      Rectangle r{.y = place(box[0], height), .x = place(box[1], width)};
+      r.height = place(box[2], height) - r.y;
+      r.width = place(box[3], width) - r.x;
       objects.push_back(r);
     }
     if (objects.empty()) {

@@ -3,6 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/ops/nn/staged_rows.h"
@@ -130,29 +131,9 @@ Status cross_entropy(KernelContext& ctx) {
   });
 }
 
-template <class T, class Label>
-Status sparse_cross_entropy_of(KernelContext& ctx) {
-  using C = ComputeType<T>;
-  const Shape& shape = ctx.input(0).shape();
-  const int64_t n = shape[1];
-  const auto labels = ctx.input(1).data<Label>();
-  for (size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] < 0 || labels[i] >= n) {
-      return invalid_argument("Received a label value of ", labels[i],
-                              " which is outside the valid range of [0, ", n, "), in row ", i);
-    }
-  }
-  const SoftmaxRows<C>& rows = softmax_rows<C>();
-  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
-    const auto label = static_cast<int64_t>(labels[static_cast<size_t>(i)]);
-    const RowSums<C> sums = softmax_into(rows, x, n, y);
-    y[label] -= 1;
-    return sums.log_sum - (x[label] - sums.largest);
-  });
-}
-
 template <class T>
 Status sparse_cross_entropy(KernelContext& ctx) {
+  using C = ComputeType<T>;
   MR_TRY(expect_rank(ctx, 0, 2));
   const Shape &features = ctx.input(0).shape(), &labels = ctx.input(1).shape();
   if (labels.rank() != 1) return invalid_argument("labels must be 1-D, but got shape ", labels);
@@ -160,8 +141,21 @@ Status sparse_cross_entropy(KernelContext& ctx) {
     return invalid_argument("there must be one label per row of features, got ", labels, " for ",
                             features);
   }
-  return dispatch<IndexTypes>(
-      ctx.input(1).dtype(), [&]<class Label>() { return sparse_cross_entropy_of<T, Label>(ctx); });
+  const int64_t n = features[1];
+  MR_TRY_ASSIGN(const Indices classes, Indices::read(ctx, ctx.input(1)));
+  for (int64_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] < 0 || classes[i] >= n) {
+      return invalid_argument("Received a label value of ", classes[i],
+                              " which is outside the valid range of [0, ", n, "), in row ", i);
+    }
+  }
+  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
+    const int64_t label = classes[i];
+    const RowSums<C> sums = softmax_into(rows, x, n, y);
+    y[label] -= 1;
+    return sums.log_sum - (x[label] - sums.largest);
+  });
 }
 
 template <class... Ts>

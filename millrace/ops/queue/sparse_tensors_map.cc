@@ -8,6 +8,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/queue/batch.h"
 #include "millrace/ops/queue/register.h"
 #include "millrace/ops/state/variable.h"
@@ -191,7 +192,8 @@ class TakeSparse : public Kernel {
       return invalid_argument("Must have at least 1 sparse_handle, got none");
     }
     MR_TRY_ASSIGN(Ref<SparseTensorsMap> map, find(ctx));
-    MR_TRY_ASSIGN(std::vector<SparseEntry> entries, map->take(ctx.input(0).data<int64_t>()));
+    MR_TRY_ASSIGN(const Indices handles, Indices::read(ctx, ctx.input(0)));
+    MR_TRY_ASSIGN(std::vector<SparseEntry> entries, map->take(handles.span()));
     return stack(ctx, entries);
   }
 

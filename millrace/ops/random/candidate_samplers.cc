@@ -80,10 +80,10 @@ Result<CandidateSampler::Options> CandidateSampler::read_options(const KernelNod
   return Options{std::move(source), num_true, num_sampled, unique, range};
 }
 
-Result<std::span<const int64_t>> CandidateSampler::true_classes(const KernelContext& ctx) const {
+Result<Indices> CandidateSampler::true_classes(KernelContext& ctx) const {
   MR_TRY(check_true_classes(ctx.input(0).shape(), options_.num_true));
-  const std::span<const int64_t> classes = ctx.input(0).data<int64_t>();
-  for (int64_t k : classes) {
+  MR_TRY_ASSIGN(Indices classes, Indices::read(ctx, ctx.input(0)));
+  for (int64_t k : classes.span()) {
     if (k < 0 || k >= options_.range) {
       return invalid_argument("true class ", k, " is out of range [0, ", options_.range, ")");
     }
@@ -91,7 +91,7 @@ Result<std::span<const int64_t>> CandidateSampler::true_classes(const KernelCont
   return classes;
 }
 
-Status CandidateSampler::draw(KernelContext& ctx, std::span<const int64_t> true_classes,
+Status CandidateSampler::draw(KernelContext& ctx, const Indices& true_classes,
                               const ClassDistribution& distribution) const {
   const int64_t n = options_.num_sampled;
   MR_TRY_ASSIGN(Tensor * sampled, ctx.allocate_output(0, Shape{n}));
@@ -104,7 +104,7 @@ Status CandidateSampler::draw(KernelContext& ctx, std::span<const int64_t> true_
       counts[i] = expected_count(distribution.probability(classes[i]), n, tries);
     }
   };
-  count(true_classes, true_counts->mutable_data<float>());
+  count(true_classes.span(), true_counts->mutable_data<float>());
   count(out, sampled_counts->mutable_data<float>());
   return ok_status();
 }
@@ -203,7 +203,7 @@ class FormulaSampler final : public CandidateSampler {
     return std::unique_ptr<Kernel>(new FormulaSampler(std::move(options)));
   }
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(const std::span<const int64_t> classes, true_classes(ctx));
+    MR_TRY_ASSIGN(const Indices classes, true_classes(ctx));
     return draw(ctx, classes, distribution_);
   }
 

@@ -9,6 +9,7 @@
 
 #include "millrace/kernel/kernel.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/random/philox.h"
 #include "millrace/ops/random/random_state.h"
 
@@ -51,10 +52,10 @@ class CandidateSampler : public Kernel {
   const Options& options() const { return options_; }
 
   // Input 0. INVALID_ARGUMENT when its shape is wrong or a class is out of range.
-  Result<std::span<const int64_t>> true_classes(const KernelContext& ctx) const;
+  Result<Indices> true_classes(KernelContext& ctx) const;
   // Draws the samples and sets all outputs. Samples that must differ are drawn again until they do;
   // RESOURCE_EXHAUSTED where that takes too long.
-  Status draw(KernelContext& ctx, std::span<const int64_t> true_classes,
+  Status draw(KernelContext& ctx, const Indices& true_classes,
               const ClassDistribution& distribution) const;
 
  private:

@@ -202,7 +202,7 @@ class FixedUnigramSampler final : public CandidateSampler {
   }
 
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(const std::span<const int64_t> classes, true_classes(ctx));
+    MR_TRY_ASSIGN(const Indices classes, true_classes(ctx));
     return draw(ctx, classes, distribution_);
   }
 

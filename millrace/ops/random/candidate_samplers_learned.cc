@@ -93,7 +93,7 @@ class LearnedUnigramSampler final : public CandidateSampler {
   }
 
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(const std::span<const int64_t> classes, true_classes(ctx));
+    MR_TRY_ASSIGN(const Indices classes, true_classes(ctx));
     const auto make_state = [&]() -> Result<Ref<UnigramState>> {
       MR_TRY_ASSIGN(UnigramCounts counts, UnigramCounts::make(options().range));
       return make_ref<UnigramState>(std::move(counts));
@@ -107,7 +107,7 @@ class LearnedUnigramSampler final : public CandidateSampler {
                                    " classes, range_max is ", options().range);
       }
       MR_TRY(draw(ctx, classes, counts));
-      for (int64_t k : classes) counts.add(k);
+      for (int64_t k : classes.span()) counts.add(k);
       return ok_status();
     });
   }

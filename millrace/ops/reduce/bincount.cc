@@ -5,6 +5,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/reduce/register.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -34,11 +35,12 @@ Status bincount_cpu(KernelContext& ctx) {
     return invalid_argument("weights must have the shape of arr, ", arr.shape(),
                             ", or no elements; got shape ", weights.shape());
   }
-  const auto numbers = arr.data<int32_t>();
-  const auto negative = std::ranges::find_if(numbers, [](int32_t number) { return number < 0; });
-  if (negative != numbers.end()) {
+  MR_TRY_ASSIGN(const Indices numbers, Indices::read(ctx, arr));
+  const auto negative =
+      std::ranges::find_if(numbers.span(), [](int64_t number) { return number < 0; });
+  if (negative != numbers.span().end()) {
     return invalid_argument("Input arr must be non-negative! Got ", *negative, " at ",
-                            negative - numbers.begin());
+                            negative - numbers.span().begin());
   }
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{size}));
   return dispatch<CountTypes>(out->dtype(), [&]<class T>() {
@@ -48,10 +50,11 @@ Status bincount_cpu(KernelContext& ctx) {
     // Sums of integers wrap around.
     using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                             std::type_identity<T>>::type;
-    for (size_t i = 0; i < numbers.size(); ++i) {
+    for (int64_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] >= size) continue;
       T& bin = bins[static_cast<size_t>(numbers[i])];
-      bin = static_cast<T>(static_cast<Sum>(bin) + static_cast<Sum>(weighted ? weight[i] : T{1}));
+      const T more = weighted ? weight[static_cast<size_t>(i)] : T{1};
+      bin = static_cast<T>(static_cast<Sum>(bin) + static_cast<Sum>(more));
     }
   });
 }

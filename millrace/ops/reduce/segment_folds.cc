@@ -87,13 +87,13 @@ class Fold : public Kernel {
   }
 
  private:
-  Status fold(KernelContext& ctx, const Tensor& ids, int64_t segments) const {
+  Status fold(KernelContext& ctx, const Indices& ids, int64_t segments) const {
     const Tensor& x = ctx.input(0);
-    MR_TRY_ASSIGN(const Shape shape, segments_shape(segments, x.shape(), ids.rank()));
+    MR_TRY_ASSIGN(const Shape shape, segments_shape(segments, x.shape(), ids.shape().rank()));
     MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
     fill_tensor(ctx, missing_, *y);
-    const std::span<const int64_t> id = ids.data<int64_t>();
+    const std::span<const int64_t> id = ids.span();
     // Of each segment the first row is copied, not folded into what stands for no rows.
     std::vector<bool> first(id.size()), seen(static_cast<size_t>(segments));
     for (size_t i = 0; i < id.size(); ++i) {

@@ -57,7 +57,7 @@ Status segment_sum_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, segments_shape(s.segments, ctx.input(0).shape(), 1));
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
   const int64_t cols = shape.without_first().num_elements();
-  return sum_rows(ctx, ctx.input(0), {.to = s.span()}, cols, *y);
+  return sum_rows(ctx, ctx.input(0), {.to = s.ids.span()}, cols, *y);
 }
 
 Status segment_mean_cpu(KernelContext& ctx) {
@@ -65,9 +65,9 @@ Status segment_mean_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, segments_shape(s.segments, ctx.input(0).shape(), 1));
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
   if (shape.num_elements() == 0) return ok_status();
-  const std::vector<double> sizes = segment_sizes(s.span(), s.segments);
+  const std::vector<double> sizes = segment_sizes(s.ids.span(), s.segments);
   const int64_t cols = shape.without_first().num_elements();
-  return sum_rows(ctx, ctx.input(0), {.to = s.span(), .divisors = sizes.data()}, cols, *y);
+  return sum_rows(ctx, ctx.input(0), {.to = s.ids.span(), .divisors = sizes.data()}, cols, *y);
 }
 
 Status unsorted_segment_sum_cpu(KernelContext& ctx) {
@@ -76,7 +76,7 @@ Status unsorted_segment_sum_cpu(KernelContext& ctx) {
                 segments_shape(s.segments, ctx.input(0).shape(), ctx.input(1).rank()));
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
   const int64_t cols = shape.without_first().num_elements();
-  return sum_rows(ctx, ctx.input(0), {.to = s.ids.data<int64_t>()}, cols, *y);
+  return sum_rows(ctx, ctx.input(0), {.to = s.ids.span()}, cols, *y);
 }
 
 }  // namespace

@@ -52,15 +52,6 @@ Status unsorted_segments_shape(ShapeContext& c) {
   return set_segments(c, segments.value_or(PartialShape::kUnknownDim), rest);
 }
 
-Result<Tensor> copy_ids(KernelContext& ctx, const Tensor& ids) {
-  MR_TRY_ASSIGN(Tensor copy, ctx.allocate_temp(DType::kInt64, ids.shape()));
-  const std::span<int64_t> out = copy.mutable_data<int64_t>();
-  MR_TRY(dispatch<IndexTypes>(ids.dtype(), [&]<class I>() {
-    std::copy(ids.data<I>().begin(), ids.data<I>().end(), out.begin());
-  }));
-  return copy;
-}
-
 Result<int64_t> count_sorted_segments(std::span<const int64_t> ids) {
   if (ids.empty()) return 0;
   if (ids.back() < 0) return invalid_argument("segment ids must be >= 0, got ", ids.back());
@@ -81,12 +72,11 @@ Result<int64_t> count_sorted_segments(std::span<const int64_t> ids) {
   return segments;
 }
 
-Status check_ids_below(const Tensor& ids, int64_t segments) {
-  const std::span<const int64_t> data = ids.data<int64_t>();
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] < segments) continue;
-    return invalid_argument("segment_ids", position_text(ids.shape(), static_cast<int64_t>(i)),
-                            " = ", data[i], " is out of range [0, ", segments, ")");
+Status check_ids_below(const Indices& ids, int64_t segments) {
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < segments) continue;
+    return invalid_argument("segment_ids", position_text(ids.shape(), i), " = ", ids[i],
+                            " is out of range [0, ", segments, ")");
   }
   return ok_status();
 }
@@ -115,8 +105,8 @@ Result<SortedSegments> SortedSegments::make(KernelContext& ctx) {
                             ctx.input(1).dim(0), " and ", data.dim(0));
   }
   SortedSegments out;
-  MR_TRY_ASSIGN(out.ids, copy_ids(ctx, ctx.input(1)));
-  MR_TRY_ASSIGN(out.segments, count_sorted_segments(out.span()));
+  MR_TRY_ASSIGN(out.ids, Indices::read(ctx, ctx.input(1)));
+  MR_TRY_ASSIGN(out.segments, count_sorted_segments(out.ids.span()));
   return out;
 }
 
@@ -124,7 +114,7 @@ Result<UnsortedSegments> UnsortedSegments::make(KernelContext& ctx) {
   MR_TRY(rest_of_segments(ctx.input(0).shape(), ctx.input(1).shape()).status());
   UnsortedSegments out;
   MR_TRY_ASSIGN(out.segments, num_segments_input(ctx, 2));
-  MR_TRY_ASSIGN(out.ids, copy_ids(ctx, ctx.input(1)));
+  MR_TRY_ASSIGN(out.ids, Indices::read(ctx, ctx.input(1)));
   MR_TRY(check_ids_below(out.ids, out.segments));
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
+#include "millrace/ops/indices.h"
 
 // What the ops on segments share: rows of a tensor that belong together because they have one id.
 
@@ -21,14 +22,12 @@ Status sorted_segments_shape(ShapeContext& c);
 // For data, ids and the number of segments.
 Status unsorted_segments_shape(ShapeContext& c);
 
-// Kernels. Ids are copied, so that what was checked does not change.
+// Kernels.
 
-// `ids` as an int64 tensor.
-Result<Tensor> copy_ids(KernelContext& ctx, const Tensor& ids);
 // One more than the last id; INVALID_ARGUMENT unless ids are sorted and not negative.
 Result<int64_t> count_sorted_segments(std::span<const int64_t> ids);
 // INVALID_ARGUMENT naming the first id that is not below `segments`. Negative ones are fine.
-Status check_ids_below(const Tensor& ids, int64_t segments);
+Status check_ids_below(const Indices& ids, int64_t segments);
 // Input i as the number of segments; INVALID_ARGUMENT when negative.
 Result<int64_t> num_segments_input(const KernelContext& ctx, int i);
 // [segments, dimensions of data after the first `ids_rank`].
@@ -36,14 +35,13 @@ Result<Shape> segments_shape(int64_t segments, const Shape& data, int ids_rank);
 
 // The sorted ids of SegmentX and how many segments they make.
 struct SortedSegments {
-  Tensor ids;
+  Indices ids;
   int64_t segments = 0;
   static Result<SortedSegments> make(KernelContext& ctx);
-  std::span<const int64_t> span() const { return ids.data<int64_t>(); }
 };
 // The same of UnsortedSegmentX.
 struct UnsortedSegments {
-  Tensor ids;
+  Indices ids;
   int64_t segments = 0;
   static Result<UnsortedSegments> make(KernelContext& ctx);
 };

@@ -86,9 +86,9 @@ template <Scale kScale>
 Status forward_cpu(KernelContext& ctx) {
   MR_TRY(check_sizes(ctx));
   const Tensor& x = ctx.input(0);
-  MR_TRY_ASSIGN(const Tensor indices, copy_ids(ctx, ctx.input(1)));
-  MR_TRY_ASSIGN(const Tensor ids, copy_ids(ctx, ctx.input(2)));
-  const std::span<const int64_t> to = ids.data<int64_t>(), from = indices.data<int64_t>();
+  MR_TRY_ASSIGN(const Indices indices, Indices::read(ctx, ctx.input(1)));
+  MR_TRY_ASSIGN(const Indices ids, Indices::read(ctx, ctx.input(2)));
+  const std::span<const int64_t> to = ids.span(), from = indices.span();
   MR_TRY_ASSIGN(int64_t segments, count_sorted_segments(to));
   if (ctx.num_inputs() > 3) {
     MR_TRY(expect_rank(ctx, 3, 0));
@@ -118,9 +118,9 @@ Status backward_cpu(KernelContext& ctx) {
   MR_TRY(expect_rank(ctx, 3, 0));
   const Tensor& dy = ctx.input(0);
   MR_TRY_ASSIGN(const int64_t rows, num_segments_input(ctx, 3));
-  MR_TRY_ASSIGN(const Tensor indices, copy_ids(ctx, ctx.input(1)));
-  MR_TRY_ASSIGN(const Tensor ids, copy_ids(ctx, ctx.input(2)));
-  const std::span<const int64_t> from = ids.data<int64_t>(), to = indices.data<int64_t>();
+  MR_TRY_ASSIGN(const Indices indices, Indices::read(ctx, ctx.input(1)));
+  MR_TRY_ASSIGN(const Indices ids, Indices::read(ctx, ctx.input(2)));
+  const std::span<const int64_t> from = ids.span(), to = indices.span();
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i] < 0 || to[i] >= rows) {
       return invalid_argument("Index ", to[i], " out of range [0, ", rows, ").");

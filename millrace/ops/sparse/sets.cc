@@ -111,7 +111,7 @@ struct Argument {
     const auto outer = static_cast<size_t>(tensor.rank() - 1);
     return Argument{&tensor, {}, *Shape::make(tensor.shape().dims().first(outer))};
   }
-  static Result<Argument> read_sparse(const KernelContext& ctx, int first, std::string_view name,
+  static Result<Argument> read_sparse(KernelContext& ctx, int first, std::string_view name,
                                       bool validate) {
     MR_TRY_ASSIGN(SparseInput sparse, SparseInput::read(ctx, first, name));
     if (sparse.rank < 2) {

@@ -12,7 +12,7 @@ std::string label(const SparseInput& input, int64_t i) {
 
 }  // namespace
 
-Result<SparseInput> SparseInput::read(const KernelContext& ctx, int first, std::string_view what) {
+Result<SparseInput> SparseInput::read(KernelContext& ctx, int first, std::string_view what) {
   const Tensor &indices = ctx.input(first), &values = ctx.input(first + 1);
   const Tensor& shape = ctx.input(first + 2);
   if (indices.rank() != 2) {
@@ -36,7 +36,7 @@ Result<SparseInput> SparseInput::read(const KernelContext& ctx, int first, std::
   }
   MR_TRY_ASSIGN(input.shape, ctx.shape_input(first + 2));
   input.rank = input.shape.rank();
-  input.indices = indices.data<int64_t>();
+  MR_TRY_ASSIGN(input.indices, Indices::read(ctx, indices));
   input.values = &values;
   for (int64_t i = 0; i < input.count; ++i) {
     const std::span<const int64_t> index = input.index(i);

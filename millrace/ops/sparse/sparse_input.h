@@ -6,12 +6,13 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
+#include "millrace/ops/indices.h"
 
 namespace millrace {
 
-// A sparse tensor among the inputs of a kernel. Refers to them.
+// A sparse tensor among the inputs of a kernel. Refers to its values.
 struct SparseInput {
-  std::span<const int64_t> indices;  // `rank` for each element
+  Indices indices;  // `rank` for each element
   const Tensor* values = nullptr;
   Shape shape;  // of the whole
   int rank = 0;
@@ -19,10 +20,10 @@ struct SparseInput {
 
   // Inputs first, first + 1, first + 2 of a kernel: INVALID_ARGUMENT, naming `what`, unless they
   // have the ranks and sizes of a sparse tensor and all indices lie inside the shape.
-  static Result<SparseInput> read(const KernelContext& ctx, int first, std::string_view what);
+  static Result<SparseInput> read(KernelContext& ctx, int first, std::string_view what);
 
   std::span<const int64_t> index(int64_t i) const {
-    return indices.subspan(static_cast<size_t>(i * rank), static_cast<size_t>(rank));
+    return indices.span().subspan(static_cast<size_t>(i * rank), static_cast<size_t>(rank));
   }
   // INVALID_ARGUMENT unless the indices are sorted and none comes twice.
   Status check_order() const;

@@ -4,8 +4,8 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/state/register.h"
-#include "millrace/ops/state/row_indices.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {
@@ -88,7 +88,7 @@ void prefetch(const char* row, size_t bytes) {
 
 // Copies the rows of `table` that indices [begin, end) name. Rows of a large table are far apart:
 // each is asked for well before its turn.
-void copy_rows(const char* table, const RowIndices& rows, int64_t begin, int64_t end, size_t bytes,
+void copy_rows(const char* table, const Indices& rows, int64_t begin, int64_t end, size_t bytes,
                char* to) {
   constexpr int64_t kAhead = 16;
   const auto row = [&](int64_t i) { return table + static_cast<size_t>(rows[i]) * bytes; };
@@ -129,7 +129,7 @@ class ResourceGather : public Kernel {
     for (int i = 0; i < axis; ++i) batches *= variable.dim(i);
     for (int i = axis + 1; i < variable.rank(); ++i) row_size *= variable.dim(i);
     const int64_t rows_in_batch = variable.dim(axis);
-    MR_TRY_ASSIGN(RowIndices rows, RowIndices::make(indices, rows_in_batch));
+    MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, rows_in_batch));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
 

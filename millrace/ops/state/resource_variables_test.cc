@@ -130,7 +130,7 @@ TEST_F(ResourceVariables, Gather) {
   expect_error(gather(Tensor::of<int32_t>({1, 2}, {0, 3})), Code::kInvalidArgument,
                "indices[0,1] = 3 is not in [0, 3)");
   expect_error(gather(Tensor::scalar<int64_t>(-1)), Code::kInvalidArgument,
-               "indices[] = -1 is not in [0, 3)");
+               "indices = -1 is not in [0, 3)");
 }
 
 TEST_F(ResourceVariables, GatherOfOtherTypesAndEmptyVariables) {

@@ -6,9 +6,9 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/state/register.h"
-#include "millrace/ops/state/row_indices.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -79,7 +79,7 @@ class Scatter : public Kernel {
     MR_TRY(update.open(1, updates.dtype()));
     const Shape shape = update.tensor(0).shape();
     MR_TRY(check_updates_shape(shape, indices.shape(), updates.shape()));
-    MR_TRY_ASSIGN(RowIndices rows, RowIndices::make(indices, shape.dim(0)));
+    MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, shape.dim(0)));
     if (divides_) MR_TRY(check_divisors(updates));
     const int64_t row_size = shape.without_first().num_elements();
     if (rows.size() > 0 && row_size > 0) {
@@ -110,7 +110,7 @@ class Scatter : public Kernel {
   }
 
   // Threads share the columns, never the rows: each element sees its updates in order.
-  void scatter_plain(KernelContext& ctx, const RowIndices& rows, const Tensor& from,
+  void scatter_plain(KernelContext& ctx, const Indices& rows, const Tensor& from,
                      Tensor& to) const {
     const int64_t size = static_cast<int64_t>(dtype_size(to.dtype()));
     const int64_t row_bytes = to.dim(1) * size;
@@ -134,7 +134,7 @@ class Scatter : public Kernel {
     });
   }
 
-  static void scatter_objects(const RowIndices& rows, const Tensor& from, Tensor& to) {
+  static void scatter_objects(const Indices& rows, const Tensor& from, Tensor& to) {
     for (int64_t i = 0; i < rows.size(); ++i) {
       Tensor row = to.row(rows[i]);
       copy_elements(from.row(from.dim(0) == 1 ? 0 : i), row);

@@ -111,7 +111,7 @@ TEST_F(ScatterTest, BadInput) {
   const Tensor value = Tensor::of<int32_t>({2, 2}, {1, 2, 3, 4});
   const Tensor row = Tensor::vector<int32_t>({5, 6});
   expect_error(scatter("Add", value, Tensor::scalar<int32_t>(2), row), Code::kInvalidArgument,
-               "indices[] = 2 is not in [0, 2)");
+               "indices = 2 is not in [0, 2)");
   expect_error(scatter("Add", value, Tensor::scalar<int64_t>(INT64_MIN), row),
                Code::kInvalidArgument, "is not in [0, 2)");
   expect_error(scatter("Add", value, Tensor::vector<int32_t>({0, 1}), row), Code::kInvalidArgument,

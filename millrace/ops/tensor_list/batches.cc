@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/tensor_list/list_ops.h"
 #include "millrace/ops/tensor_list/register.h"
 
@@ -180,7 +181,7 @@ class Stack : public Kernel {
 Status gather(KernelContext& ctx) {
   MR_TRY_ASSIGN(const TensorList* list, list_input(ctx, 0, ctx.output_type(0)));
   MR_TRY(expect_rank(ctx, 1, 1));
-  const std::span<const int32_t> indices = ctx.input(1).data<int32_t>();
+  MR_TRY_ASSIGN(const Indices indices, Indices::read(ctx, ctx.input(1)));
   MR_TRY_ASSIGN(const PartialShape expected, element_shape_input(ctx, 2));
   Result<PartialShape> merged = list->element_shape().merge(expected);
   if (!merged.ok()) {
@@ -188,7 +189,7 @@ Status gather(KernelContext& ctx) {
                             list->element_shape());
   }
   PartialShape row = std::move(merged).value();
-  for (const int32_t i : indices) {
+  for (const int64_t i : indices.span()) {
     if (i < 0 || i >= list->length()) {
       return invalid_argument("expected indices in [0, ", list->length(), ") of a list with ",
                               list->length(), " elements, got ", i);
@@ -205,9 +206,8 @@ Status gather(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, row.to_shape());
   MR_TRY_ASSIGN(const Shape rows, Shape{ctx.input(1).dim(0)}.concat(shape));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, rows));
-  join_pieces(ctx, *out, shape.num_elements(), {}, [&](int64_t i) -> const Tensor& {
-    return list->get(indices[static_cast<size_t>(i)]);
-  });
+  join_pieces(ctx, *out, shape.num_elements(), {},
+              [&](int64_t i) -> const Tensor& { return list->get(indices[i]); });
   return ok_status();
 }
 
@@ -233,26 +233,26 @@ Status from_tensor(KernelContext& ctx) {
 }
 
 // Puts the rows of input `tensor` into `list`, made long enough, at the indices of input `at`.
-Status put_rows(const KernelContext& ctx, int tensor, int at, TensorList& list) {
+Status put_rows(KernelContext& ctx, int tensor, int at, TensorList& list) {
   const Tensor& rows = ctx.input(tensor);
   MR_TRY(expect_rank(ctx, at, 1));
-  const std::span<const int32_t> indices = ctx.input(at).data<int32_t>();
-  if (rows.rank() == 0 || rows.dim(0) != static_cast<int64_t>(indices.size())) {
+  MR_TRY_ASSIGN(const Indices indices, Indices::read(ctx, ctx.input(at)));
+  if (rows.rank() == 0 || rows.dim(0) != indices.size()) {
     return invalid_argument("expected one row of the tensor for each of the ", indices.size(),
                             " indices, got shape ", rows.shape());
   }
   int64_t length = list.length();
   const bool array = is_array(ctx.node());
   const bool fixed = ctx.node().attrs.find(kFixedSize) != nullptr;
-  for (const int32_t i : indices) {
+  for (const int64_t i : indices.span()) {
     if (array && fixed) MR_TRY(check_write(list, i, array_prefix(ctx.node())));
     if (i < 0) return invalid_argument("indices must not be negative, got ", i);
-    length = std::max(length, int64_t{i} + 1);
+    length = std::max(length, i + 1);
   }
   MR_TRY(list.resize(length));
-  for (size_t k = 0; k < indices.size(); ++k) {
+  for (int64_t k = 0; k < indices.size(); ++k) {
     if (array) MR_TRY(check_write(list, indices[k], array_prefix(ctx.node())));
-    MR_TRY(list.set(indices[k], rows.row(static_cast<int64_t>(k))));
+    MR_TRY(list.set(indices[k], rows.row(k)));
   }
   return ok_status();
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "millrace/graph/shape_context.h"
-#include "millrace/ops/state/row_indices.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/ops/training/optimizer_op.h"
 #include "millrace/ops/training/register.h"
@@ -54,19 +54,6 @@ Status sparse_apply_shape(ShapeContext& c) {
   return ok_status();
 }
 
-// The elements of int32 or int64 `indices` as int64, in memory that nobody else writes: a reference
-// variable may change after it was checked.
-Result<Tensor> copy_indices(KernelContext& ctx, const Tensor& indices) {
-  MR_TRY_ASSIGN(Tensor copy, ctx.allocate_temp(DType::kInt64, indices.shape()));
-  int64_t* to = copy.mutable_data<int64_t>().data();
-  if (indices.dtype() == DType::kInt32) {
-    std::copy_n(indices.data<int32_t>().data(), indices.num_elements(), to);
-  } else {
-    std::copy_n(indices.data<int64_t>().data(), indices.num_elements(), to);
-  }
-  return copy;
-}
-
 class SparseApply : public Kernel {
  public:
   explicit SparseApply(const OptimizerFunction& function) : function_(function) {}
@@ -80,7 +67,7 @@ class SparseApply : public Kernel {
     const OptimizerInfo& info = function_.info();
     MR_TRY_ASSIGN(OptimizerScalars scalars, function_.read_scalars(ctx));
     const Tensor& grad = ctx.input(function_.gradient_input());
-    MR_TRY_ASSIGN(Tensor indices, copy_indices(ctx, ctx.input(function_.gradient_input() + 1)));
+    const Tensor& indices = ctx.input(function_.gradient_input() + 1);
     VariableUpdate update(ctx, function_.use_locking());
     MR_TRY(update.open(info.num_slots(), function_.dtype()));
     const Shape shape = update.tensor(0).shape();
@@ -90,13 +77,13 @@ class SparseApply : public Kernel {
                               update.tensor(k).shape());
     }
     MR_TRY(check_gradient_shape(shape, indices.shape(), grad.shape()));
-    MR_TRY_ASSIGN(RowIndices checked, RowIndices::make(indices, shape.dim(0)));
+    MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, shape.dim(0)));
     const int64_t width = shape.without_first().num_elements();
-    if (checked.size() > 0 && width > 0) {
+    if (rows.size() > 0 && width > 0) {
       Work work = {.scalars = scalars,
-                   .targets = indices.data<int64_t>().data(),
+                   .targets = rows.data(),
                    .grad = static_cast<const char*>(grad.raw()),
-                   .count = checked.size(),
+                   .count = rows.size(),
                    .width = width};
       for (int k = 0; k < info.num_slots(); ++k) {
         MR_TRY_ASSIGN(Tensor * tensor, update.writable(k));
