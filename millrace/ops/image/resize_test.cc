@@ -180,6 +180,17 @@ TEST(Resize, IntegersAreExact) {
       bit_equal(*bilinear.run_one(), Tensor::of<float>({1, 1, 5, 1}, {0, 50, 100, 177.5, 255})));
 }
 
+// Floats cannot tell the last columns of this image apart.
+TEST(Resize, FindsTheEndOfVeryLongImages) {
+  Tensor image = *Tensor::zeros(DType::kUInt8, Shape{1, 1, (1 << 25) + 2, 1});
+  image.mutable_data<uint8_t>().back() = 200;
+  for (const char* op : {"ResizeNearestNeighbor", "ResizeBilinear"}) {
+    OpTester resize(op);
+    resize.attr("align_corners", true).input(image).input(Tensor::vector<int32_t>({1, 3}));
+    expect_near(*resize.run_one(), {0, 0, 200}, 0);
+  }
+}
+
 TEST(Resize, EmptyBatches) {
   for (const char* op :
        {"ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic", "ResizeArea"}) {

@@ -39,8 +39,10 @@ Result<std::pair<float, float>> read_ratios(const AttrMap& attrs) {
   return std::pair<float, float>(ratio[1], ratio[2]);
 }
 
+// A float may round a very long size up.
 int64_t pooled_size(int64_t size, float ratio) {
-  return size < 0 ? -1 : static_cast<int64_t>(std::floor(static_cast<float>(size) / ratio));
+  if (size < 0) return -1;
+  return std::min(static_cast<int64_t>(std::floor(static_cast<float>(size) / ratio)), size);
 }
 
 Status fractional_shape(ShapeContext& c) {
@@ -102,10 +104,10 @@ std::vector<int64_t> draw_sequence(PhiloxWords& words, int64_t size, int64_t poo
     const double u = static_cast<double>(words.next()) * 0x1p-32 * most;
     int64_t before = 1;
     for (int64_t i = 0; i < pooled; ++i) {
-      const int64_t next =
-          i + 1 == pooled
-              ? size + 1
-              : static_cast<int64_t>(std::ceil(alpha * (static_cast<double>(i + 1) + u)));
+      // No region is empty, however that was rounded.
+      const auto drawn = static_cast<int64_t>(std::ceil(alpha * (static_cast<double>(i + 1) + u)));
+      const int64_t last = size + 2 - pooled + i;
+      const int64_t next = i + 1 == pooled ? last : std::clamp(drawn, before + 1, last);
       steps[static_cast<size_t>(i)] = next - before;
       before = next;
     }

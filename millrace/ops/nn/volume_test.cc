@@ -353,6 +353,13 @@ TEST(FractionalPool, PoolsItsRegions) {
   }
 }
 
+// As a float, this size is one more.
+TEST(FractionalPool, HasNoMoreRegionsThanPixels) {
+  const AttrMap attrs = {{"pooling_ratio", std::vector<float>{1, 1, 1, 1}}};
+  EXPECT_EQ(*infer_shapes(OpRegistry::global(), "FractionalMaxPool", attrs, "[1,16777219,1,1]"),
+            "[1,16777219,1,1];[16777220];[2]");
+}
+
 TEST(FractionalPool, SeedsAndBadInputs) {
   OpEnv env;
   const Tensor x = Tensor::zeros(DType::kFloat, {1, 50, 50, 1}).value();
