@@ -68,6 +68,7 @@ Expr int32_constant(OpBuilder& builder, std::span<const int32_t> values) {
 
 // `x`, with the shape of `input`: a constant where that is known.
 Expr reshape_like(Expr x, Expr input) {
+  if (!x.valid()) return x;
   const Result<Shape> shape = input.shape().to_shape();
   if (!shape.ok()) return reshape(x, shape_of(input));
   std::vector<int32_t> dims;

@@ -45,6 +45,28 @@ Status infer_constant(ShapeContext& c) {
   return ok_status();
 }
 
+// Whether a tensor could have this shape: rules put shapes together from sizes that users wrote.
+Status check_possible(const PartialShape& shape) {
+  int64_t product = 1;
+  bool possible = shape.rank() <= Shape::kMaxRank;
+  for (int64_t dim : shape.dims()) {
+    possible &= dim >= PartialShape::kUnknownDim;
+    if (dim > 0) possible &= !__builtin_mul_overflow(product, dim, &product);
+  }
+  return possible ? ok_status() : PartialShape::make(shape.dims()).status();
+}
+
+Status check_outputs(const std::vector<TensorFacts>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Status status = check_possible(outputs[i].shape);
+    for (const ResourceHandle::DTypeAndShape& held : outputs[i].resource) {
+      if (status.ok()) status = check_possible(held.shape);
+    }
+    if (!status.ok()) return invalid_argument("output ", i, ": ", status.message());
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 bool PartialValue::fully_known() const {
@@ -206,6 +228,7 @@ Result<std::vector<TensorFacts>> infer(ShapeContext& context) {
     return std::move(context.outputs());
   }
   if (op.shape != nullptr) MR_TRY(op.shape(context));
+  MR_TRY(check_outputs(context.outputs()));
   if (op.value != nullptr) {
     ValueContext values(context);
     op.value(values);

@@ -123,8 +123,8 @@ class ValueContext {
 inline constexpr int64_t kMaxValueElements = 1024;
 
 // Runs the shape rule and then the value rule of a node: the facts of its outputs. An output of a
-// constant gets its shape and value from the attribute. INVALID_ARGUMENT from the rule as it is. An
-// op without a shape rule has outputs of unknown shape.
+// constant gets its shape and value from the attribute. INVALID_ARGUMENT from the rule as it is, or
+// for a shape no tensor can have. An op without a shape rule has outputs of unknown shape.
 Result<std::vector<TensorFacts>> infer(ShapeContext& context);
 
 }  // namespace millrace

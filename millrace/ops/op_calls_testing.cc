@@ -530,15 +530,6 @@ Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_
   return make_tensor(dtype, shape, values);
 }
 
-// Of what state behind a handle holds.
-DType content_type(const TypeChoice& types) {
-  for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type",
-                           "element_dtype", "output_types"}) {
-    if (auto found = types.find(attr); found != types.end()) return found->second;
-  }
-  return DType::kFloat;
-}
-
 // Makes what is behind a handle argument, and gives the handle to the tester.
 class HandleMaker {
  public:
@@ -755,6 +746,14 @@ AttrMap call_attrs(const OpCall& call, const TypeChoice& types) {
     }
   }
   return attrs;
+}
+
+DType content_type(const TypeChoice& types) {
+  for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type",
+                           "element_dtype", "output_types"}) {
+    if (auto found = types.find(attr); found != types.end()) return found->second;
+  }
+  return DType::kFloat;
 }
 
 DType operand_type(const ArgDef& arg, const TypeChoice& types) {

@@ -71,6 +71,8 @@ enum class Elements { kPositive, kSigned };
 // that the call gives, the types, and guesses.
 Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed);
 DType operand_type(const ArgDef& arg, const TypeChoice& types);
+// The type of what the state behind a handle holds.
+DType content_type(const TypeChoice& types);
 AttrMap call_attrs(const OpCall& call, const TypeChoice& types);
 
 // Runs the call in an environment of its own, shape rules checked: the outputs that are not dead,

@@ -17,8 +17,7 @@ std::string_view trim(std::string_view text) {
 PartialShape::PartialShape(const Shape& shape)
     : rank_known_(true), dims_(shape.dims().begin(), shape.dims().end()) {}
 
-PartialShape::PartialShape(std::initializer_list<int64_t> dims)
-    : PartialShape(make(std::span<const int64_t>(dims.begin(), dims.size())).value()) {}
+PartialShape::PartialShape(std::initializer_list<int64_t> dims) : rank_known_(true), dims_(dims) {}
 
 Result<PartialShape> PartialShape::make(std::span<const int64_t> dims) {
   PartialShape shape;

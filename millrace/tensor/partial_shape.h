@@ -20,7 +20,7 @@ class PartialShape {
   PartialShape() = default;
   PartialShape(  // NOLINT(google-explicit-constructor): every shape is a partial one
       const Shape& shape);
-  // For shapes written out in code: sizes of -1 or more.
+  // Of these sizes, not checked: what an op's rule makes of a user's sizes, infer() checks.
   PartialShape(std::initializer_list<int64_t> dims);  // NOLINT(google-explicit-constructor)
 
   // INVALID_ARGUMENT for a size below -1, an overflowing product of the known sizes, or too many

@@ -166,6 +166,7 @@ void gather_value(ValueContext& c) {
 
 // `size` elements of an int32 vector from `begin` on; a size of -1 means all that are left.
 Expr part(Expr vector, Expr begin, Expr size) {
+  if (!vector.valid()) return vector;
   const Expr one = int32_vector(*vector.builder(), {1});
   return call("Slice", {vector, reshape(begin, one), reshape(size, one)});
 }
@@ -189,7 +190,10 @@ bool along_rows(Expr params, Expr axis) {
 }
 
 // The product of some sizes.
-Expr product(Expr sizes) { return call("Prod", {sizes, int32_scalar(*sizes.builder(), 0)}); }
+Expr product(Expr sizes) {
+  if (!sizes.valid()) return sizes;
+  return call("Prod", {sizes, int32_scalar(*sizes.builder(), 0)});
+}
 
 // As without batches, on [batch, outer, gathered, inner] and with indices that count the rows of
 // all batches together.

@@ -371,6 +371,7 @@ class SetDiag : public Kernel {
 // Gradients. All forms use the newest ops.
 
 Expr sum_all(Expr x) {
+  if (!x.valid()) return x;
   OpBuilder& b = *x.builder();
   return sum(x, range(int32_scalar(b, 0), rank(x), int32_scalar(b, 1)));
 }

@@ -53,6 +53,7 @@ Status pad_shape(ShapeContext& c) {
 }
 
 Expr sum_all(Expr x) {
+  if (!x.valid()) return x;
   OpBuilder& b = *x.builder();
   return sum(x, range(int32_scalar(b, 0), rank(x), int32_scalar(b, 1)));
 }

@@ -49,6 +49,7 @@ Expr pad_to(Expr x, Expr shape) {
 }
 
 Expr last_element(Expr vector) {
+  if (!vector.valid()) return vector;
   OpBuilder& builder = *vector.builder();
   const Expr minus = int32_vector(builder, {-1});
   return call("StridedSlice",

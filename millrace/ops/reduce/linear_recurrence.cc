@@ -16,6 +16,7 @@ Expr linear_recurrence(Expr a, Expr b, Expr axis, bool reverse, bool shifted) {
 }
 
 Expr previous_element(Expr x, Expr axis, bool reverse) {
+  if (!x.valid()) return x;
   OpBuilder& builder = *x.builder();
   const Expr zero = int32_scalar(builder, 0), one = int32_scalar(builder, 1);
   const Expr shape = shape_of(x), dims = size_of(shape);

@@ -7,6 +7,7 @@ namespace {
 
 // The axes as an int32 vector, each in [0, rank).
 Expr plain_axes(Expr x, Expr axes) {
+  if (!x.valid()) return x;
   if (axes.dtype() != DType::kInt32) axes = cast(axes, DType::kInt32);
   // A scalar has no axes, but even no axes are not to be divided by zero.
   const Expr size = call("Maximum", {rank(x), int32_scalar(*x.builder(), 1)});

@@ -20,6 +20,7 @@ Expr zero_unless(Expr condition, Expr x) {
 // For each row of x, the product of the rows before it (or, in reverse, behind it) that have its
 // id; rows of one id are neighbours.
 Expr product_of_neighbours(Expr x, Expr ids, bool reverse) {
+  if (!x.valid()) return x;
   OpBuilder& b = *x.builder();
   const Expr zero = int32_scalar(b, 0), one = int32_scalar(b, 1), count = size_of(ids);
   const Expr places = range(zero, count, one);

@@ -199,6 +199,7 @@ Expr reserve_like(Expr list, DType dtype) {
 }
 
 Expr row_shape_of(Expr x) {
+  if (!x.valid()) return x;
   OpBuilder& b = *x.builder();
   return call("Slice", {shape_of(x), int32_vector(b, {1}), int32_vector(b, {-1})});
 }
