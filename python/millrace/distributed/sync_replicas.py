@@ -17,7 +17,8 @@ from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.control_flow import group, no_op
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
-from millrace.state.variables import Variable, global_variables, report_uninitialized_variables
+from millrace.state.variable_lists import global_variables, report_uninitialized_variables
+from millrace.state.variables import Variable
 from millrace.train.hooks import SyncReplicasHook
 from millrace.train.optimizer import Optimizer
 from millrace.train.queue_runner import QueueRunner

@@ -8,7 +8,8 @@ from millrace import gen_ops
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor, internal_convert
 from millrace.graph.graph import Tensor, name_scope
-from millrace.state.variables import ResourceVariable, beside
+from millrace.state.reference_variable import beside
+from millrace.state.resource_variable import ResourceVariable
 
 
 def _is_reference(ref: Any) -> bool:

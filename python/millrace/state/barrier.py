@@ -9,7 +9,7 @@ from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph
 from millrace.graph.static_value import constant_value
-from millrace.state.queues import _shape_list, _type_list
+from millrace.state.queues import listed_shapes, listed_types
 
 
 @export("Barrier")
@@ -28,8 +28,8 @@ class Barrier:
         Elements can only be taken when shapes were given. ValueError for a shape that is not
         known in full or has no elements.
         """
-        self._types = _type_list(types)
-        shape_list = _shape_list(shapes, self._types)
+        self._types = listed_types(types)
+        shape_list = listed_shapes(shapes, self._types)
         for i, shape in enumerate(shape_list or []):
             if shape.num_elements() == 0:
                 raise ValueError(

@@ -18,11 +18,11 @@ def _container() -> str:
     return get_default_graph()._container
 
 
-def _type_list(types: Any) -> list[dtypes.DType]:
+def listed_types(types: Any) -> list[dtypes.DType]:
     return [dtypes.as_dtype(t) for t in (types if isinstance(types, (list, tuple)) else [types])]
 
 
-def _shape_list(
+def listed_shapes(
     shapes: Any, types: list[dtypes.DType], unknown_dims: bool = False, unknown_rank: bool = False
 ) -> list[TensorShape] | None:
     """Shapes of components, one for each type. ValueError for those that must be known and are
@@ -287,8 +287,8 @@ class FIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None,
         shared_name: str | None = None, name: str = "fifo_queue",
     ):  # fmt: skip
-        types = _type_list(dtypes)
-        shape_list = _shape_list(shapes, types)
+        types = listed_types(dtypes)
+        shape_list = listed_shapes(shapes, types)
         ref = gen_ops.fifo_queue_v2(
             types,
             shapes=shape_list,
@@ -315,8 +315,8 @@ class RandomShuffleQueue(QueueBase):
         names: Any = None, seed: int | None = None, shared_name: str | None = None,
         name: str = "random_shuffle_queue",
     ):  # fmt: skip
-        types = _type_list(dtypes)
-        shape_list = _shape_list(shapes, types)
+        types = listed_types(dtypes)
+        shape_list = listed_shapes(shapes, types)
         graph_seed, op_seed = get_seed(seed)
         if graph_seed is None and op_seed is None:
             graph_seed, op_seed = 0, 0
@@ -343,8 +343,8 @@ class PaddingFIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any, names: Any = None,
         shared_name: str | None = None, name: str = "padding_fifo_queue",
     ):  # fmt: skip
-        types = _type_list(dtypes)
-        shape_list = _shape_list(shapes, types, unknown_dims=True)
+        types = listed_types(dtypes)
+        shape_list = listed_shapes(shapes, types, unknown_dims=True)
         if shape_list is None:
             raise ValueError(
                 "When providing partial shapes, a list of shapes must be provided: a "
@@ -372,8 +372,8 @@ class PriorityQueue(QueueBase):
         self, capacity: int, types: Any, shapes: Any = None, names: Any = None,
         shared_name: str | None = None, name: str = "priority_queue",
     ):  # fmt: skip
-        own = _type_list(types)
-        shape_list = _shape_list(shapes, own)
+        own = listed_types(types)
+        shape_list = listed_shapes(shapes, own)
         ref = gen_ops.priority_queue_v2(
             shape_list or [], component_types=own, capacity=capacity, shared_name=shared_name,
             container=_container(), name=name,

@@ -7,8 +7,8 @@ from millrace.core.export import export
 from millrace.graph.graph import Graph, Tensor, control_dependencies, get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.initializers import Zeros
+from millrace.state.variable import Variable, VariableAggregation
 from millrace.state.variable_scope import get_variable
-from millrace.state.variables import Variable, VariableAggregation
 
 # The collection of the step as hooks read it.
 _READS = "global_step_read_op_cache"

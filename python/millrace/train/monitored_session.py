@@ -11,7 +11,7 @@ from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.session import Session
 from millrace.ops.control_flow import group
-from millrace.state.variables import (
+from millrace.state.variable_lists import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
@@ -106,7 +106,7 @@ class Scaffold:
         if self._local_init_op is None:
             self._local_init_op = take("local_init_op", keys.LOCAL_INIT_OP, default_local_init_op)
         if self._summary_op is None:
-            self._summary_op = take("summary_op", keys.SUMMARY_OP, _merged_summaries)
+            self._summary_op = take("summary_op", keys.SUMMARY_OP, merged_summaries)
         if self._saver is None:
             self._saver = take("saver", keys.SAVERS, lambda: None)
         if self._saver is not None:
@@ -184,7 +184,7 @@ class Scaffold:
         return self._init_feed_dict
 
 
-def _merged_summaries() -> Any:
+def merged_summaries() -> Any:
     """The summaries of the graph as one tensor; None where there are none."""
     summaries = get_default_graph().get_collection(GraphKeys.SUMMARIES)
     if not summaries:

@@ -11,15 +11,15 @@ from millrace.graph.keys import GraphKeys
 from millrace.ops.control_flow import group
 from millrace.ops.math import div
 from millrace.ops.math import truediv as true_divide
+from millrace.state.init_scope import init_scope
 from millrace.state.initializers import Zeros
-from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
-from millrace.state.variables import (
-    Variable,
+from millrace.state.variable import Variable
+from millrace.state.variable_lists import (
     global_variables,
-    init_scope,
     moving_average_variables,
     trainable_variables,
 )
+from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 from millrace.train.slots import create_slot, create_zeros_slot
 
 

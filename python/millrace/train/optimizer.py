@@ -17,13 +17,11 @@ from millrace.graph.graph import (
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.control_flow import group, tuple_
-from millrace.state.variables import (
-    PartitionedVariable,
-    ResourceVariable,
-    Variable,
-    init_scope,
-    trainable_variables,
-)
+from millrace.state.init_scope import init_scope
+from millrace.state.partitioned_variable import PartitionedVariable
+from millrace.state.resource_variable import ResourceVariable
+from millrace.state.variable_lists import trainable_variables
+from millrace.state.variables import Variable
 from millrace.train.slots import create_slot, create_slot_with_initializer, create_zeros_slot
 
 

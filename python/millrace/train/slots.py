@@ -7,8 +7,10 @@ from millrace.graph.graph import get_default_graph
 from millrace.ops.array import shape as shape_of
 from millrace.ops.array import zeros
 from millrace.state.initializers import Zeros
+from millrace.state.resource_variable import ResourceVariable
+from millrace.state.save_slice_info import SaveSliceInfo
+from millrace.state.variable import Variable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
-from millrace.state.variables import ResourceVariable, SaveSliceInfo, Variable
 
 
 def _slot(

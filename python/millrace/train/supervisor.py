@@ -10,7 +10,7 @@ from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.graph import Graph, get_default_graph
 from millrace.graph.keys import GraphKeys
-from millrace.state.variables import (
+from millrace.state.variable_lists import (
     global_variables,
     global_variables_initializer,
     report_uninitialized_variables,
@@ -18,7 +18,7 @@ from millrace.state.variables import (
 from millrace.train.coordinator import Coordinator, LooperThread
 from millrace.train.global_step import get_global_step
 from millrace.train.graph_io import write_graph
-from millrace.train.monitored_session import _merged_summaries, default_local_init_op
+from millrace.train.monitored_session import default_local_init_op, merged_summaries
 from millrace.train.session_manager import SessionManager, no_such_files
 
 
@@ -80,7 +80,7 @@ class Supervisor:
             self._init_op = take(init_op, keys.INIT_OP, global_variables_initializer)
             self._local_init_op = take(local_init_op, keys.LOCAL_INIT_OP, default_local_init_op)
             self._saver = take(saver, keys.SAVERS, lambda: None)
-            self._summary_op = take(summary_op, keys.SUMMARY_OP, _merged_summaries)
+            self._summary_op = take(summary_op, keys.SUMMARY_OP, merged_summaries)
             if global_step is Supervisor.USE_DEFAULT:
                 global_step = _found_step()
             self._global_step = global_step

@@ -9,8 +9,8 @@ from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops import array, clip, math, numerics, random
 from millrace.state.initializers import Constant
+from millrace.state.variable_lists import trainable_variables
 from millrace.state.variable_scope import get_variable, variable_scope
-from millrace.state.variables import trainable_variables
 from millrace.train import optimizers
 from millrace.train.global_step import get_or_create_global_step
 

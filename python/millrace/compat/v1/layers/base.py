@@ -19,8 +19,8 @@ from millrace.graph.graph import (
     root_graph,
 )  # fmt: skip
 from millrace.graph.keys import GraphKeys
+from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
-from millrace.state.variables import PartitionedVariable
 
 
 @export("layers.InputSpec")

@@ -16,12 +16,8 @@ from millrace.ops import array, random, reduce
 from millrace.ops.nn import activations
 from millrace.ops.nn.activations import dropout
 from millrace.state.initializers import Constant, RandomUniform, Zeros
-from millrace.state.variable_scope import (
-    fixed_size_partitioner,
-    get_variable,
-    get_variable_scope,
-    variable_scope,
-)
+from millrace.state.partitioners import fixed_size_partitioner
+from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 
 _KERNEL = "kernel"
 _BIAS = "bias"
