@@ -33,12 +33,11 @@ test:
 	@tools/run_tests.sh release
 	@MILLRACE_ISA=baseline tools/run_tests.sh release -LE install
 	@tools/python_tests.sh
-	@tools/build.sh asan tests
+	@tools/build.sh asan tests fuzzers
 	@tools/run_tests.sh asan
+	@tools/fuzz.sh $(FUZZ_SECONDS)
 	@tools/build.sh tsan tests_threads
 	@tools/run_tests.sh tsan -L threads
-	@tools/build.sh fuzz fuzzers
-	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 test-all:
 	@tools/setup.sh build test lint
@@ -50,7 +49,7 @@ test-all:
 	@if command -v nvcc > /dev/null; then \
 	  tools/build.sh cuda all tests && tools/run_tests.sh cuda; \
 	else echo '== cuda: no CUDA toolkit here, left out'; fi
-	@tools/build.sh fuzz fuzzers
+	@tools/build.sh asan fuzzers
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 	@tools/lint.sh --all
 
@@ -73,7 +72,7 @@ format:
 
 fuzz-corpus:
 	@tools/setup.sh build test
-	@tools/build.sh fuzz fuzzers
+	@tools/build.sh asan fuzzers
 	@tools/fuzz.sh --merge
 
 clean:

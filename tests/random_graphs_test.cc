@@ -18,7 +18,7 @@ namespace millrace {
 namespace {
 
 // Sanitizers make each graph about ten times as slow.
-#if defined(MILLRACE_THREAD_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+#if defined(MILLRACE_THREAD_SANITIZER) || defined(MILLRACE_ADDRESS_SANITIZER)
 constexpr int kGraphs = 200;
 #else
 constexpr int kGraphs = 2000;

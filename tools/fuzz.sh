@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS: runs every fuzzer of build/fuzz, sharing the time among them. Each starts from
+# fuzz.sh SECONDS: runs every fuzzer of the preset asan, sharing the time among them. Each starts from
 #   tests/fuzz_corpus/NAME and from what earlier runs found, kept in build/fuzz_found/NAME. An input
 #   that fails is left in build/fuzz_failures.
 # fuzz.sh --merge: copies what was found and covers something new into tests/fuzz_corpus.
@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fuzzers=()
-for fuzzer in build/fuzz/fuzz/*_fuzz; do
+for fuzzer in build/asan/fuzz/*_fuzz; do
   [ -x "$fuzzer" ] && fuzzers+=("$fuzzer")
 done
 if [ ${#fuzzers[@]} -eq 0 ]; then

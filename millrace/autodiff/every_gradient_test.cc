@@ -21,7 +21,7 @@ namespace {
 using Facts = GradientCheck::Facts;
 
 // Sanitizers make each check about ten times as slow: they see one further call of a kind in eight.
-#if defined(MILLRACE_THREAD_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+#if defined(MILLRACE_THREAD_SANITIZER) || defined(MILLRACE_ADDRESS_SANITIZER)
 constexpr int kEvery = 8;
 #else
 constexpr int kEvery = 1;

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-#if defined(MILLRACE_THREAD_SANITIZER) || defined(__SANITIZE_ADDRESS__)
+#if defined(MILLRACE_THREAD_SANITIZER) || defined(MILLRACE_ADDRESS_SANITIZER)
 constexpr int kPrograms = 6;
 #else
 constexpr int kPrograms = 40;

@@ -24,7 +24,7 @@
 //
 // Every block is an allocation of its own, so it can be given back by any thread at any level.
 
-#if defined(__SANITIZE_ADDRESS__) || defined(MILLRACE_THREAD_SANITIZER)
+#if defined(MILLRACE_ADDRESS_SANITIZER) || defined(MILLRACE_THREAD_SANITIZER)
 #define MR_BYPASS_CACHES 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(MILLRACE_THREAD_SANITIZER)
+#if defined(MILLRACE_ADDRESS_SANITIZER) || defined(MILLRACE_THREAD_SANITIZER)
 constexpr bool kCaching = false;
 #else
 constexpr bool kCaching = true;
