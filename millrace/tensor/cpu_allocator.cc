@@ -165,6 +165,8 @@ class SharedList {
     return count_;
   }
 
+  Mutex& mutex() { return mu_; }
+
  private:
   mutable Mutex mu_;
   FreeBlock* head_ MR_GUARDED_BY(mu_) = nullptr;
@@ -218,6 +220,8 @@ class LargeCache {
     MutexLock lock(mu_);
     return bytes_;
   }
+
+  Mutex& mutex() { return mu_; }
 
  private:
   void unlink(FreeBlock* block) MR_REQUIRES(mu_) {
@@ -308,6 +312,19 @@ class CpuAllocator final : public Allocator {
 
   void retire(ThreadCache* cache);
 
+  // Around a fork: the child gets no lock that a thread of the parent holds, so it can free what it
+  // inherits.
+  void lock_all() MR_NO_THREAD_SAFETY_ANALYSIS {
+    threads_mu_.lock();
+    for (SharedList& list : shared_) list.mutex().lock();
+    large_.mutex().lock();
+  }
+  void unlock_all() MR_NO_THREAD_SAFETY_ANALYSIS {
+    large_.mutex().unlock();
+    for (SharedList& list : shared_) list.mutex().unlock();
+    threads_mu_.unlock();
+  }
+
  private:
   // Null after the thread's cache was given up at its end.
   ThreadCache* thread_cache();
@@ -337,7 +354,11 @@ class CpuAllocator final : public Allocator {
 
 CpuAllocator& the_allocator() {
   // Never destroyed: threads and static objects may free tensors at any moment of the exit.
-  static CpuAllocator* const allocator = new CpuAllocator;
+  static CpuAllocator* const allocator = [] {
+    pthread_atfork([] { the_allocator().lock_all(); }, [] { the_allocator().unlock_all(); },
+                   [] { the_allocator().unlock_all(); });
+    return new CpuAllocator;
+  }();
   return *allocator;
 }
 
