@@ -33,22 +33,34 @@ struct InstanceHash {
 
 }  // namespace
 
-struct FunctionLibrary::Impl {
+struct FunctionLibrary::Functions : RefCounted {
   Mutex mu;
-  std::map<std::string, Ref<Function>, std::less<>> functions MR_GUARDED_BY(mu);
-  std::unordered_map<InstanceKey, Ref<FunctionBody>, InstanceHash> instances MR_GUARDED_BY(mu);
+  std::map<std::string, Ref<Function>, std::less<>> by_name MR_GUARDED_BY(mu);
   // Per base name, the suffix that unique_name() tries next.
   std::map<std::string, int64_t, std::less<>> next_suffix MR_GUARDED_BY(mu);
 };
 
-FunctionLibrary::FunctionLibrary() : impl_(new Impl) {}
+struct FunctionLibrary::Impl {
+  const Ref<Functions> functions;
+  Mutex mu;
+  std::unordered_map<InstanceKey, Ref<FunctionBody>, InstanceHash> instances MR_GUARDED_BY(mu);
+
+  explicit Impl(Ref<Functions> shared) : functions(std::move(shared)) {}
+};
+
+FunctionLibrary::FunctionLibrary() : impl_(new Impl(make_ref<Functions>())) {}
 FunctionLibrary::~FunctionLibrary() { delete impl_; }
+
+Ref<FunctionLibrary> FunctionLibrary::share() const {
+  return Ref<FunctionLibrary>(new FunctionLibrary(new Impl(impl_->functions)));
+}
 
 Status FunctionLibrary::add(Ref<Function> function) {
   const std::string& name = function->signature.name;
   if (name.empty()) return invalid_argument("function: expected a name, found none");
-  MutexLock lock(impl_->mu);
-  auto [it, fresh] = impl_->functions.try_emplace(name, function);
+  Functions& functions = *impl_->functions;
+  MutexLock lock(functions.mu);
+  auto [it, fresh] = functions.by_name.try_emplace(name, function);
   if (!fresh && !same_function(*it->second, *function)) {
     return invalid_argument("function \"", name,
                             "\": expected the definition that is there, found another one");
@@ -57,26 +69,29 @@ Status FunctionLibrary::add(Ref<Function> function) {
 }
 
 Ref<Function> FunctionLibrary::find(std::string_view name) const {
-  MutexLock lock(impl_->mu);
-  auto it = impl_->functions.find(name);
-  return it == impl_->functions.end() ? nullptr : it->second;
+  Functions& functions = *impl_->functions;
+  MutexLock lock(functions.mu);
+  auto it = functions.by_name.find(name);
+  return it == functions.by_name.end() ? nullptr : it->second;
 }
 
 std::vector<std::string> FunctionLibrary::names() const {
-  MutexLock lock(impl_->mu);
+  Functions& functions = *impl_->functions;
+  MutexLock lock(functions.mu);
   std::vector<std::string> names;
-  for (const auto& [name, function] : impl_->functions) names.push_back(name);
+  for (const auto& [name, function] : functions.by_name) names.push_back(name);
   return names;
 }
 
 std::string FunctionLibrary::unique_name(std::string_view base) {
-  MutexLock lock(impl_->mu);
-  int64_t& suffix = impl_->next_suffix.try_emplace(std::string(base), 0).first->second;
+  Functions& functions = *impl_->functions;
+  MutexLock lock(functions.mu);
+  int64_t& suffix = functions.next_suffix.try_emplace(std::string(base), 0).first->second;
   std::string name;
   do {
     name = suffix == 0 ? std::string(base) : str_cat(base, "_", suffix);
     ++suffix;
-  } while (impl_->functions.contains(name));
+  } while (functions.by_name.contains(name));
   return name;
 }
 
@@ -100,9 +115,7 @@ Result<Ref<FunctionBody>> FunctionLibrary::instantiate(std::string_view name, co
     if (it != impl_->instances.end()) return it->second;
   }
   // Built outside the lock: another thread may build the same body, then the first one stays.
-  auto find_function = [this](std::string_view n) { return find(n); };
-  Result<Ref<FunctionBody>> body =
-      build_function_body(*function, key.attrs, registry, find_function);
+  Result<Ref<FunctionBody>> body = build_function_body(*function, key.attrs, registry, share());
   if (!body.ok()) return annotate(body.status());
   MutexLock lock(impl_->mu);
   return impl_->instances.try_emplace(std::move(key), *std::move(body)).first->second;

@@ -58,6 +58,10 @@ class FunctionLibrary : public RefCounted {
   FunctionLibrary();
   ~FunctionLibrary() override;
 
+  // Another library over the same functions, those that either gets later included, which keeps
+  // bodies of its own: what the graphs of bodies have, so that no body keeps itself alive.
+  Ref<FunctionLibrary> share() const;
+
   // The same function again is fine; another one of that name is INVALID_ARGUMENT.
   Status add(Ref<Function> function);
   // Null when there is none.
@@ -73,7 +77,9 @@ class FunctionLibrary : public RefCounted {
                                         const OpRegistry& registry) const;
 
  private:
+  struct Functions;
   struct Impl;
+  explicit FunctionLibrary(Impl* impl) : impl_(impl) {}
   Impl* impl_;
 };
 

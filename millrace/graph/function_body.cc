@@ -80,18 +80,19 @@ class Substitution {
 
 class BodyBuilder {
  public:
-  BodyBuilder(const Function& function, const AttrMap& attrs, const OpRegistry& registry)
+  BodyBuilder(const Function& function, const AttrMap& attrs, const OpRegistry& registry,
+              Ref<FunctionLibrary> functions)
       : function_(function),
         attrs_(attrs),
         substitution_(attrs),
         body_(make_ref<FunctionBody>()),
-        graph_(make_ref<Graph>(registry)),
+        graph_(make_ref<Graph>(registry, std::move(functions))),
         assembly_(*graph_, no_functions_, budget_) {}
 
-  Result<Ref<FunctionBody>> run(FindFunction find) {
+  Result<Ref<FunctionBody>> run() {
     for (const Function::BodyNode& node : function_.nodes) taken_.insert(node.name);
     MR_TRY(substitute());
-    MR_TRY(add_functions(find));
+    MR_TRY(check_functions());
     MR_TRY(define_args());
     MR_TRY(define_nodes());
     for (size_t i = 0; i < function_.nodes.size(); ++i) {
@@ -143,7 +144,8 @@ class BodyBuilder {
   }
 
   // Functions that came in through attributes count as called, too.
-  Status add_functions(FindFunction find) {
+  Status check_functions() {
+    auto find = [this](std::string_view name) { return graph_->functions().find(name); };
     std::vector<std::string> names;
     for (size_t i = 0; i < function_.nodes.size(); ++i) {
       names.push_back(function_.nodes[i].op);
@@ -152,12 +154,11 @@ class BodyBuilder {
     const std::string& self = function_.signature.name;
     MR_TRY(check_no_recursion(std::span(&self, 1), find).status());
     MR_TRY_ASSIGN(std::vector<Ref<Function>> reached, check_no_recursion(names, find));
-    for (Ref<Function>& function : reached) {
+    for (const Ref<Function>& function : reached) {
       if (function->signature.name == self) {
         return invalid_argument("expected no function that reaches itself, found \"", self,
                                 "\" called with itself as an attribute");
       }
-      MR_TRY(graph_->functions().add(std::move(function)));
     }
     return ok_status();
   }
@@ -345,8 +346,9 @@ class BodyBuilder {
 }  // namespace
 
 Result<Ref<FunctionBody>> build_function_body(const Function& function, const AttrMap& attrs,
-                                              const OpRegistry& registry, FindFunction find) {
-  return BodyBuilder(function, attrs, registry).run(find);
+                                              const OpRegistry& registry,
+                                              Ref<FunctionLibrary> functions) {
+  return BodyBuilder(function, attrs, registry, std::move(functions)).run();
 }
 
 }  // namespace millrace

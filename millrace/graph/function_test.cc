@@ -181,6 +181,15 @@ TEST_F(FunctionTest, CallsByNameAndByAttribute) {
   EXPECT_TRUE(body->graph->functions().find("twice"));
 }
 
+TEST_F(FunctionTest, ABodySharesTheFunctionsOfItsLibrary) {
+  add(twice());
+  add(plain("four", {{"a", "twice", {"x"}, "", kFloatT}}, "a:y:0"));
+  Ref<FunctionBody> body = instantiate("four").value();
+  add(plain("later", {{"a", "twice", {"x"}, "", kFloatT}}, "a:y:0"));
+  EXPECT_TRUE(body->graph->functions().find("later"));
+  EXPECT_EQ(body->graph->functions().names().size(), 3u);
+}
+
 TEST_F(FunctionTest, RecursionIsFoundWithoutRecursion) {
   constexpr int kCount = 5000;
   for (int i = 0; i < kCount; ++i) {
