@@ -275,10 +275,8 @@ class Pruner {
 std::string Signature::key() const {
   std::string out;
   for (const std::vector<std::string>* list : {&feeds, &fetches, &targets}) {
-    for (const std::string& name : *list) {
-      out += name;
-      out += ',';
-    }
+    // With lengths: a wrong name may hold any character, and must not look like two right ones.
+    for (const std::string& name : *list) append_to(out, str_cat(name.size(), ":", name));
     out += ';';
   }
   return out;

@@ -205,6 +205,16 @@ TEST_F(SessionTest, AStraightRunNoticesASignalBetweenSteps) {
   EXPECT_EQ(asked.load(), 1);
 }
 
+TEST_F(SessionTest, AWrongNameIsNotTakenForTwoRightOnes) {
+  add("Neg", "a", {constant(1)});
+  add("Neg", "b", {constant(2)});
+  auto s = session();
+  ASSERT_TRUE(s->run({}, {"a", "b"}).ok());
+  EXPECT_FALSE(s->run({}, {"a,b"}).ok());
+  EXPECT_FALSE(s->run({}, {"a,b,"}).ok());
+  EXPECT_FALSE(s->run({}, {"a1:b"}).ok());
+}
+
 TEST_F(SessionTest, PlansUsedLongAgoAreDropped) {
   Expr x = placeholder("x");
   for (int i = 0; i < 100; ++i) add("Neg", str_cat("y", i).c_str(), {x});
