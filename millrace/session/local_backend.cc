@@ -1,5 +1,6 @@
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/kernel/resource_manager.h"
+#include "millrace/runtime/local_function_runner.h"
 #include "millrace/runtime/plan_set.h"
 #include "millrace/session/session_backend.h"
 
@@ -25,6 +26,12 @@ class LocalBackend : public SessionBackend {
     options.kernel_label = kernel_label_;
     MR_TRY_ASSIGN(Ref<PlanSet> plans, PlanSet::build(graph, devices_, set_, options));
     return Ref<Executable>(std::move(plans));
+  }
+
+  Ref<FunctionRunner> make_function_runner(const Graph& graph,
+                                           const std::string& session) override {
+    return millrace::make_function_runner(graph.shared_functions(), graph.registry(), devices_[0],
+                                          {.session_prefix = session});
   }
 
   void close(const std::string& session) override {

@@ -74,6 +74,7 @@ struct Session::Impl {
   PlanCache plans;
   std::string name;
   Ref<SessionBackend> backend;
+  Ref<FunctionRunner> functions;  // null: kernels cannot call functions
   Ref<CancellationToken> closing = make_ref<CancellationToken>();
 
   Mutex graph_mu;
@@ -139,6 +140,7 @@ struct Session::Impl {
   Ref<Step> shared_step(const Prepared& prepared) {
     Ref<Step> step = Step::make_shared(fresh_step_id(), closing);
     step->max_threads = max_threads();
+    step->functions = functions;
     step->fetches.resize(prepared.signature.fetches.size());
     return step;
   }
@@ -278,6 +280,7 @@ Result<std::unique_ptr<Session>> Session::create(Ref<Graph> graph, SessionOption
   auto impl = std::make_shared<Impl>(std::move(options));
   MR_TRY_ASSIGN(impl->backend, make_session_backend(impl->options));
   impl->name = str_cat("session_", next_session.fetch_add(1));
+  impl->functions = impl->backend->make_function_runner(*graph, impl->name);
   impl->client_graph = graph;
   PlaceOptions place_options;
   place_options.soft = impl->options.soft_placement;

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "millrace/base/ref.h"
+#include "millrace/graph/graph.h"
+#include "millrace/kernel/function_runner.h"
 #include "millrace/runtime/device_set.h"
 #include "millrace/runtime/executable.h"
 #include "millrace/runtime/signature.h"
@@ -23,6 +25,11 @@ class SessionBackend : public RefCounted {
   // Makes a placed graph ready to run. `session` tells apart the sessions that share devices.
   virtual Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
                                           const std::string& session) = 0;
+  // What runs functions for kernels of the session that call them; null where none can.
+  virtual Ref<FunctionRunner> make_function_runner(const Graph& graph, const std::string& session) {
+    (void)graph, (void)session;
+    return nullptr;
+  }
   // Drops what belongs to this session alone, once it is closed and nothing of it runs. Devices
   // that cannot be reached are not waited for.
   virtual void close(const std::string& session) = 0;
