@@ -166,7 +166,12 @@ Expr dropout(const Scope& scope, Expr x, double rate, const DropoutOptions& opti
   if (!options.training || rate == 0) return x;
   return scope.sub_scope("dropout").build(where, [&](GraphBuilder& b) {
     x = b.import(x);
-    AttrMap attrs = derive_seed(options.seed, b.context().scope).attrs();
+    // Names begin anew in a body. Bodies of one depth follow each other, each adding a function.
+    std::string place = b.context().scope;
+    if (b.depth() > 0) {
+      place = str_cat(b.depth(), ":", b.graph().functions().names().size(), ":", place);
+    }
+    AttrMap attrs = derive_seed(options.seed, place).attrs();
     attrs.set("dtype", x.dtype());
     Expr drawn = call("RandomUniform", {shape_of(x)}, std::move(attrs));
     Expr kept = greater_equal(drawn, constant_like(drawn, rate));

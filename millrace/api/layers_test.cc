@@ -241,6 +241,22 @@ TEST(Dropout, DropsAShareAndScalesTheRest) {
   EXPECT_FALSE(bit_equal(m.run(y), m.run(other)));
 }
 
+TEST(Dropout, DropsOtherElementsInEveryBody) {
+  ModelTester m;
+  Expr x = m.input(some_numbers({100}));
+  const auto drop = [&](const Scope& s) { return layers::dropout(s, x, 0.5, {.training = true}); };
+  Expr yes = m.root.constant(true);
+  std::vector<Expr> all = {drop(m.root), cond(m.root, yes, drop, drop),
+                           cond(m.root, yes, drop, drop)};
+  all.push_back(cond(m.root, yes, [&](const Scope& s) { return cond(s, yes, drop, drop); }, drop));
+  m.start();
+  std::vector<Tensor> got;
+  for (Expr e : all) got.push_back(m.run(e));
+  for (size_t i = 0; i < got.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_FALSE(bit_equal(got[i], got[j])) << i << " and " << j;
+  }
+}
+
 TEST(Embedding, PicksRowsAndTrainsThemOnly) {
   ModelTester m;
   Expr ids = m.input(Tensor::of<int32_t>({1, 3}, {4, 0, 4}));

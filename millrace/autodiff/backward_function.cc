@@ -6,6 +6,40 @@
 #include "millrace/autodiff/inline_body.h"
 
 namespace millrace {
+namespace {
+
+// Whether a second run of the node gives something else, although nothing flows back through it.
+bool is_drawn(const Node& node) {
+  const OpTraits& t = node.op().traits;
+  return t.stateful && t.cannot_differentiate && !t.argument && !t.result;
+}
+
+// Whether a function that a node of the graph runs has such nodes.
+Result<bool> functions_draw(const Graph& graph) {
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    std::vector<FunctionAttr> called;
+    if (node.op_owner() && !node.op().unknown) called.push_back({node.op_name(), node.attrs()});
+    for (const auto& [name, value] : node.attrs()) {
+      if (const auto* one = value.get<FunctionAttr>()) called.push_back(*one);
+      if (const auto* several = value.get<std::vector<FunctionAttr>>()) {
+        called.insert(called.end(), several->begin(), several->end());
+      }
+    }
+    for (const FunctionAttr& f : called) {
+      MR_TRY_ASSIGN(Ref<FunctionBody> body,
+                    graph.functions().instantiate(f.name, f.attrs, graph.registry()));
+      for (NodeId inner = 0; inner < body->graph->num_nodes(); ++inner) {
+        if (is_drawn(body->graph->node(inner))) return true;
+      }
+      MR_TRY_ASSIGN(bool deeper, functions_draw(*body->graph));
+      if (deeper) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 Expr BackwardBuilder::captured_from(Expr e) const {
   if (e.builder() != this) return e.builder() == &outer() ? e : Expr();
@@ -68,7 +102,6 @@ int BackwardFunction::argument_number(Output o) const {
 Status BackwardFunction::differentiate(const std::vector<bool>& given,
                                        const std::vector<bool>& wanted) {
   size_t num_results = body_->results.size();
-  std::vector<Expr> results(num_results);
   for (size_t i = 0; i < num_results; ++i) {
     if (!given[i]) {
       gradient_parameters_.push_back(Expr());
@@ -83,42 +116,52 @@ Status BackwardFunction::differentiate(const std::vector<bool>& given,
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i]) xs.push_back({body_->args[i], 0});
   }
-  std::vector<Gradient> found;
-  if (context_.options.recompute) {
-    // The function runs again inside the backward one, from its arguments.
-    std::vector<Expr> args;
-    for (NodeId arg : body_->args) args.push_back(backward_->import(forward_.expr({arg, 0})));
-    MR_TRY(backward_->status());
-    // Not before the gradient is there: iterations that run ahead would hold what they computed.
-    GraphBuilder::Context before = backward_->context();
-    for (Expr g : gradient_parameters_) {
-      if (g.valid()) backward_->context().control_inputs = {GraphBuilder::output(g).node};
-    }
-    Result<std::vector<Expr>> inlined = inline_body(*backward_, *body_, args);
-    backward_->context() = std::move(before);
-    MR_TRY_ASSIGN(std::vector<Expr> again, std::move(inlined));
-    GradientWalk walk({*backward_, *backward_, context_.options, context_.source});
-    for (size_t i = 0; i < num_results; ++i) {
-      if (given[i]) walk.seed(GraphBuilder::output(again[i]), {gradient_parameters_[i], {}, {}});
-    }
-    std::vector<Output> own;
-    for (Output x : xs) {
-      own.push_back(GraphBuilder::output(args[static_cast<size_t>(argument_number(x))]));
-    }
-    MR_TRY_ASSIGN(found, walk.run(own, {}));
-  } else {
-    GradientWalk walk({forward_, *backward_, context_.options, context_.source});
-    for (size_t i = 0; i < num_results; ++i) {
-      if (given[i]) walk.seed(result(i), {gradient_parameters_[i], {}, {}});
-    }
-    MR_TRY_ASSIGN(found, walk.run(xs, {}));
+  std::vector<Output> ys;
+  for (size_t i = 0; i < num_results; ++i) ys.push_back(result(i));
+  bool again = context_.options.recompute;
+  if (again) {
+    MR_TRY_ASSIGN(bool draws, functions_draw(*body_->graph));
+    again = !draws;
   }
+  if (again) MR_TRY(run_again(xs, ys));
+  GraphBuilder& walked = again ? *backward_ : forward_;
+  GradientWalk walk({walked, *backward_, context_.options, context_.source}, ys, xs);
+  for (size_t i = 0; i < num_results; ++i) {
+    if (given[i]) walk.seed(ys[i], {gradient_parameters_[i], {}, {}});
+  }
+  MR_TRY_ASSIGN(std::vector<Gradient> found, walk.run());
   size_t next = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     argument_gradients_.push_back(wanted[i] ? found[next++] : Gradient());
   }
   MR_TRY(forward_.status());
   return backward_->status();
+}
+
+Status BackwardFunction::run_again(std::vector<Output>& xs, std::vector<Output>& ys) {
+  const Graph& graph = *body_->graph;
+  std::vector<Output> from;
+  for (NodeId arg : body_->args) from.push_back({arg, 0});
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    for (int i = 0; i < node.num_outputs() && is_drawn(node); ++i) from.push_back({id, i});
+  }
+  std::vector<Expr> args;
+  for (Output o : from) args.push_back(backward_->import(forward_.expr(o)));
+  MR_TRY(backward_->status());
+  // Not before the gradient is there: iterations that run ahead would hold what they computed.
+  GraphBuilder::Context before = backward_->context();
+  for (Expr g : gradient_parameters_) {
+    if (g.valid()) backward_->context().control_inputs = {GraphBuilder::output(g).node};
+  }
+  Result<std::vector<Expr>> made = inline_graph(*backward_, graph, from, args, ys);
+  backward_->context() = std::move(before);
+  MR_TRY(made.status());
+  for (size_t i = 0; i < ys.size(); ++i) ys[i] = GraphBuilder::output((*made)[i]);
+  for (Output& x : xs) {
+    x = GraphBuilder::output(args[static_cast<size_t>(argument_number(x))]);
+  }
+  return ok_status();
 }
 
 Expr BackwardFunction::dense_argument_gradient(size_t i) {

@@ -65,6 +65,9 @@ class BackwardFunction {
 
  private:
   BackwardFunction(const WalkContext& context, Ref<FunctionBody> body);
+  // Has the backward function run the forward one again, from its arguments and what was drawn in
+  // it. `xs` and `ys`, tensors of the forward function, become those of the second run.
+  Status run_again(std::vector<Output>& xs, std::vector<Output>& ys);
 
   const WalkContext& context_;
   Ref<FunctionBody> body_;

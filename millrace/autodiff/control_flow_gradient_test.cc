@@ -10,6 +10,7 @@
 #include "millrace/api/control_flow.h"
 #include "millrace/api/ops.h"
 #include "millrace/autodiff/derivatives_testing.h"
+#include "millrace/autodiff/gradients.h"
 #include "millrace/graph/functional_builders.h"
 
 namespace millrace {
@@ -592,6 +593,65 @@ TEST(ControlFlowGradients, GraphSizeDoesNotDependOnTheTripCount) {
     return evaluate_derivatives({num(0.5)}, program, 2).value().nodes;
   };
   EXPECT_EQ(nodes(2), nodes(1000));
+}
+
+// A gradient that is computed in a branch, of what was drawn outside.
+TEST(GradientsInABranch, UseTheValuesOutside) {
+  Scope s = Scope::make_root();
+  Expr x = s.constant(Tensor::vector<double>({2, 2, 2, 2}));
+  Expr noise = call("RandomUniform", {s.constant(Tensor::vector<int32_t>({4}))},
+                    {{"dtype", DType::kDouble}});
+  Expr noise_after_loop = one(count_loop(s, i32(s, 3), {noise}, [](const Scope&, Expr, Exprs v) {
+    return Exprs{v[0] * call("RandomUniform", {shape_of(v[0])}, {{"dtype", DType::kDouble}})};
+  }));
+  Expr y = x * noise_after_loop;
+  Expr inside = cond(
+      s, s.constant(true),
+      [&](const Scope& t) {
+        return cond(
+            t, s.constant(true),
+            [&](const Scope& u) {
+              auto found = gradients(u.builder(), std::vector<Expr>{y}, std::vector<Expr>{x});
+              if (!found.ok()) u.builder().fail(found.status());
+              return found.ok() ? (*found)[0].values : Expr();
+            },
+            [&](const Scope&) { return x; });
+      },
+      [&](const Scope&) { return x; });
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  auto session = ClientSession::create(s);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Result<std::vector<Tensor>> got = session->run({}, {inside * 2.0, y});
+  ASSERT_TRUE(got.ok()) << got.status().to_string();
+  EXPECT_TRUE(bit_equal((*got)[0], (*got)[1]));
+}
+
+// What was drawn in a body that runs again for its gradient is not drawn again.
+TEST(RecomputedBody, DrawsOnce) {
+  for (bool nested : {false, true}) {
+    Scope s = Scope::make_root();
+    Expr x = s.constant(Tensor::vector<double>({1, 1, 1, 1}));
+    const auto times_noise = [](Expr v) {
+      return v * call("RandomUniform", {shape_of(v)}, {{"dtype", DType::kDouble}});
+    };
+    Expr y = one(count_loop(s, i32(s, 3), {x}, [&](const Scope& c, Expr, Exprs v) {
+      if (!nested) return Exprs{times_noise(v[0])};
+      return Exprs{cond(
+          c, s.constant(true),
+          [&](const Scope& t) { return times_noise(t.builder().import(v[0])); },
+          [&](const Scope&) { return v[0]; })};
+    }));
+    auto found =
+        gradients(s.builder(), std::vector<Expr>{y}, std::vector<Expr>{x}, {}, {.recompute = true});
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    auto session = ClientSession::create(s);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Result<std::vector<Tensor>> got = session->run({}, {(*found)[0].values, y});
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR((*got)[0].data<double>()[i], (*got)[1].data<double>()[i], 1e-12) << nested;
+    }
+  }
 }
 
 }  // namespace

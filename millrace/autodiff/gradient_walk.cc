@@ -14,19 +14,12 @@ size_t index(NodeId id) { return static_cast<size_t>(id); }
 
 }  // namespace
 
-void GradientWalk::seed(Output y, Gradient gradient) {
-  gradients_[key(y)].push_back(gradient);
-  seeds_.push_back(y.node);
-}
-
-// Whether a gradient is wanted at `o`: it is an x, or flows on to one.
-bool GradientWalk::flows(Output o) const {
-  if (is_x_.contains(key(o))) return true;
-  return dependent_[index(o.node)] && !is_stop_.contains(key(o)) &&
-         has_gradients(graph().output_type(o));
-}
-
-void GradientWalk::find_dependent(std::span<const Output> xs, std::span<const Output> stops) {
+GradientWalk::GradientWalk(WalkContext context, std::span<const Output> ys,
+                           std::span<const Output> xs, std::span<const Output> stops)
+    : context_(std::move(context)), xs_(xs.begin(), xs.end()) {
+  std::vector<NodeId> roots;
+  for (Output y : ys) roots.push_back(y.node);
+  order_ = forward_order(graph(), roots);
   for (Output x : xs) is_x_[key(x)] = true;
   for (Output stop : stops) is_stop_[key(stop)] = true;
   dependent_.assign(static_cast<size_t>(graph().num_nodes()), false);
@@ -38,6 +31,12 @@ void GradientWalk::find_dependent(std::span<const Output> xs, std::span<const Ou
   }
 }
 
+bool GradientWalk::flows(Output o) const {
+  if (is_x_.contains(key(o))) return true;
+  return dependent_[index(o.node)] && !is_stop_.contains(key(o)) &&
+         has_gradients(graph().output_type(o));
+}
+
 Gradient GradientWalk::take(Output o) {
   auto it = gradients_.find(key(o));
   if (it == gradients_.end()) return {};
@@ -46,10 +45,7 @@ Gradient GradientWalk::take(Output o) {
   return sum;
 }
 
-Result<std::vector<Gradient>> GradientWalk::run(std::span<const Output> xs,
-                                                std::span<const Output> stops) {
-  order_ = forward_order(graph(), seeds_);
-  find_dependent(xs, stops);
+Result<std::vector<Gradient>> GradientWalk::run() {
   GraphBuilder::Context before = context_.backward.context();
   Status status;
   for (size_t i = order_.size(); i-- > 0 && status.ok();) {
@@ -64,7 +60,7 @@ Result<std::vector<Gradient>> GradientWalk::run(std::span<const Output> xs,
   }
   MR_TRY(status);
   std::vector<Gradient> out;
-  for (Output x : xs) out.push_back(take(x));
+  for (Output x : xs_) out.push_back(take(x));
   MR_TRY(context_.backward.status());
   return out;
 }

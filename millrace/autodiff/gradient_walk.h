@@ -17,8 +17,8 @@ namespace millrace {
 struct WalkContext {
   // The graph that is differentiated. Nodes are added to it only to save values.
   GraphBuilder& forward;
-  // Where the gradients are computed: the same builder, or a function's whose enclosing graph is
-  // `forward`, so that what it uses of it is captured.
+  // Where the gradients are computed: the same builder, or that of a function inside `forward`, at
+  // any depth, so that what it uses of that is captured.
   GraphBuilder& backward;
   const GradientOptions& options;
   // See GradientContext::source().
@@ -34,19 +34,22 @@ struct WalkContext {
 // the reverse of the order of computation, and calls one rule per node.
 class GradientWalk {
  public:
-  explicit GradientWalk(WalkContext context) : context_(std::move(context)) {}
+  // From `ys` to `xs`, tensors of `context.forward`. Nothing flows through `stops`.
+  GradientWalk(WalkContext context, std::span<const Output> ys, std::span<const Output> xs,
+               std::span<const Output> stops = {});
 
+  // Whether a gradient is wanted at `o`, a tensor that some y needs: it is an x, or flows on to
+  // one.
+  bool flows(Output o) const;
   // A gradient that comes in for `y`; several for one tensor add up.
-  void seed(Output y, Gradient gradient);
-  // The gradients of `xs`, summed, invalid where there is none.
-  Result<std::vector<Gradient>> run(std::span<const Output> xs, std::span<const Output> stops);
+  void seed(Output y, const Gradient& gradient) { gradients_[key(y)].push_back(gradient); }
+  // The gradients of the xs, summed, invalid where there is none.
+  Result<std::vector<Gradient>> run();
 
  private:
   using Key = std::pair<NodeId, int32_t>;
   static Key key(Output o) { return {o.node, o.index}; }
 
-  void find_dependent(std::span<const Output> xs, std::span<const Output> stops);
-  bool flows(Output o) const;
   Status differentiate(const Node& node);
   Status call_rule(const Node& node, std::vector<Gradient> output_gradients);
   Gradient take(Output o);
@@ -58,8 +61,8 @@ class GradientWalk {
 
   WalkContext context_;
   std::map<Key, std::vector<Gradient>> gradients_;
-  std::vector<NodeId> seeds_;
-  std::vector<NodeId> order_;  // producers first
+  std::vector<Output> xs_;
+  std::vector<NodeId> order_;  // what the ys need, producers first
   std::map<Key, bool> is_x_, is_stop_;
   std::vector<bool> dependent_;  // by node: some x is upstream
 };

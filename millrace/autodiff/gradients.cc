@@ -1,5 +1,6 @@
 #include "millrace/autodiff/gradients.h"
 
+#include <memory>
 #include <optional>
 
 #include "millrace/autodiff/aggregate.h"
@@ -11,17 +12,31 @@
 namespace millrace {
 namespace {
 
-Result<std::vector<Output>> outputs_of(GraphBuilder& builder, std::span<const Expr> tensors,
-                                       std::string_view what) {
-  std::vector<Output> out;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].builder() != &builder) {
-      return invalid_argument(what, " ", i,
-                              tensors[i].valid() ? " is of another graph" : " is no tensor");
-    }
-    out.push_back(GraphBuilder::output(tensors[i]));
+// One of the graphs that gradients flow through: that of the builder they are made by, or one
+// around it.
+struct Level {
+  GraphBuilder* builder;
+  std::vector<Output> xs, stops, checkpoints;
+  std::vector<size_t> x_numbers;  // of `xs`, among all
+  // What this graph's tensors are called in the one inside, where they depend on an x here.
+  std::vector<FunctionBuilder::Capture> captures;
+};
+
+// The builder, then those of the graphs around it.
+std::vector<Level> levels_around(GraphBuilder& builder) {
+  std::vector<Level> levels = {{.builder = &builder}};
+  while (auto* function = dynamic_cast<FunctionBuilder*>(levels.back().builder)) {
+    levels.push_back({.builder = &function->outer()});
   }
-  return out;
+  return levels;
+}
+
+// The level that tensor `i` of `what` is of.
+Result<Level*> level_of(std::vector<Level>& levels, Expr tensor, std::string_view what, size_t i) {
+  for (Level& level : levels) {
+    if (tensor.builder() == level.builder) return &level;
+  }
+  return invalid_argument(what, " ", i, tensor.valid() ? " is of another graph" : " is no tensor");
 }
 
 Result<Gradient> incoming(GraphBuilder& builder, Expr y, size_t i,
@@ -46,6 +61,118 @@ Result<Gradient> incoming(GraphBuilder& builder, Expr y, size_t i,
   return Gradient{ones_like(y), {}, {}};
 }
 
+// One computation of gradients. What a function's body uses of the graphs around it came in as
+// captures; from these the gradients flow on there, still computed in the body, which captures the
+// values that the rules use. Nothing of the graphs around is computed a second time.
+class Flow {
+ public:
+  Flow(GraphBuilder& builder, const GradientOptions& options, std::string source)
+      : builder_(builder), options_(options), source_(std::move(source)) {}
+
+  Status read(std::span<const Expr> ys, std::span<const Expr> xs,
+              std::span<const Gradient> grad_ys) {
+    levels_ = levels_around(builder_);
+    for (size_t i = 0; i < ys.size(); ++i) {
+      MR_TRY(level_of(levels_, ys[i], "y", i).status());
+      const Expr y = builder_.import(ys[i]);
+      MR_TRY(builder_.status());
+      ys_.push_back(GraphBuilder::output(y));
+      MR_TRY_ASSIGN(Gradient gradient, incoming(builder_, y, i, grad_ys));
+      seeds_.push_back(gradient);
+    }
+    for (size_t i = 0; i < xs.size(); ++i) {
+      MR_TRY_ASSIGN(Level * level, level_of(levels_, xs[i], "x", i));
+      level->xs.push_back(GraphBuilder::output(xs[i]));
+      level->x_numbers.push_back(i);
+    }
+    for (size_t i = 0; i < options_.stop_gradients.size(); ++i) {
+      const Expr stop = options_.stop_gradients[i];
+      MR_TRY_ASSIGN(Level * level, level_of(levels_, stop, "stop gradient", i));
+      level->stops.push_back(GraphBuilder::output(stop));
+    }
+    for (size_t i = 0; i < options_.checkpoints.size(); ++i) {
+      const Expr kept = options_.checkpoints[i];
+      MR_TRY_ASSIGN(Level * level, level_of(levels_, kept, "checkpoint", i));
+      level->checkpoints.push_back(GraphBuilder::output(kept));
+    }
+    while (levels_.size() > 1 && levels_.back().xs.empty()) levels_.pop_back();
+    num_xs_ = xs.size();
+    return ok_status();
+  }
+
+  Result<std::vector<Gradient>> run() {
+    inner_ = options_;
+    choose_recomputation();
+    aim();
+    for (size_t i = 0; i < ys_.size(); ++i) walks_[0]->seed(ys_[i], seeds_[i]);
+    std::vector<Gradient> out(num_xs_);
+    for (size_t k = 0; k < levels_.size(); ++k) {
+      MR_TRY_ASSIGN(std::vector<Gradient> found, walks_[k]->run());
+      const Level& level = levels_[k];
+      for (size_t i = 0; i < level.x_numbers.size(); ++i) out[level.x_numbers[i]] = found[i];
+      if (k + 1 == levels_.size()) break;
+      const Level& around = levels_[k + 1];
+      for (size_t i = 0; i < around.captures.size(); ++i) {
+        const Gradient& gradient = found[level.x_numbers.size() + i];
+        if (!gradient.valid()) continue;
+        walks_[k + 1]->seed(GraphBuilder::output(around.captures[i].outer), gradient);
+      }
+    }
+    return out;
+  }
+
+ private:
+  // What is computed again is chosen among the operations of the builder's own graph.
+  void choose_recomputation() {
+    TensorSet kept;
+    for (Output o : levels_[0].checkpoints) kept.insert({o.node, o.index});
+    if (options_.checkpoints.empty() && (options_.recompute || options_.memory_budget > 0)) {
+      kept = choose_checkpoints(builder_.graph(), ys_, levels_[0].xs, options_.memory_budget);
+    }
+    inner_.recompute = !kept.empty() || options_.recompute;
+    if (!kept.empty()) recomputation_.emplace(builder_, ys_, std::move(kept));
+  }
+
+  // Makes the walks, the outermost first: it says which captures lead to an x.
+  void aim() {
+    walks_.resize(levels_.size());
+    for (size_t k = levels_.size(); k-- > 0;) {
+      Level& level = levels_[k];
+      std::vector<Output> ys = ys_;
+      std::vector<FunctionBuilder::Capture> used;
+      if (k > 0) {
+        ys.clear();
+        used = static_cast<FunctionBuilder*>(levels_[k - 1].builder)->captures();
+        for (const FunctionBuilder::Capture& c : used) ys.push_back(GraphBuilder::output(c.outer));
+      }
+      std::vector<Output> ends = level.xs;
+      if (k + 1 < levels_.size()) {
+        for (const FunctionBuilder::Capture& capture : levels_[k + 1].captures) {
+          ends.push_back(GraphBuilder::output(capture.inner));
+        }
+      }
+      Recomputation* again = k == 0 && recomputation_ ? &*recomputation_ : nullptr;
+      walks_[k] = std::make_unique<GradientWalk>(
+          WalkContext{*level.builder, builder_, inner_, source_, again}, ys, ends, level.stops);
+      for (const FunctionBuilder::Capture& capture : used) {
+        if (walks_[k]->flows(GraphBuilder::output(capture.outer)))
+          level.captures.push_back(capture);
+      }
+    }
+  }
+
+  GraphBuilder& builder_;
+  const GradientOptions& options_;
+  const std::string source_;
+  GradientOptions inner_;
+  std::vector<Level> levels_;
+  std::vector<Output> ys_;
+  std::vector<Gradient> seeds_;
+  size_t num_xs_ = 0;
+  std::optional<Recomputation> recomputation_;
+  std::vector<std::unique_ptr<GradientWalk>> walks_;  // by level
+};
+
 }  // namespace
 
 Result<std::vector<Gradient>> gradients(GraphBuilder& builder, std::span<const Expr> ys,
@@ -56,33 +183,15 @@ Result<std::vector<Gradient>> gradients(GraphBuilder& builder, std::span<const E
     return invalid_argument("expected a gradient for each of ", ys.size(), " ys, got ",
                             grad_ys.size());
   }
-  MR_TRY_ASSIGN(std::vector<Output> y_outputs, outputs_of(builder, ys, "y"));
-  MR_TRY_ASSIGN(std::vector<Output> x_outputs, outputs_of(builder, xs, "x"));
-  MR_TRY_ASSIGN(std::vector<Output> stops,
-                outputs_of(builder, options.stop_gradients, "stop gradient"));
   GraphBuilder::Context before = builder.context();
   std::string scope = builder.graph().unique_name(str_cat(before.scope, options.name));
   builder.context().scope = str_cat(scope, "/");
   Result<std::vector<Gradient>> result = [&]() -> Result<std::vector<Gradient>> {
-    MR_TRY_ASSIGN(std::vector<Output> kept, outputs_of(builder, options.checkpoints, "checkpoint"));
-    TensorSet checkpoints;
-    for (Output o : kept) checkpoints.insert({o.node, o.index});
-    if (kept.empty() && (options.recompute || options.memory_budget > 0)) {
-      checkpoints =
-          choose_checkpoints(builder.graph(), y_outputs, x_outputs, options.memory_budget);
-    }
-    GradientOptions inner = options;
-    inner.recompute = !checkpoints.empty() || options.recompute;
-    std::optional<Recomputation> recomputation;
-    if (!checkpoints.empty()) recomputation.emplace(builder, y_outputs, std::move(checkpoints));
-    GradientWalk walk({builder, builder, inner, scope, recomputation ? &*recomputation : nullptr});
-    for (size_t i = 0; i < ys.size(); ++i) {
-      MR_TRY_ASSIGN(Gradient gradient, incoming(builder, ys[i], i, grad_ys));
-      walk.seed(y_outputs[i], gradient);
-    }
-    MR_TRY_ASSIGN(std::vector<Gradient> out, walk.run(x_outputs, stops));
+    Flow flow(builder, options, scope);
+    MR_TRY(flow.read(ys, xs, grad_ys));
+    MR_TRY_ASSIGN(std::vector<Gradient> out, flow.run());
     for (size_t i = 0; i < out.size() && options.zeros_for_unconnected; ++i) {
-      if (!out[i].valid()) out[i].values = zero_gradient(xs[i]);
+      if (!out[i].valid()) out[i].values = zero_gradient(builder.import(xs[i]));
     }
     MR_TRY(builder.status());
     return out;

@@ -41,8 +41,9 @@ struct GradientOptions {
 // graph, one rule per op on the way, and returns a gradient per x, invalid where no y depends on
 // it. `grad_ys`: the gradients that come in for each y, empty or with invalid ones for ones.
 //
-// ys and xs are tensors of the builder's graph; an x may be anywhere on the way. Where values of a
-// loop or branch are needed, its node is widened (Graph::widen).
+// ys and xs are tensors of the builder's graph or, in the body of a function, of a graph around it;
+// an x may be anywhere on the way. Where values of a loop or branch are needed, its node is widened
+// (Graph::widen).
 //
 // NOT_FOUND for an op on the way that has no rule, with the path; INVALID_ARGUMENT for a y that has
 // no gradients by its type; a rule's own errors. All name the node and where it was made.

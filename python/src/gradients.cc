@@ -39,9 +39,13 @@ nb::object gradient_to_python(PyGraph& graph, const Gradient& gradient) {
                         tensor(gradient.dense_shape));
 }
 
-// The graphs of Python in which a gradient is being computed on this thread, so that rules find the
-// one that belongs to a builder.
-thread_local std::vector<PyGraph*> differentiating;
+// A computation of gradients that Python asked for on this thread.
+struct Differentiation {
+  PyGraph& graph;
+  PendingException pending = {};  // what a rule in Python raised
+};
+// The innermost last, so that rules find the graph that belongs to a builder.
+thread_local std::vector<Differentiation*> differentiating;
 
 nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
                          const std::vector<nb::object>& xs, const std::vector<nb::object>& grad_ys,
@@ -52,7 +56,7 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   GraphBuilder& builder = graph.ready_builder();
   const auto exprs = [&](const std::vector<nb::object>& tensors) {
     std::vector<Expr> out;
-    for (const nb::object& t : tensors) out.push_back(graph.expr(import_tensor(graph, t)));
+    for (const nb::object& t : tensors) out.push_back(visible_expr(graph, t));
     return out;
   };
   GradientOptions options;
@@ -69,11 +73,12 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   for (const nb::object& g : grad_ys) incoming.push_back(gradient_from_python(graph, g));
   const std::vector<Expr> from = exprs(ys);
   const std::vector<Expr> to = exprs(xs);
-  differentiating.push_back(&graph);
+  Differentiation here{graph};
+  differentiating.push_back(&here);
   Result<std::vector<Gradient>> result = gradients(builder, from, to, incoming, options);
   differentiating.pop_back();
   (void)builder.take_status();
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a rule in Python raised
+  here.pending.rethrow();
   // No gradient, or one that must not be taken (PreventGradient).
   if (!result.ok() && (result.status().code() == Code::kNotFound ||
                        result.status().code() == Code::kFailedPrecondition)) {
@@ -96,14 +101,14 @@ struct Opened {
 
 // Python's graph for a builder: a known one, or one opened for it. Null where there is none around.
 PyGraph* graph_for(GraphBuilder& builder, Opened& opened) {
-  for (PyGraph* graph : differentiating) {
-    if (&graph->graph() == &builder.graph()) return graph;
+  for (Differentiation* one : differentiating) {
+    if (&one->graph.graph() == &builder.graph()) return &one->graph;
   }
   if (differentiating.empty()) return nullptr;
   auto* function = dynamic_cast<FunctionBuilder*>(&builder);
   // A builder of no function stands for a body that is differentiated, or called.
   PyGraph* outer =
-      function != nullptr ? graph_for(function->outer(), opened) : differentiating.back();
+      function != nullptr ? graph_for(function->outer(), opened) : &differentiating.back()->graph;
   opened.graphs.push_back(open_function_graph(*outer, builder));
   auto& made = nb::cast<PyGraph&>(opened.graphs.back());
   made.stands_for_body = function == nullptr;
@@ -172,10 +177,7 @@ Status call_rule(nb::handle rule, GradientContext& context) {
     return ok_status();
   } catch (nb::python_error& error) {
     if (differentiating.empty()) return status_from_exception(error);
-    // Raised again as it is when gradients() has returned.
-    nb::object exception = nb::borrow(error.value());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
-    return cancelled("a Python exception is on its way");
+    return differentiating.back()->pending.keep(error);
   }
 }
 

@@ -66,7 +66,18 @@ void PyGraph::attach(GraphBuilder& builder) {
   graph_ = Ref<Graph>(&builder.graph());
 }
 
-void PyGraph::detach() { builder_ = nullptr; }
+void PyGraph::detach() {
+  builder_ = nullptr;
+  if (outer_ != nullptr) outer_->nodes_of_bodies_ += nodes_of_bodies_ + graph_->num_nodes();
+}
+
+int64_t PyGraph::last_id() const {
+  int64_t count = 0;
+  for (const PyGraph* g = this; g != nullptr; g = g->outer_) {
+    count += g->nodes_of_bodies_ + g->graph_->num_nodes();
+  }
+  return count;
+}
 
 bool PyGraph::is_ancestor_of(const PyGraph& other) const {
   for (const PyGraph* g = &other; g != nullptr; g = g->outer_) {
@@ -348,10 +359,9 @@ bool can_import(PyGraph& graph, nb::handle tensor) {
   return own.detached() && twin(graph, own, output_of(tensor)).valid();
 }
 
-Output import_tensor(PyGraph& graph, nb::handle tensor) {
+Expr visible_expr(PyGraph& graph, nb::handle tensor) {
   PyGraph& own = graph_of(tensor);
   const Output output = output_of(tensor);
-  if (&own == &graph) return output;
   Expr source;
   if (own.is_ancestor_of(graph)) {
     source = own.expr(output);
@@ -364,7 +374,12 @@ Output import_tensor(PyGraph& graph, nb::handle tensor) {
     PyErr_SetObject(PyExc_ValueError, message.ptr());
     throw nb::python_error();
   }
-  const Expr inner = graph.builder().import(source);
+  return source;
+}
+
+Output import_tensor(PyGraph& graph, nb::handle tensor) {
+  if (&graph_of(tensor) == &graph) return output_of(tensor);
+  const Expr inner = graph.builder().import(visible_expr(graph, tensor));
   const Status status = graph.builder().take_status();
   if (!status.ok()) raise_value_error(status);
   return GraphBuilder::output(inner);
@@ -404,6 +419,7 @@ void bind_graph(nb::module_& m) {
       .def_rw("_colocation", &PyGraph::colocation)
       .def_rw("_finalized", &PyGraph::finalized)
       .def_prop_ro("_num_nodes", [](PyGraph& g) { return g.graph().num_nodes(); })
+      .def_prop_ro("_last_id", &PyGraph::last_id)
       .def("_operation",
            [](PyGraph& g, NodeId id) {
              if (id < 0 || id >= g.graph().num_nodes()) throw nb::index_error();
@@ -426,18 +442,6 @@ void bind_graph(nb::module_& m) {
                g.outer_controllers.push_back(std::move(g.controllers.back()));
              }
              g.controllers.pop_back();
-           })
-      // [(tensor of the graph around, the same in here)].
-      .def("_captures",
-           [](PyGraph& g) {
-             nb::list out;
-             auto* function = dynamic_cast<FunctionBuilder*>(&g.builder());
-             if (function == nullptr) return out;
-             for (const FunctionBuilder::Capture& capture : function->captures()) {
-               out.append(nb::make_tuple(g.outer()->tensor(GraphBuilder::output(capture.outer)),
-                                         g.tensor(GraphBuilder::output(capture.inner))));
-             }
-             return out;
            })
       // Takes the open controllers away (control_dependencies(None)) and gives them back.
       .def(

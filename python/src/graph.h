@@ -37,6 +37,9 @@ class PyGraph {
   // A function's body that is finished.
   bool detached() const { return builder_ == nullptr; }
   bool is_ancestor_of(const PyGraph& other) const;
+  // Grows with every node that is added to this graph, to one around it, or to a body in them: no
+  // two nodes of a program are added at the same number.
+  int64_t last_id() const;
   // Raises ValueError when nothing can be added: a finalized graph, or a function that is finished.
   GraphBuilder& builder();
   // The same with scope, device, control inputs and origin of this moment in its context.
@@ -88,6 +91,7 @@ class PyGraph {
   std::unique_ptr<GraphBuilder> own_;
   GraphBuilder* builder_ = nullptr;
   PyGraph* outer_ = nullptr;
+  int64_t nodes_of_bodies_ = 0;     // that are finished
   PyObject* self_ = nullptr;        // borrowed
   PyObject* operations_ = nullptr;  // borrowed
 };
@@ -111,6 +115,9 @@ Output output_of(nb::handle tensor);
 NodeId node_of(nb::handle operation);
 // Whether the tensor is one of `graph` or of a graph around it, or stands for one of those.
 bool can_import(PyGraph& graph, nb::handle tensor);
+// The tensor as the builder of its own graph, which is `graph` or one around it, has it. Raises
+// ValueError.
+Expr visible_expr(PyGraph& graph, nb::handle tensor);
 // The tensor as one of `graph`, captured where it is one of a graph around it. Raises ValueError.
 Output import_tensor(PyGraph& graph, nb::handle tensor);
 

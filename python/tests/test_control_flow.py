@@ -108,6 +108,65 @@ def test_gradients_inside_go_on_outside(sess):
     np.testing.assert_allclose(sess.run(h), [[12, 12], [12, 12]])
 
 
+def test_gradients_inside_use_what_was_drawn_outside(sess):
+    x = tf.Variable(tf.ones([100]))
+    noise = tf.random_uniform([100])
+    loop = tf.while_loop(
+        lambda i, _: i < 3, lambda i, v: (i + 1, v * tf.random_uniform([100])), [0, x]
+    )[1]
+    y = tf.nn.dropout(x, 0.5) * noise + loop
+    p = tf.placeholder(tf.bool, [])
+    inside = tf.cond(p, lambda: tf.gradients(y, x)[0], lambda: tf.zeros([100]))
+    twice = tf.cond(
+        p, lambda: tf.cond(p, lambda: tf.gradients(y * y, x)[0] / 2, lambda: x), lambda: x
+    )
+    second = tf.cond(p, lambda: tf.gradients(tf.gradients(y * y, x)[0], x)[0] / 2, lambda: x)
+    sess.run(x.initializer)
+    # y is linear in x, so its gradient is y where x is one.
+    value, *gradients = sess.run([y, inside, twice, second], {p: True})
+    np.testing.assert_allclose(gradients[0], value, rtol=1e-5)
+    np.testing.assert_allclose(gradients[1], value * value, rtol=1e-5)
+    np.testing.assert_allclose(gradients[2], value * value, rtol=1e-5)
+
+
+def test_gradients_inside_stop_where_they_are_told(sess):
+    x = tf.constant(3.0)
+    squared = x * x
+    p = tf.constant(True)
+
+    def inside(**options):
+        return tf.cond(p, lambda: tf.gradients(squared * x, x, **options)[0], lambda: 0.0)
+
+    nothing = tf.cond(
+        p, lambda: tf.gradients(2.0 * x, squared, unconnected_gradients="zero")[0], lambda: 1.0
+    )
+    assert sess.run([inside(), inside(stop_gradients=[squared]), nothing]) == [27, 9, 0]
+
+
+def test_operations_in_bodies_have_seeds_of_their_own(sess):
+    tf.set_random_seed(3)
+    p = tf.placeholder_with_default(True, [])
+    draw = lambda: tf.random_uniform([])  # noqa: E731
+    double = tf.make_template("double", lambda: tf.cond(p, draw, draw))
+
+    @tf.contrib.framework.Defun()
+    def function():
+        return draw()
+
+    drawn = [draw(), tf.cond(p, draw, draw), tf.cond(p, draw, draw), double(), double()]
+    drawn.append(tf.cond(p, lambda: tf.cond(p, draw, draw) + 0.0, draw))
+    drawn.append(tf.while_loop(lambda i, _: i < 1, lambda i, _: (i + 1, draw()), [0, 0.0])[1])
+    drawn += [tf.reshape(function(), []), draw()]
+    values = sess.run(drawn)
+    assert len(set(values)) == len(values)
+    dropped = [
+        tf.layers.dropout(tf.ones([100]), 0.5, training=tf.placeholder_with_default(True, []))
+        for _ in range(2)
+    ]
+    first, second = sess.run(dropped)
+    assert (first != second).any()
+
+
 def test_only_what_is_used_waits(sess):
     p = tf.placeholder(tf.float32, [])
 

@@ -8,7 +8,6 @@ from millrace.core import nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
-    FunctionGraph,
     Graph,
     Operation,
     Tensor,
@@ -17,7 +16,6 @@ from millrace.graph.graph import (
     name_scope,
 )
 from millrace.graph.keys import GraphKeys
-from millrace.graph.outside import Outside
 from millrace.graph.sparse import IndexedSlices
 
 
@@ -124,26 +122,9 @@ def gradients(
         )  # fmt: skip
         zeros = unconnected_gradients == UnconnectedGradients.ZERO
         name = name or "gradients"
-        outside = None
-        if isinstance(graph, FunctionGraph):
-            outside = Outside(graph, y_tensors, x_tensors, stop_tensors)
-        if outside is None or not outside.parameters:
-            found = _core.gradients(
-                graph, y_tensors, x_tensors, [_to_core(g) for g in incoming], *options, zeros, name
-            )
-        else:
-            # To the xs, and to what the body takes that depends on them; then from there.
-            found = _core.gradients(
-                graph, y_tensors, x_tensors + outside.parameters,
-                [_to_core(g) for g in incoming], *options, False, name,
-            )  # fmt: skip
-            direct, given = found[: len(x_tensors)], found[len(x_tensors) :]
-            reached = [i for i, g in enumerate(given) if g is not None]
-            further = _core.gradients(
-                graph, [outside.copies[i] for i in reached], x_tensors,
-                [given[i] for i in reached], *options, zeros, name,
-            )  # fmt: skip
-            found = [_sum(a, b) for a, b in zip(direct, further, strict=True)]
+        found = _core.gradients(
+            graph, y_tensors, x_tensors, [_to_core(g) for g in incoming], *options, zeros, name
+        )
     # What only passed through stays the object that it was.
     given = {id(g.values): g for g in incoming if isinstance(g, IndexedSlices)}
     out = []
@@ -151,13 +132,6 @@ def gradients(
         same = given.get(id(made.values)) if isinstance(made, IndexedSlices) else None
         out.append(same if same is not None and same.indices is made.indices else made)
     return out
-
-
-def _sum(a: Any, b: Any) -> Any:
-    """The sum of two gradients as `_core` has them."""
-    if a is None or b is None:
-        return b if a is None else a
-    return gen_ops.add_n([convert_to_tensor(_from_core(g)) for g in (a, b)])
 
 
 def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:

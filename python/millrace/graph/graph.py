@@ -554,11 +554,11 @@ class Graph(_core.GraphBase):
     @property
     def seed(self) -> int | None:
         """The seed that random operations of this graph take theirs from."""
-        return self._seed
+        return root_graph(self)._seed
 
     @seed.setter
     def seed(self, seed: int | None) -> None:
-        self._seed = seed
+        root_graph(self)._seed = seed
 
     @property
     def finalized(self) -> bool:
@@ -762,7 +762,6 @@ class FunctionGraph(Graph):
         super().__init__(outer)
         self.outer_graph = outer
         self._collections = outer._collections
-        self._seed = outer._seed
         self._variable_store = outer._variable_store
         self._variable_scope = outer._variable_scope
         self._container = outer._container

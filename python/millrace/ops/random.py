@@ -25,12 +25,13 @@ def set_random_seed(seed: int | None) -> None:
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """The two seeds of an operation: the graph's and its own, (None, None) when neither is set.
 
-    In a graph with a seed, operations without one use their number in the graph, so that the same
-    program gives the same values.
+    In a graph with a seed, operations without one use their number in the program, bodies of
+    branches, loops and functions included: the same program gives the same values, and no two
+    operations the same.
     """
     graph = get_default_graph()
     if graph.seed is not None:
-        seeds = (graph.seed, graph._num_nodes if op_seed is None else op_seed)
+        seeds = (graph.seed, graph._last_id if op_seed is None else op_seed)
     elif op_seed is not None:
         seeds = (_DEFAULT_GRAPH_SEED, op_seed)
     else:
