@@ -11,6 +11,7 @@
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/variant.h"
+#include "python/src/gil.h"
 #include "python/src/status.h"
 
 namespace millrace::python {
@@ -152,15 +153,9 @@ nb::object plain_array(nb::handle array) {
 
 // Drops a reference from any thread, also after the interpreter has gone.
 void release(PyObject* object) {
-#if PY_VERSION_HEX >= 0x030d0000
-  if (Py_IsFinalizing()) return;
-#else
-  if (_Py_IsFinalizing()) return;
-#endif
-  if (!Py_IsInitialized()) return;
-  PyGILState_STATE state = PyGILState_Ensure();
+  if (interpreter_ends()) return;
+  WithGil gil;
   Py_DECREF(object);
-  PyGILState_Release(state);
 }
 
 // Elements of less than this many bytes are copied: cheaper than a shared owner.
@@ -210,9 +205,8 @@ nb::handle dtype_object(DType dtype) {
 }
 
 DType dtype_from_object(nb::handle object) {
-  static nb::handle dtype_class = library("millrace.core.dtypes", "DType");
   nb::object dtype = nb::borrow(object);
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != dtype_class.ptr()) {
+  if (nb::handle(object.type()).ptr() != library("millrace.core.dtypes", "DType").ptr()) {
     dtype = library("millrace.core.dtypes", "as_dtype")(object);
   }
   return static_cast<DType>(nb::cast<int>(dtype.attr("_number")));

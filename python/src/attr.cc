@@ -58,9 +58,8 @@ struct Reader {
     return static_cast<float>(number);
   }
   bool boolean(nb::handle value) const {
-    static nb::handle numpy_bool = library("numpy", "bool_");
-    const int instance = PyObject_IsInstance(value.ptr(), numpy_bool.ptr());
-    if (PyBool_Check(value.ptr()) || instance == 1 || PyLong_Check(value.ptr())) {
+    if (PyBool_Check(value.ptr()) || PyLong_Check(value.ptr()) ||
+        PyObject_IsInstance(value.ptr(), library("numpy", "bool_").ptr()) == 1) {
       return PyObject_IsTrue(value.ptr()) == 1;
     }
     raise_kind(op, name, "bool", value);

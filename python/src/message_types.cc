@@ -93,8 +93,7 @@ nb::handle enum_of(const pb::EnumDescriptor* type) {
   static auto& known = *new std::unordered_map<const pb::EnumDescriptor*, PyObject*>;
   if (const auto it = known.find(type); it != known.end()) return it->second;
   PyObject* made = nb::cast(EnumType{type}).release().ptr();
-  known.emplace(type, made);
-  return made;
+  return known.emplace(type, made).first->second;  // another thread may have been first
 }
 
 // The message whose attribute a field is asked for. Raises TypeError for anything else.
@@ -305,8 +304,7 @@ nb::handle class_of(const pb::Descriptor* type) {
   static auto& known = *new std::unordered_map<const pb::Descriptor*, PyObject*>;
   if (const auto it = known.find(type); it != known.end()) return it->second;
   PyObject* made = make_class(type).release().ptr();
-  known.emplace(type, made);
-  return made;
+  return known.emplace(type, made).first->second;  // another thread may have been first
 }
 
 void bind_message_types(nb::module_& m) {

@@ -2,7 +2,7 @@
 
 #include "millrace/kernel/registry.h"
 #include "python/src/array.h"
-#include "python/src/binding.h"
+#include "python/src/gil.h"
 #include "python/src/status.h"
 
 // PyFunc: an operation that calls a Python function, known by a token (see ops/py_func.py).
@@ -10,14 +10,6 @@
 namespace millrace::python {
 
 namespace {
-
-bool finalizing() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsFinalizing() || !Py_IsInitialized();
-#else
-  return _Py_IsFinalizing() || !Py_IsInitialized();
-#endif
-}
 
 class PyFunc final : public Kernel {
  public:
@@ -28,8 +20,8 @@ class PyFunc final : public Kernel {
   explicit PyFunc(std::string token) : token_(std::move(token)) {}
 
   Status compute(KernelContext& ctx) const override {
-    if (finalizing()) return cancelled("the Python interpreter is going away");
-    nb::gil_scoped_acquire gil;
+    if (interpreter_ends()) return cancelled("the Python interpreter is going away");
+    WithGil gil;
     try {
       return call(ctx);
     } catch (nb::python_error& error) {

@@ -1,16 +1,19 @@
 #include "millrace/session/session.h"
 
-#include <cxxabi.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
+#include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "proto/config.pb.h"
 #include "python/src/array.h"
+#include "python/src/gil.h"
 #include "python/src/graph.h"
 #include "python/src/status.h"
 
@@ -22,47 +25,32 @@ namespace millrace::python {
 
 namespace {
 
-// Without the GIL for its lifetime. A daemon thread that comes back while the interpreter ends does
-// not get it again: Python unwinds the stack of such a thread, which C++ frames may not survive, so
-// it waits here for the process to end.
-class WithoutGil {
- public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { come_back(state_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
+// Set when the module is loaded.
+unsigned long main_thread = 0;
+bool on_main_thread() { return PyThread_get_thread_ident() == main_thread; }
 
- private:
-  static void come_back(PyThreadState* state) {
-    try {
-      PyEval_RestoreThread(state);
-    } catch (abi::__forced_unwind&) {
-      for (;;) pause();
-    }
-  }
-
-  PyThreadState* const state_;
-};
+// What a signal handler raised on this thread while a run waited: owned, null for nothing. It is
+// not left as the thread's current exception, for Python code may run before the run is over.
+thread_local PyObject* raised_by_signal = nullptr;
 
 // Runs Python's signal handlers; true when one raised. For RunOptions::interrupted.
 bool interrupted() {
-  nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
+  WithGil gil;
+  if (PyErr_CheckSignals() == 0) return false;
+  nb::python_error error;
+  Py_XSETREF(raised_by_signal, nb::handle(error.value()).inc_ref().ptr());
+  return true;
 }
 
-bool on_main_thread() {
-  static const unsigned long main_thread = [] {
-    return nb::cast<unsigned long>(
-        nb::module_::import_("threading").attr("main_thread")().attr("ident"));
-  }();
-  return PyThread_get_thread_ident() == main_thread;
-}
-
-// Raises what a run ended with: an exception of a signal handler, or the status.
+// Raises what a signal handler raised, however the run ended, or else what the run ended with.
 void check_run(const Status& status) {
-  if (status.ok()) return;
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  raise(status);
+  if (raised_by_signal != nullptr) {
+    nb::object exception = nb::steal(std::exchange(raised_by_signal, nullptr));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+    throw nb::python_error();
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // by a function of py_func
+  check(status);
 }
 
 // One tensor that is fed.
@@ -203,37 +191,88 @@ struct KeyHash {
   }
 };
 
-// Which objects are fetched, and in what structure. The objects go into `keep`, unless that is
-// null.
-void append_key(nb::handle fetch, Key& key, std::vector<nb::object>* keep) {
-  if (PyList_CheckExact(fetch.ptr()) || PyTuple_CheckExact(fetch.ptr())) {
-    key.push_back(PyList_CheckExact(fetch.ptr()) ? 1 : 2);
-    key.push_back(static_cast<uintptr_t>(PySequence_Fast_GET_SIZE(fetch.ptr())));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fetch.ptr()); ++i) {
-      append_key(PySequence_Fast_GET_ITEM(fetch.ptr(), i), key, keep);
+// What the meaning of a run depends on: which tensors and operations are fetched and fed, and in
+// what structure.
+class KeyMaker {
+ public:
+  // The objects whose addresses the key has go into `keep`, unless that is null.
+  KeyMaker(Key& key, std::vector<nb::object>* keep) : key_(key), keep_(keep) {}
+
+  // Appends one fetch or the key of one feed. False: what it means may change, nothing may be kept
+  // of it.
+  bool append(nb::handle fetch) {
+    if (PyList_CheckExact(fetch.ptr()) || PyTuple_CheckExact(fetch.ptr())) {
+      return sequence(fetch, PyList_CheckExact(fetch.ptr()) ? kList : kTuple);
     }
-    return;
+    if (PyDict_CheckExact(fetch.ptr())) return dictionary(fetch);
+    if (is_tensor(fetch) || is_operation(fetch) || PyUnicode_CheckExact(fetch.ptr()) ||
+        PyBytes_CheckExact(fetch.ptr())) {
+      return object(fetch);
+    }
+    if (PyTuple_Check(fetch.ptr()) && nb::hasattr(fetch, "_make")) {
+      object(fetch.type());
+      return sequence(fetch, kNamedTuple);
+    }
+    if (nb::hasattr(fetch.type(), "_parts_never_change")) return object(fetch);
+    nb::object known = library("millrace.graph.session", "fixed_element")(fetch);
+    return !known.is_none() && object(known);
   }
-  if (PyDict_CheckExact(fetch.ptr())) {
-    key.push_back(3);
-    key.push_back(static_cast<uintptr_t>(PyDict_Size(fetch.ptr())));
+
+ private:
+  enum : uintptr_t { kList = 1, kTuple, kDict, kNamedTuple };  // no object has such an address
+
+  bool object(nb::handle object) {
+    key_.push_back(reinterpret_cast<uintptr_t>(object.ptr()));
+    if (keep_ != nullptr) keep_->push_back(nb::borrow(object));
+    return true;
+  }
+
+  // The items are held: what tells the parts of one may change the sequence.
+  bool sequence(nb::handle items, uintptr_t kind) {
+    const Nesting nesting;
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(items.ptr());
+    key_.push_back(kind);
+    key_.push_back(static_cast<uintptr_t>(size));
+    bool fixed = true;
+    for (Py_ssize_t i = 0; i < size && fixed; ++i) {
+      if (i >= PySequence_Fast_GET_SIZE(items.ptr())) return false;
+      fixed = append(nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)));
+    }
+    return fixed;
+  }
+
+  bool dictionary(nb::handle items) {
+    const Nesting nesting;
+    const Py_ssize_t size = PyDict_Size(items.ptr());
+    key_.push_back(kDict);
+    key_.push_back(static_cast<uintptr_t>(size));
+    bool fixed = true;
     Py_ssize_t at = 0;
     PyObject *name, *value;
-    while (PyDict_Next(fetch.ptr(), &at, &name, &value) != 0) {
-      key.push_back(reinterpret_cast<uintptr_t>(name));
-      if (keep != nullptr) keep->push_back(nb::borrow(name));
-      append_key(value, key, keep);
+    while (fixed && PyDict_Next(items.ptr(), &at, &name, &value) != 0) {
+      object(name);
+      fixed = append(nb::borrow(value));
     }
-    return;
+    return fixed && PyDict_Size(items.ptr()) == size;
   }
-  key.push_back(reinterpret_cast<uintptr_t>(fetch.ptr()));
-  if (keep != nullptr) keep->push_back(nb::borrow(fetch));
-}
 
+  // Structures may contain themselves.
+  struct Nesting {
+    Nesting() {
+      if (Py_EnterRecursiveCall(" in the fetches of a run") != 0) throw nb::python_error();
+    }
+    ~Nesting() { Py_LeaveRecursiveCall(); }
+  };
+
+  Key& key_;
+  std::vector<nb::object>* keep_;
+};
+
+// Holds its session, which else would be closed when nobody else does.
 class PyCallable {
  public:
-  explicit PyCallable(std::shared_ptr<Compiled> compiled, size_t arguments)
-      : compiled_(std::move(compiled)), arguments_(arguments) {}
+  PyCallable(nb::handle session, std::shared_ptr<Compiled> compiled, size_t arguments)
+      : session_(nb::borrow(session)), compiled_(std::move(compiled)), arguments_(arguments) {}
 
   nb::object call(const nb::args& args) const {
     if (args.size() != arguments_) {
@@ -244,13 +283,30 @@ class PyCallable {
     std::vector<nb::object> given;
     given.reserve(arguments_);
     for (nb::handle value : args) given.push_back(nb::borrow(value));
-    return compiled_->run(given);
+    const std::shared_ptr<Compiled> compiled = compiled_;
+    return compiled->run(given);
+  }
+
+  // For Python's collector: a session may have its callables as attributes.
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PyCallable>(self)->session_.ptr());
+    return 0;
+  }
+  static int clear(PyObject* self) {
+    if (nb::inst_ready(self)) nb::inst_ptr<PyCallable>(self)->session_.reset();
+    return 0;
   }
 
  private:
+  nb::object session_;
   std::shared_ptr<Compiled> compiled_;
   size_t arguments_;
 };
+
+PyType_Slot callable_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(PyCallable::traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(PyCallable::clear)},
+                                {0, nullptr}};
 
 class PySession {
  public:
@@ -276,11 +332,8 @@ class PySession {
   }
 
   nb::object run(nb::handle fetches, nb::handle feeds) {
-    Key key;
-    // Held: converting one value may run code that takes another out of the dictionary.
-    std::vector<nb::object> given;
-    key.push_back(on_main_thread() ? 1 : 0);
-    append_key(fetches, key, nullptr);
+    // Held: code that runs meanwhile may take them out of the dictionary.
+    std::vector<nb::object> fed, given;
     if (!feeds.is_none()) {
       if (!PyDict_Check(feeds.ptr())) {
         PyErr_Format(PyExc_TypeError,
@@ -288,38 +341,47 @@ class PySession {
                      feeds.ptr(), Py_TYPE(feeds.ptr())->tp_name);
         throw nb::python_error();
       }
-      key.push_back(4);
+      const auto size = static_cast<size_t>(PyDict_Size(feeds.ptr()));
+      fed.reserve(size);
+      given.reserve(size);
       Py_ssize_t at = 0;
       PyObject *tensor, *value;
       while (PyDict_Next(feeds.ptr(), &at, &tensor, &value) != 0) {
-        key.push_back(reinterpret_cast<uintptr_t>(tensor));
+        fed.push_back(nb::borrow(tensor));
         given.push_back(nb::borrow(value));
       }
     }
-    // The entry is shared: another thread may clear the cache meanwhile.
-    std::shared_ptr<Compiled> compiled;
-    if (const auto found = cache_.find(key); found != cache_.end()) {
-      compiled = found->second;
-    } else {
-      nb::list fed;
-      if (!feeds.is_none()) {
-        for (nb::handle tensor : nb::borrow<nb::dict>(feeds).keys()) fed.append(tensor);
+    const auto make_key = [&](Key& key, std::vector<nb::object>* keep) {
+      KeyMaker maker(key, keep);
+      key.push_back(on_main_thread() ? 1 : 0);
+      bool fixed = maker.append(fetches);
+      for (size_t i = 0; i < fed.size() && fixed; ++i) fixed = maker.append(fed[i]);
+      return fixed;
+    };
+    Key key;
+    const bool fixed = make_key(key, nullptr);
+    if (fixed) {
+      if (const auto found = cache_.find(key); found != cache_.end()) {
+        // Shared: another thread may clear the cache meanwhile.
+        const std::shared_ptr<Compiled> compiled = found->second;
+        return compiled->run(given);
       }
-      // Kept before any code runs that could let go of them.
-      std::vector<nb::object> keep;
-      Key same;
-      append_key(fetches, same, &keep);
-      for (nb::handle tensor : fed) keep.push_back(nb::borrow(tensor));
-      compiled = compile(fetches, fed);
+    }
+    // Kept before any code runs that could let go of them.
+    std::vector<nb::object> keep;
+    Key same;
+    const bool kept = fixed && make_key(same, &keep) && same == key;
+    const std::shared_ptr<Compiled> compiled = compile(fetches, list_of(fed));
+    if (kept) {
       compiled->keep = std::move(keep);
-      if (cache_.size() >= kMaxCached) cache_.clear();
+      if (cache_.size() >= kMaxCached) clear_cache();
       cache_.emplace(std::move(key), compiled);
     }
     return compiled->run(given);
   }
 
   PyCallable make_callable(nb::handle fetches, const nb::list& fed) {
-    return PyCallable(compile(fetches, fed), nb::len(fed));
+    return PyCallable(owner_, compile(fetches, fed), nb::len(fed));
   }
 
   // With options and metadata, as messages in bytes. Names as session.py has worked them out.
@@ -347,10 +409,12 @@ class PySession {
 
   std::string partial_run_setup(std::vector<std::string> feeds, std::vector<std::string> fetches,
                                 std::vector<std::string> targets) {
-    WithoutGil no_gil;
-    Result<std::string> handle =
-        session_->partial_run_setup({std::move(feeds), std::move(fetches), std::move(targets)});
-    nb::gil_scoped_acquire gil;
+    Result<std::string> handle = Status(Code::kUnknown, "");
+    {
+      WithoutGil no_gil;
+      handle =
+          session_->partial_run_setup({std::move(feeds), std::move(fetches), std::move(targets)});
+    }
     return unwrap(std::move(handle));
   }
   nb::object partial_run(const std::string& handle, const nb::list& fed, const nb::list& values,
@@ -373,13 +437,31 @@ class PySession {
   }
 
   void close() {
-    cache_.clear();
+    clear_cache();
     Status status;
     {
       WithoutGil no_gil;
       status = session_->close();
     }
     check(status);
+  }
+
+  // Closes them, but comes back when that takes longer than `seconds`. Threads are not Python's,
+  // which starts none any more when the interpreter ends.
+  static void close_within(const std::vector<PySession*>& sessions, double seconds) {
+    std::vector<std::future<void>> closed;
+    for (PySession* session : sessions) {
+      session->clear_cache();
+      auto over = std::make_shared<std::promise<void>>();
+      closed.push_back(over->get_future());
+      std::thread([over, core = session->session_] {
+        (void)core->close();
+        over->set_value();
+      }).detach();
+    }
+    WithoutGil no_gil;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    for (std::future<void>& one : closed) one.wait_until(deadline);
   }
 
   nb::list list_devices() const {
@@ -393,14 +475,35 @@ class PySession {
 
   std::string explain(std::vector<std::string> feeds, std::vector<std::string> fetches,
                       std::vector<std::string> targets) {
-    return unwrap(session_->explain({std::move(feeds), std::move(fetches), std::move(targets)}));
+    Result<std::string> text = Status(Code::kUnknown, "");
+    {
+      WithoutGil no_gil;
+      text = session_->explain({std::move(feeds), std::move(fetches), std::move(targets)});
+    }
+    return unwrap(std::move(text));
   }
 
-  void reset(const std::vector<std::string>& containers) { check(session_->reset(containers)); }
+  void reset(const std::vector<std::string>& containers) {
+    Status status;
+    {
+      WithoutGil no_gil;
+      status = session_->reset(containers);
+    }
+    check(status);
+  }
 
  private:
   // Programs that make new tensors for every run must not fill the memory.
   static constexpr size_t kMaxCached = 4096;
+
+  // What the entries hold may run code that comes back here when it goes.
+  void clear_cache() { const auto old = std::exchange(cache_, {}); }
+
+  static nb::list list_of(const std::vector<nb::object>& objects) {
+    nb::list out;
+    for (const nb::object& object : objects) out.append(object);
+    return out;
+  }
 
   Feed feed_of(nb::handle tensor) const {
     const Output output = output_of(tensor);
@@ -446,14 +549,17 @@ class PySession {
 
   PyObject* owner_;  // borrowed
   PyGraph& graph_;   // the owner keeps it
-  std::unique_ptr<Session> session_;
+  std::shared_ptr<Session> session_;
   std::unordered_map<Key, std::shared_ptr<Compiled>, KeyHash> cache_;
 };
 
 }  // namespace
 
 void bind_session(nb::module_& m) {
-  nb::class_<PyCallable>(m, "Callable").def("__call__", &PyCallable::call);
+  main_thread = nb::cast<unsigned long>(
+      nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  nb::class_<PyCallable>(m, "Callable", nb::type_slots(callable_slots))
+      .def("__call__", &PyCallable::call);
   nb::class_<PySession>(m, "Session")
       .def(nb::init<nb::handle, PyGraph&, const std::string&, nb::bytes>())
       .def("run", &PySession::run, nb::arg("fetches").none(), nb::arg("feeds").none())
@@ -466,6 +572,7 @@ void bind_session(nb::module_& m) {
       .def("list_devices", &PySession::list_devices)
       .def("explain", &PySession::explain)
       .def("reset", &PySession::reset);
+  m.def("close_sessions", &PySession::close_within, nb::arg("sessions"), nb::arg("seconds"));
 }
 
 }  // namespace millrace::python

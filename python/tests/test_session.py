@@ -3,11 +3,13 @@
 import collections
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -34,6 +36,106 @@ def test_fetches_come_back_in_their_structure():
         ordered = session.run(collections.OrderedDict([("b", a), ("a", a)]))
         assert type(ordered) is collections.OrderedDict and list(ordered) == ["b", "a"]
         assert session.run("Const:0") == 1.0
+
+
+def test_a_structure_that_changed_is_fetched_as_it_is_now():
+    a, b = tf.constant(1), tf.constant(2)
+    pair = collections.namedtuple("pair", "items")
+    ordered, nested = collections.OrderedDict(x=a, y=b), pair([a])
+    groups = collections.defaultdict(list, x=[a])
+    user_dict = collections.UserDict(x=a)
+    with tf.Session() as session:
+        assert list(session.run(ordered).items()) == [("x", 1), ("y", 2)]
+        assert session.run(nested) == pair([1])
+        assert session.run(groups) == {"x": [1]}
+        assert session.run(user_dict) == {"x": 1}
+        ordered.move_to_end("x")
+        nested.items.append(b)
+        groups["x"][0] = b
+        groups["z"].append(a)
+        user_dict["y"] = b
+        assert list(session.run(ordered).items()) == [("y", 2), ("x", 1)]
+        assert session.run(nested) == pair([1, 2])
+        again = session.run(groups)
+        assert again == {"x": [2], "z": [1]} and again["new"] == []
+        assert session.run(user_dict) == {"x": 1, "y": 2}
+        del ordered["y"]
+        ordered["x"] = b
+        assert session.run(ordered) == {"x": 2}
+
+
+def test_an_object_that_stands_for_another_tensor_now_is_fetched_and_fed_as_that():
+    class Current:
+        def _as_graph_element(self):
+            return self.tensor
+
+    class Parts:
+        pass
+
+    tf.register_session_run_conversion_functions(
+        Parts, lambda p: (p.tensors, sum), lambda p, v: [(t, v) for t in p.tensors]
+    )
+    x, y = tf.placeholder(tf.int32), tf.placeholder(tf.int32)
+    both = tf.stack([tf.placeholder_with_default(i, []) for i in (1, 2)])
+    a, b = both.op.inputs
+    current, parts = Current(), Parts()
+    with tf.Session() as session:
+        for tensor, other in ((x, y), (y, x)):
+            current.tensor = tensor
+            assert session.run(tf.identity(tensor), {current: 5}) == 5
+            assert session.run(current, {tensor: 6, other: 7}) == 6
+        for tensors, fetched, fed in (([a], 1, [9, 2]), ([a, b], 3, [9, 9]), ([b], 2, [1, 9])):
+            parts.tensors = tensors
+            assert session.run(parts) == fetched
+            assert session.run(both, {parts: 9}).tolist() == fed
+
+
+def test_fetches_that_contain_themselves_are_refused():
+    fetches = [tf.constant(1)]
+    fetches.append(fetches)
+    with tf.Session() as session, pytest.raises(RecursionError):
+        session.run(fetches)
+
+
+def test_a_callable_keeps_its_session():
+    call = tf.Session().make_callable(tf.constant(3))
+    gc.collect()
+    assert call() == 3
+    session = tf.Session()
+    session.call = session.make_callable(tf.constant(4))
+    gone = weakref.ref(session)
+    del session
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_signal_that_comes_as_a_run_ends_is_raised_as_it_is():
+    class Raised(Exception):
+        pass
+
+    handled, ends = threading.Event(), threading.Event()
+
+    def handler(*_):
+        handled.set()
+        ends.wait()
+        time.sleep(0.1)  # for the run to end
+        raise Raised
+
+    def end():
+        handled.wait()
+        ends.set()
+
+    signalled = tf.py_func(lambda: os.kill(os.getpid(), signal.SIGUSR1), [], [])
+    with tf.control_dependencies([signalled]):
+        ended = tf.py_func(end, [], [])
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with tf.Session() as session:
+            with pytest.raises(Raised):
+                session.run(ended)
+            assert session.run(tf.constant(3)) == 3
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_scalar_is_a_numpy_scalar_and_an_array_is_the_callers():
@@ -290,3 +392,44 @@ def test_the_interpreter_ends_during_a_run(work):
 def test_importing_prints_nothing_and_loads_little():
     done = python("import sys, millrace.compat.v1; print('numpy' in sys.modules)")
     assert done.stdout == "False\n" and done.stderr == ""
+
+
+def test_first_runs_on_several_threads_at_once():
+    done = python(
+        """
+    import threading, time
+    import millrace.compat.v1 as tf
+    known = threading.main_thread()
+    threading.main_thread = lambda: time.sleep(0.1) or known  # lets others run meanwhile
+    graphs, done = [tf.Graph() for _ in range(8)], []
+    start = threading.Barrier(len(graphs))
+    def work(graph):
+        start.wait()
+        with graph.as_default(), tf.Session(graph=graph) as session:
+            x = tf.placeholder(tf.float32)
+            done.append(session.run(tf.cast(x, tf.int32), {x: 1}))
+    threads = [threading.Thread(target=work, args=(g,)) for g in graphs]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(sum(done))
+    """
+    )
+    assert done.stdout == "8\n", done.stderr
+
+
+def test_no_python_thread_is_started_when_the_interpreter_ends():
+    done = python(
+        """
+    import atexit, threading, time
+    import millrace.compat.v1 as tf
+    session = tf.Session()
+    running = threading.Event()
+    wait = tf.py_func(lambda: [running.set(), time.sleep(50)] and None, [], [])
+    threading.Thread(target=session.run, args=(wait,), daemon=True).start()
+    running.wait()
+    def refuse(*_, **__):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    atexit.register(lambda: setattr(threading.Thread, "start", refuse))
+    """
+    )
+    assert done.returncode == 0 and done.stderr == ""

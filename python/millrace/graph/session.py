@@ -5,8 +5,9 @@
 """
 
 import atexit
-import threading
 import weakref
+from collections import defaultdict
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Callable
 
 import numpy as np
@@ -52,6 +53,14 @@ def _expansion(obj: Any) -> Any:
         if isinstance(obj, cls):
             return fetch, feed
     return None
+
+
+def fixed_element(fetch: Any) -> Any:
+    """The tensor or operation that an object stands for now, None where it may be several; the
+    bindings call it for fetches and keys of feeds whose class does not say `_parts_never_change`.
+    """
+    convert = getattr(fetch, "_as_graph_element", None)
+    return None if convert is None or _expansion(fetch) is not None else convert()
 
 
 def feed_array(value: Any, tensor: Tensor) -> np.ndarray:
@@ -141,13 +150,16 @@ class _Fetches:
             if hasattr(cls, "_make"):
                 return "call", cls._make, parts
             return "call", cls, parts
-        if isinstance(fetch, dict):
-            build = None if type(fetch) is dict else type(fetch)
+        if isinstance(fetch, Mapping):
             keys = list(fetch.keys())
-            parts = [self.read(f) for f in fetch.values()]
-            if build is None:
+            parts = [self.read(fetch[key]) for key in keys]
+            if type(fetch) is dict:
                 return "dict", keys, parts
-            return "call", lambda values: build(zip(keys, values, strict=True)), parts
+            return "call", _mapping_maker(fetch, keys), parts
+        if hasattr(type(fetch), "__attrs_attrs__"):
+            names = [attribute.name for attribute in type(fetch).__attrs_attrs__]
+            parts = [self.read(getattr(fetch, name)) for name in names]
+            return "call", lambda values: type(fetch)(*values), parts
         expansion = _expansion(fetch)
         if expansion is not None:
             tensors, contract = expansion[0](fetch)
@@ -186,6 +198,22 @@ class _Fetches:
     def _handle_maker(self, tensor: Tensor) -> Callable[..., Any]:
         session, dtype = self._session, tensor.op.inputs[0].dtype.base_dtype
         return lambda values: fetched_handle(session(), values[0], dtype)
+
+
+def _mapping_maker(like: Any, keys: list[Any]) -> Callable[..., Any]:
+    """A function from values to a mapping of the class of `like`."""
+    make = type(like)
+    arguments = (like.default_factory,) if isinstance(like, defaultdict) else ()
+
+    def build(values: Any) -> Any:
+        if not issubclass(make, MutableMapping):
+            return make(zip(keys, values, strict=True))
+        out = make(*arguments)
+        for key, value in zip(keys, values, strict=True):
+            out[key] = value
+        return out
+
+    return build
 
 
 _open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
@@ -566,19 +594,7 @@ class InteractiveSession(BaseSession):
 @atexit.register
 def _close_all() -> None:
     """Ends what runs before the interpreter goes, without waiting for what does not end."""
-
-    def close(session: BaseSession) -> None:
-        try:
-            session.close()
-        except Exception:
-            pass
-
-    threads = [
-        threading.Thread(target=close, args=(s,), daemon=True)
-        for s in list(_open_sessions)
-        if not s._closed
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(0.3)
+    sessions = [session for session in _open_sessions if not session._closed]
+    for session in sessions:
+        session._closed = True
+    _core.close_sessions([session._core for session in sessions if session._core], 0.3)

@@ -31,6 +31,8 @@ class IndexedSlices:
     The form of gradients of gathered rows. Where it is used as a tensor it becomes dense.
     """
 
+    _parts_never_change = True  # a run may be kept by the object
+
     def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None):
         self._values = values
         self._indices = indices
@@ -102,6 +104,8 @@ class SparseTensor:
       values: [N].
       dense_shape: [rank] int64, the shape of the whole.
     """
+
+    _parts_never_change = True  # a run may be kept by the object
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any):
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):

@@ -146,6 +146,7 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
     ValueError for an initial value of unknown shape (unless `validate_shape=False`).
     """
 
+    _parts_never_change = True  # a run may be kept by the object
     __array_priority__ = 100
     SaveSliceInfo = SaveSliceInfo
     # The innermost creator, which chooses the kind: state/variables.py knows the kinds.
