@@ -1,14 +1,18 @@
 # millrace_library(<folder> [deps...] [TEST_DEPS deps...])
 #
 # Makes the static library mr_<folder> from the sources of the current folder and the folders
-# below it. `deps` are the folders it may include; TEST_DEPS are further ones its tests link.
+# below it, but for those that have a CMakeLists.txt of their own. `deps` are the folders it may
+# include; TEST_DEPS are further ones its tests link.
 # What a source is follows from its name, so adding an op is adding a file, with no list to edit:
 #
 #   x_test.cc     a unit test. All tests of one folder become one executable, <folder>_test, run by
 #                 one ctest; a subfolder has its own, <folder>_<subfolder>_test. A file with the
 #                 line `// test-labels: threads` goes to <folder>_threads_test, which carries
 #                 that ctest label; other labels work the same way. Labels are read at configure.
-#   x_testing.cc  help for tests: the library mr_<folder>_testing, linked by the folder's tests.
+#                 One with the line `// test-links: ops` goes to <folder>_ops_test, which links that
+#                 library besides; so the folder's other tests need not wait for it.
+#   x_testing.cc  help for tests: the library mr_<folder>_testing, linked by the folder's tests; with
+#                 `// test-links: ops` mr_<folder>_ops_testing, linked by the tests with that line.
 #   x_bench.cc    a Google Benchmark program, bench/x_bench.
 #   x_fuzz.cc     a libFuzzer program, fuzz/x_fuzz.
 #   x_main.cc     a program; the folder's CMakeLists.txt says what to do with it.
@@ -32,6 +36,11 @@ set_property(GLOBAL PROPERTY MILLRACE_LIBRARIES "")
 # Sets in the caller: the folder's sources by kind, <out>_SOURCES, _TEST, _TESTING, _BENCH, _FUZZ.
 function(millrace_glob out)
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
+  file(GLOB_RECURSE apart CONFIGURE_DEPENDS */CMakeLists.txt)
+  foreach(file ${apart})
+    get_filename_component(folder ${file} DIRECTORY)
+    list(FILTER all EXCLUDE REGEX "^${folder}/")
+  endforeach()
   foreach(kind TEST TESTING BENCH FUZZ MAIN)
     string(TOLOWER ${kind} suffix)
     set(files ${all})
@@ -63,6 +72,13 @@ function(millrace_source_flags)
   endforeach()
 endfunction()
 
+# Sets in the caller: the word in the line `// <key>: <word>` of a source; empty: there is none.
+function(millrace_note out source key)
+  file(STRINGS ${source} line REGEX "^// ${key}: [a-z_]+$" LIMIT_COUNT 1)
+  string(REGEX REPLACE "^// ${key}: " "" line "${line}")
+  set(${out} "${line}" PARENT_SCOPE)
+endfunction()
+
 # Turns test sources into executables and ctests named after `name`, linked with LIBS.
 function(millrace_tests name)
   cmake_parse_arguments(arg "" "" "LIBS;SOURCES" ${ARGN})
@@ -75,20 +91,27 @@ function(millrace_tests name)
     get_filename_component(group "${group}" DIRECTORY)
     string(REPLACE "/" "_" group "${name}_${group}")
     string(REGEX REPLACE "_$" "" group "${group}")
-    file(STRINGS ${source} line REGEX "^// test-labels: [a-z_]+$" LIMIT_COUNT 1)
-    string(REGEX REPLACE "^// test-labels: " "" label "${line}")
+    millrace_note(links ${source} test-links)
+    if(links)
+      string(APPEND group "_${links}")
+    endif()
+    millrace_note(label ${source} test-labels)
     if(label)
       string(APPEND group "_${label}")
       set(label_${group} ${label})
     endif()
     list(APPEND groups ${group})
     list(APPEND sources_${group} ${source})
+    if(links)
+      set(links_${group} $<TARGET_NAME_IF_EXISTS:mr_${name}_${links}_testing> mr_${links})
+    endif()
   endforeach()
   list(REMOVE_DUPLICATES groups)
   foreach(group ${groups})
     set(target ${group}_test)
     add_executable(${target} EXCLUDE_FROM_ALL ${sources_${group}})
-    target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest_main Threads::Threads)
+    target_link_libraries(${target} PRIVATE ${links_${group}} ${arg_LIBS} GTest::gtest_main
+                                            Threads::Threads)
     target_precompile_headers(${target} REUSE_FROM mr_gtest_pch)
     set_target_properties(${target} PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
@@ -161,10 +184,25 @@ function(millrace_library folder)
   target_link_libraries(mr_${folder} ${scope} ${deps} Threads::Threads ${CMAKE_DL_LIBS})
 
   set(libs mr_${folder} ${test_deps})
-  if(found_TESTING AND MILLRACE_TESTS AND GTest_FOUND)
-    add_library(mr_${folder}_testing STATIC EXCLUDE_FROM_ALL ${found_TESTING})
-    target_link_libraries(mr_${folder}_testing PUBLIC ${libs} GTest::gtest)
-    list(PREPEND libs mr_${folder}_testing)
+  if(MILLRACE_TESTS AND GTest_FOUND)
+    set(helped "")
+    foreach(source ${found_TESTING})
+      millrace_note(links ${source} test-links)
+      set(library mr_${folder}_testing)
+      if(links)
+        set(library mr_${folder}_${links}_testing)
+      endif()
+      if(NOT TARGET ${library})
+        add_library(${library} STATIC EXCLUDE_FROM_ALL)
+        target_link_libraries(${library} PUBLIC ${libs} $<TARGET_NAME_IF_EXISTS:mr_${links}>
+                                                GTest::gtest)
+        if(NOT links)
+          set(helped ${library})
+        endif()
+      endif()
+      target_sources(${library} PRIVATE ${source})
+    endforeach()
+    list(PREPEND libs ${helped})
   endif()
   millrace_tests(${folder} LIBS ${libs} SOURCES ${found_TEST})
   millrace_benchmarks(LIBS ${libs} SOURCES ${found_BENCH})

@@ -18,7 +18,7 @@
 
 // Runs single ops in tests, without graph or executor:
 //
-//   static const bool registered = register_for_tests({register_matmul});
+//   static const bool registered = register_for_tests({register_linalg_ops});
 //
 //   TEST(MatMul, Transposed) {
 //     Result<Tensor> y = OpTester("MatMul").attr("transpose_a", true).input(a).input(b).run_one();

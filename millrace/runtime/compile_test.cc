@@ -1,3 +1,4 @@
+// test-links: ops
 #include <gtest/gtest.h>
 
 #include "millrace/runtime/executor_testing.h"

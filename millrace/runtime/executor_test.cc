@@ -1,4 +1,5 @@
 // test-labels: threads
+// test-links: ops
 #include "millrace/runtime/executor.h"
 
 #include <gtest/gtest.h>

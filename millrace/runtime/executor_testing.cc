@@ -1,3 +1,4 @@
+// test-links: ops
 #include "millrace/runtime/executor_testing.h"
 
 #include <memory>

@@ -1,4 +1,5 @@
 // test-labels: threads
+// test-links: ops
 #include "millrace/runtime/local_function_runner.h"
 
 #include <gtest/gtest.h>

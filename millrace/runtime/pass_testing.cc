@@ -10,7 +10,7 @@
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/rendezvous.h"
-#include "millrace/ops/control/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/runtime/partition.h"
 #include "millrace/runtime/plan_set.h"
 

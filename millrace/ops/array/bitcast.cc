@@ -10,7 +10,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

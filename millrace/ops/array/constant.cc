@@ -1,6 +1,5 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/register.h"
 
 namespace millrace {
 namespace {

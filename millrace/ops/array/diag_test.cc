@@ -6,8 +6,8 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/array/array_testing.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/math/math_testing.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

@@ -7,7 +7,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/variant.h"

@@ -8,7 +8,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/array/nd_index.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 

@@ -7,9 +7,7 @@
 #include "millrace/graph/op_registry.h"
 #include "millrace/kernel/eager_testing.h"
 #include "millrace/ops/array/array_testing.h"
-#include "millrace/ops/array/register.h"
-#include "millrace/ops/math/register.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 // All ops here are linear in their data, so <A x, w> = <x, A' w> for every x and w says that the

@@ -1,7 +1,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/register.h"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/array/array_testing.h"
-#include "millrace/ops/array/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
 

@@ -3,7 +3,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {

@@ -4,7 +4,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/nd_index.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/math/binary_ops.h"
 
 namespace millrace {

@@ -11,7 +11,6 @@
 #include "millrace/base/hash.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 

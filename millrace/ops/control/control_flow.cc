@@ -4,7 +4,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/control/register.h"
 
 namespace millrace {
 namespace {
@@ -208,9 +207,6 @@ void register_control_flow(Registry& registry) {
        .traits = {.cannot_differentiate = true, .control_flow = ControlFlow::kControlTrigger},
        .shape = shape_rules::no_outputs},
       nothing);
-}
-
-void register_no_op(Registry& registry) {
   add(registry,
       {.name = "NoOp",
        .doc = "Does nothing: something to hang control edges on.",

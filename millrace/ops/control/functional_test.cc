@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/control/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/complex.h"
 #include "millrace/tensor/half.h"
 

@@ -4,7 +4,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/control/register.h"
 #include "millrace/tensor/variant.h"
 
 namespace millrace {

@@ -9,7 +9,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
-#include "millrace/ops/control/register.h"
 #include "millrace/ops/control/summarize.h"
 
 namespace millrace {

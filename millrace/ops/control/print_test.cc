@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/control/register.h"
 #include "millrace/ops/control/summarize.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/complex.h"
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"

@@ -4,7 +4,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // DrawBoundingBoxes and V2, which takes the colours.

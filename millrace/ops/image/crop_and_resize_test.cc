@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "millrace/graph/shape_testing.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/nn/nn_testing.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_crop_and_resize, register_extract_patches});
+const bool registered = register_for_tests({register_image_ops});
 
 using Doubles = std::vector<double>;
 

@@ -5,7 +5,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/random/random_state.h"
 #include "millrace/tensor/dispatch.h"
 

@@ -7,7 +7,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/element.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/nn/window_geometry.h"
 
 // ExtractImagePatches: every window of an image as one long pixel, [window height, window width,

@@ -6,7 +6,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/random/philox.h"
 
 // ExtractGlimpse: a window of every image around a place of its own. What lies outside is noise: a

@@ -3,15 +3,13 @@
 #include <cmath>
 
 #include "millrace/graph/shape_testing.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/nn/nn_testing.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered =
-    register_for_tests({register_bounding_boxes, register_color, register_distorted_box,
-                        register_glimpse, register_non_max_suppression});
+const bool registered = register_for_tests({register_image_ops});
 
 using Doubles = std::vector<double>;
 

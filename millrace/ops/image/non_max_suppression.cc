@@ -6,7 +6,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/tensor/half.h"
 
 // NonMaxSuppression and V2, V3, V4: of boxes that overlap the one with the highest score.

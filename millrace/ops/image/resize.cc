@@ -6,7 +6,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/image/register.h"
 #include "millrace/ops/image/resize_taps.h"
 #include "millrace/tensor/dispatch.h"
 

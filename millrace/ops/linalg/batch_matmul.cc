@@ -8,7 +8,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/linalg/gemm.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // BatchMatMul (equal batch dimensions) and BatchMatMulV2 (batch dimensions broadcast).

@@ -4,7 +4,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/matrix_kernel.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // Cholesky and CholeskyGrad. Only the lower triangles of inputs are read; gradients are symmetric.

@@ -5,8 +5,8 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/ops/math/math_testing.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {

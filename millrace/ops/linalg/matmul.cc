@@ -5,7 +5,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/linalg/gemm.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

@@ -5,7 +5,7 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/linalg/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

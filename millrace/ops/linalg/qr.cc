@@ -5,7 +5,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/matrix_gradient.h"
 #include "millrace/ops/linalg/matrix_kernel.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // Qr, by Householder reflections.

@@ -5,7 +5,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/matrix_kernel.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // MatrixInverse, MatrixDeterminant, LogMatrixDeterminant and MatrixSolve by LU decomposition,

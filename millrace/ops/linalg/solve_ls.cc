@@ -5,7 +5,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/matrix_kernel.h"
-#include "millrace/ops/linalg/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // MatrixSolveLs: the X that makes |A X - B|^2 + l2_regularizer |X|^2 least. `fast` solves the

@@ -5,7 +5,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/elementwise.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/tensor/variant.h"
 
 namespace millrace {

@@ -3,7 +3,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/math/register.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {

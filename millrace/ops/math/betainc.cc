@@ -1,7 +1,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/ops/math/special_functions.h"
 #include "millrace/tensor/dispatch.h"
 

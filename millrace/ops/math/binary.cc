@@ -2,7 +2,6 @@
 
 #include "millrace/ops/math/binary_loops.h"
 #include "millrace/ops/math/elementwise_kernels.h"
-#include "millrace/ops/math/register.h"
 
 // Definitions, rules and kernels of the tables in binary_ops.h and gradient_ops.h.
 

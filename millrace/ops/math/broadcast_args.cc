@@ -4,7 +4,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/math/register.h"
 
 // Arithmetic on shapes that are broadcast together, for gradients of broadcasting ops.
 

@@ -7,7 +7,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/elementwise.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // Conversion between any two plain types. A few frequent pairs have a loop of their own; the others

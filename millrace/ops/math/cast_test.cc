@@ -6,7 +6,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/math/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

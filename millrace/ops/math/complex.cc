@@ -7,7 +7,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/ops/math/elementwise_kernels.h"
-#include "millrace/ops/math/register.h"
 
 // Complex numbers and their parts.
 

@@ -1,7 +1,7 @@
 #include <benchmark/benchmark.h>
 
 #include "millrace/ops/kernel_runner_testing.h"
-#include "millrace/ops/math/register.h"
+#include "millrace/ops/register_ops.h"
 
 // Elementwise ops through their kernels, next to a memcpy of as many bytes as they read and write
 // in the same run: "vs_memcpy" is the op's time over the copy's, so 1 is memory bandwidth.

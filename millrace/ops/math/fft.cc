@@ -5,7 +5,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/fft_plan.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // FFT, FFT2D, FFT3D over the innermost dimensions, and their inverses, which divide by the number

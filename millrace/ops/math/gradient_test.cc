@@ -6,9 +6,8 @@
 
 #include "millrace/kernel/eager_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/math/register.h"
+#include "millrace/ops/register_ops.h"
 
 // Gradient rules against differences: rules are run by a builder that computes every op at once.
 

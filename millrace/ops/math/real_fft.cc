@@ -6,7 +6,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/fft_plan.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // RFFT, RFFT2D, RFFT3D: Fourier transforms of real numbers, of which the last dimension keeps its

@@ -6,7 +6,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/element.h"
 #include "millrace/ops/math/broadcast.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/variant.h"
 

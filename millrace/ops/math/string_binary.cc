@@ -2,7 +2,6 @@
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/broadcast.h"
-#include "millrace/ops/math/register.h"
 
 // The broadcasting ops of binary_ops.h that also take strings.
 

@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "millrace/ops/math/elementwise_kernels.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/ops/math/unary_loops.h"
 
 // Definitions, rules and kernels of the table in unary_ops.h.

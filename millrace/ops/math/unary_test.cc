@@ -8,7 +8,7 @@
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/elementwise.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/math/register.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/pooling.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // AvgPool and its gradient. Padding does not count: a window at the edge averages what it sees.

@@ -5,12 +5,12 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/nn/nn_testing.h"
-#include "millrace/ops/nn/register.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_fused_batch_norm, register_global_batch_norm});
+const bool registered = register_for_tests({register_nn_ops});
 
 using Doubles = std::vector<double>;
 

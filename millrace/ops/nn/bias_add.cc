@@ -4,7 +4,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels:

@@ -8,7 +8,6 @@
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
 #include "millrace/ops/nn/convolution_gradients.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/transpose_images.h"
 #include "millrace/ops/nn/window_geometry.h"
 #include "millrace/tensor/dispatch.h"

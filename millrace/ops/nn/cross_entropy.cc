@@ -4,7 +4,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/indices.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"

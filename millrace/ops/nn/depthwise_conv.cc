@@ -7,7 +7,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/ops/nn/depthwise_loops.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/ops/nn/transpose_images.h"
 #include "millrace/tensor/dispatch.h"

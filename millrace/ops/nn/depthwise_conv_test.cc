@@ -4,12 +4,12 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/nn/nn_testing.h"
-#include "millrace/ops/nn/register.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_depthwise_conv});
+const bool registered = register_for_tests({register_nn_ops});
 
 using Ints = std::vector<int64_t>;
 

@@ -7,7 +7,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/random/random_state.h"
 #include "millrace/tensor/dispatch.h"
 

@@ -10,7 +10,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/batch_norm_loops.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 

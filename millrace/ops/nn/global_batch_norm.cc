@@ -5,7 +5,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 

@@ -6,7 +6,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/pooling.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // MaxPool and its gradients. A NaN in a window is its largest element; of equal ones the first is.

@@ -7,7 +7,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/pooling.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // MaxPoolWithArgmax, which also says where in its image (or in the whole batch) each largest

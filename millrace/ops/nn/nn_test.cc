@@ -8,19 +8,15 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/eager_testing.h"
-#include "millrace/ops/array/register.h"
-#include "millrace/ops/linalg/register.h"
-#include "millrace/ops/math/register.h"
 #include "millrace/ops/nn/nn_testing.h"
-#include "millrace/ops/nn/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
 
 const bool registered = register_for_tests(
-    {register_array_ops, register_linalg_ops, register_math_ops, register_bias_add,
-     register_cross_entropy, register_l2_loss, register_lrn, register_softmax, register_top_k});
+    {register_array_ops, register_linalg_ops, register_math_ops, register_nn_ops});
 
 constexpr DType kRealTypes[] = {DType::kFloat, DType::kDouble, DType::kHalf,   DType::kBFloat16,
                                 DType::kInt8,  DType::kInt16,  DType::kInt32,  DType::kInt64,

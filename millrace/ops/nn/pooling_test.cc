@@ -5,13 +5,13 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/nn/nn_testing.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/window_geometry.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_max_pool, register_avg_pool});
+const bool registered = register_for_tests({register_nn_ops});
 
 using Ints = std::vector<int64_t>;
 

@@ -10,7 +10,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/scratch.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // TopK, TopKV2: the k largest elements of each row, largest first; smallest first where `sorted`

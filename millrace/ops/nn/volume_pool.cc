@@ -6,7 +6,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/nn/register.h"
 #include "millrace/ops/nn/volume_geometry.h"
 #include "millrace/tensor/dispatch.h"
 

@@ -5,13 +5,12 @@
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/nn/nn_testing.h"
-#include "millrace/ops/nn/register.h"
+#include "millrace/ops/register_ops.h"
 
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests(
-    {register_conv3d, register_volume_pool, register_max_pool_argmax, register_fractional_pool});
+const bool registered = register_for_tests({register_nn_ops});
 
 using Ints = std::vector<int64_t>;
 using Doubles = std::vector<double>;

@@ -11,7 +11,6 @@
 #include "millrace/ops/queue/batch.h"
 #include "millrace/ops/queue/handle.h"
 #include "millrace/ops/queue/queue.h"
-#include "millrace/ops/queue/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

@@ -9,7 +9,6 @@
 #include "millrace/ops/queue/batch.h"
 #include "millrace/ops/queue/handle.h"
 #include "millrace/ops/queue/queue.h"
-#include "millrace/ops/queue/register.h"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/handle.h"
 #include "millrace/ops/queue/queue.h"
-#include "millrace/ops/queue/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

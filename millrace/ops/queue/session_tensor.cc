@@ -7,7 +7,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/batch.h"
 #include "millrace/ops/queue/handle.h"
-#include "millrace/ops/queue/register.h"
 
 namespace millrace {
 namespace {

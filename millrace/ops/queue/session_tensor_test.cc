@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/queue/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

@@ -10,7 +10,6 @@
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/queue/batch.h"
-#include "millrace/ops/queue/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

@@ -7,7 +7,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/handle.h"
-#include "millrace/ops/queue/register.h"
 
 namespace millrace {
 namespace {

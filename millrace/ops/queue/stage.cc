@@ -8,7 +8,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/batch.h"
 #include "millrace/ops/queue/queue.h"
-#include "millrace/ops/queue/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

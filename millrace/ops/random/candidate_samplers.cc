@@ -12,7 +12,6 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/ops/random/distributions.h"
-#include "millrace/ops/random/register.h"
 
 namespace millrace {
 namespace {

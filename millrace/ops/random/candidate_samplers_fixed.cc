@@ -8,7 +8,6 @@
 #include "millrace/base/file.h"
 #include "millrace/ops/random/candidate_samplers.h"
 #include "millrace/ops/random/distributions.h"
-#include "millrace/ops/random/register.h"
 
 namespace millrace {
 namespace {
@@ -214,7 +213,7 @@ class FixedUnigramSampler final : public CandidateSampler {
 
 }  // namespace
 
-void register_fixed_unigram_sampler(Registry& registry) {
+void register_candidate_samplers_fixed(Registry& registry) {
   registry.add(candidate_sampler_spec(
       "FixedUnigramCandidateSampler", "Classes drawn in proportion to given weights.",
       {range_max_attr(),

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "millrace/ops/random/candidate_samplers.h"
-#include "millrace/ops/random/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {
@@ -118,7 +117,7 @@ class LearnedUnigramSampler final : public CandidateSampler {
 
 }  // namespace
 
-void register_learned_unigram_samplers(Registry& registry) {
+void register_candidate_samplers_learned(Registry& registry) {
   for (const char* name :
        {"LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}) {
     registry.add(candidate_sampler_spec(

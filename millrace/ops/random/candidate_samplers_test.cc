@@ -9,7 +9,7 @@
 #include "millrace/base/file.h"
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/random/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

@@ -12,7 +12,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
-#include "millrace/ops/random/register.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/random/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
 

@@ -6,7 +6,6 @@
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/fill_blocks.h"
 #include "millrace/ops/random/random_state.h"
-#include "millrace/ops/random/register.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

@@ -9,7 +9,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
-#include "millrace/ops/random/register.h"
 #include "millrace/tensor/dispatch.h"
 
 // Distributions that take another number of random bits for every value: each value has a stretch

@@ -8,7 +8,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/random/philox.h"
-#include "millrace/ops/random/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
 

@@ -3,7 +3,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/fill_blocks.h"
 #include "millrace/ops/random/random_state.h"
-#include "millrace/ops/random/register.h"
 
 namespace millrace {
 namespace {

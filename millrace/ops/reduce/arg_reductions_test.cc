@@ -5,7 +5,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

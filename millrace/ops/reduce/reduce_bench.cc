@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "millrace/ops/kernel_runner_testing.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 
 // Reductions through their kernels, next to a memcpy of the bytes they read in the same run:
 // "vs_memcpy" is the op's time over the copy's. A copy also writes, so about 0.5 is memory

@@ -7,10 +7,8 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/eager_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/array/register.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/math/register.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 // Gradient rules of this folder against differences: a builder computes every op of a rule at once.

@@ -8,7 +8,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/reduce/reduce.h"
 #include "millrace/ops/reduce/reduction_gradients.h"
-#include "millrace/ops/reduce/register.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

@@ -7,7 +7,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/ops/math/binary_ops.h"
-#include "millrace/ops/reduce/register.h"
 #include "millrace/ops/reduce/segment_gradients.h"
 #include "millrace/ops/reduce/segments.h"
 #include "millrace/tensor/dispatch.h"

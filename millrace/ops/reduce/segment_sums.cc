@@ -3,7 +3,6 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/reduce/register.h"
 #include "millrace/ops/reduce/segment_gradients.h"
 #include "millrace/ops/reduce/segments.h"
 

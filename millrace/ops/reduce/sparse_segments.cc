@@ -8,7 +8,6 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/reduce/register.h"
 #include "millrace/ops/reduce/segments.h"
 
 namespace millrace {

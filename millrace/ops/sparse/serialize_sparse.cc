@@ -4,7 +4,6 @@
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/element.h"
-#include "millrace/ops/sparse/register.h"
 #include "millrace/ops/sparse/sparse_input.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/tensor_proto.h"

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/sparse/register.h"
 #include "millrace/ops/sparse/sparse_input.h"
 #include "millrace/tensor/dispatch.h"
 

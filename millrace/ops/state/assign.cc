@@ -3,7 +3,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/binary_ops.h"
-#include "millrace/ops/state/register.h"
 #include "millrace/ops/state/variable_update.h"
 
 namespace millrace {

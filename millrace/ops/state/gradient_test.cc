@@ -1,9 +1,7 @@
 #include "millrace/graph/gradient.h"
 
 #include "millrace/kernel/eager_testing.h"
-#include "millrace/ops/array/register.h"
-#include "millrace/ops/math/register.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/ops/state/state_testing.h"
 
 // Gradient rules, run by a builder that computes every op at once.

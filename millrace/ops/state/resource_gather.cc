@@ -5,7 +5,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/indices.h"
-#include "millrace/ops/state/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

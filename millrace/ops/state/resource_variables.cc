@@ -6,7 +6,6 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/state/register.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {

@@ -8,7 +8,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/math/binary_ops.h"
-#include "millrace/ops/state/register.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/tensor/dispatch.h"
 

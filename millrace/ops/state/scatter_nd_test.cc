@@ -6,7 +6,7 @@
 
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/state/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/state/register.h"
-#include "millrace/ops/training/register.h"
+#include "millrace/ops/register_ops.h"
 
 // Words for tests of variables.
 

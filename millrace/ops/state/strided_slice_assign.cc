@@ -3,7 +3,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/strided_slice_copy.h"
-#include "millrace/ops/state/register.h"
 #include "millrace/ops/state/variable_update.h"
 
 namespace millrace {

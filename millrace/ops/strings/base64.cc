@@ -5,7 +5,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/strings/map_strings.h"
-#include "millrace/ops/strings/register.h"
 
 namespace millrace {
 namespace {

@@ -1,7 +1,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/strings/map_strings.h"
-#include "millrace/ops/strings/register.h"
 #include "millrace/ops/strings/string_hashes.h"
 
 namespace millrace {

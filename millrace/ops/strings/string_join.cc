@@ -4,7 +4,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/strings/map_strings.h"
-#include "millrace/ops/strings/register.h"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,7 @@
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
-#include "millrace/ops/strings/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/ops/strings/string_hashes.h"
 #include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_string_ops});
+const bool registered = register_for_tests({register_strings_ops});
 
 using Strings = std::initializer_list<std::string>;
 

@@ -7,7 +7,6 @@
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/ops/strings/map_strings.h"
-#include "millrace/ops/strings/register.h"
 
 namespace millrace {
 namespace {

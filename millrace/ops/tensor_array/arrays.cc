@@ -7,7 +7,6 @@
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/handle.h"
-#include "millrace/ops/tensor_array/register.h"
 #include "millrace/ops/tensor_array/tensor_array.h"
 
 namespace millrace {

@@ -1,7 +1,6 @@
 // Many elements of a TensorArray at once: as rows of one tensor, or as pieces of it.
 
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/tensor_array/register.h"
 #include "millrace/ops/tensor_array/tensor_array.h"
 #include "millrace/tensor/leading_dimension.h"
 

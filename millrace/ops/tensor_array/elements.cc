@@ -1,7 +1,6 @@
 // One element of a TensorArray at a time.
 
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/tensor_array/register.h"
 #include "millrace/ops/tensor_array/tensor_array.h"
 
 namespace millrace {

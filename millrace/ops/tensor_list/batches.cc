@@ -6,7 +6,6 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/tensor_list/list_ops.h"
-#include "millrace/ops/tensor_list/register.h"
 
 namespace millrace {
 namespace {

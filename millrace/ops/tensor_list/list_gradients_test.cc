@@ -7,11 +7,8 @@
 
 #include "millrace/graph/graph_builder.h"
 #include "millrace/kernel/eager_testing.h"
-#include "millrace/ops/array/register.h"
-#include "millrace/ops/math/register.h"
-#include "millrace/ops/reduce/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/ops/tensor_list/list_ops.h"
-#include "millrace/ops/tensor_list/register.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

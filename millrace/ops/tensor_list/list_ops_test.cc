@@ -5,9 +5,7 @@
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/array/register.h"
-#include "millrace/ops/math/register.h"
-#include "millrace/ops/tensor_list/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {

@@ -6,7 +6,6 @@
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/tensor_list/list_ops.h"
-#include "millrace/ops/tensor_list/register.h"
 
 namespace millrace {
 namespace {
@@ -207,7 +206,7 @@ class ConcatLists : public Kernel {
 
 }  // namespace
 
-void register_tensor_lists(Registry& registry) {
+void register_tensor_list_lists(Registry& registry) {
   static const Status& decoder =
       *new Status(register_variant_decoder(TensorList::kTypeName, TensorList::decode));
   MR_CHECK_OK(decoder);

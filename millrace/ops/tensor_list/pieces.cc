@@ -4,7 +4,6 @@
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/tensor_list/list_ops.h"
-#include "millrace/ops/tensor_list/register.h"
 
 namespace millrace {
 namespace {

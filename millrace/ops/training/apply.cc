@@ -5,7 +5,6 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/ops/training/optimizer_op.h"
-#include "millrace/ops/training/register.h"
 
 namespace millrace {
 namespace {

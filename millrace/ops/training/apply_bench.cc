@@ -9,9 +9,8 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/kernel/kernel_testing.h"
-#include "millrace/ops/state/register.h"
+#include "millrace/ops/register_ops.h"
 #include "millrace/ops/training/optimizer_loops.h"
-#include "millrace/ops/training/register.h"
 
 // Optimisers through their kernels.
 //

@@ -7,7 +7,6 @@
 #include "millrace/ops/indices.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/ops/training/optimizer_op.h"
-#include "millrace/ops/training/register.h"
 
 namespace millrace {
 namespace {
