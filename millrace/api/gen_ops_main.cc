@@ -1,17 +1,20 @@
-// Writes millrace/api/ops.h and ops.cc: one typed function per op of the registry.
+// Writes millrace/api/ops.h and ops.cc: one typed function per op of the registry. And a page for
+// readers, the ops that have no gradient and why.
 //
-//   mr_gen_ops <ops.h> <ops.cc>
+//   mr_gen_ops <ops.h> <ops.cc> <ops_without_gradient.md>
 //
 // An op becomes a function in namespace millrace::ops that takes the scope, the inputs, the
 // attributes that have no default and, as a struct of its own, those that have one. Type and number
 // attributes that follow from the inputs are left out.
 
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "millrace/base/file.h"
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/op_registry.h"
 #include "millrace/ops/register_ops.h"
 
@@ -307,7 +310,20 @@ Status write_if_changed(const std::string& path, const std::string& text) {
   return write_file_atomically(fs, path, text);
 }
 
-Status generate(const std::string& header_path, const std::string& source_path) {
+std::string ops_without_gradient() {
+  std::map<std::string, std::vector<std::string>> groups;
+  for (const OpDef* op : OpRegistry::global().list()) {
+    if (op->gradient == nullptr) groups[why_no_gradient(*op)].push_back(op->name);
+  }
+  std::string out = "# Ops without gradient\n\n| why | ops |\n| --- | --- |\n";
+  for (const auto& [why, ops] : groups) {
+    out += str_cat("| ", why, " | `", str_join(ops, "` `"), "` |\n");
+  }
+  return out;
+}
+
+Status generate(const std::string& header_path, const std::string& source_path,
+                const std::string& page_path) {
   MR_TRY(register_ops());
   std::string header(kHeaderTop), source(kSourceTop);
   for (const OpDef* op : OpRegistry::global().list()) {
@@ -317,18 +333,19 @@ Status generate(const std::string& header_path, const std::string& source_path) 
   header += "}  // namespace millrace::ops\n";
   source += "}  // namespace millrace::ops\n";
   MR_TRY(write_if_changed(header_path, header));
-  return write_if_changed(source_path, source);
+  MR_TRY(write_if_changed(source_path, source));
+  return write_if_changed(page_path, ops_without_gradient());
 }
 
 }  // namespace
 }  // namespace millrace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: mr_gen_ops <ops.h> <ops.cc>\n");
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: mr_gen_ops <ops.h> <ops.cc> <ops_without_gradient.md>\n");
     return 2;
   }
-  millrace::Status status = millrace::generate(argv[1], argv[2]);
+  millrace::Status status = millrace::generate(argv[1], argv[2], argv[3]);
   if (status.ok()) return 0;
   std::fprintf(stderr, "mr_gen_ops: %s\n", status.to_string().c_str());
   return 1;

@@ -8,6 +8,8 @@
 
 namespace millrace {
 
+struct OpDef;
+
 // The gradient of a tensor: a tensor of its shape, or rows of one (IndexedSlices): `values` added
 // at `indices` of dimension 0 of zeros of shape `dense_shape`.
 struct Gradient {
@@ -23,6 +25,10 @@ Expr to_dense(const Gradient& gradient);
 
 // Whether tensors of this type have gradients: real and complex numbers, and what holds them.
 bool has_gradients(DType type);
+
+// Why an op without a gradient rule has none, in a few words: what its definition says, or what
+// follows from its types and traits. Empty: no reason is known, so it should have one.
+std::string why_no_gradient(const OpDef& op);
 
 // What a gradient rule sees of the op it differentiates. Rules are written with Expr, so that one
 // rule serves a graph (nodes are added) and a tape (operations run), and can itself be

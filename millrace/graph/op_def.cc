@@ -422,6 +422,7 @@ Result<OpDef> parse_op_spec(const OpSpec& spec) {
   op.shape = spec.shape;
   op.value = spec.value;
   op.gradient = spec.gradient;
+  op.no_gradient = spec.no_gradient;
   op.deprecated_since = spec.deprecated_since;
   op.deprecation = spec.deprecation;
   if (!is_identifier(op.name)) return invalid_argument("bad name of an op: '", op.name, "'");

@@ -61,7 +61,7 @@ struct OpTraits {
   bool argument = false;       // parameter of a function body
   bool result = false;         // result of a function body
   bool constant = false;       // its value is its attribute "value"
-  bool cannot_differentiate = false;  // knowingly has no gradient: integers, state, randomness
+  bool cannot_differentiate = false;  // has no gradient by its nature: gradients end here, no error
   ControlFlow control_flow = ControlFlow::kNone;
   FunctionalOp functional = FunctionalOp::kNone;
   // Bit i: the kernel may hand input i on as an output (same buffer).
@@ -111,6 +111,7 @@ struct OpDef {
   ShapeRule shape = nullptr;
   ValueRule value = nullptr;
   GradientRule gradient = nullptr;
+  std::string no_gradient;   // why there is no rule; empty: see why_no_gradient() in gradient.h
   int deprecated_since = 0;  // graph version from which new graphs may not use it; 0: never
   std::string deprecation;
   // Stands for an op that nobody registered, in an imported graph.
@@ -119,7 +120,7 @@ struct OpDef {
   const AttrDef* find_attr(std::string_view name) const;
 };
 
-// How op definitions are written: designated fields, types in the notation of ops.tsv.
+// How op definitions are written: designated fields, types and attributes in words.
 //
 //   registry.add({.name = "Concat",
 //                 .doc = "Joins tensors along one dimension.",
@@ -162,6 +163,8 @@ struct OpSpec {
   ShapeRule shape = nullptr;
   ValueRule value = nullptr;
   GradientRule gradient = nullptr;
+  // Why there is no rule, in a few words, where types and traits do not tell: "counts elements".
+  std::string no_gradient = {};
   int deprecated_since = 0;
   std::string deprecation = {};
 };

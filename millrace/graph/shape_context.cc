@@ -98,6 +98,13 @@ Result<PartialShape> ShapeContext::with_rank_at_least(int i, int rank) const {
                           ": input ", i, " has shape ", shape);
 }
 
+Result<PartialShape> ShapeContext::with_rank_at_most(int i, int rank) const {
+  const PartialShape& shape = input(i);
+  if (!shape.rank_known() || shape.rank() <= rank) return shape;
+  return invalid_argument("Shape must be at most rank ", rank, " but is rank ", shape.rank(),
+                          ": input ", i, " has shape ", shape);
+}
+
 Result<PartialShape> ShapeContext::input_as_shape(int i) const {
   const PartialShape& shape = input(i);
   if (const std::optional<PartialValue>& value = input_facts(i).value) {

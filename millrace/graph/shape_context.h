@@ -60,6 +60,7 @@ class ShapeContext {
   // returned).
   Result<PartialShape> with_rank(int i, int rank) const;
   Result<PartialShape> with_rank_at_least(int i, int rank) const;
+  Result<PartialShape> with_rank_at_most(int i, int rank) const;
   // Input i read as a shape vector: what is known of the shape it describes. An element of -1 is an
   // unknown size. Unknown when nothing is known.
   Result<PartialShape> input_as_shape(int i) const;

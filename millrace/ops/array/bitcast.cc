@@ -114,7 +114,8 @@ void register_bitcast(Registry& registry) {
                 .outputs = {{"output", "type"}},
                 .types = {{"T", kBitcastTypes}, {"type", kBitcastTypes}},
                 .traits = {.cannot_differentiate = true, .may_alias = 1},
-                .shape = bitcast_shape});
+                .shape = bitcast_shape,
+                .no_gradient = "reads numbers as bits"});
   registry.add(
       {.name = "CheckNumerics",
        .doc = "The input, if it holds no NaN and no infinity; else an error with the message.",

@@ -246,7 +246,8 @@ void register_fill(Registry& registry) {
                 .types = {{"Tidx", type_set_of<RangeTypes>, DType::kInt32}},
                 .traits = {.cannot_differentiate = true, .cost = 0.5F},
                 .shape = range_shape,
-                .value = range_value});
+                .value = range_value,
+                .no_gradient = "which elements are there depends on their values"});
   registry.kernel("Fill", DeviceKind::kCpu, fill_cpu);
   registry.kernel("ZerosLike", DeviceKind::kCpu, zeros_like_cpu);
   registry.kernel("OnesLike", DeviceKind::kCpu, ones_like_cpu);

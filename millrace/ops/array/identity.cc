@@ -113,7 +113,8 @@ void register_identity(Registry& registry) {
                 .types = {{"T", {}}},
                 .traits = {.cannot_differentiate = true, .may_alias = 1},
                 .shape = same_facts,
-                .value = same_value});
+                .value = same_value,
+                .no_gradient = "there to stop gradients"});
   registry.add({.name = "PreventGradient",
                 .doc = "The input itself; asking for a gradient through it is an error.",
                 .inputs = {{"input", "T"}},

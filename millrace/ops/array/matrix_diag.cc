@@ -118,9 +118,7 @@ Status fill_with(const KernelContext& ctx, const Tensor& padding, Tensor& out) {
 // not known.
 Result<std::optional<Range>> known_range(const ShapeContext& c, int i) {
   if (i < 0) return std::optional<Range>(Range());
-  if (c.input(i).rank_known() && c.input(i).rank() > 1) {
-    return invalid_argument("k must be a scalar or a vector, got ", c.input(i));
-  }
+  MR_TRY(c.with_rank_at_most(i, 1).status());
   const std::optional<std::vector<int64_t>> k = c.input_vector(i);
   if (!k) return std::optional<Range>();
   MR_TRY_ASSIGN(const Range range, Range::make(*k));

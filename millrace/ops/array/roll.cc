@@ -10,11 +10,8 @@ namespace {
 
 Status roll_shape(ShapeContext& c) {
   MR_TRY(c.with_rank_at_least(0, 1).status());
-  const PartialShape &shift = c.input(1), &axis = c.input(2);
-  if (shift.rank() > 1 || axis.rank() > 1) {
-    return invalid_argument("shift and axis must be scalars or vectors, got ", shift, " and ",
-                            axis);
-  }
+  MR_TRY_ASSIGN(const PartialShape shift, c.with_rank_at_most(1, 1));
+  MR_TRY_ASSIGN(const PartialShape axis, c.with_rank_at_most(2, 1));
   if (shift.num_elements() >= 0 && axis.num_elements() >= 0 &&
       shift.num_elements() != axis.num_elements()) {
     return invalid_argument("shift and axis must have the same size, got ", shift, " and ", axis);

@@ -10,10 +10,7 @@ namespace {
 
 Status sparse_to_dense_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
-  if (c.input(0).rank_known() && c.input(0).rank() > 2) {
-    return invalid_argument("'sparse_indices' must be a scalar, vector or matrix, got ",
-                            c.input(0));
-  }
+  MR_TRY(c.with_rank_at_most(0, 2).status());
   MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
   c.set_output(0, std::move(shape));
   return ok_status();

@@ -244,6 +244,7 @@ Status list_diff_cpu(KernelContext& ctx) {
 }
 
 constexpr OpTraits kTraits = {.cannot_differentiate = true, .cost = 20};
+constexpr const char* kNoGradient = "which elements are there depends on their values";
 
 }  // namespace
 
@@ -255,14 +256,16 @@ void register_unique(Registry& registry) {
        .outputs = {{"y", "T"}, {"idx", "out_idx"}},
        .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
        .traits = kTraits,
-       .shape = unique_shape});
+       .shape = unique_shape,
+       .no_gradient = kNoGradient});
   registry.add({.name = "UniqueWithCounts",
                 .doc = "As Unique, and how often each element appears.",
                 .inputs = {{"x", "T"}},
                 .outputs = {{"y", "T"}, {"idx", "out_idx"}, {"count", "out_idx"}},
                 .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
                 .traits = kTraits,
-                .shape = unique_shape});
+                .shape = unique_shape,
+                .no_gradient = kNoGradient});
   const std::vector<OpSpec::Type> slice_types = {
       {"T", {}}, {"Taxis", kIndexTypes, DType::kInt64}, {"out_idx", kIndexTypes, DType::kInt32}};
   registry.add({.name = "UniqueV2",
@@ -271,21 +274,24 @@ void register_unique(Registry& registry) {
                 .outputs = {{"y", "T"}, {"idx", "out_idx"}},
                 .types = slice_types,
                 .traits = kTraits,
-                .shape = unique_slices_shape});
+                .shape = unique_slices_shape,
+                .no_gradient = kNoGradient});
   registry.add({.name = "UniqueWithCountsV2",
                 .doc = "As UniqueWithCounts, for slices along an axis.",
                 .inputs = {{"x", "T"}, {"axis", "Taxis", "Empty: x is a vector."}},
                 .outputs = {{"y", "T"}, {"idx", "out_idx"}, {"count", "out_idx"}},
                 .types = slice_types,
                 .traits = kTraits,
-                .shape = unique_slices_shape});
+                .shape = unique_slices_shape,
+                .no_gradient = kNoGradient});
   registry.add({.name = "ListDiff",
                 .doc = "The elements of x that y does not hold, and their positions in x.",
                 .inputs = {{"x", "T"}, {"y", "T"}},
                 .outputs = {{"out", "T"}, {"idx", "out_idx"}},
                 .types = {{"T", {}}, {"out_idx", kIndexTypes, DType::kInt32}},
                 .traits = kTraits,
-                .shape = list_diff_shape});
+                .shape = list_diff_shape,
+                .no_gradient = kNoGradient});
   for (const char* op : {"Unique", "UniqueWithCounts"}) {
     registry.kernel({.op = op, .constraints = {{"T", kCompared}}, .function = unique_cpu});
   }

@@ -154,7 +154,8 @@ void register_print(Registry& registry) {
                 .doc = "Seconds since the beginning of 1970, as the clock says when it runs.",
                 .outputs = {{"ts", "double"}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
-                .shape = shape_rules::scalar});
+                .shape = shape_rules::scalar,
+                .no_gradient = "values from outside the graph"});
   registry.kernel<Print>("Print", DeviceKind::kCpu);
   registry.kernel<PrintV2>("PrintV2", DeviceKind::kCpu);
   registry.kernel("Timestamp", DeviceKind::kCpu, timestamp_cpu);

@@ -150,7 +150,8 @@ void register_bounding_boxes(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", type_set_of<DrawTypes>, DType::kFloat}},
                 .traits = {.cannot_differentiate = true, .cost = 0.5},
-                .shape = draw_shape};
+                .shape = draw_shape,
+                .no_gradient = "prepares images for training or for people"};
     if (colors) spec.inputs.push_back({"colors", "float"});
     registry.add(std::move(spec));
   }

@@ -229,6 +229,8 @@ void register_contrast(Registry& registry, TypeList<Ts...>) {
   (registry.kernel<Ts>("AdjustContrastv2", DeviceKind::kCpu, &adjust_contrast<Ts>), ...);
 }
 
+constexpr const char* kNoGradient = "prepares images for training or for people";
+
 }  // namespace
 
 void register_color(Registry& registry) {
@@ -241,7 +243,8 @@ void register_color(Registry& registry) {
          .types = {{"T", kFloating, DType::kFloat}},
          .traits = {.cannot_differentiate = gradient == nullptr, .may_alias = 1, .cost = 4},
          .shape = pixels_shape,
-         .gradient = gradient});
+         .gradient = gradient,
+         .no_gradient = gradient == nullptr ? kNoGradient : ""});
   };
   convert("RGBToHSV", "Pixels of red, green and blue as hue, saturation and value.",
           rgb_to_hsv_grad);
@@ -253,7 +256,8 @@ void register_color(Registry& registry) {
                   .outputs = {{"output", "T"}},
                   .types = {{"T", type_set_of<AdjustTypes>, DType::kFloat}},
                   .traits = {.cannot_differentiate = true, .may_alias = 1, .cost = 8},
-                  .shape = pixels_shape});
+                  .shape = pixels_shape,
+                  .no_gradient = kNoGradient});
   };
   adjust("AdjustHue", "Turns the hue of every pixel by delta, a part of the whole circle.",
          "delta");

@@ -441,7 +441,8 @@ void register_crop_and_resize(Registry& registry) {
        .types = {{"T", type_set_of<ImageTypes>}},
        .attrs = {{"method", "string = 'bilinear' in {'bilinear'}"}},
        .traits = {.cost = 100},
-       .shape = grad_boxes_shape});
+       .shape = grad_boxes_shape,
+       .no_gradient = "has no second derivative in TensorFlow either"});
   register_kernels(registry, ImageTypes());
   register_grad_image(registry, FloatingTypes());
 }

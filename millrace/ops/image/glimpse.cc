@@ -152,7 +152,8 @@ void register_glimpse(Registry& registry) {
                           {"uniform_noise", "bool = true"},
                           {"noise", "string = 'uniform'"}},
                 .traits = {.cannot_differentiate = true, .cost = 1},
-                .shape = glimpse_shape});
+                .shape = glimpse_shape,
+                .no_gradient = "prepares images for training or for people"});
   registry.kernel({.op = "ExtractGlimpse", .factory = &GlimpseKernel::make, .host_inputs = {1}});
 }
 

@@ -135,7 +135,8 @@ void register_cholesky(Registry& registry) {
                  .outputs = {{"output", "T"}},
                  .types = {{"T", type_set_of<RealMatrixTypes>}},
                  .traits = {.cost = 300},
-                 .shape = cholesky_shape};
+                 .shape = cholesky_shape,
+                 .no_gradient = "has no second derivative in TensorFlow either"};
   registry.add(older_matrix_op(grad, type_set_of<RealMatrixTypes>, 13));
   registry.add(std::move(grad));
   register_kernels(registry, "Cholesky", MatrixTypes());

@@ -323,6 +323,7 @@ void register_eigen(Registry& registry) {
        .types = {{"T", type_set_of<RealMatrixTypes>}},
        .traits = {.cost = 1000},
        .shape = stacked_eigen_shape,
+       .no_gradient = "an older form of SelfAdjointEigV2, which has one",
        .deprecated_since = 11,
        .deprecation = "Use SelfAdjointEigV2 instead."},
       real, 11);

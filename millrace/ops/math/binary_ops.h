@@ -11,9 +11,8 @@
 //
 //   info   name, types and what else passes ask;
 //   eval   the formula, for scalars and (but for predicates) vectors of float, double, int32 and
-//   int64
-//          alike. It is defined for every pair of integers: sums wrap, a division by zero gives
-//          zero (the kernel reports it);
+//          int64 alike. It is defined for every pair of integers: sums wrap, a division by zero
+//          gives zero (the kernel reports it);
 //   grad   dx and dy before they are summed back to the shapes of x and y; of complex numbers x, y
 //          and z are the conjugates. An empty Expr: there is none.
 //

@@ -193,7 +193,8 @@ void register_dilation(Registry& registry) {
                             {"padding", "string in {'SAME','VALID'}"}},
                   .traits = {.cost = 10},
                   .shape = shape,
-                  .gradient = backward ? nullptr : dilation_grad});
+                  .gradient = backward ? nullptr : dilation_grad,
+                  .no_gradient = backward ? "has no second derivative in TensorFlow either" : ""});
   };
   add("Dilation2D", "The maxima of input + filter over windows.", "output",
       dilation_shape<What::kOutput>, false);

@@ -352,7 +352,8 @@ void register_fractional_pool(Registry& registry) {
                   .types = {{"T", type_set_of<PoolTypes>}},
                   .attrs = {{"overlapping", "bool = false"}},
                   .traits = {.cost = 4},
-                  .shape = max ? fractional_max_grad_shape : fractional_avg_grad_shape});
+                  .shape = max ? fractional_max_grad_shape : fractional_avg_grad_shape,
+                  .no_gradient = "has no second derivative in TensorFlow either"});
   }
   register_kernels(registry, PoolTypes());
 }

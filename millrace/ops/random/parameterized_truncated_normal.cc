@@ -175,11 +175,7 @@ struct Truncated {
 };
 
 Status truncated_shape(ShapeContext& c) {
-  for (int i = 1; i <= 4; ++i) {
-    if (c.input(i).rank() > 1) {
-      return invalid_argument("input ", i, " must be a scalar or a vector, got shape ", c.input(i));
-    }
-  }
+  for (int i = 1; i <= 4; ++i) MR_TRY(c.with_rank_at_most(i, 1).status());
   MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(0));
   if (shape.rank() == 0) return invalid_argument("shape must not be empty");
   c.set_output(0, std::move(shape));

@@ -69,7 +69,8 @@ void register_bincount(Registry& registry) {
                 .outputs = {{"bins", "T"}},
                 .types = {{"T", type_set_of<CountTypes>}},
                 .traits = {.cannot_differentiate = true, .cost = 2},
-                .shape = bincount_shape});
+                .shape = bincount_shape,
+                .no_gradient = "counts elements"});
   registry.kernel("Bincount", DeviceKind::kCpu, bincount_cpu);
 }
 

@@ -127,7 +127,8 @@ void register_edit_distance(Registry& registry) {
                 .types = {{"T", type_set_of<Types>}},
                 .attrs = {{"normalize", "bool = true", "Divide by the length of the truth."}},
                 .traits = {.cannot_differentiate = true, .cost = 100},
-                .shape = edit_distance_shape});
+                .shape = edit_distance_shape,
+                .no_gradient = "counts what differs"});
   registry.kernel<EditDistance>("EditDistance", DeviceKind::kCpu);
 }
 
