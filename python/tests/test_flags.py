@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from millrace.compat.v1 import flags
 from millrace.compat.v1 import program as app
-from millrace.compat.v1.flags import flags
+from millrace.compat.v1.flags import definitions, flag_values, validators
 
 
 @pytest.fixture
@@ -15,7 +16,8 @@ def values(monkeypatch):
     """A set of flags of its own, that reads this program's command line as an empty one."""
     monkeypatch.setattr(sys, "argv", ["program"])
     fresh = flags.FlagValues()
-    monkeypatch.setattr(flags, "FLAGS", fresh)
+    for module in (flags, definitions, flag_values, validators):
+        monkeypatch.setattr(module, "FLAGS", fresh)
     flags.DEFINE_string("name", "x", "A name.")
     flags.DEFINE_integer("count", 3, "A count.")
     flags.DEFINE_float("rate", 1, "A rate.")
@@ -228,7 +230,7 @@ def test_run_finds_main(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from millrace.compat.v1 import program as app\n"
-        "from millrace.compat.v1.flags import flags\n"
+        "from millrace.compat.v1 import flags\n"
         "flags.DEFINE_integer('n', 1, '')\n"
         "def main(argv):\n"
         "    print(argv[1:], flags.FLAGS.n)\n"

@@ -15,13 +15,14 @@ from millrace.graph.graph import (
 )
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
-from millrace.ops.control_flow import group, no_op
+from millrace.ops.ordering import group, no_op
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
 from millrace.state.variable_lists import global_variables, report_uninitialized_variables
 from millrace.state.variables import Variable
-from millrace.train.hooks import SyncReplicasHook
 from millrace.train.optimizer import Optimizer
 from millrace.train.queue_runner import QueueRunner
+from millrace.train.session_manager import is_ready
+from millrace.train.session_run_hook import SessionRunHook
 
 
 @export("train.SyncReplicasOptimizer")
@@ -200,3 +201,43 @@ class SyncReplicasOptimizer(Optimizer):
 
 def _operation(made: Any) -> Operation:
     return made if isinstance(made, Operation) else made.op
+
+
+class SyncReplicasHook(SessionRunHook):
+    """Initialises what a SyncReplicasOptimizer needs in a session."""
+
+    def __init__(self, optimizer: Any, is_chief: bool, num_tokens: int):
+        self._optimizer = optimizer
+        self._is_chief = is_chief
+        self._num_tokens = num_tokens
+
+    def begin(self) -> None:
+        """Makes the operations. ValueError before `apply_gradients`."""
+        optimizer = self._optimizer
+        if not optimizer._gradients_applied:
+            raise ValueError(
+                "SyncReplicasOptimizer.apply_gradient should be called before using the hook."
+            )
+        self._ready_op = optimizer.ready_for_local_init_op
+        if self._is_chief:
+            self._init_op = optimizer.chief_init_op
+            self._queue_runner = optimizer.get_chief_queue_runner()
+            self._tokens_op = optimizer.get_init_tokens_op(self._num_tokens)
+        else:
+            self._init_op = optimizer.local_step_init_op
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Runs them; the chief starts the thread that applies gradients."""
+        ready, message = is_ready(
+            self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
+        )
+        if not ready:
+            raise RuntimeError(
+                "Init operations did not make model ready for SyncReplicasOptimizer local_init. "
+                f"Init op: {self._init_op.name}, error: {message}"
+            )
+        session.run(self._init_op)
+        if self._is_chief:
+            if self._tokens_op is not None:
+                session.run(self._tokens_op)
+            self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)

@@ -92,13 +92,13 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 @export("expand_dims")
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Adds a dimension of size 1 at `axis`; negative from the end. `dim`: an older name of axis."""
-    axis = _one_of("axis", axis, "dim", dim)
+    axis = one_of("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("expand_dims: must specify an axis argument")
     return gen_ops.expand_dims(input, axis, name=name)
 
 
-def _one_of(name: str, value: Any, older: str, older_value: Any) -> Any:
+def one_of(name: str, value: Any, older: str, older_value: Any) -> Any:
     """The value of an argument that has an older name. ValueError when both are given."""
     if older_value is None:
         return value
@@ -112,7 +112,7 @@ def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Tensor:
     """Removes dimensions of size 1: those of `axis`, or all. `squeeze_dims`: an older name."""
-    axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
+    axis = one_of("axis", axis, "squeeze_dims", squeeze_dims)
     if axis is None:
         axis = []
     elif np.ndim(axis) == 0:
@@ -208,7 +208,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 # Constants of one value.
 
 
-def _zero_of(dtype: dtypes.DType) -> Any:
+def zero_of(dtype: dtypes.DType) -> Any:
     if dtype is dtypes.bool_:
         return False
     return "" if dtype is dtypes.string else 0
@@ -244,7 +244,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     """A tensor of zeros (False, empty strings)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     with name_scope(name, "zeros", [shape]) as scope:
-        return _filled(_zero_of(dtype), shape, dtype, scope)
+        return _filled(zero_of(dtype), shape, dtype, scope)
 
 
 @export("ones")
@@ -269,10 +269,10 @@ def zeros_like(
         dtype = own if dtype is None else dtypes.as_dtype(dtype).base_dtype
         known = tensor.shape.is_fully_defined() and dtype is not dtypes.variant
         if optimize and known:
-            return _filled(_zero_of(dtype), tensor.shape, dtype, scope)
+            return _filled(zero_of(dtype), tensor.shape, dtype, scope)
         if dtype is own:
             return gen_ops.zeros_like(tensor, name=scope)
-        made = _filled(_zero_of(dtype), shape_internal(tensor, optimize=optimize), dtype, scope)
+        made = _filled(zero_of(dtype), shape_internal(tensor, optimize=optimize), dtype, scope)
         made.set_shape(tensor.shape)
         return made
 
@@ -433,158 +433,6 @@ def pad(
     raise ValueError(
         f"Unknown padding mode: {mode}. Expected 'CONSTANT', 'REFLECT' or 'SYMMETRIC'."
     )
-
-
-# Picking.
-
-
-@export("gather", "manip.gather")
-def gather(
-    params: Any, indices: Any, validate_indices: Any = None, name: str | None = None,
-    axis: Any = None, batch_dims: int = 0,
-) -> Tensor:  # fmt: skip
-    """The slices of `params` at `indices` along `axis`.
-
-    `batch_dims`: how many first dimensions of the two go together. Indices out of range are an
-    error when the graph runs.
-    """
-    del validate_indices
-    if axis is None:
-        axis = batch_dims
-    if isinstance(axis, (int, np.integer)) and axis == 0 and batch_dims == 0:
-        read = getattr(params, "sparse_read", None)
-        if read is not None:
-            return read(indices, name=name)
-        return gen_ops.gather(params, indices, name=name)
-    return gen_ops.gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
-
-
-@export("gather_nd", "manip.gather_nd")
-def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
-    """The slices of `params` that the rows of `indices` point at.
-
-    `batch_dims`: how many first dimensions of the two go together.
-    """
-    if batch_dims == 0:
-        return gen_ops.gather_nd(params, indices, name=name)
-    return _batch_gather_nd(params, indices, int(batch_dims), name)
-
-
-def _batch_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
-    with name_scope(name, "BatchGatherND", [params, indices]):
-        params = convert_to_tensor(params, name="params")
-        indices = convert_to_tensor(indices, name="indices")
-        ndims = indices.shape.ndims
-        if ndims is None:
-            raise ValueError("batch_gather_nd needs indices of a known number of dimensions")
-        if batch_dims >= ndims:
-            raise ValueError(
-                f"Argument `batch_dims` = {batch_dims} must be less than rank(`indices`) = {ndims}"
-            )
-        params_shape, indices_shape = shape(params), shape(indices)
-        batch_shape = params_shape[:batch_dims]
-        rows = [indices]
-        # The place in the batch becomes the first columns of the indices.
-        for i in range(batch_dims):
-            ids = gen_ops.cast(gen_ops.range(0, batch_shape[i], 1), indices.dtype.base_dtype)
-            ids = reshape(ids, [1] * i + [-1] + [1] * (ndims - 1 - i))
-            like = concat([indices_shape[:-1], [1]], 0)
-            rows.insert(i, gen_ops.broadcast_to(ids, like))
-        return gen_ops.gather_nd(params, concat(rows, -1))
-
-
-@export("batch_gather")
-def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """Gathers along the last dimension of `indices`; the first ones go together."""
-    with name_scope(name, "BatchGather", [params, indices]):
-        indices = convert_to_tensor(indices, name="indices")
-        params = convert_to_tensor(params, name="params")
-        ndims = indices.shape.ndims
-        if ndims is None:
-            raise ValueError("batch_gather does not allow indices with unknown shape.")
-        return gather(params, indices, axis=ndims - 1, batch_dims=ndims - 1)
-
-
-@export("one_hot")
-def one_hot(
-    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None,
-    dtype: Any = None, name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """Vectors of `depth` that are `on_value` (1) at the index and `off_value` (0) elsewhere.
-
-    The new dimension stands at `axis`, the last by default. `dtype`: float32 unless a value says
-    otherwise. TypeError when the types of the values and `dtype` differ.
-    """
-    with name_scope(name, "one_hot", [indices, depth, on_value, off_value]) as scope:
-        hint = None if dtype is None else dtypes.as_dtype(dtype)
-        given = {}
-        for key, value in (("on_value", on_value), ("off_value", off_value)):
-            if value is not None:
-                given[key] = convert_to_tensor(value, name=key, preferred_dtype=hint)
-                kind = given[key].dtype.base_dtype
-                if hint is not None and kind is not hint:
-                    raise TypeError(
-                        f"dtype {kind.name} of {key} does not match dtype parameter {hint.name}"
-                    )
-        if hint is None:
-            hint = next((t.dtype.base_dtype for t in given.values()), dtypes.float32)
-        on = given.get("on_value")
-        off = given.get("off_value")
-        if on is None:
-            on = constant(1 if hint is not dtypes.bool_ else True, hint, name="Const")
-        if off is None:
-            off = constant(_zero_of(hint), hint, name="Const")
-        if on.dtype.base_dtype is not off.dtype.base_dtype:
-            raise TypeError(
-                f"dtype {on.dtype.base_dtype.name} of on_value does not match dtype "
-                f"{off.dtype.base_dtype.name} of off_value"
-            )
-        return gen_ops.one_hot(indices, depth, on, off, -1 if axis is None else axis, name=scope)
-
-
-@export("where")
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """The elements of `x` where the condition holds and of `y` elsewhere.
-
-    The condition has the shape of x, or is a scalar, or a vector that chooses rows. Without x and
-    y: the places of the true elements, one per row.
-    """
-    if x is None and y is None:
-        with name_scope(name, "Where", [condition]) as scope:
-            condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool_, name="condition")
-            return gen_ops.where(condition, name=scope)
-    if x is None or y is None:
-        raise ValueError("x and y must both be non-None or both be None.")
-    return gen_ops.select(condition, x, y, name=name)
-
-
-@export("where_v2")
-def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """As `where`, with the condition, x and y broadcast together."""
-    if x is None and y is None:
-        return where(condition, name=name)
-    if x is None or y is None:
-        raise ValueError("x and y must both be non-None or both be None.")
-    return gen_ops.select_v2(condition, x, y, name=name)
-
-
-@export("reverse", "reverse_v2", "manip.reverse")
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Reverses the order of the elements along the dimensions `axis`."""
-    return gen_ops.reverse_v2(tensor, axis, name=name)
-
-
-@export("reverse_sequence")
-def reverse_sequence(
-    input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None,
-    name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Reverses the first `seq_lengths[i]` elements along `seq_axis` in part i of `batch_axis`."""
-    seq_axis = _one_of("seq_axis", seq_axis, "seq_dim", seq_dim)
-    batch_axis = _one_of("batch_axis", batch_axis, "batch_dim", batch_dim)
-    if seq_axis is None:
-        raise TypeError("reverse_sequence() missing the argument 'seq_axis'")
-    return gen_ops.reverse_sequence(input, seq_lengths, seq_axis, batch_axis or 0, name=name)
 
 
 stop_gradient = export("stop_gradient")(gen_ops.stop_gradient)

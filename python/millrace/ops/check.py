@@ -11,7 +11,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value
-from millrace.ops.control_flow import Assert
+from millrace.ops.ordering import Assert
 from millrace.ops.reduce import reduce_all
 
 

@@ -1,11 +1,10 @@
-"""Branches, loops, and what orders operations: cond, case, while_loop, group, tuple."""
+"""Branches: cond, case, switch_case."""
 
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
-from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import (
     Operation,
@@ -14,183 +13,9 @@ from millrace.graph.graph import (
     get_default_graph,
     name_scope,
 )
-from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
 from millrace.graph.static_value import constant_value
-
-no_op = export("no_op")(gen_ops.no_op)
-
-
-# Values made of several tensors: they go into a branch or loop in parts and come out whole.
-
-
-def _parts(leaf: Any) -> list[Tensor]:
-    """The tensors that a leaf of a structure is made of."""
-    if isinstance(leaf, Tensor):
-        return [leaf]
-    if isinstance(leaf, IndexedSlices):
-        parts = [leaf.values, leaf.indices]
-        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
-    if isinstance(leaf, SparseTensor):
-        return [leaf.indices, leaf.values, leaf.dense_shape]
-    if leaf is None:
-        return []
-    return [leaf.flow]  # a TensorArray
-
-
-def _whole(leaf: Any, parts: list[Tensor]) -> Any:
-    """A value like `leaf` made of other tensors."""
-    if isinstance(leaf, Tensor):
-        return parts[0]
-    if isinstance(leaf, IndexedSlices):
-        return IndexedSlices(*parts)
-    if isinstance(leaf, SparseTensor):
-        return SparseTensor(*parts)
-    return None if leaf is None else leaf._with_flow(parts[0])
-
-
-def _wholes(leaves: list[Any], tensors: list[Tensor]) -> list[Any]:
-    out, at = [], 0
-    for leaf in leaves:
-        count = len(_parts(leaf))
-        out.append(_whole(leaf, tensors[at : at + count]))
-        at += count
-    return out
-
-
-def _is_composite(value: Any) -> bool:
-    return isinstance(value, (IndexedSlices, SparseTensor)) or hasattr(value, "_with_flow")
-
-
-def _kind(leaf: Any) -> str:
-    return "Tensor" if isinstance(leaf, Tensor) else type(leaf).__name__
-
-
-def _value(tensor: Tensor) -> Tensor:
-    """References are read: what leaves a branch is a value."""
-    return gen_ops.identity(tensor) if tensor.dtype._is_ref_dtype else tensor
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{tensor.dtype.base_dtype.name} of shape {tensor.shape} ('{tensor.name}')"
-
-
-# Order.
-
-
-@export("group")
-def group(*inputs: Any, **kwargs: Any) -> Operation:
-    """An operation that is done when all of `inputs` (tensors, operations, structures of them) are.
-
-    TypeError for an input that is neither. `name`: its name.
-    """
-    name = kwargs.pop("name", None)
-    if kwargs:
-        raise ValueError(f"Unknown keyword arguments: {', '.join(sorted(kwargs))}")
-    ops: list[Operation] = []
-    for item in nest.flatten(list(inputs)):
-        op = _operation_of(item)
-        if op is None:
-            raise TypeError(
-                "'inputs' should be zero or more (nested) Tensors. Expected tf.group() expected "
-                f"Tensor objects not '{item}' with type '{type(item)}'."
-            )
-        ops.append(op)
-    by_device: dict[str, list[Operation]] = {}
-    for op in ops:
-        by_device.setdefault(op.device, []).append(op)
-    if len(by_device) <= 1:
-        return _group_on(ops, name or "group_deps", next(iter(by_device), ""))
-    with name_scope(name, "group_deps") as scope:
-        each = [_group_on(by_device[d], "NoOp", d) for d in sorted(by_device)]
-    return _group_on(each, scope, "")
-
-
-def _group_on(ops: list[Operation], name: str, device: str) -> Operation:
-    graph = get_default_graph()
-    with control_dependencies(ops):
-        if not device:
-            return gen_ops.no_op(name=name)
-        with graph.device(device):
-            return gen_ops.no_op(name=name)
-
-
-def _operation_of(value: Any) -> Operation | None:
-    """The operation that makes a value; None where there is none."""
-    if isinstance(value, Operation):
-        return value
-    if not hasattr(value, "device"):
-        return None
-    convert = getattr(value, "_as_graph_element", None)
-    element = convert() if convert is not None else value
-    if isinstance(element, Operation):
-        return element
-    op = getattr(element, "op", None)
-    return op if isinstance(op, Operation) else None
-
-
-def with_dependencies(dependencies: Any, output_tensor: Any, name: str | None = None) -> Any:
-    """`output_tensor`, a Tensor or IndexedSlices, ready only after `dependencies` have run."""
-    with name_scope(name, "control_dependency", [*dependencies, output_tensor]) as scope:
-        if isinstance(output_tensor, IndexedSlices):
-            with control_dependencies(dependencies):
-                parts = [gen_ops.identity(part) for part in _parts(output_tensor)]
-            return IndexedSlices(*parts)
-        output = convert_to_tensor(output_tensor)
-        with get_default_graph().colocate_with(output), control_dependencies(dependencies):
-            return gen_ops.identity(output, name=scope)
-
-
-@export("tuple")
-def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
-    """The tensors (None, IndexedSlices and operations too), each ready only when all are.
-
-    `control_inputs`: tensors or operations to wait for besides. ValueError when there is no tensor
-    at all, TypeError for control inputs that are neither.
-    """
-    with name_scope(name, "tuple", [t for t in tensors if t is not None]):
-        tensors = [
-            t if t is None or isinstance(t, Operation) or _is_composite(t) else convert_to_tensor(t)
-            for t in tensors
-        ]
-        gates = [t if isinstance(t, Operation) else t.op for t in tensors if t is not None]
-        if not gates:
-            raise ValueError(f"'tensors' must have at least one Tensor. Received: {tensors}.")
-        for item in control_inputs or []:
-            op = _operation_of(item)
-            if op is None:
-                raise TypeError(
-                    "'control_inputs' must only contain Operation or Tensor. Received: "
-                    f"{type(item)}. Control input must be Operation or Tensor: {item}"
-                )
-            gates.append(op)
-        gate = group(*sorted(set(gates), key=lambda op: op._id))
-        return [
-            None
-            if t is None
-            else group(gate, t)
-            if isinstance(t, Operation)
-            else with_dependencies([gate], t)
-            for t in tensors
-        ]
-
-
-@export("Assert", "debugging.Assert")
-def Assert(
-    condition: Any, data: Any, summarize: int | None = None, name: str | None = None
-) -> Operation:
-    """An operation that fails with the values of `data` in its message unless `condition` holds.
-
-    Make other operations wait for it: `with tf.control_dependencies([assert_op]):`.
-    """
-    if not isinstance(data, (list, tuple)):
-        raise TypeError(f"values must be a sequence: the data of Assert is a list, got {data!r}")
-    flat = []
-    for item in data:
-        flat += _parts(item) if isinstance(item, SparseTensor) else [item]
-    return gen_ops.assert_(condition, flat, 3 if summarize is None else summarize, name or "Assert")
-
-
-# Branches.
+from millrace.ops.composites import described, is_composite, kind_of, tensors_of, value_of, wholes
+from millrace.ops.ordering import Assert
 
 
 class _Branches:
@@ -217,10 +42,10 @@ class _Branches:
             raise ValueError(
                 f"'{name}' must have a return value. Return a tensor or an operation from it."
             )
-        if not self._strict and _is_singleton(result):
+        if not self._strict and is_singleton(result):
             result = result[0]
         leaves = [_branch_leaf(leaf) for leaf in nest.flatten(result)]
-        parts = [[_value(t) for t in _parts(leaf)] for leaf in leaves]
+        parts = [[value_of(t) for t in tensors_of(leaf)] for leaf in leaves]
         if self.leaves is None:
             if not any(parts):
                 raise ValueError(
@@ -242,17 +67,17 @@ class _Branches:
                 f"Incompatible return values of {first} and {other}: {error}"
             ) from None
         for i, (a, b) in enumerate(zip(self.leaves, leaves, strict=True)):
-            if _kind(a) != _kind(b):
+            if kind_of(a) != kind_of(b):
                 raise TypeError(
-                    f"Incompatible return types of {first} and {other}: output {i} is a {_kind(a)} "
-                    f"from {first} and a {_kind(b)} from {other}."
+                    f"Incompatible return types of {first} and {other}: output {i} is a "
+                    f"{kind_of(a)} from {first} and a {kind_of(b)} from {other}."
                 )
             mine, theirs = self._first_parts[i], parts[i]
             for x, y in zip(mine, theirs, strict=False):
                 if x.dtype.base_dtype != y.dtype.base_dtype:
                     raise ValueError(
                         f"Outputs of '{first}' and '{other}' must have the same type(s): output "
-                        f"{i} is {_describe(x)} from {first} and {_describe(y)} from {other}."
+                        f"{i} is {described(x)} from {first} and {described(y)} from {other}."
                     )
             if len(mine) != len(theirs):
                 raise ValueError(
@@ -264,11 +89,11 @@ class _Branches:
 
     def pack(self, tensors: list[Tensor]) -> Any:
         """The branches' result with the tensors of the node."""
-        out = nest.pack_sequence_as(self._first, _wholes(self.leaves, tensors))
-        return out[0] if not self._strict and _is_singleton(out) else out
+        out = nest.pack_sequence_as(self._first, wholes(self.leaves, tensors))
+        return out[0] if not self._strict and is_singleton(out) else out
 
 
-def _is_singleton(value: Any) -> bool:
+def is_singleton(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 1 and not nest.is_namedtuple(value)
 
 
@@ -277,7 +102,7 @@ def _branch_leaf(value: Any) -> Any:
     if isinstance(value, Operation):
         with control_dependencies([value]):
             return gen_ops.identity(convert_to_tensor(True))
-    if value is None or _is_composite(value):
+    if value is None or is_composite(value):
         return value
     return convert_to_tensor(value)
 
@@ -292,11 +117,11 @@ def _predicate(pred: Any, op: str) -> Tensor:
     if tensor.dtype.base_dtype is not dtypes.bool_:
         raise TypeError(
             f"Input 'pred' of '{op}' has type {tensor.dtype.name} that does not match expected "
-            f"type of bool: {_describe(tensor)}."
+            f"type of bool: {described(tensor)}."
         )
     if tensor.shape.rank not in (None, 0):
-        raise ValueError(f"Shape must be rank 0 for the 'pred' of '{op}', got {_describe(tensor)}.")
-    return _value(tensor)
+        raise ValueError(f"Shape must be rank 0 for the 'pred' of '{op}', got {described(tensor)}.")
+    return value_of(tensor)
 
 
 @export("cond")
@@ -522,294 +347,9 @@ def switch_case(
     if not callable(functions[-1]):
         raise TypeError("default must be callable.")
     graph = get_default_graph()
-    index = _value(index)
+    index = value_of(index)
     if index.dtype is not dtypes.int32:
         index = gen_ops.cast(index, dtypes.int32)
     branches = _Branches([f"branch {i}" for i in range(len(functions))], strict=False)
     codes = [branches.code(i, function) for i, function in enumerate(functions)]
     return branches.pack(_core.add_case(graph, index, codes, name or "switch_case"))
-
-
-# Loops.
-
-
-def _loop_leaf(value: Any, number: int) -> Any:
-    if _is_composite(value):
-        return value
-    if isinstance(value, SparseTensorValue):
-        return SparseTensor.from_value(value)
-    if value is None:
-        raise ValueError(f"None values not supported: loop variable {number} is None.")
-    return convert_to_tensor(value)
-
-
-def _part_shapes(leaf: Any, invariant: Any) -> list[TensorShape]:
-    """The shapes that the parts of a loop variable keep."""
-    parts = _parts(leaf)
-    if invariant is None:
-        return [part.shape for part in parts]
-    if not isinstance(invariant, TensorShape):
-        if isinstance(leaf, (SparseTensor, IndexedSlices)):
-            raise TypeError(
-                f"The shape invariant of the {type(leaf).__name__} {leaf} must be a TensorShape, "
-                f"got {invariant!r}"
-            )
-        invariant = TensorShape(invariant)
-    if isinstance(leaf, Tensor):
-        return [invariant]
-    if isinstance(leaf, SparseTensor):
-        # The invariant is that of dense_shape, a vector as long as the rank.
-        rank = invariant.with_rank(1).as_list()[0]
-        return [
-            TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
-        ]  # fmt: skip
-    if isinstance(leaf, IndexedSlices):
-        shapes = [invariant, TensorShape([invariant[0] if invariant.rank else None])]
-        return shapes if leaf.dense_shape is None else [*shapes, TensorShape([invariant.rank])]
-    return [TensorShape(())]
-
-
-def _covers(invariant: TensorShape, shape: TensorShape) -> bool:
-    """Whether everything that has the shape has the invariant."""
-    if invariant.rank is None:
-        return True
-    if shape.rank != invariant.rank:
-        return False
-    pairs = zip(invariant.as_list(), shape.as_list(), strict=True)
-    return all(kept is None or kept == size for kept, size in pairs)
-
-
-class _ValueWanted(Exception):
-    """A loop variable that came in as a reference becomes a value in the body."""
-
-
-class _Loop:
-    """A loop in the making: how its variables look, and what its body returned."""
-
-    def __init__(
-        self, cond: Any, body: Any, loop_vars: Any, shape_invariants: Any, read: bool = False
-    ):
-        self._cond = cond
-        self._body = body
-        self._loop_vars = loop_vars
-        self.leaves = [_loop_leaf(v, i) for i, v in enumerate(nest.flatten(loop_vars))]
-        if read:
-            self.leaves = [
-                _value(leaf) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves
-            ]
-        self.tensors = [t for leaf in self.leaves for t in _parts(leaf)]
-        if shape_invariants is None:
-            shapes = [_part_shapes(leaf, None) for leaf in self.leaves]
-        else:
-            shapes = self._invariants(shape_invariants)
-        self.shapes = [shape for group_of_shapes in shapes for shape in group_of_shapes]
-        self.result: Any = None
-
-    def _invariants(self, given: Any) -> list[list[TensorShape]]:
-        structure = nest.pack_sequence_as(self._loop_vars, self.leaves)
-        flat = nest.flatten_up_to(structure, given, check_types=False)
-        shapes = []
-        for leaf, invariant in zip(self.leaves, flat, strict=True):
-            own = _part_shapes(leaf, invariant)
-            for part, shape in zip(_parts(leaf), own, strict=True):
-                if not _covers(shape, part.shape):
-                    raise ValueError(
-                        f"The shape invariant specified for {part.name} is not compatible with the "
-                        "initial shape of the loop variable. It enters the loop with shape "
-                        f"{part.shape}, but the specified shape invariant is {shape}."
-                    )
-            shapes.append(own)
-        return shapes
-
-    def _arguments(self, parameters: list[Tensor]) -> Any:
-        return nest.pack_sequence_as(self._loop_vars, _wholes(self.leaves, parameters))
-
-    def condition(self, graph: Any, parameters: list[Tensor]) -> list[Tensor]:
-        """Builds the condition."""
-        del graph
-        result = self._cond(*self._arguments(parameters))
-        if _is_singleton(result):
-            result = result[0]
-        result = convert_to_tensor(result)
-        if result.dtype.base_dtype is not dtypes.bool_:
-            raise TypeError(
-                f"The condition of a while_loop must be of type bool, got {_describe(result)}."
-            )
-        if result.shape.rank not in (None, 0):
-            raise ValueError(
-                f"The condition of a while_loop must be a scalar, got {_describe(result)}."
-            )
-        return [_value(result)]
-
-    def body(self, graph: Any, parameters: list[Tensor]) -> list[Tensor]:
-        """Builds the body."""
-        del graph
-        arguments = self._arguments(parameters)
-        result = self._body(*arguments)
-        if not nest.is_nested(result) or isinstance(result, dict):
-            result = [result]
-        try:
-            nest.assert_same_structure(list(arguments), list(result), check_types=True)
-        except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"The body of a while_loop must return what it takes: {error}"
-            ) from None
-        self.result = result
-        out: list[Tensor] = []
-        for i, (leaf, value) in enumerate(zip(self.leaves, nest.flatten(result), strict=True)):
-            value = _loop_leaf(value, i)
-            if _kind(value) != _kind(leaf):
-                raise TypeError(
-                    f"Loop variable {i} enters the loop as a {_kind(leaf)}, but the body returns a "
-                    f"{_kind(value)}."
-                )
-            parts, before = _parts(value), _parts(leaf)
-            if len(parts) != len(before):
-                raise ValueError(
-                    f"Cannot add dense_shape to, or take it from, the IndexedSlices of loop "
-                    f"variable {i} in the body."
-                )
-            if hasattr(leaf, "_merge_element_shape"):
-                leaf._merge_element_shape(value)
-            out += parts
-        for i, (before, shape) in enumerate(zip(self.tensors, self.shapes, strict=True)):
-            if not before.dtype._is_ref_dtype:
-                out[i] = _value(out[i])
-            elif not out[i].dtype._is_ref_dtype:
-                raise _ValueWanted
-            while out[i].op.type == "RefIdentity":  # what goes round is the reference itself
-                out[i] = out[i].op.inputs[0]
-            _check_round(before, shape, out[i])
-        return out
-
-    def add(self, graph: Any, parallel_iterations: int, name: str) -> list[Tensor]:
-        """The loop's outputs, once it is in the graph."""
-        shapes = [s.as_list() if s.rank is not None else None for s in self.shapes]
-        return _core.add_while(
-            graph, self.tensors, self.condition, self.body, shapes, parallel_iterations, name
-        )
-
-    def pack(self, tensors: list[Tensor], return_same_structure: bool) -> Any:
-        """The loop's result."""
-        leaves = _wholes(self.leaves, tensors)
-        if return_same_structure:
-            return nest.pack_sequence_as(self._loop_vars, leaves)
-        packed = nest.pack_sequence_as(self.result, leaves)
-        return leaves[0] if len(tensors) == 1 and len(leaves) == 1 else packed
-
-
-def _check_round(before: Tensor, shape: TensorShape, after: Tensor) -> None:
-    if before.dtype.base_dtype != after.dtype.base_dtype:
-        raise TypeError(
-            f"The loop variable {before.name} enters the loop with type "
-            f"{before.dtype.base_dtype.name} (shape {before.shape}), but has type "
-            f"{after.dtype.base_dtype.name} (shape {after.shape}) after one iteration."
-        )
-    if not _covers(shape, after.shape):
-        raise ValueError(
-            f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
-            f"with shape {shape}, but has shape {after.shape} after one iteration "
-            f"({before.dtype.base_dtype.name}). Provide shape invariants using either the "
-            "`shape_invariants` argument of tf.while_loop or set_shape() on the loop variables."
-        )
-
-
-@export("while_loop")
-def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any,
-    shape_invariants: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
-    swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,
-    return_same_structure: bool = False,
-) -> Any:  # fmt: skip
-    """Repeats `body` as long as `cond` holds, and returns the loop variables at the end.
-
-    Args:
-      cond, body: functions of the loop variables, called once, now, to build the loop: to a bool
-        scalar, and to the variables of the next iteration.
-      loop_vars: a list or tuple, possibly nested, of tensors, TensorArrays, sparse tensors.
-      shape_invariants: the shapes that the variables keep; by default those they come in with.
-      parallel_iterations: how many iterations may be under way at a time.
-      back_prop: False: no gradient flows through the loop.
-      swap_memory: let what a gradient saves wait in host memory.
-      maximum_iterations: the loop ends after so many.
-      return_same_structure: return a list of one variable, too, as it is.
-
-    TypeError and ValueError when the body returns other variables, or types, than it takes, or a
-    shape that an invariant does not cover.
-    """
-    if not callable(cond):
-        raise TypeError("'cond' must be callable.")
-    if not callable(body):
-        raise TypeError("'body' must be callable.")
-    if isinstance(parallel_iterations, Tensor) or int(parallel_iterations) < 1:
-        raise TypeError("'parallel_iterations' must be a positive integer.")
-    if not nest.is_nested(loop_vars) or isinstance(loop_vars, dict):
-        raise TypeError(
-            "'loop_vars' must be a list or tuple of loop variables, got "
-            f"{type(loop_vars).__name__}: {loop_vars!r}"
-        )
-    if not loop_vars:
-        raise ValueError("No loop variables provided: 'loop_vars' must be provided.")
-    graph = get_default_graph()
-    node_name = name or "while"
-    with graph.name_scope(f"{graph._scope}{node_name}/"):
-        if maximum_iterations is not None:
-            return _bounded(
-                cond, body, loop_vars, shape_invariants, parallel_iterations, back_prop,
-                swap_memory, node_name, maximum_iterations, return_same_structure,
-            )  # fmt: skip
-        loop = _Loop(cond, body, loop_vars, shape_invariants)
-    try:
-        outputs = loop.add(graph, int(parallel_iterations), node_name)
-    except _ValueWanted:
-        with graph.name_scope(f"{graph._scope}{node_name}/"):
-            loop = _Loop(cond, body, loop_vars, shape_invariants, read=True)
-        outputs = loop.add(graph, int(parallel_iterations), node_name)
-    if not back_prop:
-        outputs = [
-            gen_ops.stop_gradient(o) if o.dtype.is_floating or o.dtype.is_complex else o
-            for o in outputs
-        ]
-    return loop.pack(outputs, return_same_structure)
-
-
-def _bounded(
-    cond: Any, body: Any, loop_vars: Any, shape_invariants: Any, parallel_iterations: int,
-    back_prop: bool, swap_memory: bool, name: str, maximum_iterations: Any,
-    return_same_structure: bool,
-) -> Any:  # fmt: skip
-    """The loop with a counter of its iterations as one more variable."""
-    limit = convert_to_tensor(maximum_iterations, name="maximum_iterations")
-    if limit.shape.rank not in (None, 0):
-        raise ValueError(f"'maximum_iterations' must be a scalar, saw shape: {limit.shape}")
-    counter = convert_to_tensor(0, dtype=limit.dtype.base_dtype, name="iteration_counter")
-    one = convert_to_tensor(1, dtype=limit.dtype.base_dtype)
-
-    def counted_body(i: Any, variables: Any) -> Any:
-        result = body(*variables)
-        if not nest.is_nested(result) or isinstance(result, dict):
-            result = [result]
-        try:
-            nest.assert_same_structure(list(variables), list(result))
-        except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"The body of a while_loop must return what it takes: {error}"
-            ) from None
-        return i + one, nest.pack_sequence_as(loop_vars, nest.flatten(result))
-
-    def counted_cond(i: Any, variables: Any) -> Any:
-        return gen_ops.logical_and(i < limit, cond(*variables))
-
-    if shape_invariants is not None:
-        shape_invariants = (TensorShape(()), shape_invariants)
-    graph = get_default_graph()
-    scope = graph._scope
-    with graph.name_scope(scope[: -len(name) - 1] or None):
-        _, result = while_loop(
-            counted_cond, counted_body, (counter, loop_vars), shape_invariants,
-            parallel_iterations, back_prop, swap_memory, name, return_same_structure=True,
-        )  # fmt: skip
-    if return_same_structure:
-        return result
-    flat = nest.flatten(result)
-    return flat[0] if len(flat) == 1 else result

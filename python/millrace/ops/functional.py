@@ -7,7 +7,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
-from millrace.ops import array, control_flow
+from millrace.ops import array, loops
 from millrace.ops.tensor_array import TensorArray
 
 
@@ -108,7 +108,7 @@ def map_fn(
                 written.append(one.write(i, _typed(leaf, one.dtype, "fn")))
             return i + 1, written
 
-        _, results = control_flow.while_loop(
+        _, results = loops.while_loop(
             lambda i, _: i < rows.count, compute, (0, results),
             parallel_iterations=parallel_iterations or 10, back_prop=back_prop,
             swap_memory=swap_memory, name="while",
@@ -181,7 +181,7 @@ def scan(
                 [TensorShape(None)] * len(start),
                 [TensorShape(None)] * len(results),
             )
-        _, _, results = control_flow.while_loop(
+        _, _, results = loops.while_loop(
             lambda i, *_: i >= 0 if reverse else i < count, compute, (where, start, results),
             shape_invariants=shapes, parallel_iterations=parallel_iterations, back_prop=back_prop,
             swap_memory=swap_memory, name="while",
@@ -208,7 +208,7 @@ def _fold(
         def compute(i: Tensor, state: Any) -> Any:
             return (i - 1 if reverse else i + 1), fn(state, rows.row(i))
 
-        _, result = control_flow.while_loop(
+        _, result = loops.while_loop(
             lambda i, _: i >= 0 if reverse else i < count, compute, (where, start),
             parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory,
             name="while",

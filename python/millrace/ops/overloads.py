@@ -12,7 +12,8 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import OPERATORS, Tensor, TensorOperators, name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.ops import indexing, linalg, math, sparse_operators
+from millrace.ops import indexing, linalg, math
+from millrace.ops.sparse import operators as sparse_operators
 
 export("Tensor")(Tensor)
 

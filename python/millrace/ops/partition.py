@@ -9,7 +9,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
 from millrace.graph.static_value import constant_value
-from millrace.ops import array
+from millrace.ops import array, gather
 
 dynamic_partition = export("dynamic_partition")(gen_ops.dynamic_partition)
 dynamic_stitch = export("dynamic_stitch", "parallel_stitch")(gen_ops.dynamic_stitch)
@@ -64,7 +64,7 @@ def boolean_mask(
                 )
             tensor, mask = flat, array.reshape(mask, [-1])
         places = array.squeeze(gen_ops.where(mask), axis=[1])
-        return array.gather(tensor, places, axis=at)
+        return gather.gather(tensor, places, axis=at)
 
 
 @export("unique")

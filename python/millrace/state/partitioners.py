@@ -7,9 +7,6 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 
-# Partitioners: functions from the shape and type of a variable to the number of parts along each
-# dimension.
-
 
 @export("fixed_size_partitioner")
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable[..., list[int]]:

@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.graph.convert import constant, internal_convert
 from millrace.graph.graph import Operation, Tensor, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.ops.control_flow import group
+from millrace.ops.ordering import group
 from millrace.state.initial_value import VARIABLE_OPS
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable import Variable

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections import namedtuple
 from typing import Any, Callable
 
 import numpy as np
@@ -14,74 +13,13 @@ from millrace.graph.graph import get_default_graph
 from millrace.graph.timeline import Timeline
 from millrace.io import gfile
 from millrace.train.global_step import get_global_step, global_step_read
-from millrace.train.session_manager import is_ready, no_such_files
-
-
-@export("train.SessionRunArgs", "estimator.SessionRunArgs")
-class SessionRunArgs(namedtuple("SessionRunArgs", ["fetches", "feed_dict", "options"])):
-    """What a hook adds to a run: things to fetch and feed, and RunOptions."""
-
-    __slots__ = ()
-
-    def __new__(cls, fetches: Any, feed_dict: Any = None, options: Any = None) -> "SessionRunArgs":
-        return super().__new__(cls, fetches, feed_dict, options)
-
-
-@export("train.SessionRunValues", "estimator.SessionRunValues")
-class SessionRunValues(namedtuple("SessionRunValues", ["results", "options", "run_metadata"])):
-    """What came of a run: the values of what a hook fetched, the options, and the RunMetadata."""
-
-    __slots__ = ()
-
-
-@export("train.SessionRunContext", "estimator.SessionRunContext")
-class SessionRunContext:
-    """A run that hooks look at: what the caller asked for, and a way to ask for the end."""
-
-    def __init__(self, original_args: SessionRunArgs, session: Any):
-        self._original_args = original_args
-        self._session = session
-        self._stop_requested = False
-
-    @property
-    def original_args(self) -> SessionRunArgs:
-        """The arguments of the caller's `run`."""
-        return self._original_args
-
-    @property
-    def session(self) -> Any:
-        """The session that runs."""
-        return self._session
-
-    @property
-    def stop_requested(self) -> bool:
-        """Whether a hook asked to stop."""
-        return self._stop_requested
-
-    def request_stop(self) -> None:
-        """Asks for the end: `should_stop()` of the session is true from now on."""
-        self._stop_requested = True
-
-
-@export("train.SessionRunHook", "estimator.SessionRunHook")
-class SessionRunHook:
-    """The base of hooks: each method is called at its time, and does nothing here."""
-
-    def begin(self) -> None:
-        """Called once, before the session; the last time to add to the graph."""
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        """Called when there is a new session, also after one was lost."""
-
-    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Called before each run; gives what to add to it."""
-        return None
-
-    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Called after each run that did not fail, with what came of it."""
-
-    def end(self, session: Any) -> None:
-        """Called at the end, unless that is an error."""
+from millrace.train.session_manager import no_such_files
+from millrace.train.session_run_hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 
 
 @export("train.SecondOrStepTimer", "estimator.SecondOrStepTimer")
@@ -615,43 +553,3 @@ class ProfilerHook(SessionRunHook):
                     trace.generate_chrome_trace_format(self._show_dataflow, self._show_memory)
                 )
         self._next_step = step + 1
-
-
-class SyncReplicasHook(SessionRunHook):
-    """Initialises what a SyncReplicasOptimizer needs in a session."""
-
-    def __init__(self, optimizer: Any, is_chief: bool, num_tokens: int):
-        self._optimizer = optimizer
-        self._is_chief = is_chief
-        self._num_tokens = num_tokens
-
-    def begin(self) -> None:
-        """Makes the operations. ValueError before `apply_gradients`."""
-        optimizer = self._optimizer
-        if not optimizer._gradients_applied:
-            raise ValueError(
-                "SyncReplicasOptimizer.apply_gradient should be called before using the hook."
-            )
-        self._ready_op = optimizer.ready_for_local_init_op
-        if self._is_chief:
-            self._init_op = optimizer.chief_init_op
-            self._queue_runner = optimizer.get_chief_queue_runner()
-            self._tokens_op = optimizer.get_init_tokens_op(self._num_tokens)
-        else:
-            self._init_op = optimizer.local_step_init_op
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        """Runs them; the chief starts the thread that applies gradients."""
-        ready, message = is_ready(
-            self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
-        )
-        if not ready:
-            raise RuntimeError(
-                "Init operations did not make model ready for SyncReplicasOptimizer local_init. "
-                f"Init op: {self._init_op.name}, error: {message}"
-            )
-        session.run(self._init_op)
-        if self._is_chief:
-            if self._tokens_op is not None:
-                session.run(self._tokens_op)
-            self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)

@@ -11,7 +11,8 @@ from millrace.graph.graph import Tensor, control_dependencies, get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_indexed_slices
 from millrace.graph.static_value import constant_value
-from millrace.ops.control_flow import Assert, cond
+from millrace.ops.control_flow import cond
+from millrace.ops.ordering import Assert
 from millrace.ops.random import random_shuffle
 from millrace.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from millrace.state.variables import Variable

@@ -8,9 +8,9 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.ops.control_flow import group
 from millrace.ops.math import div
 from millrace.ops.math import truediv as true_divide
+from millrace.ops.ordering import group
 from millrace.state.init_scope import init_scope
 from millrace.state.initializers import Zeros
 from millrace.state.variable import Variable

@@ -16,7 +16,7 @@ from millrace.graph.graph import (
 )
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
-from millrace.ops.control_flow import group, tuple_
+from millrace.ops.ordering import group, tuple_
 from millrace.state.init_scope import init_scope
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.resource_variable import ResourceVariable

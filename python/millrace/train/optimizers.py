@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, control_dependencies, get_default_graph
 from millrace.graph.sparse import IndexedSlices
-from millrace.ops.control_flow import group
+from millrace.ops.ordering import group
 from millrace.state.initializers import Constant, Ones
 from millrace.train.optimizer import FusedOptimizer, as_type
 

@@ -7,7 +7,7 @@ from millrace.core import dtypes
 from millrace.core.shapes import TensorShape
 from millrace.graph.graph import Tensor, get_default_graph
 from millrace.graph.sparse import SparseTensor
-from millrace.ops.sparse import sparse_retain
+from millrace.ops.sparse.arrange import sparse_retain
 
 
 class Kept:

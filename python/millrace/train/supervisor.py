@@ -18,7 +18,7 @@ from millrace.state.variable_lists import (
 from millrace.train.coordinator import Coordinator, LooperThread
 from millrace.train.global_step import get_global_step
 from millrace.train.graph_io import write_graph
-from millrace.train.monitored_session import default_local_init_op, merged_summaries
+from millrace.train.scaffold import default_local_init_op, merged_summaries
 from millrace.train.session_manager import SessionManager, no_such_files
 
 

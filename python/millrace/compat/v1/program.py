@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from millrace.compat.v1.flags import flags
+from millrace.compat.v1.flags import flag_values
 from millrace.core.export import export
 
 
@@ -26,10 +26,10 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None =
                 "app.run() calls the function main of the program, but it defines none; "
                 "define main(argv), or pass a function"
             )
-    flags.exit_for_help(argv)
+    flag_values.exit_for_help(argv)
     try:
-        rest = flags.FLAGS(argv, known_only=True)
-    except flags.Error as error:
+        rest = flag_values.FLAGS(argv, known_only=True)
+    except flag_values.Error as error:
         sys.stderr.write(f"FATAL Flags parsing error: {error}\nPass --help to see the flags.\n")
         sys.exit(1)
     sys.exit(main(rest))

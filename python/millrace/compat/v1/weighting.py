@@ -5,7 +5,7 @@ from typing import Any
 from millrace import gen_ops
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, control_dependencies, name_scope
-from millrace.ops import array, confusion, control_flow, math, reduce
+from millrace.ops import array, confusion, control_flow, gather, math, ordering, reduce
 
 
 def assert_broadcastable(weights: Any, values: Any) -> Operation:
@@ -39,7 +39,7 @@ def assert_broadcastable(weights: Any, values: Any) -> Operation:
             lambda: is_scalar,
             lambda: control_flow.cond(same_rank, fits, lambda: same_rank),
         )
-        return control_flow.Assert(
+        return ordering.Assert(
             valid,
             [
                 "weights can not be broadcast to values.",
@@ -77,8 +77,8 @@ def safe_div(x: Any, y: Any, name: str | None = None) -> Tensor:
         if y.dtype.base_dtype != x.dtype.base_dtype:
             y = math.cast(y, x.dtype.base_dtype)
         nothing = math.equal(y, array.zeros_like(y))
-        quotient = math.truediv(x, array.where(nothing, array.ones_like(y), y))
-        return array.where(nothing, array.zeros_like(quotient), quotient, name=scope)
+        quotient = math.truediv(x, gather.where(nothing, array.ones_like(y), y))
+        return gather.where(nothing, array.zeros_like(quotient), quotient, name=scope)
 
 
 def squeezed(

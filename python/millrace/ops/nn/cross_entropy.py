@@ -7,7 +7,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
-from millrace.ops import array, math
+from millrace.ops import array, gather, math
 
 
 def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
@@ -137,8 +137,8 @@ def sigmoid_cross_entropy_with_logits(
         _same_shape("logits and labels must have the same shape", logits, labels)
         zeros = array.zeros_like(logits, dtype=logits.dtype.base_dtype)
         positive = math.greater_equal(logits, zeros)
-        clipped = array.where(positive, logits, zeros)
-        negative = array.where(positive, -logits, logits)
+        clipped = gather.where(positive, logits, zeros)
+        negative = gather.where(positive, -logits, logits)
         return math.add(clipped - logits * labels, gen_ops.log1p(gen_ops.exp(negative)), name=scope)
 
 
@@ -183,5 +183,5 @@ def log_poisson_loss(
             stirling = targets * gen_ops.log(targets) - targets + half * gen_ops.log(tau * targets)
             zeros, ones = array.zeros_like(targets), array.ones_like(targets)
             small = gen_ops.logical_and(targets >= zeros, targets <= ones)
-            result += array.where(small, zeros, stirling)
+            result += gather.where(small, zeros, stirling)
         return result

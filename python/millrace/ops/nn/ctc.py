@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.ops import array, check, functional, linalg, math, reduce
+from millrace.ops import array, check, functional, gather, linalg, math, reduce
 
 # For the logarithm of zero: far below any sum of logarithms, with gradients that are finite.
 _NOTHING = -1e30
@@ -37,9 +37,9 @@ def _compacted(rows: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """(indices, values) of what is kept, moved to the beginnings of its rows."""
     at = gen_ops.where(kept)
     place = math.cumsum(math.cast(kept, dtypes.int32), axis=1) - 1
-    columns = array.gather_nd(place, at)
+    columns = gather.gather_nd(place, at)
     indices = array.stack([math.cast(at[:, 0], dtypes.int32), columns], 1)
-    return indices, array.gather_nd(rows, at)
+    return indices, gather.gather_nd(rows, at)
 
 
 @export("nn.ctc_loss")
@@ -99,18 +99,18 @@ def ctc_loss(
         within = math.logical_and(
             array.expand_dims(within, 2), array.ones_like(inputs, dtype=dtypes.bool_)
         )
-        inputs = array.where(within, inputs, array.zeros_like(inputs))
+        inputs = gather.where(within, inputs, array.zeros_like(inputs))
         scores = gen_ops.log_softmax(array.reshape(inputs, array.stack([-1, classes])))
         scores = array.reshape(scores, array.stack([times, batch, classes]))
         loss = _forward(scores, spread, repeats, counts, lengths, classes, ctc_merge_repeated)
         if ignore_longer_outputs_than_inputs:
-            loss = array.where(needed <= lengths, loss, array.zeros_like(loss))
+            loss = gather.where(needed <= lengths, loss, array.zeros_like(loss))
         return loss
 
 
 def _alternated(rows: Tensor, classes: Any) -> Tensor:
     """The blank before, between and after the labels; missing labels are blanks too."""
-    labels = array.where(rows >= 0, rows, array.zeros_like(rows) + (classes - 1))
+    labels = gather.where(rows >= 0, rows, array.zeros_like(rows) + (classes - 1))
     blanks = array.zeros_like(labels) + (classes - 1)
     pairs = array.reshape(array.stack([blanks, labels], 2), array.stack([array.shape(rows)[0], -1]))
     return array.concat([pairs, blanks[:, :1]], 1)
@@ -123,7 +123,7 @@ def _forward(
     """The loss by dynamic programming over times: state u is at element u of `spread`."""
     kind = scores.dtype
     nothing = convert_to_tensor(_NOTHING, dtype=kind)
-    chosen = array.one_hot(spread, classes, dtype=kind)
+    chosen = gather.one_hot(spread, classes, dtype=kind)
     # [times, batch, states]: the score of each state's label at each time.
     emitted = array.transpose(linalg.matmul(chosen, array.transpose(scores, [1, 2, 0])), [2, 0, 1])
     is_label = math.less(spread, classes - 1)
@@ -136,21 +136,21 @@ def _forward(
 
     def step(before: Tensor, row: Any) -> Tensor:
         emission, time = row
-        stay = before if merge else array.where(is_label, none, before)
+        stay = before if merge else gather.where(is_label, none, before)
         move = array.concat([none[:, :1], before[:, :-1]], 1)
-        jump = array.where(skips, before[:, :-2], none[:, 2:])
+        jump = gather.where(skips, before[:, :-2], none[:, 2:])
         jump = array.concat([none[:, :2], jump], 1)
         after = math.maximum(_log_sum([stay, move, jump]) + emission, nothing)
-        return array.where(math.less(time, lengths), after, before)
+        return gather.where(math.less(time, lengths), after, before)
 
     times = math.range(array.shape(scores)[0])
     last = functional.foldl(step, (emitted, times), initializer=first)
     states = array.shape(spread)[1]
-    at_end = array.one_hot(2 * counts, states, on_value=True, off_value=False, dtype=dtypes.bool_)
-    at_label = array.one_hot(
+    at_end = gather.one_hot(2 * counts, states, on_value=True, off_value=False, dtype=dtypes.bool_)
+    at_label = gather.one_hot(
         2 * counts - 1, states, on_value=True, off_value=False, dtype=dtypes.bool_
     )
-    ends = array.where(math.logical_or(at_end, at_label), last, none)
+    ends = gather.where(math.logical_or(at_end, at_label), last, none)
     return -reduce.reduce_logsumexp(ends, 1)
 
 
@@ -193,6 +193,6 @@ def ctc_greedy_decoder(
         decoded = SparseTensor(math.cast(indices, dtypes.int64), values, shape)
         tops = array.transpose(reduce.reduce_max(inputs, 2), [1, 0])
         sums = reduce.reduce_sum(
-            array.where(within, tops, array.zeros_like(tops)), 1, keepdims=True
+            gather.where(within, tops, array.zeros_like(tops)), 1, keepdims=True
         )
         return [decoded], -sums

@@ -11,7 +11,8 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, colocate_with, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value
-from millrace.ops import array, clip, math, reduce, sparse
+from millrace.ops import array, clip, gather, math, reduce
+from millrace.ops.sparse import arrange
 
 
 def shards(params: Any) -> list[Any]:
@@ -76,7 +77,7 @@ def _partition(params: list[Any], ids: Tensor, strategy: str) -> tuple[Tensor, T
     each, extras = total // count, total % count
     shard = math.maximum(ids // (each + 1), (ids - extras) // each)
     in_first = shard < extras
-    place = array.where(in_first, ids % (each + 1), (ids - extras) % each)
+    place = gather.where(in_first, ids % (each + 1), (ids - extras) % each)
     return shard, place
 
 
@@ -93,7 +94,7 @@ def lookup(
         ids = convert_to_tensor(ids, name="ids")
         if count == 1 and (transform is None or ids.shape.ndims == 1):
             with colocate_with(params[0]):
-                rows = _clip(array.gather(params[0], ids, name=scope), ids, max_norm)
+                rows = _clip(gather.gather(params[0], ids, name=scope), ids, max_norm)
                 if transform is not None:
                     rows = transform(rows)
             # The copy may live elsewhere than the table.
@@ -106,7 +107,7 @@ def lookup(
         parts = []
         for p, wanted in zip(params, gathers, strict=True):
             with colocate_with(p):
-                rows = array.gather(p, wanted)
+                rows = gather.gather(p, wanted)
                 if transform is not None:
                     rows = transform(_clip(rows, wanted, max_norm))
                 parts.append(rows)
@@ -210,7 +211,7 @@ def embedding_lookup_sparse(
         weights = sp_weights.values
         if weights.dtype != rows.dtype:
             weights = math.cast(weights, rows.dtype)
-        rows = array.gather(rows, places)
+        rows = gather.gather(rows, places)
         # Weights multiply whole rows: as many dimensions of size one as a row has.
         known = rows.shape.ndims
         if known is None:
@@ -247,8 +248,8 @@ def safe_embedding_lookup_sparse(
         if rank is None:
             rank = array.size(original)
         outer = gen_ops.slice(original, [0], array.stack([rank - 1]))
-        sparse_ids = sparse.sparse_reshape(
-            sparse_ids, array.stack([reduce.reduce_prod(outer), array.gather(original, rank - 1)])
+        sparse_ids = arrange.sparse_reshape(
+            sparse_ids, array.stack([reduce.reduce_prod(outer), gather.gather(original, rank - 1)])
         )
         if sparse_weights is not None:
             sparse_weights = SparseTensor(
@@ -258,11 +259,11 @@ def safe_embedding_lookup_sparse(
         if sparse_weights is not None:
             if combiner != "sum":
                 keep = math.logical_and(keep, math.greater(sparse_weights.values, 0))
-            sparse_weights = sparse.sparse_retain(sparse_weights, keep)
-        sparse_ids = sparse.sparse_retain(sparse_ids, keep)
-        sparse_ids, empty = sparse.sparse_fill_empty_rows(sparse_ids, default_id or 0)
+            sparse_weights = arrange.sparse_retain(sparse_weights, keep)
+        sparse_ids = arrange.sparse_retain(sparse_ids, keep)
+        sparse_ids, empty = arrange.sparse_fill_empty_rows(sparse_ids, default_id or 0)
         if sparse_weights is not None:
-            sparse_weights, _ = sparse.sparse_fill_empty_rows(sparse_weights, 1.0)
+            sparse_weights, _ = arrange.sparse_fill_empty_rows(sparse_weights, 1.0)
         result = embedding_lookup_sparse(
             params, sparse_ids, sparse_weights, partition_strategy,
             None if default_id is None else scope, combiner, max_norm,
@@ -271,7 +272,7 @@ def safe_embedding_lookup_sparse(
             empty = array.tile(
                 array.reshape(empty, [-1, 1]), array.stack([1, array.shape(result)[1]])
             )
-            result = array.where(empty, array.zeros_like(result), result, name=scope)
+            result = gather.where(empty, array.zeros_like(result), result, name=scope)
         final = array.reshape(
             result,
             array.concat([math.cast(outer, dtypes.int32), array.shape(result)[1:]], 0),

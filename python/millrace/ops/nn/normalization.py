@@ -7,7 +7,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
-from millrace.ops import array, math, reduce
+from millrace.ops import array, gather, math, reduce
 
 _SMALL = (dtypes.float16, dtypes.bfloat16)
 
@@ -17,7 +17,7 @@ def _squeezed(x: Tensor, axes: Any) -> Tensor:
     if isinstance(axes, Tensor):
         kept = reduce.reduction_dims(x, None)
         kept = gen_ops.list_diff(kept, axes % array.rank(x)).out
-        return array.reshape(x, array.gather(array.shape(x), kept))
+        return array.reshape(x, gather.gather(array.shape(x), kept))
     return array.squeeze(x, [axes] if isinstance(axes, int) else list(axes))
 
 
@@ -89,7 +89,7 @@ def sufficient_statistics(
         else:
             rank = array.rank(x)
             places = [d + rank if d < 0 else d for d in axes]
-            sizes = array.gather(math.cast(array.shape(x), x.dtype), places)
+            sizes = gather.gather(math.cast(array.shape(x), x.dtype), places)
             counts = reduce.reduce_prod(sizes, name="count")
         if shift is not None:
             shift = convert_to_tensor(shift, name="shift")

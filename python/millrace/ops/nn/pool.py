@@ -9,7 +9,7 @@ from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import array, reduce
-from millrace.ops.nn.conv import with_space_to_batch
+from millrace.ops.nn.dilated_conv import with_space_to_batch
 from millrace.ops.nn.geometry import (  # fmt: skip
     is_channels_first,
     padding_attrs,

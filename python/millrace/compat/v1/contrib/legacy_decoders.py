@@ -4,8 +4,8 @@ import copy
 from typing import Any, Callable
 
 from millrace.compat.v1.contrib.sequence_losses import sequence_loss, sequence_loss_by_example
-from millrace.compat.v1.rnn.cells import EmbeddingWrapper, OutputProjectionWrapper
-from millrace.compat.v1.rnn.rnn import static_rnn
+from millrace.compat.v1.rnn.static_rnn import static_rnn
+from millrace.compat.v1.rnn.wrappers import EmbeddingWrapper, OutputProjectionWrapper
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millrace.compat.v1.losses import losses
-from millrace.compat.v1.metrics import metrics
+from millrace.compat.v1.metrics import counts, means, thresholds
 from millrace.core.export import export
 from millrace.graph.graph import Tensor, name_scope
 from millrace.ops import math, reduce
@@ -74,7 +74,7 @@ def streaming_accuracy(
     updates_collections: Any = None, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`metrics.accuracy` with the predictions first."""
-    return metrics.accuracy(
+    return means.accuracy(
         labels, predictions, weights, metrics_collections, updates_collections, name
     )
 
@@ -85,7 +85,7 @@ def streaming_precision(
     updates_collections: Any = None, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`metrics.precision` with the predictions first."""
-    return metrics.precision(
+    return counts.precision(
         labels, predictions, weights, metrics_collections, updates_collections, name
     )
 
@@ -96,7 +96,7 @@ def streaming_recall(
     updates_collections: Any = None, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`metrics.recall` with the predictions first."""
-    return metrics.recall(
+    return counts.recall(
         labels, predictions, weights, metrics_collections, updates_collections, name
     )
 
@@ -108,7 +108,7 @@ def streaming_auc(
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`metrics.auc` with the predictions first."""
-    return metrics.auc(labels, predictions, weights, num_thresholds, metrics_collections,
+    return thresholds.auc(labels, predictions, weights, num_thresholds, metrics_collections,
                        updates_collections, curve, name)  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def streaming_mean(
     updates_collections: Any = None, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """As `metrics.mean`."""
-    return metrics.mean(values, weights, metrics_collections, updates_collections, name)
+    return means.mean(values, weights, metrics_collections, updates_collections, name)
 
 
 @export(
@@ -130,7 +130,7 @@ def streaming_mean_squared_error(
     updates_collections: Any = None, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`metrics.mean_squared_error` with the predictions first."""
-    return metrics.mean_squared_error(
+    return means.mean_squared_error(
         labels, predictions, weights, metrics_collections, updates_collections, name
     )
 
@@ -142,7 +142,7 @@ def streaming_recall_at_k(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """How often the label of an example is among its k best predictions."""
     found = math.cast(activations.in_top_k(predictions, labels, k), "float32")
-    return metrics.mean(
+    return means.mean(
         found, weights, metrics_collections, updates_collections, name or f"recall_at_{k}"
     )
 

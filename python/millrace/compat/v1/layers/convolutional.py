@@ -18,7 +18,7 @@ from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor
 from millrace.ops import array, math
-from millrace.ops.nn import activations, conv
+from millrace.ops.nn import activations, conv, depthwise_conv, dilated_conv
 from millrace.state.initializers import Zeros
 
 _ZEROS = Zeros()
@@ -113,7 +113,7 @@ class _Conv(Layer):
             pads = [[0, 0], [0, 0], [0, 0]]
             pads[1 if self.data_format == "channels_last" else 2] = [before, 0]
             inputs, padding = array.pad(inputs, pads), "VALID"
-        outputs = conv.convolve(
+        outputs = dilated_conv.convolve(
             inputs, self.kernel, padding, np.array(self.strides), np.array(self.dilation_rate),
             self._native_format, self.rank, None,
         )  # fmt: skip
@@ -264,7 +264,7 @@ class _SeparableConv(_Conv):
             depthwise, pointwise = array.expand_dims(depthwise, 0), array.expand_dims(pointwise, 0)
             # A height of one is not dilated, and takes the width's stride: they must be equal.
             strides, rates = strides * 2, (1, *rates)
-        outputs = conv.separable_conv2d(
+        outputs = depthwise_conv.separable_conv2d(
             inputs, depthwise, pointwise, strides, padding, rates,
             data_format="NCHW" if first else "NHWC",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Operation, Tensor, colocate_with, name_scope
-from millrace.ops import array, clip, control_flow, math, reduce
+from millrace.ops import array, clip, control_flow, gather, math, reduce
 from millrace.ops.nn import normalization
 from millrace.state import assign as state
 from millrace.state.initializers import Ones, Zeros
@@ -145,7 +145,7 @@ class BatchNormalization(Layer):
         known = control_flow.smart_constant_value(training)
         if known is not None:
             return momentum if known else 1.0
-        return array.where(training, momentum, 1.0)
+        return gather.where(training, momentum, 1.0)
 
     def call(self, inputs: Any, training: Any = False) -> Tensor:
         """The layer's output for `inputs`; `training` is a bool or a tensor."""

@@ -9,7 +9,7 @@ from millrace.core.export import export
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.graph import Tensor, control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.ops import array, control_flow, math, reduce
+from millrace.ops import array, control_flow, gather, math, reduce
 from millrace.ops.confusion import remove_squeezable_dimensions
 from millrace.ops.nn import cross_entropy
 
@@ -89,7 +89,7 @@ def _num_present(losses: Tensor, weights: Any, per_batch: bool = False) -> Tenso
     """How many elements have a weight that is not zero; of each example where `per_batch`."""
     with name_scope(None, "num_present", [losses, weights]) as scope:
         weights = convert_to_tensor(weights)
-        present = array.where(
+        present = gather.where(
             math.equal(weights, 0.0), array.zeros_like(weights), array.ones_like(weights)
         )
         present = broadcast_weights(math.cast(present, dtypes.float32), losses)
@@ -264,7 +264,7 @@ def mean_pairwise_squared_error(
             pairs = math.maximum(math.multiply(count, count - 1), 0)
             second = 2.0 * safe_div(math.square(sums), pairs, name="value")
             loss = reduce.reduce_sum(math.multiply(first - second, weights))
-            loss = array.where(
+            loss = gather.where(
                 reduce.reduce_sum(count) > 0, loss, array.zeros_like(loss), name="value"
             )
             add_loss(loss, loss_collection)

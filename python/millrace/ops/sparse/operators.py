@@ -10,7 +10,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Tensor, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.ops import array
-from millrace.ops import sparse_parts as parts
+from millrace.ops.sparse import parts
 
 
 def multiply(sp: SparseTensor, dense: Any) -> SparseTensor:

@@ -1,0 +1,58 @@
+"""Values made of several tensors: they go into a branch or loop in parts and come out whole."""
+
+from typing import Any
+
+from millrace import gen_ops
+from millrace.graph.graph import Tensor
+from millrace.graph.sparse import IndexedSlices, SparseTensor
+
+
+def tensors_of(leaf: Any) -> list[Tensor]:
+    """The tensors that a leaf of a structure is made of."""
+    if isinstance(leaf, Tensor):
+        return [leaf]
+    if isinstance(leaf, IndexedSlices):
+        parts = [leaf.values, leaf.indices]
+        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
+    if isinstance(leaf, SparseTensor):
+        return [leaf.indices, leaf.values, leaf.dense_shape]
+    if leaf is None:
+        return []
+    return [leaf.flow]  # a TensorArray
+
+
+def _whole(leaf: Any, parts: list[Tensor]) -> Any:
+    """A value like `leaf` made of other tensors."""
+    if isinstance(leaf, Tensor):
+        return parts[0]
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(*parts)
+    if isinstance(leaf, SparseTensor):
+        return SparseTensor(*parts)
+    return None if leaf is None else leaf._with_flow(parts[0])
+
+
+def wholes(leaves: list[Any], tensors: list[Tensor]) -> list[Any]:
+    out, at = [], 0
+    for leaf in leaves:
+        count = len(tensors_of(leaf))
+        out.append(_whole(leaf, tensors[at : at + count]))
+        at += count
+    return out
+
+
+def is_composite(value: Any) -> bool:
+    return isinstance(value, (IndexedSlices, SparseTensor)) or hasattr(value, "_with_flow")
+
+
+def kind_of(leaf: Any) -> str:
+    return "Tensor" if isinstance(leaf, Tensor) else type(leaf).__name__
+
+
+def value_of(tensor: Tensor) -> Tensor:
+    """References are read: what leaves a branch is a value."""
+    return gen_ops.identity(tensor) if tensor.dtype._is_ref_dtype else tensor
+
+
+def described(tensor: Tensor) -> str:
+    return f"{tensor.dtype.base_dtype.name} of shape {tensor.shape} ('{tensor.name}')"

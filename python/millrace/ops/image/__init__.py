@@ -1,0 +1,1 @@
+"""Functions on images: [height, width, channels], or batches of them."""

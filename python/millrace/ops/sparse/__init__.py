@@ -1,0 +1,1 @@
+"""Functions on sparse tensors."""

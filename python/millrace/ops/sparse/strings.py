@@ -1,0 +1,39 @@
+"""Sparse tensors as strings."""
+
+from typing import Any
+
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.graph.graph import Tensor
+from millrace.graph.sparse import SparseTensor
+from millrace.ops.sparse.checks import as_sparse, parts_of
+
+
+@export("serialize_sparse", "io.serialize_sparse")
+def serialize_sparse(
+    sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
+) -> Tensor:
+    """A sparse tensor as three strings."""
+    del out_type
+    return gen_ops.serialize_sparse(*parts_of(as_sparse(sp_input)), name=name)
+
+
+@export("serialize_many_sparse", "io.serialize_many_sparse")
+def serialize_many_sparse(
+    sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
+) -> Tensor:
+    """The rows of a sparse tensor, each as three strings."""
+    del out_type
+    return gen_ops.serialize_many_sparse(*parts_of(as_sparse(sp_input)), name=name)
+
+
+@export("deserialize_many_sparse", "io.deserialize_many_sparse")
+def deserialize_many_sparse(
+    serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
+) -> SparseTensor:
+    """Joins the rows that `serialize_many_sparse` wrote. `rank`: of the rows, where it is known."""
+    indices, values, shape = gen_ops.deserialize_many_sparse(serialized_sparse, dtype, name=name)
+    indices.set_shape([None, rank])
+    shape.set_shape([rank])
+    return SparseTensor(indices, values, shape)
