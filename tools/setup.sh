@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # setup.sh GROUP...: makes sure that what the groups need is on this Debian or Ubuntu machine.
 #
-#   build   compiler, CMake, Ninja, protobuf, Python with its headers and venv
-#   test    GoogleTest, Google Benchmark, ccache, lld, clang with libFuzzer
+#   build   compiler, linker, ccache, CMake, Ninja, protobuf, Python with its headers and venv: all
+#           that appears in a command of the build, so that a later group rebuilds nothing
+#   test    GoogleTest, Google Benchmark, clang with libFuzzer
 #   bench   Google Benchmark
 #   lint    clang-tidy, git
 #
@@ -42,6 +43,8 @@ for group in "$@"; do
   case $group in
     build)
       need g++ compiler
+      need lld has ld.lld
+      need ccache has ccache
       need cmake has cmake
       need ninja-build has ninja
       need protobuf-compiler has protoc
@@ -54,8 +57,6 @@ for group in "$@"; do
     test)
       need libgtest-dev header gtest/gtest.h
       need libbenchmark-dev header benchmark/benchmark.h
-      need ccache has ccache
-      need lld has ld.lld
       need clang has clang++
       need libclang-rt-dev fuzzer_runtime
       ;;
