@@ -8,16 +8,19 @@
 #   tidy     clang-tidy on the C++ sources that changed: since the branch left origin/main, or, where
 #            that is the same commit, since the commit before; at most TIDY_MAX (40) of them, newest
 #            first. --all checks every source.
+#   locks    clang's thread-safety analysis on the sources that name a lock and on those that tidy
+#            checks
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . tools/common.sh
 
 all=false
+limit=${TIDY_MAX:-40}
 checks=()
 for argument in "$@"; do
   if [ "$argument" = --all ]; then all=true; else checks+=("$argument"); fi
 done
-[ ${#checks[@]} -gt 0 ] || checks=(format layers docs python tidy)
+[ ${#checks[@]} -gt 0 ] || checks=(format layers docs python locks tidy)
 
 check_format() {
   tools/venv.sh || return 1
@@ -54,21 +57,53 @@ base_commit() {
   echo "$base"
 }
 
-tidy_files() {
+all_files() {
+  sources 'millrace/*.cc' 'python/*.cc' 'tests/*.cc' 'examples/*.cc' 'benchmarks/*.cc'
+}
+
+changed_files() {
   local base
-  if $all; then
-    sources 'millrace/*.cc' 'python/*.cc' 'tests/*.cc' 'examples/*.cc' 'benchmarks/*.cc'
-  elif base=$(base_commit); then
+  if base=$(base_commit); then
     { git diff --name-only --diff-filter=d "$base" -- '*.cc'
       git ls-files --others --exclude-standard -- '*.cc'; } | sort -u | xargs -r ls -t
   else
-    echo "tidy: no earlier commit to compare with" >&2
-  fi | grep -v -e '^examples/consumer/' -e '_fuzz\.cc$'
+    echo "no earlier commit to compare with" >&2
+  fi
+}
+
+# Those that are compiled for clang-tidy.
+checked() { grep -v -e '^examples/consumer/' -e '_fuzz\.cc$'; }
+
+# run_tidy ARGUMENTS: clang-tidy on the files that come in.
+run_tidy() {
+  # The compile commands are clang's; the headers the build writes come from the release build.
+  if ! { tools/build.sh release generated && cmake --preset lint; } < /dev/null > build/lint.log 2>&1; then
+    cat build/lint.log
+    return 1
+  fi
+  xargs -P "${JOBS:-$(nproc)}" -n 4 \
+    clang-tidy --quiet -p build/lint "$@" \
+    --extra-arg=-isystem"$PWD/build/release/gen" 2> build/lint.log
+  local result=$?
+  [ $result -eq 0 ] || grep -v -e 'warnings generated' -e '^Suppressed' -e '^Use ' build/lint.log
+  return $result
+}
+
+check_locks() {
+  if $all; then
+    all_files
+  else
+    all_files | xargs grep -lE 'Mutex|MR_GUARDED_BY|MR_REQUIRES'
+    changed_files | head -n "$limit"
+  fi | checked | sort -u |
+    # The second is there because clang-tidy wants a check of its own.
+    run_tidy --checks='-*,clang-diagnostic-thread-safety*,readability-redundant-smartptr-get' \
+      --extra-arg=-Wthread-safety
 }
 
 check_tidy() {
-  local files=() limit=${TIDY_MAX:-40}
-  mapfile -t files < <(tidy_files)
+  local files=()
+  mapfile -t files < <(if $all; then all_files; else changed_files; fi | checked)
   if [ ${#files[@]} -eq 0 ]; then
     echo "tidy: no C++ source has changed"
     return 0
@@ -77,17 +112,7 @@ check_tidy() {
     echo "tidy: ${#files[@]} sources have changed; checking the newest $limit"
     files=("${files[@]:0:limit}")
   fi
-  # The compile commands are clang's; the headers the build writes come from the release build.
-  if ! { tools/build.sh release generated && cmake --preset lint; } > build/lint.log 2>&1; then
-    cat build/lint.log
-    return 1
-  fi
-  printf '%s\n' "${files[@]}" | xargs -P "${JOBS:-$(nproc)}" -n 4 \
-    clang-tidy --quiet -p build/lint \
-    --extra-arg=-isystem"$PWD/build/release/gen" 2> build/lint.log
-  local result=$?
-  [ $result -eq 0 ] || grep -v -e 'warnings generated' -e '^Suppressed' -e '^Use ' build/lint.log
-  return $result
+  printf '%s\n' "${files[@]}" | run_tidy
 }
 
 mkdir -p build

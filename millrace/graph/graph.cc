@@ -476,7 +476,8 @@ Status Graph::merge_shape(Output output, const PartialShape& shape) {
   return ok_status();
 }
 
-Status Graph::widen_locked(Node& node, std::span<const Output> more_inputs, AttrMap attrs) {
+Status Graph::widen_locked(Node& node, std::span<const Output> more_inputs, AttrMap attrs)
+    MR_REQUIRES(impl_->mu) {
   if (node.op().traits.functional == FunctionalOp::kNone) {
     return invalid_argument("only an op that runs functions can be widened");
   }
