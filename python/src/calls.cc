@@ -247,8 +247,8 @@ class Call {
 
   // A tensor and another argument are of graphs that have nothing to do with each other.
   [[noreturn]] void raise_other_graph(nb::handle tensor) const {
-    nb::object message =
-        library("millrace.graph.graph", "other_graph_message")(tensor, graph_.python(), arguments_);
+    nb::object message = library("millrace.graph.other_graph", "other_graph_message")(
+        tensor, graph_.python(), arguments_);
     PyErr_SetObject(PyExc_ValueError, message.ptr());
     throw nb::python_error();
   }
@@ -415,7 +415,7 @@ nb::object results(PyOp& op, PyGraph& graph, NodeId id) {
   if (!op.result_class.is_valid()) {
     nb::list names;
     for (const ArgDef& arg : outputs) names.append(arg.name);
-    op.result_class = library("millrace.graph.graph", "result_class")(op.def->name, names);
+    op.result_class = library("millrace.graph.operation", "result_class")(op.def->name, names);
   }
   return op.result_class(*nb::tuple(parts));
 }

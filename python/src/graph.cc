@@ -24,7 +24,7 @@ namespace {
     return name;                                                    \
   }())
 
-nb::handle operation_class() { return library("millrace.graph.graph", "Operation"); }
+nb::handle operation_class() { return library("millrace.graph.operation", "Operation"); }
 // The class once it has its operators.
 nb::handle tensor_class() { return library("millrace.ops.overloads", "Tensor"); }
 
@@ -306,7 +306,7 @@ OriginId PyGraph::origin() {
 
 PyGraph& default_graph() {
   if (open_graphs.empty()) {
-    return nb::cast<PyGraph&>(library("millrace.graph.graph", "global_graph")());
+    return nb::cast<PyGraph&>(library("millrace.graph.default_graph", "global_graph")());
   }
   return nb::cast<PyGraph&>(nb::handle(open_graphs.back()));
 }
@@ -370,7 +370,7 @@ Expr visible_expr(PyGraph& graph, nb::handle tensor) {
   }
   if (!source.valid()) {
     nb::object message =
-        library("millrace.graph.graph", "other_graph_message")(tensor, graph.python());
+        library("millrace.graph.other_graph", "other_graph_message")(tensor, graph.python());
     PyErr_SetObject(PyExc_ValueError, message.ptr());
     throw nb::python_error();
   }

@@ -116,3 +116,10 @@ def canonical_name(device: Any) -> str:
     if isinstance(device, DeviceSpec):
         return device.to_string()
     return DeviceSpec.from_string(device).to_string()
+
+
+def device_text(device: Any) -> str:
+    """A device's name, given it or a DeviceSpec; empty for None."""
+    if device is None:
+        return ""
+    return device if isinstance(device, str) else device.to_string()

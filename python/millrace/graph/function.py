@@ -8,7 +8,10 @@ from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import Graph, root_graph
+from millrace.graph.operation import Operation
+from millrace.graph.tensor import Tensor
 
 
 @export("contrib.framework.Defun")

@@ -7,16 +7,12 @@ from millrace import _core, gen_ops
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import (
-    Graph,
-    Operation,
-    Tensor,
-    get_default_graph,
-    graph_of_values,
-    name_scope,
-)
+from millrace.graph.default_graph import get_default_graph, graph_of_values, name_scope
+from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
+from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
+from millrace.graph.tensor import Tensor
 
 
 @export("AggregationMethod")

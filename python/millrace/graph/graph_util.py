@@ -6,7 +6,7 @@ from typing import Any
 from millrace import _core, gen_ops, protos
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.graph import Operation
+from millrace.graph.operation import Operation
 from millrace.graph.tensor_util import make_tensor_proto
 
 _VARIABLE_OPS = frozenset(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 
 
 class _OldNames(type):

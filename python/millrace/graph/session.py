@@ -16,10 +16,13 @@ from millrace import _core, protos
 from millrace.core import dtypes, errors, nest
 from millrace.core.export import export
 from millrace.core.tracebacks import install_for_threads
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import AsDefaultSession, default_sessions
-from millrace.graph.graph import Graph, Operation, Tensor, get_default_graph, root_graph
+from millrace.graph.graph import Graph, root_graph
 from millrace.graph.graph_util import extract_sub_graph
+from millrace.graph.operation import Operation
 from millrace.graph.session_handles import fetched_handle
+from millrace.graph.tensor import Tensor
 
 install_for_threads()
 

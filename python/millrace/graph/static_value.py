@@ -6,7 +6,8 @@ import numpy as np
 
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.graph import Graph, Tensor
+from millrace.graph.graph import Graph
+from millrace.graph.tensor import Tensor
 
 
 @export("get_static_value", "contrib.util.constant_value")

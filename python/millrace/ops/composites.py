@@ -3,8 +3,8 @@
 from typing import Any
 
 from millrace import gen_ops
-from millrace.graph.graph import Tensor
 from millrace.graph.sparse import IndexedSlices, SparseTensor
+from millrace.graph.tensor import Tensor
 
 
 def tensors_of(leaf: Any) -> list[Tensor]:

@@ -6,14 +6,10 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import (
-    Operation,
-    Tensor,
-    control_dependencies,
-    get_default_graph,
-    name_scope,
-)
+from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
+from millrace.graph.operation import Operation
 from millrace.graph.static_value import constant_value
+from millrace.graph.tensor import Tensor
 from millrace.ops.composites import described, is_composite, kind_of, tensors_of, value_of, wholes
 from millrace.ops.ordering import Assert
 

@@ -10,7 +10,8 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, is_tensor_like, name_scope
+from millrace.graph.default_graph import name_scope
+from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import partition
 from millrace.ops.array import ones_like
 

@@ -7,8 +7,9 @@ from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+from millrace.graph.tensor import Tensor
 from millrace.ops.composites import described, is_composite, kind_of, tensors_of, value_of, wholes
 from millrace.ops.control_flow import is_singleton
 

@@ -9,8 +9,9 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, convert_to_tensor_or_indexed_slices
+from millrace.graph.tensor import Tensor
 
 # Functions that are ops as they stand.
 

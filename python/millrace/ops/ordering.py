@@ -6,7 +6,8 @@ from millrace import gen_ops
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, control_dependencies, get_default_graph, name_scope
+from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
+from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices, SparseTensor
 from millrace.ops.composites import is_composite, tensors_of
 

@@ -10,8 +10,9 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import OPERATORS, Tensor, TensorOperators, name_scope
+from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.graph.tensor import OPERATORS, Tensor, TensorOperators
 from millrace.ops import indexing, linalg, math
 from millrace.ops.sparse import operators as sparse_operators
 

@@ -9,7 +9,8 @@ from millrace import gen_ops
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, Tensor, is_tensor_like
+from millrace.graph.operation import Operation
+from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops.py_func import py_func
 
 

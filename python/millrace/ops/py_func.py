@@ -8,7 +8,8 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph, root_graph
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import root_graph
 
 
 class _Function:

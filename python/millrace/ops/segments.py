@@ -8,7 +8,8 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, get_default_graph, name_scope
+from millrace.graph.default_graph import get_default_graph, name_scope
+from millrace.graph.tensor import Tensor
 from millrace.ops.math import cast
 
 segment_sum = export("segment_sum", "math.segment_sum")(gen_ops.segment_sum)

@@ -8,8 +8,8 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor
 from millrace.graph.sparse import SparseTensor
+from millrace.graph.tensor import Tensor
 from millrace.ops import array
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from millrace.core.export import export
-from millrace.graph.graph import Graph, control_dependencies, get_default_graph, root_graph
+from millrace.graph.default_graph import control_dependencies, get_default_graph
+from millrace.graph.graph import Graph, root_graph
 
 
 class Lifted:

@@ -6,7 +6,8 @@ from typing import Any, Callable
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Graph, get_default_graph, graph_of_values, name_scope, root_graph
+from millrace.graph.default_graph import get_default_graph, graph_of_values, name_scope
+from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable import Variable, VariableAggregation, VariableSynchronization
 from millrace.state.variable_store import AUTO_REUSE, VariableStore, accepts

@@ -9,7 +9,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.suggest import nearest_names
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import name_scope
+from millrace.graph.default_graph import name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.state import initializers
 from millrace.state.partitioned_variable import PartitionedVariable

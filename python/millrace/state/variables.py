@@ -6,7 +6,8 @@ Who makes a variable takes the class from here, where it knows its kinds.
 from typing import Any
 
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph, root_graph
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import root_graph
 from millrace.state.reference_variable import RefVariable
 from millrace.state.resource_variable import ResourceVariable
 from millrace.state.variable import Variable

@@ -9,7 +9,7 @@ import numpy as np
 from millrace import protos
 from millrace.core import logging
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.timeline import Timeline
 from millrace.io import gfile
 from millrace.train.global_step import get_global_step, global_step_read

@@ -5,7 +5,7 @@ from typing import Any, Callable
 
 from millrace.core import errors
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.train import hooks as hook_kinds
 from millrace.train.scaffold import ChiefSessionCreator, Scaffold, WorkerSessionCreator
 from millrace.train.wrapped_sessions import (

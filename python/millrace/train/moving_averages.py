@@ -6,8 +6,9 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, control_dependencies, get_default_graph, name_scope
+from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
+from millrace.graph.operation import Operation
 from millrace.ops.math import div
 from millrace.ops.math import truediv as true_divide
 from millrace.ops.ordering import group

@@ -7,8 +7,8 @@ from typing import Any
 from millrace import protos
 from millrace.core import errors, logging
 from millrace.core.export import export
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import get_default_session
-from millrace.graph.graph import get_default_graph
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 from millrace.graph.session import BaseSession
 

@@ -5,7 +5,7 @@ from typing import Any, Callable
 from millrace import gen_ops
 from millrace.core import logging
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.session import Session
 from millrace.ops.ordering import group

@@ -6,7 +6,8 @@ from typing import Any
 
 from millrace.core import errors, logging
 from millrace.core.export import export
-from millrace.graph.graph import Graph, get_default_graph
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import Graph
 from millrace.graph.session import Session
 from millrace.io import gfile
 

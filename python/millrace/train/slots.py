@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.ops.array import shape as shape_of
 from millrace.ops.array import zeros
 from millrace.state.initializers import Zeros

@@ -8,7 +8,8 @@ from typing import Any, Callable, Iterator
 from millrace import protos
 from millrace.core import errors, logging
 from millrace.core.export import export
-from millrace.graph.graph import Graph, get_default_graph
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable_lists import (
     global_variables,

@@ -5,7 +5,7 @@ from typing import Any, Callable
 
 from millrace import protos
 from millrace.core import errors, logging
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.train.coordinator import Coordinator
 from millrace.train.queue_runner import start_queue_runners

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 from millrace.core import logging
 from millrace.core.export import export
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable_lists import global_variables, trainable_variables
 from millrace.state.variable_scope import PureVariableScope, unique_variable_scope, variable_scope

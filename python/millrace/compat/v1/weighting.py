@@ -4,7 +4,9 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, Tensor, control_dependencies, name_scope
+from millrace.graph.default_graph import control_dependencies, name_scope
+from millrace.graph.operation import Operation
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, confusion, control_flow, gather, math, ordering, reduce
 
 

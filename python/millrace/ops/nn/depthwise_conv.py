@@ -6,7 +6,8 @@ from millrace import gen_ops
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.default_graph import name_scope
+from millrace.graph.tensor import Tensor
 from millrace.ops import array
 from millrace.ops.nn.conv import conv2d
 from millrace.ops.nn.dilated_conv import with_space_to_batch

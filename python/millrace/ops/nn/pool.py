@@ -7,7 +7,8 @@ from millrace.core import dtypes
 from millrace.core.errors import UnimplementedError
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.default_graph import name_scope
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, reduce
 from millrace.ops.nn.dilated_conv import with_space_to_batch
 from millrace.ops.nn.geometry import (  # fmt: skip

@@ -7,8 +7,9 @@ from millrace.compat.v1.contrib.variables import model_variable
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, name_scope
+from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, math, reduce
 from millrace.ops.nn import embedding
 from millrace.state.variable_scope import variable_scope

@@ -8,7 +8,9 @@ from millrace.core.dtypes import as_dtype
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, Tensor, colocate_with, get_default_graph, name_scope
+from millrace.graph.default_graph import colocate_with, get_default_graph, name_scope
+from millrace.graph.operation import Operation
+from millrace.graph.tensor import Tensor
 
 
 @export("contrib.staging.StagingArea")

@@ -7,8 +7,8 @@ from typing import Any
 from millrace.compat.v1.contrib.arg_scope import add_arg_scope
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.graph import device as device_scope
-from millrace.graph.graph import get_default_graph
+from millrace.graph.default_graph import device as device_scope
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable_scope import VariableScope, get_variable
 from millrace.train import global_step

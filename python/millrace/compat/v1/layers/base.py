@@ -11,14 +11,10 @@ from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import (
-    Graph,
-    Tensor,
-    get_default_graph,
-    name_scope,
-    root_graph,
-)  # fmt: skip
+from millrace.graph.default_graph import get_default_graph, name_scope
+from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
+from millrace.graph.tensor import Tensor
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 

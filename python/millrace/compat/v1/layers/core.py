@@ -6,7 +6,7 @@ from millrace.compat.v1.layers.base import InputSpec, Layer
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, control_flow, linalg, math
 from millrace.ops.nn import activations
 from millrace.state.initializers import Zeros

@@ -7,7 +7,9 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Operation, Tensor, colocate_with, name_scope
+from millrace.graph.default_graph import colocate_with, name_scope
+from millrace.graph.operation import Operation
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, clip, control_flow, gather, math, reduce
 from millrace.ops.nn import normalization
 from millrace.state import assign as state

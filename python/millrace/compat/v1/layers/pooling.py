@@ -13,7 +13,7 @@ from millrace.compat.v1.layers.sizes import (  # fmt: skip
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor
+from millrace.graph.tensor import Tensor
 from millrace.ops.nn import pool
 
 

@@ -7,7 +7,7 @@ from millrace.compat.v1.weighting import broadcast_weights, safe_div, squeezed
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, math, reduce
 from millrace.state import assign as state
 from millrace.state.variable_scope import variable_scope

@@ -13,7 +13,7 @@ from millrace.compat.v1.rnn.lengths import (
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.graph import control_dependencies
+from millrace.graph.default_graph import control_dependencies
 from millrace.ops import array, gather
 from millrace.state.variable_scope import variable_scope
 

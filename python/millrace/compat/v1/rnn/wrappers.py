@@ -18,8 +18,9 @@ from millrace.core import nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Tensor, get_default_graph, name_scope
+from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.static_value import constant_value
+from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, random
 from millrace.ops.nn.activations import dropout
 from millrace.state.initializers import RandomUniform

@@ -17,8 +17,10 @@ import numpy as np
 from millrace.core import dtypes, errors
 from millrace.core.device import canonical_name
 from millrace.core.export import export
+from millrace.graph.default_graph import get_default_graph, reset_default_graph
 from millrace.graph.default_session import get_default_session
-from millrace.graph.graph import Graph, Operation, get_default_graph, reset_default_graph
+from millrace.graph.graph import Graph
+from millrace.graph.operation import Operation
 from millrace.graph.session import Session
 from millrace.protos import ConfigProto, text_format
 
