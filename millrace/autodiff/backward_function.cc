@@ -8,32 +8,19 @@
 namespace millrace {
 namespace {
 
-// Whether a second run of the node gives something else, although nothing flows back through it.
-bool is_drawn(const Node& node) {
-  const OpTraits& t = node.op().traits;
+// Whether a second run of such a node gives something else, although nothing flows back through it.
+bool is_drawn(const OpDef& op) {
+  const OpTraits& t = op.traits;
   return t.stateful && t.cannot_differentiate && !t.argument && !t.result;
 }
 
-// Whether a function that a node of the graph runs has such nodes.
+// Whether a function that a node of the graph runs, at any depth, has such nodes.
 Result<bool> functions_draw(const Graph& graph) {
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    const Node& node = graph.node(id);
-    std::vector<FunctionAttr> called;
-    if (node.op_owner() && !node.op().unknown) called.push_back({node.op_name(), node.attrs()});
-    for (const auto& [name, value] : node.attrs()) {
-      if (const auto* one = value.get<FunctionAttr>()) called.push_back(*one);
-      if (const auto* several = value.get<std::vector<FunctionAttr>>()) {
-        called.insert(called.end(), several->begin(), several->end());
-      }
-    }
-    for (const FunctionAttr& f : called) {
-      MR_TRY_ASSIGN(Ref<FunctionBody> body,
-                    graph.functions().instantiate(f.name, f.attrs, graph.registry()));
-      for (NodeId inner = 0; inner < body->graph->num_nodes(); ++inner) {
-        if (is_drawn(body->graph->node(inner))) return true;
-      }
-      MR_TRY_ASSIGN(bool deeper, functions_draw(*body->graph));
-      if (deeper) return true;
+  MR_TRY_ASSIGN(std::vector<Ref<Function>> reached, reachable_functions(graph));
+  for (const Ref<Function>& function : reached) {
+    for (const Function::BodyNode& node : function->nodes) {
+      const OpDef* op = graph.registry().find(node.op);
+      if (op != nullptr && is_drawn(*op)) return true;
     }
   }
   return false;
@@ -144,7 +131,7 @@ Status BackwardFunction::run_again(std::vector<Output>& xs, std::vector<Output>&
   for (NodeId arg : body_->args) from.push_back({arg, 0});
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);
-    for (int i = 0; i < node.num_outputs() && is_drawn(node); ++i) from.push_back({id, i});
+    for (int i = 0; i < node.num_outputs() && is_drawn(node.op()); ++i) from.push_back({id, i});
   }
   std::vector<Expr> args;
   for (Output o : from) args.push_back(backward_->import(forward_.expr(o)));

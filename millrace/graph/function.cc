@@ -121,4 +121,14 @@ Result<Ref<FunctionBody>> FunctionLibrary::instantiate(std::string_view name, co
   return impl_->instances.try_emplace(std::move(key), *std::move(body)).first->second;
 }
 
+Result<std::vector<Ref<Function>>> reachable_functions(const Graph& graph) {
+  std::vector<std::string> names;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    names.push_back(graph.node(id).op_name());
+    for (const auto& [name, value] : graph.node(id).attrs()) collect_functions(value, names);
+  }
+  return check_no_recursion(names,
+                            [&](std::string_view name) { return graph.functions().find(name); });
+}
+
 }  // namespace millrace

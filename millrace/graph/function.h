@@ -83,6 +83,10 @@ class FunctionLibrary : public RefCounted {
   Impl* impl_;
 };
 
+// The functions that nodes of the graph run, by name or by attribute, and those that these run,
+// each once.
+Result<std::vector<Ref<Function>>> reachable_functions(const Graph& graph);
+
 // A function made from a graph: `args` become parameters, `results` its results, and `effects` run
 // whenever it is called. Every node that these need, up to the args, becomes part of the body. What
 // is known of the parameters' shapes is kept. INVALID_ARGUMENT when a needed node is a placeholder

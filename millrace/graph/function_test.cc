@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/toy_ops.h"
 #include "proto/function.pb.h"
@@ -188,6 +189,27 @@ TEST_F(FunctionTest, ABodySharesTheFunctionsOfItsLibrary) {
   add(plain("later", {{"a", "twice", {"x"}, "", kFloatT}}, "a:y:0"));
   EXPECT_TRUE(body->graph->functions().find("later"));
   EXPECT_EQ(body->graph->functions().names().size(), 3u);
+}
+
+// Each calls the next one twice: there are 2^60 ways through them.
+TEST_F(FunctionTest, ReachableFunctionsAreFoundOnce) {
+  Ref<Graph> graph = make_ref<Graph>(toy_registry());
+  constexpr int kCount = 60;
+  for (int i = 0; i < kCount; ++i) {
+    const std::string next = str_cat("f", i + 1);
+    std::vector<Function::BodyNode> calls = {{"a", next, {"x"}, "", {}},
+                                             {"b", next, {"a:y:0"}, "", {}}};
+    const bool last = i + 1 == kCount;
+    if (last) calls = {{"b", "Add", {"x", "x"}, "", kFloatT}};
+    expect_ok(
+        graph->functions().add(plain(str_cat("f", i), std::move(calls), last ? "b:z:0" : "b:y:0")));
+  }
+  expect_ok(graph->functions().add(plain("other", {{"b", "f0", {"x"}, "", {}}}, "b:y:0")));
+  GraphBuilder builder(*graph);
+  Result<NodeId> x = builder.add("Placeholder", "x", {}, {{"dtype", DType::kFloat}});
+  ASSERT_TRUE(x.ok()) << x.status().to_string();
+  ASSERT_TRUE(builder.add("f0", "call", std::vector<Output>{{*x, 0}}, {}).ok());
+  EXPECT_EQ(reachable_functions(*graph).value().size(), static_cast<size_t>(kCount));
 }
 
 TEST_F(FunctionTest, RecursionIsFoundWithoutRecursion) {
