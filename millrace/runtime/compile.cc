@@ -83,8 +83,8 @@ class Compiler {
     step.control_flow = traits.control_flow;
     step.blocks = traits.blocks;
     step.runs_when_dead = traits.send || traits.recv;
-    step.retains = traits.retains;
-    step.uninitialized_ok = traits.allows_uninitialized_input;
+    step.needs.retains = traits.retains;
+    step.needs.uninitialized_ok = traits.allows_uninitialized_input;
     step.num_inputs = static_cast<int32_t>(node.inputs.size());
     step.num_outputs = static_cast<int32_t>(node.output_types.size());
     step.frame = frames_.node_frame[index(id)];
@@ -158,7 +158,7 @@ class Compiler {
     s.first_input = static_cast<int32_t>(plan_->inputs.size());
     for (Output input : node.inputs) {
       plan_->inputs.push_back(step(input.node).first_output + input.index);
-      s.reads_refs |= is_ref(graph_.output_type(input));
+      s.needs.reads_refs |= is_ref(graph_.output_type(input));
     }
   }
 
@@ -239,7 +239,7 @@ class Compiler {
       out.position = s.position;
       out.kind = s.kind;
       out.host_outputs = s.host_outputs;
-      out.needs_preparation = needs_preparation(s);
+      out.needs_preparation = s.needs.any();
       out.first_input = static_cast<int32_t>(plan_->straight_inputs.size());
       out.first_release = static_cast<int32_t>(plan_->releases.size());
       // Outputs first: a step never writes a slot that it still reads.

@@ -44,8 +44,4 @@ class PartialRun : public RefCounted {
   virtual Result<Tensor> fetch(int position, Deadline deadline) = 0;
 };
 
-// A kernel's error with what a user needs to find the place: op and node name before it, the origin
-// and "[[{{node NAME}}]]" after it.
-Status annotate_error(const Status& status, const KernelNode& node, OriginId origin);
-
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #include "millrace/runtime/optimize.h"
 
+#include "millrace/base/clock.h"
 #include "millrace/base/log.h"
 
 namespace millrace {
@@ -19,21 +20,21 @@ std::span<const OptimizePass> optimize_passes() { return kPasses; }
 
 Status optimize(Subgraph& graph, const OptimizeOptions& options) {
   if (options.level <= 0) return ok_status();
+  OptimizeOptions left = options;
+  const int64_t began = monotonic_nanos();
   for (int round = 0; round < kMaxRounds; ++round) {
     bool changed = false;
     for (const OptimizePass& pass : optimize_passes()) {
       if (!pass.exact && options.level < 2) continue;
-      // The pass works on a copy: nodes share what is large.
-      Subgraph attempt = graph;
-      Result<bool> result = pass.run(attempt, options);
+      Result<bool> result = pass.run(graph, left);
       if (!result.ok()) {
-        MR_LOG(kWarning, "optimisation ", pass.name, " skipped: ", result.status());
+        MR_LOG(kWarning, "optimisation ", pass.name, " stopped: ", result.status());
         continue;
       }
-      if (!*result) continue;
-      graph = std::move(attempt);
-      changed = true;
+      changed |= *result;
     }
+    // What was too slow to fold is not tried for as long again in every round.
+    left.max_folding_ms = options.max_folding_ms - (monotonic_nanos() - began) / 1'000'000;
     if (!changed) break;
   }
   return ok_status();

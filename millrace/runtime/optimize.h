@@ -20,16 +20,17 @@ struct OptimizeOptions {
   bool common_subexpressions = true;
   // Folded constants larger than this stay unfolded.
   int64_t max_constant_bytes = 10 << 20;
-  // What one pass of constant folding may take; what is not folded by then runs with the graph.
+  // How long constants may be folded; what is not folded by then runs with the graph.
   int64_t max_folding_ms = 500;
   const KernelRegistry* kernels = nullptr;  // null: the global one
   // Runs the kernels that fold constants: a host device.
   Device* cpu = nullptr;
 };
 
-// A rewrite of a graph. Exact passes give bit-equal results; the others state a tolerance and have
-// a switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes and stateful nodes
-// need is kept; the names of nodes with state are kept.
+// A rewrite of a graph, in place. It goes from one graph that means the same to the next, so one
+// that stops with an error has done no harm. Exact passes give bit-equal results; the others state
+// a tolerance and have a switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes
+// and stateful nodes need is kept; the names of nodes with state are kept.
 struct OptimizePass {
   std::string_view name;
   bool exact = true;
@@ -40,8 +41,7 @@ struct OptimizePass {
 // All passes, in the order they run.
 std::span<const OptimizePass> optimize_passes();
 
-// Runs the passes until nothing changes, at most ten rounds. A pass that fails leaves the graph as
-// it was before it and is skipped.
+// Runs the passes until nothing changes, at most ten rounds. A pass that fails is skipped.
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
 
 // The passes one by one, for tests.

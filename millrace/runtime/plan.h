@@ -8,7 +8,7 @@
 
 #include "millrace/base/ref.h"
 #include "millrace/graph/origin.h"
-#include "millrace/kernel/kernel.h"
+#include "millrace/kernel/kernel_call.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/runtime/subgraph.h"
 
@@ -37,12 +37,10 @@ struct PlanStep {
   ControlFlow control_flow = ControlFlow::kNone;
   bool async = false;
   bool blocks = false;
-  bool runs_when_dead = false;    // Send, Recv
-  bool constant_enter = false;    // an Enter whose value is the same in every iteration
-  bool uninitialized_ok = false;  // takes references to variables without a value
-  bool reads_refs = false;        // some input comes as a reference
-  bool host_outputs = false;      // KernelNode::host_outputs has something to say
-  uint32_t retains = 0;  // bit i: input i is kept past the run, so it must be our own memory
+  bool runs_when_dead = false;  // Send, Recv
+  bool constant_enter = false;  // an Enter whose value is the same in every iteration
+  bool host_outputs = false;    // KernelNode::host_outputs has something to say
+  InputNeeds needs;
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
   int32_t first_input = 0;   // in Plan::inputs: the slots it reads, in the iteration it runs in

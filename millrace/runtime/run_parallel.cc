@@ -225,22 +225,22 @@ Status ParallelRun::run_kernel(const Ready& ready) {
     inputs = many.data();
   }
   uint64_t movable = gather_inputs(step, ready.iteration, inputs);
-  if (needs_preparation(step)) {
+  if (step.needs.any()) {
     copies.resize(static_cast<size_t>(step.num_inputs));
-    MR_TRY(prepare_inputs(step, inputs, copies.data()));
+    MR_TRY(prepare_inputs(*step.node, step.needs, inputs, copies.data()));
   }
   KernelContext ctx(kernel_args(ready, inputs, movable));
   StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(), ready.scheduled_ns);
   MR_TRY(step.kernel->compute(ctx));
   const Value* outputs = ready.iteration->slots.get() + step.first_output;
   timer.stop(outputs);
-  return check_outputs(step, outputs);
+  return check_outputs(step.output_types, step.num_outputs, outputs);
 }
 
 Status ParallelRun::run_feed(const PlanStep& step, Iteration* iteration) {
   Value& out = slot(iteration, step.first_output);
   if (out.empty()) out = Value::of(step_->feeds[static_cast<size_t>(step.position)]);
-  return check_outputs(step, &out);
+  return check_outputs(step.output_types, step.num_outputs, &out);
 }
 
 Status ParallelRun::run_fetch(const PlanStep& step, Iteration* iteration) {
@@ -345,9 +345,10 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
   AsyncStep* state = new AsyncStep(this, ready);
   state->inputs.resize(static_cast<size_t>(step.num_inputs));
   uint64_t movable = gather_inputs(step, ready.iteration, state->inputs.data());
-  if (needs_preparation(step)) {
+  if (step.needs.any()) {
     state->copies.resize(static_cast<size_t>(step.num_inputs));
-    Status status = prepare_inputs(step, state->inputs.data(), state->copies.data());
+    Status status =
+        prepare_inputs(*step.node, step.needs, state->inputs.data(), state->copies.data());
     if (!status.ok()) {
       delete state;
       complete(ready, std::move(status), next);
@@ -379,7 +380,7 @@ void ParallelRun::end_async(AsyncStep* state, ReadyList& next) {
   Status status = std::move(state->status);
   const Value* outputs = state->ready.iteration->slots.get() + step.first_output;
   state->timer.stop(outputs);
-  if (status.ok()) status = check_outputs(step, outputs);
+  if (status.ok()) status = check_outputs(step.output_types, step.num_outputs, outputs);
   Ready ready = state->ready;
   state->ctx()->~KernelContext();
   delete state;

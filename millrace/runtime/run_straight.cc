@@ -64,13 +64,13 @@ class StraightRun {
                        .host_outputs = step.host_outputs,
                        .output_types = step.output_types});
     MR_TRY(step.kernel->compute(ctx));
-    return check_outputs(step, outputs_of(step));
+    return check_outputs(step.output_types, step.num_outputs, outputs_of(step));
   }
 
   Status run_prepared(const StraightStep& step, const PlanStep& plan_step) {
     std::vector<Value*> inputs(inputs_of(step), inputs_of(step) + step.num_inputs);
     std::vector<Value> copies(inputs.size());
-    MR_TRY(prepare_inputs(plan_step, inputs.data(), copies.data()));
+    MR_TRY(prepare_inputs(*plan_step.node, plan_step.needs, inputs.data(), copies.data()));
     return run_kernel(step, inputs.data());
   }
 
@@ -78,7 +78,7 @@ class StraightRun {
     Value* outputs = outputs_of(step);
     if (step.kind == StepKind::kFeed) {
       outputs[0] = Value::of(step_.feeds[static_cast<size_t>(step.position)]);
-      return check_outputs(step, outputs);
+      return check_outputs(step.output_types, step.num_outputs, outputs);
     }
     if (step.kind == StepKind::kFetch) {
       MR_TRY_ASSIGN(step_.fetches[static_cast<size_t>(step.position)],

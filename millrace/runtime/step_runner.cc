@@ -2,36 +2,10 @@
 
 #include <algorithm>
 
-#include "millrace/graph/graph_builder.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/executor.h"
 
 namespace millrace {
-
-Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies) {
-  for (int i = 0; i < step.num_inputs; ++i) {
-    if (inputs[i]->is_ref()) {
-      if (!is_ref(step.node->input_types[static_cast<size_t>(i)])) {
-        MR_TRY(read_reference(*inputs[i], copies[i]));
-        inputs[i] = &copies[i];
-      } else if (!step.uninitialized_ok && !inputs[i]->cell->read().valid()) {
-        return uninitialized(*inputs[i]->cell);
-      }
-    } else if (i < 32 && (step.retains >> i & 1) != 0 && inputs[i]->tensor.buffer() &&
-               inputs[i]->tensor.buffer()->borrowed()) {
-      MR_TRY_ASSIGN(Tensor copy, inputs[i]->tensor.clone());
-      copies[i] = Value::of(std::move(copy));
-      inputs[i] = &copies[i];
-    }
-  }
-  return ok_status();
-}
-
-Status wrong_output(const Value& output, int i, DType declared) {
-  if (output.empty()) return internal("the kernel did not set output ", i);
-  return internal("output ", i, " is declared ", declared, ", the kernel set ",
-                  output.tensor.dtype());
-}
 
 Result<Tensor> fetch_value(Value& input, bool movable) {
   if (input.is_ref()) {
@@ -40,23 +14,6 @@ Result<Tensor> fetch_value(Value& input, bool movable) {
     return input.cell->tensor.clone();
   }
   return movable ? std::move(input.tensor) : input.tensor;
-}
-
-Status with_inputs(const Status& status, std::span<Value* const> inputs) {
-  constexpr size_t kMaxShown = 8;
-  if (status.code() != Code::kInvalidArgument || inputs.empty()) return status;
-  std::string line = "inputs: ";
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (i == kMaxShown) {
-      line += str_cat(", and ", inputs.size() - i, " more");
-      break;
-    }
-    const Value& value = *inputs[i];
-    const Tensor tensor = value.is_ref() ? value.cell->read() : value.tensor;
-    if (i > 0) line += ", ";
-    line += tensor.valid() ? str_cat(user_type_name(tensor.dtype()), " ", tensor.shape()) : "none";
-  }
-  return status.with_line(line);
 }
 
 void StepTimer::record(const Value* outputs) {
@@ -91,14 +48,6 @@ void StepTimer::record(const Value* outputs) {
     }
   }
   trace_->record(std::move(event));
-}
-
-Status annotate_error(const Status& status, const KernelNode& node, OriginId origin) {
-  if (status.ok()) return status;
-  Status out = status.with_prefix(str_cat(node.op->name, " \"", node.name, "\""));
-  std::string where = describe_origin(origin);
-  if (!where.empty()) out = out.with_line(where);
-  return out.with_line(str_cat("[[{{node ", node.name, "}}]]"));
 }
 
 bool runs_straight(const Plan& plan, Gear gear) {

@@ -1,63 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "millrace/base/clock.h"
-#include "millrace/kernel/kernel.h"
+#include "millrace/kernel/kernel_call.h"
 #include "millrace/runtime/plan.h"
 
-// What both gears of the executor do around a kernel.
+// What both gears of the executor do besides calling kernels.
 
 namespace millrace {
 
-inline Status uninitialized(const RefCell& cell) {
-  return failed_precondition("Attempting to use uninitialized value ", cell.name,
-                             "; run its initializer first, for example with "
-                             "sess.run(tf.global_variables_initializer())");
-}
-
-// Reads a reference for a step that wants the value; FAILED_PRECONDITION for a variable without
-// one.
-inline Status read_reference(const Value& reference, Value& value) {
-  value = Value::of(reference.cell->read());
-  if (value.tensor.valid()) [[likely]]
-    return ok_status();
-  return uninitialized(*reference.cell);
-}
-
-// Whether inputs must go through prepare_inputs().
-inline bool needs_preparation(const PlanStep& step) { return step.reads_refs || step.retains != 0; }
-// Replaces the pointers of inputs that the step cannot take as they are by pointers to `copies` (as
-// many as inputs): references wanted by value are read; borrowed memory that the step would keep is
-// copied. A reference wanted as such must point to an initialised variable unless the op allows
-// less.
-Status prepare_inputs(const PlanStep& step, Value** inputs, Value* copies);
-
-// The error of output i, which the kernel did not set, or not to the declared type.
-Status wrong_output(const Value& output, int i, DType declared);
-
-// INTERNAL unless the kernel set every output, each to the declared type. A step of either gear.
-template <class Step>
-Status check_outputs(const Step& step, const Value* outputs) {
-  for (int i = 0; i < step.num_outputs; ++i) {
-    DType declared = step.output_types[i];
-    const Value& v = outputs[i];
-    if (v.state == Value::State::kTensor ? v.tensor.dtype() == declared
-                                         : v.state != Value::State::kEmpty) [[likely]] {
-      continue;
-    }
-    return wrong_output(v, i, declared);
-  }
-  return ok_status();
-}
-
 // The value of a fetch: the variable's own storage is copied, so that later updates do not show.
 Result<Tensor> fetch_value(Value& input, bool movable);
-
-// `status`, an INVALID_ARGUMENT about what a step was given, with a line that says what it was
-// given: "inputs: float32 [2,3], int32 []". Other errors as they are.
-Status with_inputs(const Status& status, std::span<Value* const> inputs);
 
 // Measures one execution of a step: for the plan's own statistics when the run was chosen to be
 // measured, and for the step's trace when there is one. Costs nothing otherwise.
