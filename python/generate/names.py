@@ -1,9 +1,10 @@
 """names.py SOURCES FOLDER: collects the public names that the sources declare with export(...).
 
-Writes FOLDER/_names.py: {path below millrace.compat.v1: "module:attribute"}, and a stub for each
-namespace, so that editors and type checkers see what is loaded late. Sources are read, not
-imported. A name that is declared twice is an error, and so is a module below compat/v1 with the
-path of a name or a namespace: the one would hide the other.
+Writes FOLDER/_names.py, with a table for each face, {path below it: "module:attribute"}: V1 for
+millrace.compat.v1, V2 for millrace. Writes also a stub for each namespace of V1, so that editors
+and type checkers see what is loaded late. Sources are read, not imported. A name that is declared
+twice is an error, and so is a module below compat/v1 with the path of a name or a namespace: the
+one would hide the other.
 """
 
 import ast
@@ -11,22 +12,26 @@ import sys
 from pathlib import Path
 
 
-def exported(node: ast.AST) -> list[str]:
-    """The names in a call of export("a", "b"); none for any other node."""
+def exported(node: ast.AST) -> list[tuple[str, str]]:
+    """[(face, name)] in a call of export(v1="a", v2=("a", "b")); none for any other node."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         return []
     if node.func.id != "export":
         return []
-    names = []
-    for arg in node.args:
-        if not (isinstance(arg, ast.Constant) and isinstance(arg.value, str)):
-            raise SystemExit(f"line {node.lineno}: export takes string literals")
-        names.append(arg.value)
-    return names
+    out = []
+    if node.args or not all(keyword.arg in FACES for keyword in node.keywords):
+        raise SystemExit(f"line {node.lineno}: write export(v1=..., v2=...)")
+    for keyword in node.keywords:
+        value = keyword.value
+        for name in value.elts if isinstance(value, ast.Tuple) else [value]:
+            if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+                raise SystemExit(f"line {node.lineno}: export takes string literals")
+            out.append((keyword.arg, name.value))
+    return out
 
 
-def names_of(tree: ast.Module) -> list[tuple[str, str]]:
-    """[(public name, attribute of the module)]."""
+def names_of(tree: ast.Module) -> list[tuple[tuple[str, str], str]]:
+    """[((face, public name), attribute of the module)]."""
     out = []
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -41,6 +46,7 @@ def names_of(tree: ast.Module) -> list[tuple[str, str]]:
     return out
 
 
+FACES = ("v1", "v2")
 STUB = '"""Names of {name}. Collected from the sources: do not edit."""\n\n'
 
 
@@ -97,20 +103,22 @@ def check_modules(table: dict[str, str], face: Path) -> None:
 
 def main() -> None:
     sources, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    table: dict[str, str] = {}
+    tables: dict[str, dict[str, str]] = {face: {} for face in FACES}
     for path in sorted(sources.rglob("*.py")):
         module = ".".join(("millrace", *path.relative_to(sources).with_suffix("").parts))
         module = module.removesuffix(".__init__")
-        for name, attribute in names_of(ast.parse(path.read_text(), str(path))):
+        for (face, name), attribute in names_of(ast.parse(path.read_text(), str(path))):
             target = f"{module}:{attribute}"
-            if name in table and table[name] != target:
-                raise SystemExit(f"{name} is both {table[name]} and {target}")
-            table[name] = target
-    check_modules(table, sources / "compat" / "v1")
-    lines = [f"    {name!r}: {target!r},\n" for name, target in sorted(table.items())]
-    text = '"""The public names. Collected from the sources: do not edit."""\n\nNAMES = {\n'
-    (folder / "_names.py").write_text(text + "".join(lines) + "}\n")
-    write_stubs(table, folder)
+            known = tables[face].setdefault(name, target)
+            if known != target:
+                raise SystemExit(f"{name} of {face} is both {known} and {target}")
+    check_modules(tables["v1"], sources / "compat" / "v1")
+    text = '"""The public names. Collected from the sources: do not edit."""\n'
+    for face, table in tables.items():
+        lines = [f"    {name!r}: {target!r},\n" for name, target in sorted(table.items())]
+        text += f"\n{face.upper()} = {{\n{''.join(lines)}}}\n"
+    (folder / "_names.py").write_text(text)
+    write_stubs(tables["v1"], folder)
 
 
 if __name__ == "__main__":

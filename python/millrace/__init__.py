@@ -1,8 +1,8 @@
 """Millrace: a dataflow system for machine learning.
 
 `millrace.compat.v1` (also `millrace.v1`) has TensorFlow 1's interface: graphs and sessions. What
-this module itself has are the types of elements (`millrace.float32`) and `raw_ops`, every op under
-its own name; operations that run at once are not there yet.
+this module itself has are types of elements, shapes (`millrace.float32`, `millrace.TensorShape`)
+and `raw_ops`, every op under its own name; operations that run at once are not there yet.
 """
 
 import importlib as _importlib
@@ -14,26 +14,26 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "compat": "compat", "dtypes": "core.dtypes", "errors": "core.errors", "nest": "core.nest",
-    "protos": "protos", "raw_ops": "raw_ops", "v1": "v1",
+    "gen_ops": "gen_ops", "protos": "protos", "raw_ops": "raw_ops", "v1": "v1",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
         return _importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    from millrace.core import dtypes  # late: it brings NumPy along
-
-    if name in dtypes._BY_NAME:
-        return dtypes._BY_NAME[name]
-    if name in ("DType", "as_dtype"):
-        return getattr(dtypes, name)
-    if name.startswith("__"):
+    if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from millrace._names import NAMES  # late: only errors need it
+    from millrace._names import V1, V2  # late: most programs import compat.v1 alone
 
-    if name in NAMES or any(path.startswith(name + ".") for path in NAMES):
+    module, _, attribute = V2.get(name, "").partition(":")
+    if module.startswith("millrace.core."):  # what nothing has to run for
+        return getattr(_importlib.import_module(module), attribute)
+    types = _importlib.import_module("millrace.core.dtypes")._BY_NAME
+    if name in types:  # one that TensorFlow has no public name for
+        return types[name]
+    if name in V1 or any(path.startswith(name + ".") for path in V1):
         raise AttributeError(
             f"millrace has no {name!r} of its own yet: eager execution is planned. Graphs have it: "
             f"millrace.compat.v1.{name}"
         )
-    raise AttributeError(_unknown_name_message(name, NAMES))
+    raise AttributeError(_unknown_name_message(name, V1))

@@ -1,6 +1,7 @@
 """The stubs say what is there: signatures of the generated functions, and every public name."""
 
 import ast
+import importlib
 import inspect
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import millrace
 import millrace.compat.v1 as tf
 from millrace import gen_ops, raw_ops
-from millrace._names import NAMES
+from millrace._names import V1, V2
 
 PACKAGE = Path(millrace.__file__).parent
 
@@ -51,15 +52,29 @@ def resolve(path):
 
 def test_every_public_name_loads_and_is_documented():
     undocumented = []
-    for path in NAMES:
+    for path in V1:
         value = resolve(path)
         if (inspect.isfunction(value) or inspect.isclass(value)) and not value.__doc__:
             undocumented.append(path)
     assert not undocumented
 
 
+def test_names_of_both_faces_are_real():
+    for target in {*V1.values(), *V2.values()}:
+        module, _, attribute = target.partition(":")
+        assert hasattr(importlib.import_module(module), attribute), target
+    assert V2["math.log"] == V1["log"] == V1["math.log"] and "log" not in V2
+    assert "Session" in V1 and "Session" not in V2
+
+
+def test_types_and_shapes_need_no_face():
+    assert millrace.float32 is tf.float32 and millrace.as_dtype("half") is millrace.float16
+    assert millrace.float8_e5m2.name == "float8_e5m2"
+    assert millrace.TensorShape([1, None]).as_list() == [1, None]
+
+
 def test_every_namespace_has_a_stub():
-    for path in NAMES:
+    for path in V1:
         space = path.rpartition(".")[0].split(".") if "." in path else []
         stub = PACKAGE.joinpath("compat", "v1", *space, "__init__.pyi")
         assert path.rpartition(".")[2] in stub.read_text(), path

@@ -8,7 +8,7 @@ from millrace import _core
 from millrace.core.export import export
 
 
-@export("DType", "dtypes.DType")
+@export(v1=("DType", "dtypes.DType"), v2=("DType", "dtypes.DType"))
 class DType:
     """The type of a tensor's elements. There is one object per type: compare with `is` or `==`.
 
@@ -181,29 +181,67 @@ def _structured(name: str, base: Any) -> np.dtype:
     return np.dtype([(name, base)])
 
 
-float32 = export("float32", "dtypes.float32")(DType(1, "float32", np.float32))
-float64 = export("float64", "double", "dtypes.float64")(DType(2, "float64", np.float64))
-int32 = export("int32", "dtypes.int32")(DType(3, "int32", np.int32))
-uint8 = export("uint8", "dtypes.uint8")(DType(4, "uint8", np.uint8))
-int16 = export("int16", "dtypes.int16")(DType(5, "int16", np.int16))
-int8 = export("int8", "dtypes.int8")(DType(6, "int8", np.int8))
-string = export("string", "dtypes.string")(DType(7, "string", np.object_))
-complex64 = export("complex64", "dtypes.complex64")(DType(8, "complex64", np.complex64))
-int64 = export("int64", "dtypes.int64")(DType(9, "int64", np.int64))
-bool_ = export("bool", "dtypes.bool")(DType(10, "bool", np.bool_))
-qint8 = export("qint8")(DType(11, "qint8", _structured("qint8", np.int8)))
-quint8 = export("quint8")(DType(12, "quint8", _structured("quint8", np.uint8)))
-qint32 = export("qint32")(DType(13, "qint32", _structured("qint32", np.int32)))
-bfloat16 = export("bfloat16")(DType(14, "bfloat16", np.float32, np.dtype(np.uint16)))
-qint16 = export("qint16")(DType(15, "qint16", _structured("qint16", np.int16)))
-quint16 = export("quint16")(DType(16, "quint16", _structured("quint16", np.uint16)))
-uint16 = export("uint16")(DType(17, "uint16", np.uint16))
-complex128 = export("complex128", "dtypes.complex128")(DType(18, "complex128", np.complex128))
-float16 = export("float16", "half", "dtypes.float16")(DType(19, "float16", np.float16))
-resource = export("resource", "dtypes.resource")(DType(20, "resource", np.object_))
-variant = export("variant", "dtypes.variant")(DType(21, "variant", np.object_))
-uint32 = export("uint32")(DType(22, "uint32", np.uint32))
-uint64 = export("uint64")(DType(23, "uint64", np.uint64))
+float32 = export(v1=("float32", "dtypes.float32"), v2=("float32", "dtypes.float32"))(
+    DType(1, "float32", np.float32)
+)
+float64 = export(
+    v1=("float64", "double", "dtypes.float64"),
+    v2=("float64", "double", "dtypes.float64", "dtypes.double"),
+)(DType(2, "float64", np.float64))
+int32 = export(v1=("int32", "dtypes.int32"), v2=("int32", "dtypes.int32"))(
+    DType(3, "int32", np.int32)
+)
+uint8 = export(v1=("uint8", "dtypes.uint8"), v2=("uint8", "dtypes.uint8"))(
+    DType(4, "uint8", np.uint8)
+)
+int16 = export(v1=("int16", "dtypes.int16"), v2=("int16", "dtypes.int16"))(
+    DType(5, "int16", np.int16)
+)
+int8 = export(v1=("int8", "dtypes.int8"), v2=("int8", "dtypes.int8"))(DType(6, "int8", np.int8))
+string = export(v1=("string", "dtypes.string"), v2=("string", "dtypes.string"))(
+    DType(7, "string", np.object_)
+)
+complex64 = export(v1=("complex64", "dtypes.complex64"), v2=("complex64", "dtypes.complex64"))(
+    DType(8, "complex64", np.complex64)
+)
+int64 = export(v1=("int64", "dtypes.int64"), v2=("int64", "dtypes.int64"))(
+    DType(9, "int64", np.int64)
+)
+bool_ = export(v1=("bool", "dtypes.bool"), v2=("bool", "dtypes.bool"))(DType(10, "bool", np.bool_))
+qint8 = export(v1="qint8", v2=("qint8", "dtypes.qint8"))(
+    DType(11, "qint8", _structured("qint8", np.int8))
+)
+quint8 = export(v1="quint8", v2=("quint8", "dtypes.quint8"))(
+    DType(12, "quint8", _structured("quint8", np.uint8))
+)
+qint32 = export(v1="qint32", v2=("qint32", "dtypes.qint32"))(
+    DType(13, "qint32", _structured("qint32", np.int32))
+)
+bfloat16 = export(v1="bfloat16", v2=("bfloat16", "dtypes.bfloat16"))(
+    DType(14, "bfloat16", np.float32, np.dtype(np.uint16))
+)
+qint16 = export(v1="qint16", v2=("qint16", "dtypes.qint16"))(
+    DType(15, "qint16", _structured("qint16", np.int16))
+)
+quint16 = export(v1="quint16", v2=("quint16", "dtypes.quint16"))(
+    DType(16, "quint16", _structured("quint16", np.uint16))
+)
+uint16 = export(v1="uint16", v2=("uint16", "dtypes.uint16"))(DType(17, "uint16", np.uint16))
+complex128 = export(v1=("complex128", "dtypes.complex128"), v2=("complex128", "dtypes.complex128"))(
+    DType(18, "complex128", np.complex128)
+)
+float16 = export(
+    v1=("float16", "half", "dtypes.float16"),
+    v2=("float16", "half", "dtypes.float16", "dtypes.half"),
+)(DType(19, "float16", np.float16))
+resource = export(v1=("resource", "dtypes.resource"), v2=("resource", "dtypes.resource"))(
+    DType(20, "resource", np.object_)
+)
+variant = export(v1=("variant", "dtypes.variant"), v2=("variant", "dtypes.variant"))(
+    DType(21, "variant", np.object_)
+)
+uint32 = export(v1="uint32", v2=("uint32", "dtypes.uint32"))(DType(22, "uint32", np.uint32))
+uint64 = export(v1="uint64", v2=("uint64", "dtypes.uint64"))(DType(23, "uint64", np.uint64))
 
 _BASES = (
     float32, float64, int32, uint8, int16, int8, string, complex64, int64, bool_, qint8, quint8,
@@ -220,7 +258,7 @@ _BASES = (
 _INTEGERS = frozenset({int8, int16, int32, int64, uint8, uint16, uint32, uint64})
 _FLOATS = frozenset({float16, bfloat16, float32, float64})
 _QUANTIZED = frozenset({qint8, quint8, qint16, quint16, qint32})
-QUANTIZED_DTYPES = export("QUANTIZED_DTYPES")(_QUANTIZED)
+QUANTIZED_DTYPES = export(v1="QUANTIZED_DTYPES", v2="dtypes.QUANTIZED_DTYPES")(_QUANTIZED)
 
 _BY_NUMBER = {}
 _BY_NAME = {}
@@ -242,7 +280,7 @@ _BY_NUMPY[np.dtype(object)] = string
 _core.register_dtypes(_BY_NUMBER)
 
 
-@export("as_dtype", "dtypes.as_dtype")
+@export(v1=("as_dtype", "dtypes.as_dtype"), v2=("as_dtype", "dtypes.as_dtype"))
 def as_dtype(type_value: Any) -> DType:
     """The type that a value stands for: a DType, its name or number, a NumPy or Python type.
 

@@ -6,26 +6,26 @@ from typing import Any
 from millrace.core.export import export
 from millrace.core.origin import raised_at
 
-OK = export("errors.OK")(0)
-CANCELLED = export("errors.CANCELLED")(1)
-UNKNOWN = export("errors.UNKNOWN")(2)
-INVALID_ARGUMENT = export("errors.INVALID_ARGUMENT")(3)
-DEADLINE_EXCEEDED = export("errors.DEADLINE_EXCEEDED")(4)
-NOT_FOUND = export("errors.NOT_FOUND")(5)
-ALREADY_EXISTS = export("errors.ALREADY_EXISTS")(6)
-PERMISSION_DENIED = export("errors.PERMISSION_DENIED")(7)
-RESOURCE_EXHAUSTED = export("errors.RESOURCE_EXHAUSTED")(8)
-FAILED_PRECONDITION = export("errors.FAILED_PRECONDITION")(9)
-ABORTED = export("errors.ABORTED")(10)
-OUT_OF_RANGE = export("errors.OUT_OF_RANGE")(11)
-UNIMPLEMENTED = export("errors.UNIMPLEMENTED")(12)
-INTERNAL = export("errors.INTERNAL")(13)
-UNAVAILABLE = export("errors.UNAVAILABLE")(14)
-DATA_LOSS = export("errors.DATA_LOSS")(15)
-UNAUTHENTICATED = export("errors.UNAUTHENTICATED")(16)
+OK = export(v1="errors.OK", v2="errors.OK")(0)
+CANCELLED = export(v1="errors.CANCELLED", v2="errors.CANCELLED")(1)
+UNKNOWN = export(v1="errors.UNKNOWN", v2="errors.UNKNOWN")(2)
+INVALID_ARGUMENT = export(v1="errors.INVALID_ARGUMENT", v2="errors.INVALID_ARGUMENT")(3)
+DEADLINE_EXCEEDED = export(v1="errors.DEADLINE_EXCEEDED", v2="errors.DEADLINE_EXCEEDED")(4)
+NOT_FOUND = export(v1="errors.NOT_FOUND", v2="errors.NOT_FOUND")(5)
+ALREADY_EXISTS = export(v1="errors.ALREADY_EXISTS", v2="errors.ALREADY_EXISTS")(6)
+PERMISSION_DENIED = export(v1="errors.PERMISSION_DENIED", v2="errors.PERMISSION_DENIED")(7)
+RESOURCE_EXHAUSTED = export(v1="errors.RESOURCE_EXHAUSTED", v2="errors.RESOURCE_EXHAUSTED")(8)
+FAILED_PRECONDITION = export(v1="errors.FAILED_PRECONDITION", v2="errors.FAILED_PRECONDITION")(9)
+ABORTED = export(v1="errors.ABORTED", v2="errors.ABORTED")(10)
+OUT_OF_RANGE = export(v1="errors.OUT_OF_RANGE", v2="errors.OUT_OF_RANGE")(11)
+UNIMPLEMENTED = export(v1="errors.UNIMPLEMENTED", v2="errors.UNIMPLEMENTED")(12)
+INTERNAL = export(v1="errors.INTERNAL", v2="errors.INTERNAL")(13)
+UNAVAILABLE = export(v1="errors.UNAVAILABLE", v2="errors.UNAVAILABLE")(14)
+DATA_LOSS = export(v1="errors.DATA_LOSS", v2="errors.DATA_LOSS")(15)
+UNAUTHENTICATED = export(v1="errors.UNAUTHENTICATED", v2="errors.UNAUTHENTICATED")(16)
 
 
-@export("errors.OpError", "OpError")
+@export(v1=("errors.OpError", "OpError"), v2="errors.OpError")
 class OpError(Exception):
     """An operation that failed: its message says which, why, and where it was made."""
 
@@ -74,14 +74,14 @@ class _CodedError(OpError):
         super().__init__(node_def, op, message, self.code)
 
 
-@export("errors.CancelledError")
+@export(v1="errors.CancelledError", v2="errors.CancelledError")
 class CancelledError(_CodedError):
     """Somebody cancelled the operation: a closed queue or session, another error of the step."""
 
     code = CANCELLED
 
 
-@export("errors.UnknownError")
+@export(v1="errors.UnknownError", v2="errors.UnknownError")
 class UnknownError(_CodedError):
     """An error that fits no other class, or that a Python function raised."""
 
@@ -92,98 +92,98 @@ class UnknownError(_CodedError):
         self._error_code = error_code
 
 
-@export("errors.InvalidArgumentError")
+@export(v1="errors.InvalidArgumentError", v2="errors.InvalidArgumentError")
 class InvalidArgumentError(_CodedError):
     """An operation was given something that it cannot work with."""
 
     code = INVALID_ARGUMENT
 
 
-@export("errors.DeadlineExceededError")
+@export(v1="errors.DeadlineExceededError", v2="errors.DeadlineExceededError")
 class DeadlineExceededError(_CodedError):
     """The time given was over before the work was done."""
 
     code = DEADLINE_EXCEEDED
 
 
-@export("errors.NotFoundError")
+@export(v1="errors.NotFoundError", v2="errors.NotFoundError")
 class NotFoundError(_CodedError):
     """A file, an operation or a resource is not there."""
 
     code = NOT_FOUND
 
 
-@export("errors.AlreadyExistsError")
+@export(v1="errors.AlreadyExistsError", v2="errors.AlreadyExistsError")
 class AlreadyExistsError(_CodedError):
     """Something that should be made is there already."""
 
     code = ALREADY_EXISTS
 
 
-@export("errors.PermissionDeniedError")
+@export(v1="errors.PermissionDeniedError", v2="errors.PermissionDeniedError")
 class PermissionDeniedError(_CodedError):
     """The caller may not do this."""
 
     code = PERMISSION_DENIED
 
 
-@export("errors.UnauthenticatedError")
+@export(v1="errors.UnauthenticatedError", v2="errors.UnauthenticatedError")
 class UnauthenticatedError(_CodedError):
     """The caller did not show who it is."""
 
     code = UNAUTHENTICATED
 
 
-@export("errors.ResourceExhaustedError")
+@export(v1="errors.ResourceExhaustedError", v2="errors.ResourceExhaustedError")
 class ResourceExhaustedError(_CodedError):
     """Memory, or another thing of which there is only so much, is used up."""
 
     code = RESOURCE_EXHAUSTED
 
 
-@export("errors.FailedPreconditionError")
+@export(v1="errors.FailedPreconditionError", v2="errors.FailedPreconditionError")
 class FailedPreconditionError(_CodedError):
     """Something else must happen first: an initialiser, say."""
 
     code = FAILED_PRECONDITION
 
 
-@export("errors.AbortedError")
+@export(v1="errors.AbortedError", v2="errors.AbortedError")
 class AbortedError(_CodedError):
     """The operation was stopped half-way, and may be tried again."""
 
     code = ABORTED
 
 
-@export("errors.OutOfRangeError")
+@export(v1="errors.OutOfRangeError", v2="errors.OutOfRangeError")
 class OutOfRangeError(_CodedError):
     """Past the end: of a queue, a file, a dataset."""
 
     code = OUT_OF_RANGE
 
 
-@export("errors.UnimplementedError")
+@export(v1="errors.UnimplementedError", v2="errors.UnimplementedError")
 class UnimplementedError(_CodedError):
     """There is no such thing here."""
 
     code = UNIMPLEMENTED
 
 
-@export("errors.InternalError")
+@export(v1="errors.InternalError", v2="errors.InternalError")
 class InternalError(_CodedError):
     """Millrace itself is at fault."""
 
     code = INTERNAL
 
 
-@export("errors.UnavailableError")
+@export(v1="errors.UnavailableError", v2="errors.UnavailableError")
 class UnavailableError(_CodedError):
     """A server cannot be reached at the moment."""
 
     code = UNAVAILABLE
 
 
-@export("errors.DataLossError")
+@export(v1="errors.DataLossError", v2="errors.DataLossError")
 class DataLossError(_CodedError):
     """Data is lost or damaged beyond repair."""
 
@@ -201,13 +201,13 @@ _CLASSES = {
 }  # fmt: skip
 
 
-@export("errors.exception_type_from_error_code")
+@export(v1="errors.exception_type_from_error_code")
 def exception_type_from_error_code(error_code: int) -> type[OpError]:
     """The class that stands for a status code; KeyError for a number that is none."""
     return _CLASSES[error_code]
 
 
-@export("errors.error_code_from_exception_type")
+@export(v1="errors.error_code_from_exception_type")
 def error_code_from_exception_type(cls: type[OpError]) -> int:
     """The status code that a class stands for."""
     for code, known in _CLASSES.items():

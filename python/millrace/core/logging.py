@@ -13,11 +13,11 @@ from typing import Any
 
 from millrace.core.export import export
 
-DEBUG = export("logging.DEBUG")(10)
-INFO = export("logging.INFO")(20)
-WARN = export("logging.WARN")(30)
-ERROR = export("logging.ERROR")(40)
-FATAL = export("logging.FATAL")(50)
+DEBUG = export(v1="logging.DEBUG")(10)
+INFO = export(v1="logging.INFO")(20)
+WARN = export(v1="logging.WARN")(30)
+ERROR = export(v1="logging.ERROR")(40)
+FATAL = export(v1="logging.FATAL")(50)
 
 _lock = threading.Lock()
 _logger: logging.Logger | None = None
@@ -37,7 +37,7 @@ class _StderrHandler(logging.Handler):
             self.handleError(record)
 
 
-@export("logging.get_logger")
+@export(v1="logging.get_logger")
 def get_logger() -> logging.Logger:
     """The standard library's logger that all functions here write to."""
     global _logger
@@ -53,25 +53,25 @@ def get_logger() -> logging.Logger:
     return _logger
 
 
-@export("logging.log")
+@export(v1="logging.log")
 def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at `level`."""
     get_logger().log(level, msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.debug")
+@export(v1="logging.debug")
 def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at level DEBUG."""
     get_logger().debug(msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.info")
+@export(v1="logging.info")
 def info(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at level INFO."""
     get_logger().info(msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.warning", "logging.warn")
+@export(v1=("logging.warning", "logging.warn"))
 def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at level WARN."""
     get_logger().warning(msg, *args, stacklevel=2, **kwargs)
@@ -80,25 +80,25 @@ def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
 warn = warning
 
 
-@export("logging.error")
+@export(v1="logging.error")
 def error(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at level ERROR."""
     get_logger().error(msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.fatal")
+@export(v1="logging.fatal")
 def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at level FATAL. The program goes on."""
     get_logger().critical(msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.vlog")
+@export(v1="logging.vlog")
 def vlog(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
     """Logs `msg % args` at the numeric `level`."""
     get_logger().log(level, msg, *args, stacklevel=2, **kwargs)
 
 
-@export("logging.TaskLevelStatusMessage")
+@export(v1="logging.TaskLevelStatusMessage")
 def TaskLevelStatusMessage(msg: Any) -> None:
     """Logs `msg` at level ERROR."""
     get_logger().error(msg, stacklevel=2)
@@ -114,40 +114,40 @@ def _times_here() -> int:
     return count
 
 
-@export("logging.log_every_n")
+@export(v1="logging.log_every_n")
 def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
     """Logs the first of every `n` calls made from the same line."""
     if _times_here() % n == 0:
         get_logger().log(level, msg, *args, stacklevel=2)
 
 
-@export("logging.log_first_n")
+@export(v1="logging.log_first_n")
 def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
     """Logs the first `n` calls made from the same line."""
     if _times_here() < n:
         get_logger().log(level, msg, *args, stacklevel=2)
 
 
-@export("logging.log_if")
+@export(v1="logging.log_if")
 def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
     """Logs where `condition` is true."""
     if condition:
         get_logger().log(level, msg, *args, stacklevel=2)
 
 
-@export("logging.set_verbosity")
+@export(v1="logging.set_verbosity")
 def set_verbosity(v: int | str) -> None:
     """Lets messages of level `v` and above through; WARN until it is set."""
     get_logger().setLevel(v)
 
 
-@export("logging.get_verbosity")
+@export(v1="logging.get_verbosity")
 def get_verbosity() -> int:
     """The lowest level that is let through."""
     return get_logger().getEffectiveLevel()
 
 
-@export("logging.flush")
+@export(v1="logging.flush")
 def flush() -> None:
     """Writes out what is buffered."""
     for handler in get_logger().handlers:

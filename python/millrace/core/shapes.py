@@ -82,7 +82,7 @@ def _comparison(compare: Any) -> Any:
     return method
 
 
-@export("Dimension")
+@export(v1="Dimension")
 class Dimension:
     """One size of a shape, or an unknown one: `Dimension(None)`.
 
@@ -199,7 +199,7 @@ def _sizes(dims: Any) -> tuple[int | None, ...] | None:
     return tuple([_size(d) for d in elements])
 
 
-@export("TensorShape")
+@export(v1="TensorShape", v2="TensorShape")
 class TensorShape:
     """The shape of a tensor as far as it is known: fully, in part, or not at all.
 
@@ -462,13 +462,13 @@ def matrix(rows: Any, cols: Any) -> TensorShape:
     return TensorShape([rows, cols])
 
 
-@export("dimension_value", "compat.dimension_value")
+@export(v1=("dimension_value", "compat.dimension_value"), v2="compat.dimension_value")
 def dimension_value(dimension: Any) -> int | None:
     """The size of a Dimension; other values as they are."""
     return dimension._value if isinstance(dimension, Dimension) else dimension
 
 
-@export("dimension_at_index", "compat.dimension_at_index")
+@export(v1=("dimension_at_index", "compat.dimension_at_index"), v2="compat.dimension_at_index")
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
     """The dimension of `shape` at `index`, unknown where the rank is unknown."""
     return shape[index]

@@ -10,13 +10,21 @@ import numpy as np
 
 from millrace.core.export import export
 
-integral_types = export("compat.integral_types")((numbers.Integral, np.integer))
-real_types = export("compat.real_types")((numbers.Real, np.integer, np.floating))
-complex_types = export("compat.complex_types")((numbers.Complex, np.number))
-bytes_or_text_types = export("compat.bytes_or_text_types")((bytes, str))
+integral_types = export(v1="compat.integral_types", v2="compat.integral_types")(
+    (numbers.Integral, np.integer)
+)
+real_types = export(v1="compat.real_types", v2="compat.real_types")(
+    (numbers.Real, np.integer, np.floating)
+)
+complex_types = export(v1="compat.complex_types", v2="compat.complex_types")(
+    (numbers.Complex, np.number)
+)
+bytes_or_text_types = export(v1="compat.bytes_or_text_types", v2="compat.bytes_or_text_types")(
+    (bytes, str)
+)
 
 
-@export("compat.as_bytes")
+@export(v1="compat.as_bytes", v2="compat.as_bytes")
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
     """Bytes as they are, text encoded; TypeError for anything else."""
     if isinstance(bytes_or_text, bytes):
@@ -28,7 +36,7 @@ def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
     raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
 
 
-@export("compat.as_text")
+@export(v1="compat.as_text", v2="compat.as_text")
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
     """Text as it is, bytes decoded; TypeError for anything else."""
     if isinstance(bytes_or_text, str):
@@ -38,25 +46,25 @@ def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
     raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
 
 
-@export("compat.as_str")
+@export(v1="compat.as_str", v2="compat.as_str")
 def as_str(bytes_or_text: Any, encoding: str = "utf-8") -> str:
     """The same as `as_text`."""
     return as_text(bytes_or_text, encoding)
 
 
-@export("compat.as_str_any")
+@export(v1="compat.as_str_any", v2="compat.as_str_any")
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
     """Bytes decoded, anything else as `str` writes it."""
     return value.decode(encoding) if isinstance(value, bytes) else str(value)
 
 
-@export("compat.path_to_str")
+@export(v1="compat.path_to_str", v2="compat.path_to_str")
 def path_to_str(path: Any) -> Any:
     """A path object as text; anything else as it is."""
     return os.fspath(path) if hasattr(path, "__fspath__") else path
 
 
-@export("compat.forward_compatible")
+@export(v1="compat.forward_compatible", v2="compat.forward_compatible")
 def forward_compatible(year: int, month: int, day: int) -> bool:
     """Whether programs of that date can be relied on; always True."""
     del year, month, day

@@ -7,7 +7,7 @@ from millrace.core.export import export
 from millrace.graph.session import no_cluster
 
 
-@export("train.ClusterSpec")
+@export(v1="train.ClusterSpec")
 class ClusterSpec:
     """The jobs of a cluster, their tasks, and the addresses of these.
 
@@ -171,7 +171,7 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
     return out
 
 
-@export("train.Server")
+@export(v1="train.Server")
 class Server:
     """A task of a cluster, in this process.
 

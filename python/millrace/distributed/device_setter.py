@@ -33,7 +33,7 @@ class RoundRobinStrategy:
         return task
 
 
-@export("contrib.training.byte_size_load_fn")
+@export(v1="contrib.training.byte_size_load_fn")
 def byte_size_load_fn(op: Any) -> float:
     """The size in bytes of what a variable's operation holds. ValueError for an unknown shape."""
     if len(op.outputs) != 1:
@@ -51,7 +51,7 @@ def byte_size_load_fn(op: Any) -> float:
     return float(count * dtype.size)
 
 
-@export("contrib.training.GreedyLoadBalancingStrategy")
+@export(v1="contrib.training.GreedyLoadBalancingStrategy")
 class GreedyLoadBalancingStrategy:
     """The parameter server with the least load so far.
 
@@ -70,7 +70,7 @@ class GreedyLoadBalancingStrategy:
         return task
 
 
-@export("contrib.training.RandomStrategy")
+@export(v1="contrib.training.RandomStrategy")
 class RandomStrategy:
     """Any parameter server, by chance.
 
@@ -87,7 +87,7 @@ class RandomStrategy:
         return int(self._random.randint(0, self._num_ps))
 
 
-@export("train.replica_device_setter")
+@export(v1="train.replica_device_setter")
 def replica_device_setter(
     ps_tasks: int = 0, ps_device: str = "/job:ps", worker_device: str = "/job:worker",
     merge_devices: bool = True, cluster: Any = None, ps_ops: Any = None, ps_strategy: Any = None,

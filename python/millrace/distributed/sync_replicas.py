@@ -20,7 +20,7 @@ from millrace.train.session_manager import is_ready
 from millrace.train.session_run_hook import SessionRunHook
 
 
-@export("train.SyncReplicasOptimizer")
+@export(v1="train.SyncReplicasOptimizer")
 class SyncReplicasOptimizer(Optimizer):
     """Has another optimiser apply the mean of the gradients of several replicas.
 

@@ -16,7 +16,7 @@ _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
 _by_type: dict[type, list[Callable[..., Any]]] = {}
 
 
-@export("register_tensor_conversion_function")
+@export(v1="register_tensor_conversion_function")
 def register_tensor_conversion_function(
     base_type: Any, conversion_func: Callable[..., Any], priority: int = 100
 ) -> None:
@@ -53,7 +53,7 @@ def _functions_for(cls: type) -> list[Callable[..., Any]]:
     return found
 
 
-@export("convert_to_tensor")
+@export(v1="convert_to_tensor")
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None,
     dtype_hint: Any = None,
@@ -314,7 +314,7 @@ def _text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-@export("constant")
+@export(v1="constant")
 def constant(
     value: Any,
     dtype: Any = None,

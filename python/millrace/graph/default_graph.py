@@ -26,14 +26,14 @@ def global_graph() -> Graph:
     return _global
 
 
-@export("get_default_graph")
+@export(v1="get_default_graph")
 def get_default_graph() -> Graph:
     """The graph that operations go into now."""
     graph = _core.innermost_graph()
     return global_graph() if graph is None else graph
 
 
-@export("reset_default_graph")
+@export(v1="reset_default_graph")
 def reset_default_graph() -> None:
     """Starts anew with an empty global graph. Not inside `with graph.as_default():`."""
     global _global
@@ -45,31 +45,31 @@ def reset_default_graph() -> None:
     _global = None
 
 
-@export("device")
+@export(v1="device")
 def device(device_name_or_function: Any) -> DeviceScope:
     """As `Graph.device`, for the default graph."""
     return get_default_graph().device(device_name_or_function)
 
 
-@export("container")
+@export(v1="container")
 def container(container_name: str) -> ContainerScope:
     """As `Graph.container`, for the default graph."""
     return get_default_graph().container(container_name)
 
 
-@export("control_dependencies")
+@export(v1="control_dependencies")
 def control_dependencies(control_inputs: Any) -> ControlDependencies:
     """As `Graph.control_dependencies`, for the default graph."""
     return get_default_graph().control_dependencies(control_inputs)
 
 
-@export("colocate_with")
+@export(v1="colocate_with")
 def colocate_with(op: Any, ignore_existing: bool = False) -> ColocateWith:
     """As `Graph.colocate_with`, for the default graph."""
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
-@export("name_scope", "keras.backend.name_scope")
+@export(v1=("name_scope", "keras.backend.name_scope"))
 class name_scope:
     """A context for the names of an operation made of others.
 
@@ -113,7 +113,7 @@ class name_scope:
             _core.close_graph()
 
 
-@export("op_scope")
+@export(v1="op_scope")
 def op_scope(values: Any, name: str | None, default_name: str | None = None) -> name_scope:
     """As `name_scope`, with the arguments in an older order."""
     return name_scope(name, default_name, values)

@@ -14,7 +14,7 @@ class _DefaultSessions(threading.local):
 default_sessions = _DefaultSessions()
 
 
-@export("get_default_session")
+@export(v1="get_default_session")
 def get_default_session() -> Any:
     """The session that `eval()` and `run()` use on this thread, or None."""
     return default_sessions.stack[-1] if default_sessions.stack else None

@@ -14,7 +14,7 @@ from millrace.graph.operation import Operation
 from millrace.graph.tensor import Tensor
 
 
-@export("contrib.framework.Defun")
+@export(v1="contrib.framework.Defun")
 class Defun:
     """Makes a function of a graph from Python code: it is built once and called as one operation.
 

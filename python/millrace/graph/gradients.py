@@ -15,7 +15,7 @@ from millrace.graph.sparse import IndexedSlices
 from millrace.graph.tensor import Tensor
 
 
-@export("AggregationMethod")
+@export(v1="AggregationMethod")
 class AggregationMethod:
     """How gradients that meet are added. There is one way, which uses no more memory than it must:
     the names are there for programs that ask for one."""
@@ -26,7 +26,7 @@ class AggregationMethod:
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
-@export("UnconnectedGradients")
+@export(v1="UnconnectedGradients")
 class UnconnectedGradients:
     """What `gradients` gives for an x that no y depends on."""
 
@@ -60,7 +60,7 @@ def _handle(x: Any) -> Tensor:
     return convert_to_tensor(x)
 
 
-@export("gradients")
+@export(v1="gradients")
 def gradients(
     ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients",
     colocate_gradients_with_ops: bool = False, gate_gradients: bool = False,
@@ -159,7 +159,7 @@ def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
     return grad
 
 
-@export("hessians")
+@export(v1="hessians")
 def hessians(
     ys: Any, xs: Any, name: str = "hessians", colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False, aggregation_method: Any = None,
@@ -265,7 +265,7 @@ def call_rule(
     return out
 
 
-@export("RegisterGradient")
+@export(v1="RegisterGradient")
 class RegisterGradient:
     """Registers the gradient of an op, or of a name for `Graph.gradient_override_map`.
 
@@ -289,7 +289,7 @@ def _register(name: str, rule: Callable[..., Any]) -> None:
     _core.register_gradient(name, rule)
 
 
-@export("NotDifferentiable", "NoGradient", "no_gradient")
+@export(v1=("NotDifferentiable", "NoGradient", "no_gradient"))
 def NotDifferentiable(op_type: str) -> None:
     """Says that an op has no gradient: nothing flows back through it."""
     if not isinstance(op_type, str):
@@ -297,7 +297,7 @@ def NotDifferentiable(op_type: str) -> None:
     _register(op_type, lambda op, *_: [None] * len(op.inputs))
 
 
-@export("custom_gradient")
+@export(v1="custom_gradient")
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a function a gradient of its own.
 

@@ -21,7 +21,7 @@ from millrace.graph.scopes import (
 from millrace.graph.tensor import Tensor
 
 
-@export("Graph")
+@export(v1="Graph")
 class Graph(_core.GraphBase):
     """A dataflow graph. `with graph.as_default():` makes operations go into it.
 

@@ -24,7 +24,7 @@ def _check_graph_def(graph_def: Any) -> None:
         raise TypeError(f"graph_def must be a graph_pb2.GraphDef proto, got {type(graph_def)}.")
 
 
-@export("graph_util.must_run_on_cpu")
+@export(v1="graph_util.must_run_on_cpu")
 def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
     """Whether a node (an Operation or a NodeDef) has to run on a CPU: strings, small integers."""
     node_def = node.node_def if isinstance(node, Operation) else node
@@ -42,7 +42,7 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
     return False
 
 
-@export("graph_util.extract_sub_graph")
+@export(v1="graph_util.extract_sub_graph")
 def extract_sub_graph(graph_def: Any, dest_nodes: Any) -> Any:
     """The part of a GraphDef that is needed for the nodes named.
 
@@ -70,14 +70,14 @@ def extract_sub_graph(graph_def: Any, dest_nodes: Any) -> Any:
     return out
 
 
-@export("graph_util.tensor_shape_from_node_def_name")
+@export(v1="graph_util.tensor_shape_from_node_def_name")
 def tensor_shape_from_node_def_name(graph: Any, input_name: str) -> Any:
     """The shape of a tensor by the name that nodes have for their inputs: "a" or "a:1"."""
     name = input_name if ":" in input_name else input_name + ":0"
     return graph.get_tensor_by_name(name).shape
 
 
-@export("graph_util.remove_training_nodes")
+@export(v1="graph_util.remove_training_nodes")
 def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     """A copy of a GraphDef without nodes that serve only training: Identity and CheckNumerics.
 
@@ -121,7 +121,7 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     return out
 
 
-@export("graph_util.convert_variables_to_constants")
+@export(v1="graph_util.convert_variables_to_constants")
 def convert_variables_to_constants(
     sess: Any, input_graph_def: Any, output_node_names: Any,
     variable_names_whitelist: Any = None, variable_names_blacklist: Any = None,
@@ -174,7 +174,7 @@ def _value_tensor(graph: Any, node: Any) -> Any:
         return gen_ops.read_variable_op(handle, dtypes.as_dtype(node.attr["dtype"].type))
 
 
-@export("contrib.util.stripped_op_list_for_graph")
+@export(v1="contrib.util.stripped_op_list_for_graph")
 def stripped_op_list_for_graph(graph_def: Any) -> Any:
     """The definitions of the ops that a GraphDef uses, by name, as an OpList.
 

@@ -13,7 +13,7 @@ class _OldNames(type):
         return GraphKeys.GLOBAL_VARIABLES
 
 
-@export("GraphKeys")
+@export(v1="GraphKeys")
 class GraphKeys(metaclass=_OldNames):
     """The names of the collections that the library itself adds to or reads."""
 
@@ -59,25 +59,25 @@ class GraphKeys(metaclass=_OldNames):
     )  # fmt: skip
 
 
-@export("add_to_collection")
+@export(v1="add_to_collection")
 def add_to_collection(name: Any, value: Any) -> None:
     """As `Graph.add_to_collection`, for the default graph."""
     get_default_graph().add_to_collection(name, value)
 
 
-@export("add_to_collections")
+@export(v1="add_to_collections")
 def add_to_collections(names: Any, value: Any) -> None:
     """As `Graph.add_to_collections`, for the default graph."""
     get_default_graph().add_to_collections(names, value)
 
 
-@export("get_collection")
+@export(v1="get_collection")
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
     """As `Graph.get_collection`, for the default graph."""
     return get_default_graph().get_collection(key, scope)
 
 
-@export("get_collection_ref")
+@export(v1="get_collection_ref")
 def get_collection_ref(key: Any) -> list[Any]:
     """As `Graph.get_collection_ref`, for the default graph."""
     return get_default_graph().get_collection_ref(key)

@@ -32,7 +32,7 @@ _expansions: list[
 ] = []
 
 
-@export("register_session_run_conversion_functions")
+@export(v1="register_session_run_conversion_functions")
 def register_session_run_conversion_functions(
     tensor_type: type,
     fetch_function: Callable[[Any], tuple[list[Any], Callable[[list[Any]], Any]]],
@@ -530,7 +530,7 @@ class _DeviceAttributes:
         return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
 
 
-@export("Session")
+@export(v1="Session")
 class Session(BaseSession):
     """Runs a graph. `with Session() as sess:` closes it at the end.
 
@@ -568,7 +568,7 @@ class Session(BaseSession):
         core.reset(list(containers or []))
 
 
-@export("InteractiveSession")
+@export(v1="InteractiveSession")
 class InteractiveSession(BaseSession):
     """A session that is the default one from the start until it is closed: for shells."""
 

@@ -16,7 +16,7 @@ from millrace.graph.tensor import Tensor
 _MAX_DEAD = 10
 
 
-@export("TensorHandle")
+@export(v1="TensorHandle")
 class TensorHandle:
     """What a run gives for a `get_session_handle`: the name of a tensor that the session keeps.
 
@@ -105,7 +105,7 @@ def _device_of(handle: Any) -> str:
     return _text(handle).rpartition(";")[2]
 
 
-@export("get_session_handle")
+@export(v1="get_session_handle")
 def get_session_handle(data: Tensor, name: str | None = None) -> Tensor:
     """Keeps the value of a tensor in the session: a run gives a `TensorHandle` for the result.
 
@@ -117,7 +117,7 @@ def get_session_handle(data: Tensor, name: str | None = None) -> Tensor:
         return gen_ops.get_session_handle(data, name=name)
 
 
-@export("get_session_tensor")
+@export(v1="get_session_tensor")
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """A placeholder for handles, and the tensor that the session keeps under what is fed.
 
@@ -128,7 +128,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
         return holder, gen_ops.get_session_tensor(holder, dtypes.as_dtype(dtype), name=name)
 
 
-@export("delete_session_tensor")
+@export(v1="delete_session_tensor")
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor, Operation]:
     """A placeholder for handles, and an operation that deletes the tensor of the one that is fed.
 

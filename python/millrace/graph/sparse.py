@@ -16,15 +16,15 @@ from millrace.graph.session import register_session_run_conversion_functions
 from millrace.graph.static_value import constant_value_as_shape
 from millrace.graph.tensor import Tensor
 
-IndexedSlicesValue = export("IndexedSlicesValue")(
+IndexedSlicesValue = export(v1="IndexedSlicesValue")(
     namedtuple("IndexedSlicesValue", ["values", "indices", "dense_shape"])
 )
-SparseTensorValue = export("SparseTensorValue")(
+SparseTensorValue = export(v1="SparseTensorValue")(
     namedtuple("SparseTensorValue", ["indices", "values", "dense_shape"])
 )
 
 
-@export("IndexedSlices")
+@export(v1="IndexedSlices")
 class IndexedSlices:
     """Rows of a tensor: `values[i]` stands at `indices[i]` of dimension 0, zeros elsewhere.
 
@@ -95,7 +95,7 @@ class IndexedSlices:
     __repr__ = __str__
 
 
-@export("SparseTensor", "sparse.SparseTensor")
+@export(v1=("SparseTensor", "sparse.SparseTensor"))
 class SparseTensor:
     """A tensor of which only some elements are given: `values[i]` at `indices[i]`.
 
@@ -238,7 +238,7 @@ def _feed_slices(t: IndexedSlices, v: Any) -> Any:
 register_session_run_conversion_functions(IndexedSlices, _fetch_slices, _feed_slices)
 
 
-@export("convert_to_tensor_or_sparse_tensor")
+@export(v1="convert_to_tensor_or_sparse_tensor")
 def convert_to_tensor_or_sparse_tensor(
     value: Any, dtype: Any = None, name: str | None = None
 ) -> Any:
@@ -256,7 +256,7 @@ def convert_to_tensor_or_sparse_tensor(
     return convert_to_tensor(value, dtype=dtype, name=name)
 
 
-@export("convert_to_tensor_or_indexed_slices")
+@export(v1="convert_to_tensor_or_indexed_slices")
 def convert_to_tensor_or_indexed_slices(
     value: Any, dtype: Any = None, name: str | None = None
 ) -> Any:
@@ -273,7 +273,7 @@ def convert_to_tensor_or_indexed_slices(
     return convert_to_tensor(value, dtype, name)
 
 
-@export("is_tensor", "contrib.framework.is_tensor")
+@export(v1=("is_tensor", "contrib.framework.is_tensor"))
 def is_tensor(x: Any) -> bool:
     """Whether x is a Tensor, a variable, or a sparse tensor."""
     return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")

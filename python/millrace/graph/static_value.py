@@ -10,7 +10,7 @@ from millrace.graph.graph import Graph
 from millrace.graph.tensor import Tensor
 
 
-@export("get_static_value", "contrib.util.constant_value")
+@export(v1=("get_static_value", "contrib.util.constant_value"))
 def constant_value(tensor: Any, partial: bool = False) -> Any:
     """The value of a tensor as an array, where it is known before anything runs; None elsewhere.
 

@@ -223,7 +223,7 @@ class FileIO:
         self.close()
 
 
-@export("gfile.GFile", "gfile.Open")
+@export(v1=("gfile.GFile", "gfile.Open"))
 class GFile(FileIO):
     """A file: `GFile(name, mode="r")`."""
 
@@ -231,7 +231,7 @@ class GFile(FileIO):
 Open = GFile
 
 
-@export("gfile.FastGFile")
+@export(v1="gfile.FastGFile")
 class FastGFile(FileIO):
     """The same as `GFile`."""
 
@@ -244,19 +244,19 @@ class FileStatistics(NamedTuple):
     is_directory: bool
 
 
-@export("gfile.Exists")
+@export(v1="gfile.Exists")
 def Exists(filename: Any) -> bool:
     """Whether there is a file or folder of that path."""
     return os.path.exists(_path(filename))
 
 
-@export("gfile.IsDirectory")
+@export(v1="gfile.IsDirectory")
 def IsDirectory(dirname: Any) -> bool:
     """Whether there is a folder of that path."""
     return os.path.isdir(_path(dirname))
 
 
-@export("gfile.ListDirectory")
+@export(v1="gfile.ListDirectory")
 def ListDirectory(dirname: Any) -> list[str]:
     """The names in a folder, sorted, without `.` and `..`; NotFoundError without the folder."""
     path = _path(dirname)
@@ -268,7 +268,7 @@ def ListDirectory(dirname: Any) -> list[str]:
         raise _error(error, path) from None
 
 
-@export("gfile.MkDir")
+@export(v1="gfile.MkDir")
 def MkDir(dirname: Any) -> None:
     """Makes a folder in one that exists (NotFoundError otherwise); it may be there already."""
     path = _path(dirname)
@@ -279,7 +279,7 @@ def MkDir(dirname: Any) -> None:
             raise _error(error, path) from None
 
 
-@export("gfile.MakeDirs")
+@export(v1="gfile.MakeDirs")
 def MakeDirs(dirname: Any) -> None:
     """Makes a folder and those above it; all may be there already.
 
@@ -296,7 +296,7 @@ def MakeDirs(dirname: Any) -> None:
         raise _error(error, path) from None
 
 
-@export("gfile.Remove")
+@export(v1="gfile.Remove")
 def Remove(filename: Any) -> None:
     """Deletes a file; NotFoundError without one, FailedPreconditionError for a folder."""
     path = _path(filename)
@@ -306,7 +306,7 @@ def Remove(filename: Any) -> None:
         raise _error(error, path) from None
 
 
-@export("gfile.DeleteRecursively")
+@export(v1="gfile.DeleteRecursively")
 def DeleteRecursively(dirname: Any) -> None:
     """Deletes a folder with all that is in it; NotFoundError without one."""
     path = _path(dirname)
@@ -324,7 +324,7 @@ def _refuse_existing(path: str, overwrite: bool) -> None:
         raise AlreadyExistsError(None, None, f"{path}: file already exists, and overwrite is False")
 
 
-@export("gfile.Rename")
+@export(v1="gfile.Rename")
 def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
     """Renames a file or folder; AlreadyExistsError where the new one exists, or `overwrite`."""
     old, new = _path(oldname), _path(newname)
@@ -335,7 +335,7 @@ def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
         raise _error(error, old) from None
 
 
-@export("gfile.Copy")
+@export(v1="gfile.Copy")
 def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
     """Copies a file; AlreadyExistsError where the new one exists, or `overwrite`."""
     old, new = _path(oldpath), _path(newpath)
@@ -367,7 +367,7 @@ def _matching(pattern: str) -> list[str]:
     return found
 
 
-@export("gfile.Glob")
+@export(v1="gfile.Glob")
 def Glob(filename: Any) -> list[str]:
     """The paths that match a pattern, or any of several, sorted.
 
@@ -378,7 +378,7 @@ def Glob(filename: Any) -> list[str]:
     return [path for pattern in patterns for path in sorted(_matching(_path(pattern)))]
 
 
-@export("gfile.Stat")
+@export(v1="gfile.Stat")
 def Stat(filename: Any) -> FileStatistics:
     """Length in bytes, time of the last change and kind of a file; NotFoundError without it."""
     path = _path(filename)
@@ -389,7 +389,7 @@ def Stat(filename: Any) -> FileStatistics:
     return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(path))
 
 
-@export("gfile.Walk")
+@export(v1="gfile.Walk")
 def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields (folder, its folders, its files) for `top` and all below it.
 

@@ -14,25 +14,25 @@ def _caller_folder(depth: int) -> str:
     return os.path.dirname(os.path.abspath(name))
 
 
-@export("resource_loader.get_data_files_path")
+@export(v1="resource_loader.get_data_files_path")
 def get_data_files_path() -> str:
     """The folder of the file that calls this."""
     return _caller_folder(1)
 
 
-@export("resource_loader.get_root_dir_with_all_resources")
+@export(v1="resource_loader.get_root_dir_with_all_resources")
 def get_root_dir_with_all_resources() -> str:
     """The folder of the file that calls this."""
     return _caller_folder(1)
 
 
-@export("resource_loader.get_path_to_datafile")
+@export(v1="resource_loader.get_path_to_datafile")
 def get_path_to_datafile(path: str) -> str:
     """`path`, taken below the folder of the file that calls this."""
     return os.path.join(_caller_folder(1), path)
 
 
-@export("resource_loader.load_resource")
+@export(v1="resource_loader.load_resource")
 def load_resource(path: str) -> bytes:
     """The bytes of the file `path`, taken below the folder of the file that calls this.
 

@@ -24,13 +24,13 @@ def _is_sparse(value: Any) -> bool:
     return isinstance(value, (SparseTensor, SparseTensorValue))
 
 
-@export("reshape", "manip.reshape")
+@export(v1=("reshape", "manip.reshape"), v2="reshape")
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same elements in another shape. One size may be -1: what is left over."""
     return gen_ops.reshape(tensor, shape, name=name)
 
 
-@export("shape")
+@export(v1="shape")
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of a tensor as a vector; a constant where it is known."""
     return shape_internal(input, name, True, out_type)
@@ -54,13 +54,13 @@ def shape_internal(
     return gen_ops.shape(input, out_type, name=name)
 
 
-@export("shape_n")
+@export(v1="shape_n", v2="shape_n")
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors of one type."""
     return gen_ops.shape_n(input, out_type, name=name)
 
 
-@export("size")
+@export(v1="size")
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """How many elements a tensor has; a constant where it is known."""
     out_type = dtypes.as_dtype(out_type or dtypes.int32)
@@ -76,7 +76,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
         return gen_ops.size(tensor, out_type, name=scope)
 
 
-@export("rank")
+@export(v1="rank", v2="rank")
 def rank(input: Any, name: str | None = None) -> Tensor:
     """How many dimensions a tensor has; a constant where it is known."""
     if _is_sparse(input):
@@ -90,7 +90,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
         return gen_ops.rank(tensor, name=scope)
 
 
-@export("expand_dims")
+@export(v1="expand_dims")
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Adds a dimension of size 1 at `axis`; negative from the end. `dim`: an older name of axis."""
     axis = one_of("axis", axis, "dim", dim)
@@ -108,7 +108,7 @@ def one_of(name: str, value: Any, older: str, older_value: Any) -> Any:
     return older_value
 
 
-@export("squeeze")
+@export(v1="squeeze")
 def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Tensor:
@@ -121,7 +121,7 @@ def squeeze(
     return gen_ops.squeeze(input, [int(a) for a in axis], name=name)
 
 
-@export("transpose")
+@export(v1="transpose")
 def transpose(
     a: Any, perm: Any = None, name: str | None = "transpose", conjugate: bool = False
 ) -> Tensor:
@@ -144,7 +144,10 @@ def transpose(
         return swap(a, perm, name=scope)
 
 
-@export("matrix_transpose", "linalg.matrix_transpose", "linalg.transpose")
+@export(
+    v1=("matrix_transpose", "linalg.matrix_transpose", "linalg.transpose"),
+    v2="linalg.matrix_transpose",
+)
 def matrix_transpose(
     a: Any, name: str | None = "matrix_transpose", conjugate: bool = False
 ) -> Tensor:
@@ -166,7 +169,7 @@ def matrix_transpose(
         return transpose(a, perm, conjugate=conjugate)
 
 
-@export("identity")
+@export(v1="identity", v2="identity")
 def identity(input: Any, name: str | None = None) -> Any:
     """A tensor of the same value; for a sparse tensor, one of its parts."""
     if isinstance(input, SparseTensor):
@@ -182,13 +185,13 @@ def identity(input: Any, name: str | None = None) -> Any:
     return made
 
 
-identity_n = export("identity_n")(gen_ops.identity_n)
+identity_n = export(v1="identity_n", v2="identity_n")(gen_ops.identity_n)
 
 
 # Placeholders.
 
 
-@export("placeholder")
+@export(v1="placeholder")
 def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None = None) -> Tensor:
     """A tensor whose value is fed: `sess.run(..., feed_dict={it: value})`.
 
@@ -200,7 +203,7 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
     return made
 
 
-@export("placeholder_with_default")
+@export(v1="placeholder_with_default")
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """A placeholder that is `input` when nothing is fed."""
     return gen_ops.placeholder_with_default(input, shape, name=name)
@@ -240,7 +243,7 @@ def _filled(value: Any, dims: Any, dtype: dtypes.DType, scope: str) -> Tensor:
     return gen_ops.fill(dims, constant(value, dtype), name=scope)
 
 
-@export("zeros")
+@export(v1="zeros", v2="zeros")
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros (False, empty strings)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
@@ -248,7 +251,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
         return _filled(zero_of(dtype), shape, dtype, scope)
 
 
-@export("ones")
+@export(v1="ones", v2="ones")
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones (True)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
@@ -256,7 +259,7 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
         return _filled(True if dtype is dtypes.bool_ else 1, shape, dtype, scope)
 
 
-@export("zeros_like")
+@export(v1="zeros_like")
 def zeros_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -278,7 +281,7 @@ def zeros_like(
         return made
 
 
-@export("ones_like")
+@export(v1="ones_like")
 def ones_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -294,7 +297,7 @@ def ones_like(
         return made
 
 
-@export("fill")
+@export(v1="fill", v2="fill")
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of shape `dims`, every element of which is the scalar `value`."""
     return gen_ops.fill(dims, value, name=name)
@@ -303,7 +306,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 # Joining and splitting.
 
 
-@export("concat", "concat_v2")
+@export(v1=("concat", "concat_v2"), v2="concat")
 def concat(values: Any, axis: Any, name: str | None = "concat") -> Tensor:
     """Joins tensors along a dimension that they have."""
     if not isinstance(values, (list, tuple)):
@@ -316,7 +319,7 @@ def concat(values: Any, axis: Any, name: str | None = "concat") -> Tensor:
     return gen_ops.concat_v2(values, axis, name=name or "concat")
 
 
-@export("stack")
+@export(v1="stack", v2="stack")
 def stack(values: Any, axis: int = 0, name: str | None = "stack") -> Tensor:
     """Joins tensors of one shape along a new dimension, which stands at `axis`.
 
@@ -342,7 +345,7 @@ def stack(values: Any, axis: int = 0, name: str | None = "stack") -> Tensor:
     return gen_ops.pack(values, axis=axis, name=name)
 
 
-@export("parallel_stack")
+@export(v1="parallel_stack", v2="parallel_stack")
 def parallel_stack(values: Any, name: str | None = "parallel_stack") -> Tensor:
     """As `stack` along dimension 0, of tensors whose shapes are known."""
     with name_scope(name, "parallel_stack", list(values)) as scope:
@@ -351,7 +354,7 @@ def parallel_stack(values: Any, name: str | None = "parallel_stack") -> Tensor:
         return gen_ops.pack(values, name=scope)
 
 
-@export("unstack")
+@export(v1="unstack", v2="unstack")
 def unstack(
     value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack"
 ) -> list[Tensor]:
@@ -377,7 +380,7 @@ def unstack(
     return made if isinstance(made, list) else []
 
 
-@export("split")
+@export(v1="split", v2="split")
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None,
     name: str | None = "split",
@@ -408,13 +411,13 @@ def split(
     return gen_ops.split_v(value, sizes, axis, num, name=name)
 
 
-@export("tile", "manip.tile")
+@export(v1=("tile", "manip.tile"), v2="tile")
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Repeats a tensor `multiples[i]` times along dimension i."""
     return gen_ops.tile(input, multiples, name=name)
 
 
-@export("pad")
+@export(v1="pad")
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None,
     constant_values: Any = 0,
@@ -436,12 +439,12 @@ def pad(
     )
 
 
-stop_gradient = export("stop_gradient")(gen_ops.stop_gradient)
+stop_gradient = export(v1="stop_gradient")(gen_ops.stop_gradient)
 prevent_gradient = gen_ops.prevent_gradient
-bitcast = export("bitcast")(gen_ops.bitcast)
+bitcast = export(v1="bitcast", v2="bitcast")(gen_ops.bitcast)
 
 
-@export("guarantee_const")
+@export(v1="guarantee_const")
 def guarantee_const(input: Any, name: str | None = None) -> Tensor:
     """The tensor itself; says that its value never changes."""
     return gen_ops.identity(input, name=name or "GuaranteeConst")
@@ -449,16 +452,16 @@ def guarantee_const(input: Any, name: str | None = None) -> Tensor:
 
 # Broadcasting.
 
-broadcast_to = export("broadcast_to")(gen_ops.broadcast_to)
+broadcast_to = export(v1="broadcast_to", v2="broadcast_to")(gen_ops.broadcast_to)
 
 
-@export("broadcast_dynamic_shape")
+@export(v1="broadcast_dynamic_shape", v2="broadcast_dynamic_shape")
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """The shape, as a vector, of what two tensors of these shapes make together."""
     return gen_ops.broadcast_args(shape_x, shape_y)
 
 
-@export("broadcast_static_shape")
+@export(v1="broadcast_static_shape", v2="broadcast_static_shape")
 def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
     """As `broadcast_dynamic_shape`, of TensorShapes. ValueError when they do not go together."""
     shape_x, shape_y = TensorShape(shape_x), TensorShape(shape_y)
@@ -483,7 +486,7 @@ def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> Tensor
     return TensorShape(dims)
 
 
-@export("meshgrid")
+@export(v1="meshgrid", v2="meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
     """Grids of coordinates from vectors, as numpy.meshgrid.
 
@@ -514,7 +517,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
         return [grid * whole for grid in grids]
 
 
-@export("sequence_mask")
+@export(v1="sequence_mask", v2="sequence_mask")
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
 ) -> Tensor:
@@ -541,7 +544,7 @@ def sequence_mask(
         return gen_ops.cast(mask, dtype)
 
 
-@export("roll", "manip.roll")
+@export(v1=("roll", "manip.roll"), v2="roll")
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """Moves the elements by `shift` along `axis`; what leaves at one end comes in at the other.
 

@@ -59,7 +59,7 @@ def _compare(
         return Assert(condition, list(data), summarize=summarize)
 
 
-@export("assert_equal", "debugging.assert_equal")
+@export(v1=("assert_equal", "debugging.assert_equal"))
 def assert_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -81,7 +81,7 @@ def assert_equal(
     )
 
 
-@export("assert_none_equal", "debugging.assert_none_equal")
+@export(v1=("assert_none_equal", "debugging.assert_none_equal"))
 def assert_none_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -93,7 +93,7 @@ def assert_none_equal(
     )  # fmt: skip
 
 
-@export("assert_less", "debugging.assert_less")
+@export(v1=("assert_less", "debugging.assert_less"))
 def assert_less(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -102,7 +102,7 @@ def assert_less(
     return _compare("assert_less", "<", gen_ops.less, x, y, data, summarize, message, name, np.less)
 
 
-@export("assert_less_equal", "debugging.assert_less_equal")
+@export(v1=("assert_less_equal", "debugging.assert_less_equal"))
 def assert_less_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -114,7 +114,7 @@ def assert_less_equal(
     )  # fmt: skip
 
 
-@export("assert_greater", "debugging.assert_greater")
+@export(v1=("assert_greater", "debugging.assert_greater"))
 def assert_greater(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -125,7 +125,7 @@ def assert_greater(
     )
 
 
-@export("assert_greater_equal", "debugging.assert_greater_equal")
+@export(v1=("assert_greater_equal", "debugging.assert_greater_equal"))
 def assert_greater_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -137,7 +137,7 @@ def assert_greater_equal(
     )  # fmt: skip
 
 
-@export("assert_near", "debugging.assert_near")
+@export(v1=("assert_near", "debugging.assert_near"))
 def assert_near(
     x: Any, y: Any, rtol: Any = None, atol: Any = None, data: Any = None,
     summarize: int | None = None, message: str | None = None, name: str | None = None,
@@ -179,7 +179,7 @@ def _against_zero(
         return compare(*pair, data=data, summarize=summarize)
 
 
-@export("assert_negative", "debugging.assert_negative")
+@export(v1=("assert_negative", "debugging.assert_negative"))
 def assert_negative(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -190,7 +190,7 @@ def assert_negative(
     )
 
 
-@export("assert_positive", "debugging.assert_positive")
+@export(v1=("assert_positive", "debugging.assert_positive"))
 def assert_positive(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -201,7 +201,7 @@ def assert_positive(
     )
 
 
-@export("assert_non_negative", "debugging.assert_non_negative")
+@export(v1=("assert_non_negative", "debugging.assert_non_negative"))
 def assert_non_negative(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -212,7 +212,7 @@ def assert_non_negative(
     )
 
 
-@export("assert_non_positive", "debugging.assert_non_positive")
+@export(v1=("assert_non_positive", "debugging.assert_non_positive"))
 def assert_non_positive(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -288,7 +288,7 @@ def _equals(a: Any, b: Any) -> Any:
     return a == b if isinstance(a, int) and isinstance(b, int) else gen_ops.equal(a, b)
 
 
-@export("assert_rank", "debugging.assert_rank")
+@export(v1=("assert_rank", "debugging.assert_rank"))
 def assert_rank(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -297,7 +297,7 @@ def assert_rank(
     return _check_rank("assert_rank", x, [rank], _equals, "", data, summarize, message, name)
 
 
-@export("assert_rank_at_least", "debugging.assert_rank_at_least")
+@export(v1=("assert_rank_at_least", "debugging.assert_rank_at_least"))
 def assert_rank_at_least(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -309,7 +309,7 @@ def assert_rank_at_least(
     )  # fmt: skip
 
 
-@export("assert_rank_in", "debugging.assert_rank_in")
+@export(v1=("assert_rank_in", "debugging.assert_rank_in"))
 def assert_rank_in(
     x: Any, ranks: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -320,7 +320,7 @@ def assert_rank_in(
     )
 
 
-@export("assert_integer", "debugging.assert_integer")
+@export(v1=("assert_integer", "debugging.assert_integer"))
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """TypeError unless x has a type of integers."""
     with name_scope(name, "assert_integer", [x]):
@@ -333,7 +333,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         return gen_ops.no_op(name="statically_determined_was_integer")
 
 
-@export("assert_type", "debugging.assert_type")
+@export(v1=("assert_type", "debugging.assert_type"))
 def assert_type(
     tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
 ) -> Operation:
@@ -350,7 +350,7 @@ def assert_type(
         return gen_ops.no_op(name="statically_determined_correct_type")
 
 
-@export("assert_scalar", "debugging.assert_scalar")
+@export(v1=("assert_scalar", "debugging.assert_scalar"))
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """The tensor; ValueError where its shape is known and is no scalar's."""
     with name_scope(name, "assert_scalar", [tensor]):
@@ -363,7 +363,10 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
         return tensor
 
 
-@export("assert_proper_iterable", "debugging.assert_proper_iterable")
+@export(
+    v1=("assert_proper_iterable", "debugging.assert_proper_iterable"),
+    v2="debugging.assert_proper_iterable",
+)
 def assert_proper_iterable(values: Any) -> None:
     """TypeError for what is not iterable, and for tensors, arrays and strings, which are single
     values."""
@@ -376,7 +379,10 @@ def assert_proper_iterable(values: Any) -> None:
         raise TypeError(f'Expected argument "values" to be iterable, found {values!r}')
 
 
-@export("assert_same_float_dtype", "debugging.assert_same_float_dtype")
+@export(
+    v1=("assert_same_float_dtype", "debugging.assert_same_float_dtype"),
+    v2="debugging.assert_same_float_dtype",
+)
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
     """The one float type that all tensors have, and `dtype` is; float32 when there are none.
 
@@ -399,7 +405,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DT
     return wanted
 
 
-@export("debugging.assert_shapes")
+@export(v1="debugging.assert_shapes")
 def assert_shapes(
     shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
@@ -448,7 +454,7 @@ _NUMERIC = frozenset(
 )
 
 
-@export("is_numeric_tensor", "debugging.is_numeric_tensor")
+@export(v1=("is_numeric_tensor", "debugging.is_numeric_tensor"), v2="debugging.is_numeric_tensor")
 def is_numeric_tensor(tensor: Any) -> bool:
     """Whether it is a Tensor of numbers."""
     return isinstance(tensor, Tensor) and tensor.dtype.base_dtype in _NUMERIC
@@ -463,7 +469,10 @@ def _steps(x: Any) -> Tensor:
     return flat[1:] - flat[:-1]
 
 
-@export("is_non_decreasing", "math.is_non_decreasing", "debugging.is_non_decreasing")
+@export(
+    v1=("is_non_decreasing", "math.is_non_decreasing", "debugging.is_non_decreasing"),
+    v2="math.is_non_decreasing",
+)
 def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     """Whether no element, in the order of memory, is less than the one before it."""
     with name_scope(name, "is_non_decreasing", [x]):
@@ -471,7 +480,14 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
         return reduce_all(gen_ops.less_equal(convert_to_tensor(0, dtype=steps.dtype), steps))
 
 
-@export("is_strictly_increasing", "math.is_strictly_increasing", "debugging.is_strictly_increasing")
+@export(
+    v1=(
+        "is_strictly_increasing",
+        "math.is_strictly_increasing",
+        "debugging.is_strictly_increasing",
+    ),
+    v2="math.is_strictly_increasing",
+)
 def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     """Whether every element, in the order of memory, is greater than the one before it."""
     with name_scope(name, "is_strictly_increasing", [x]):

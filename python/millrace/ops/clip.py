@@ -22,7 +22,7 @@ def _check_kept(before: Tensor, after: Tensor, what: str) -> None:
         )
 
 
-@export("clip_by_value")
+@export(v1="clip_by_value", v2="clip_by_value")
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """Each element, or the bound that it lies beyond. Takes IndexedSlices too."""
     source = t.values if isinstance(t, IndexedSlices) else t
@@ -37,7 +37,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     return clipped
 
 
-@export("clip_by_norm")
+@export(v1="clip_by_norm", v2="clip_by_norm")
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     """Scales a tensor down so that its L2 norm over `axes` is at most `clip_norm`."""
     source = t.values if isinstance(t, IndexedSlices) else t
@@ -56,7 +56,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     return clipped
 
 
-@export("clip_by_average_norm")
+@export(v1="clip_by_average_norm")
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
     """Scales a tensor down so that its L2 norm divided by its size is at most `clip_norm`."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
@@ -83,7 +83,7 @@ def _parts(values: list[Any]) -> list[Tensor]:
     return [v.values if isinstance(v, IndexedSlices) else v for v in values if v is not None]
 
 
-@export("global_norm", "linalg.global_norm")
+@export(v1=("global_norm", "linalg.global_norm"), v2="linalg.global_norm")
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """The L2 norm of all tensors of a list together; None entries are left out."""
     with name_scope(name, "global_norm", _scope_values(t_list)):
@@ -102,7 +102,7 @@ def _scope_values(t_list: Any) -> list[Any]:
     return [t.values if isinstance(t, IndexedSlices) else t for t in t_list]
 
 
-@export("clip_by_global_norm")
+@export(v1="clip_by_global_norm", v2="clip_by_global_norm")
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:

@@ -14,7 +14,7 @@ from millrace.ops.math import cast
 from millrace.ops.reduce import reduce_max
 
 
-@export("contrib.framework.remove_squeezable_dimensions")
+@export(v1="contrib.framework.remove_squeezable_dimensions")
 def remove_squeezable_dimensions(
     labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -60,7 +60,7 @@ def _after(checks: list[Any], value: Tensor) -> Tensor:
         return gen_ops.identity(value, name="control_dependency")
 
 
-@export("confusion_matrix", "math.confusion_matrix", "contrib.metrics.confusion_matrix")
+@export(v1=("confusion_matrix", "math.confusion_matrix", "contrib.metrics.confusion_matrix"))
 def confusion_matrix(
     labels: Any, predictions: Any, num_classes: Any = None, dtype: Any = dtypes.int32,
     name: str | None = None, weights: Any = None,

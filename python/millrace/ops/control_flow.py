@@ -120,7 +120,7 @@ def _predicate(pred: Any, op: str) -> Tensor:
     return value_of(tensor)
 
 
-@export("cond")
+@export(v1="cond")
 def cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
     strict: Any = False, name: str | None = None, fn1: Any = None, fn2: Any = None,
@@ -163,7 +163,7 @@ def cond(
     return branches.pack(outputs)
 
 
-@export("contrib.framework.smart_constant_value")
+@export(v1="contrib.framework.smart_constant_value")
 def smart_constant_value(pred: Any) -> bool | None:
     """The value of a predicate that is known now: of a bool, 0 or 1, or a constant tensor."""
     if isinstance(pred, bool):
@@ -176,7 +176,7 @@ def smart_constant_value(pred: Any) -> bool | None:
     raise TypeError(f"'pred' must be a Tensor, a Python bool, or 1 or 0. Received: {type(pred)}")
 
 
-@export("contrib.framework.smart_cond")
+@export(v1="contrib.framework.smart_cond")
 def smart_cond(
     pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None
 ) -> Any:
@@ -189,7 +189,7 @@ def smart_cond(
     return cond(pred, true_fn, false_fn, name=name)
 
 
-@export("case")
+@export(v1="case")
 def case(
     pred_fn_pairs: Any, default: Callable[[], Any] | None = None, exclusive: bool = False,
     strict: bool = False, name: str = "case",
@@ -301,7 +301,7 @@ def _at_least_one(preds: list[Tensor]) -> Operation:
     )
 
 
-@export("switch_case")
+@export(v1="switch_case")
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None,
     name: str = "switch_case",

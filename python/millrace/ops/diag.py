@@ -9,19 +9,19 @@ from millrace.graph.tensor import Tensor
 _PLAIN = {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0}
 
 
-@export("diag", "linalg.tensor_diag")
+@export(v1=("diag", "linalg.tensor_diag"), v2="linalg.tensor_diag")
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """A tensor of twice the dimensions, with the elements of `diagonal` on its diagonal."""
     return gen_ops.diag(diagonal, name=name)
 
 
-@export("diag_part", "linalg.tensor_diag_part")
+@export(v1=("diag_part", "linalg.tensor_diag_part"), v2="linalg.tensor_diag_part")
 def diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonal of a tensor whose dimensions come twice: undoes `diag`."""
     return gen_ops.diag_part(input, name=name)
 
 
-@export("matrix_diag", "linalg.diag")
+@export(v1=("matrix_diag", "linalg.diag"), v2="linalg.diag")
 def matrix_diag(
     diagonal: Any, name: str | None = "diag", k: Any = 0, num_rows: Any = -1, num_cols: Any = -1,
     padding_value: Any = 0, align: str = "RIGHT_LEFT",
@@ -39,7 +39,7 @@ def matrix_diag(
     )
 
 
-@export("matrix_diag_part", "linalg.diag_part")
+@export(v1=("matrix_diag_part", "linalg.diag_part"), v2="linalg.diag_part")
 def matrix_diag_part(
     input: Any, name: str | None = "diag_part", k: Any = 0, padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
@@ -50,7 +50,7 @@ def matrix_diag_part(
     return gen_ops.matrix_diag_part_v3(input, k, padding_value, align=align, name=name)
 
 
-@export("matrix_set_diag", "linalg.set_diag")
+@export(v1=("matrix_set_diag", "linalg.set_diag"), v2="linalg.set_diag")
 def matrix_set_diag(
     input: Any, diagonal: Any, name: str | None = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
@@ -60,7 +60,7 @@ def matrix_set_diag(
     return gen_ops.matrix_set_diag_v3(input, diagonal, k, align=align, name=name)
 
 
-@export("matrix_band_part", "linalg.band_part")
+@export(v1=("matrix_band_part", "linalg.band_part"), v2="linalg.band_part")
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
     """Matrices with zeros outside a band: `num_lower` diagonals below the main one, `num_upper`
     above it; negative numbers keep all."""

@@ -164,7 +164,7 @@ def _broadcast_product(
     return _sum_out(out, "".join(batch + a_free + b_free), keep)
 
 
-@export("einsum", "linalg.einsum")
+@export(v1=("einsum", "linalg.einsum"), v2=("einsum", "linalg.einsum"))
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """The sum of products that an equation describes: `einsum("ij,jk->ik", a, b)` is a matmul.
 

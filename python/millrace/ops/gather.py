@@ -13,7 +13,7 @@ from millrace.graph.tensor import Tensor
 from millrace.ops.array import concat, one_of, reshape, shape, zero_of
 
 
-@export("gather", "manip.gather")
+@export(v1=("gather", "manip.gather"))
 def gather(
     params: Any, indices: Any, validate_indices: Any = None, name: str | None = None,
     axis: Any = None, batch_dims: int = 0,
@@ -34,7 +34,7 @@ def gather(
     return gen_ops.gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
 
-@export("gather_nd", "manip.gather_nd")
+@export(v1=("gather_nd", "manip.gather_nd"))
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """The slices of `params` that the rows of `indices` point at.
 
@@ -68,7 +68,7 @@ def _batch_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | Non
         return gen_ops.gather_nd(params, concat(rows, -1))
 
 
-@export("batch_gather")
+@export(v1="batch_gather")
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     """Gathers along the last dimension of `indices`; the first ones go together."""
     with name_scope(name, "BatchGather", [params, indices]):
@@ -80,7 +80,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
         return gather(params, indices, axis=ndims - 1, batch_dims=ndims - 1)
 
 
-@export("one_hot")
+@export(v1="one_hot", v2="one_hot")
 def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None,
     dtype: Any = None, name: str | None = None,
@@ -117,7 +117,7 @@ def one_hot(
         return gen_ops.one_hot(indices, depth, on, off, -1 if axis is None else axis, name=scope)
 
 
-@export("where")
+@export(v1="where")
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """The elements of `x` where the condition holds and of `y` elsewhere.
 
@@ -133,7 +133,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return gen_ops.select(condition, x, y, name=name)
 
 
-@export("where_v2")
+@export(v1="where_v2", v2="where")
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """As `where`, with the condition, x and y broadcast together."""
     if x is None and y is None:
@@ -143,13 +143,13 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
     return gen_ops.select_v2(condition, x, y, name=name)
 
 
-@export("reverse", "reverse_v2", "manip.reverse")
+@export(v1=("reverse", "reverse_v2", "manip.reverse"), v2="reverse")
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Reverses the order of the elements along the dimensions `axis`."""
     return gen_ops.reverse_v2(tensor, axis, name=name)
 
 
-@export("reverse_sequence")
+@export(v1="reverse_sequence")
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None,
     name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,

@@ -15,7 +15,7 @@ from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import partition
 from millrace.ops.array import ones_like
 
-newaxis = export("newaxis")(None)
+newaxis = export(v1="newaxis", v2="newaxis")(None)
 _INT32_MAX = 2**31 - 1
 _INDEX_TYPES = frozenset(
     {dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.int64}
@@ -144,7 +144,7 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
         )  # fmt: skip
 
 
-@export("strided_slice")
+@export(v1="strided_slice", v2="strided_slice")
 def strided_slice(
     input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
     ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None,
@@ -182,7 +182,7 @@ def strided_slice(
     return made
 
 
-@export("slice")
+@export(v1="slice", v2="slice")
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The block of `size` elements that starts at `begin`; a size of -1 means all that remain."""
     return gen_ops.slice(input_, begin, size, name=name)

@@ -20,7 +20,7 @@ from millrace.ops.reduce import keeps, reduce_max, reduce_sum
 _MIXED = frozenset((dtypes.bfloat16, dtypes.float32))
 
 
-@export("matmul", "linalg.matmul")
+@export(v1=("matmul", "linalg.matmul"), v2=("matmul", "linalg.matmul"))
 def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
     adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False,
@@ -62,7 +62,7 @@ def matmul(
         )
 
 
-@export("linalg.matvec")
+@export(v1="linalg.matvec", v2="linalg.matvec")
 def matvec(
     a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
@@ -77,14 +77,14 @@ def matvec(
         return gen_ops.squeeze(column, [-1], name=scope)
 
 
-@export("linalg.adjoint")
+@export(v1="linalg.adjoint", v2="linalg.adjoint")
 def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     """The matrix, or each of a batch, transposed and conjugated."""
     with name_scope(name, "adjoint", [matrix]):
         return matrix_transpose(convert_to_tensor(matrix, name="matrix"), conjugate=True)
 
 
-@export("trace", "linalg.trace")
+@export(v1=("trace", "linalg.trace"), v2="linalg.trace")
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of the diagonal of each matrix."""
     with name_scope(name, "Trace", [x]) as scope:
@@ -92,7 +92,7 @@ def trace(x: Any, name: str | None = None) -> Tensor:
         return reduce_sum(matrix_diag_part(x), [-1], name=scope)
 
 
-@export("eye", "linalg.eye")
+@export(v1=("eye", "linalg.eye"), v2=("eye", "linalg.eye"))
 def eye(
     num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = dtypes.float32,
     name: str | None = None,
@@ -143,13 +143,13 @@ def _static_eye(rows: int, columns: int, batch: Any, dtype: dtypes.DType) -> Ten
 # Decompositions and solutions.
 
 
-@export("cholesky", "linalg.cholesky")
+@export(v1=("cholesky", "linalg.cholesky"), v2="linalg.cholesky")
 def cholesky(input: Any, name: str | None = None) -> Tensor:
     """The lower triangular L with L L^T = input, for each matrix. It must be positive definite."""
     return gen_ops.cholesky(input, name=name)
 
 
-@export("cholesky_solve", "linalg.cholesky_solve")
+@export(v1=("cholesky_solve", "linalg.cholesky_solve"), v2="linalg.cholesky_solve")
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """x with A x = rhs, given the Cholesky decomposition of A."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
@@ -157,25 +157,25 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         return gen_ops.matrix_triangular_solve(chol, y, adjoint=True, lower=True)
 
 
-@export("matrix_determinant", "linalg.det")
+@export(v1=("matrix_determinant", "linalg.det"), v2="linalg.det")
 def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     """The determinant of each matrix."""
     return gen_ops.matrix_determinant(input, name=name)
 
 
-@export("matrix_inverse", "linalg.inv")
+@export(v1=("matrix_inverse", "linalg.inv"), v2="linalg.inv")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of each matrix, or of its adjoint. It fails when one is not invertible."""
     return gen_ops.matrix_inverse(input, adjoint=adjoint, name=name)
 
 
-@export("matrix_solve", "linalg.solve")
+@export(v1=("matrix_solve", "linalg.solve"), v2="linalg.solve")
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """x with matrix x = rhs, for each matrix, or its adjoint."""
     return gen_ops.matrix_solve(matrix, rhs, adjoint=adjoint, name=name)
 
 
-@export("matrix_triangular_solve", "linalg.triangular_solve")
+@export(v1=("matrix_triangular_solve", "linalg.triangular_solve"), v2="linalg.triangular_solve")
 def matrix_triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
@@ -183,7 +183,7 @@ def matrix_triangular_solve(
     return gen_ops.matrix_triangular_solve(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
 
 
-@export("matrix_solve_ls", "linalg.lstsq")
+@export(v1=("matrix_solve_ls", "linalg.lstsq"), v2="linalg.lstsq")
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
@@ -216,13 +216,13 @@ def _regularised_gram(matrix: Tensor, l2_regularizer: Any, first: bool, side: in
     return cholesky(gram)
 
 
-@export("qr", "linalg.qr")
+@export(v1=("qr", "linalg.qr"), v2="linalg.qr")
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
     """(q, r) with q r = input for each matrix, q orthogonal and r upper triangular."""
     return gen_ops.qr(input, full_matrices=full_matrices, name=name)
 
 
-@export("svd", "linalg.svd")
+@export(v1=("svd", "linalg.svd"), v2="linalg.svd")
 def svd(
     tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
 ) -> Any:
@@ -232,27 +232,27 @@ def svd(
     return (s, u, v) if compute_uv else s
 
 
-@export("self_adjoint_eig", "linalg.eigh")
+@export(v1=("self_adjoint_eig", "linalg.eigh"), v2="linalg.eigh")
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The eigenvalues, in rising order, and eigenvectors of each self-adjoint matrix."""
     e, v = gen_ops.self_adjoint_eig_v2(tensor, compute_v=True, name=name)
     return e, v
 
 
-@export("self_adjoint_eigvals", "linalg.eigvalsh")
+@export(v1=("self_adjoint_eigvals", "linalg.eigvalsh"), v2="linalg.eigvalsh")
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
     """The eigenvalues, in rising order, of each self-adjoint matrix."""
     e, _ = gen_ops.self_adjoint_eig_v2(tensor, compute_v=False, name=name)
     return e
 
 
-@export("linalg.slogdet")
+@export(v1="linalg.slogdet", v2="linalg.slogdet")
 def slogdet(input: Any, name: str | None = None) -> Any:
     """The sign and the logarithm of the absolute value of the determinant of each matrix."""
     return gen_ops.log_matrix_determinant(input, name=name)
 
 
-@export("linalg.logdet")
+@export(v1="linalg.logdet", v2="linalg.logdet")
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of each positive definite matrix."""
     with name_scope(name, "logdet", [matrix]):
@@ -260,7 +260,7 @@ def logdet(matrix: Any, name: str | None = None) -> Tensor:
         return 2.0 * reduce_sum(gen_ops.log(diagonal), [-1])
 
 
-@export("cross", "linalg.cross")
+@export(v1=("cross", "linalg.cross"), v2="linalg.cross")
 def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     """The cross product of vectors of three elements in the last dimension."""
     return gen_ops.cross(a, b, name=name)
@@ -284,7 +284,7 @@ def _norm_axes(axis: Any) -> Any:
     return axes if len(axes) == 2 else axes[0]
 
 
-@export("norm", "linalg.norm")
+@export(v1=("norm", "linalg.norm"))
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None,
     name: str | None = None, keep_dims: bool | None = None,
@@ -345,7 +345,7 @@ def _spectral_norm(tensor: Tensor, axes: tuple[int, int]) -> Tensor:
     return gen_ops.transpose(greatest, [int(i) for i in np.argsort(order)])
 
 
-@export("linalg.normalize")
+@export(v1="linalg.normalize", v2="linalg.normalize")
 def normalize(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -359,7 +359,7 @@ def normalize(
 # Sums of products.
 
 
-@export("tensordot", "linalg.tensordot")
+@export(v1=("tensordot", "linalg.tensordot"), v2=("tensordot", "linalg.tensordot"))
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over dimensions of a and b, as NumPy has it.
 

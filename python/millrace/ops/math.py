@@ -15,61 +15,77 @@ from millrace.graph.tensor import Tensor
 
 # Functions that are ops as they stand.
 
-acos = export("acos", "math.acos")(gen_ops.acos)
-asin = export("asin", "math.asin")(gen_ops.asin)
-atan = export("atan", "math.atan")(gen_ops.atan)
-ceil = export("ceil", "math.ceil")(gen_ops.ceil)
-cos = export("cos", "math.cos")(gen_ops.cos)
-erfc = export("erfc", "math.erfc")(gen_ops.erfc)
-exp = export("exp", "math.exp")(gen_ops.exp)
-expm1 = export("expm1", "math.expm1")(gen_ops.expm1)
-floor = export("floor", "math.floor")(gen_ops.floor)
-is_finite = export("is_finite", "math.is_finite", "debugging.is_finite")(gen_ops.is_finite)
-is_inf = export("is_inf", "math.is_inf", "debugging.is_inf")(gen_ops.is_inf)
-is_nan = export("is_nan", "math.is_nan", "debugging.is_nan")(gen_ops.is_nan)
-log = export("log", "math.log")(gen_ops.log)
-log1p = export("log1p", "math.log1p")(gen_ops.log1p)
-logical_and = export("logical_and", "math.logical_and")(gen_ops.logical_and)
-logical_not = export("logical_not", "math.logical_not")(gen_ops.logical_not)
-logical_or = export("logical_or", "math.logical_or")(gen_ops.logical_or)
-reciprocal = export("reciprocal", "math.reciprocal")(gen_ops.reciprocal)
-rint = export("rint", "math.rint")(gen_ops.rint)
-rsqrt = export("rsqrt", "math.rsqrt")(gen_ops.rsqrt)
-sigmoid = export("sigmoid", "math.sigmoid", "nn.sigmoid")(gen_ops.sigmoid)
-sin = export("sin", "math.sin")(gen_ops.sin)
-tan = export("tan", "math.tan")(gen_ops.tan)
-
-greater = export("greater", "math.greater")(gen_ops.greater)
-greater_equal = export("greater_equal", "math.greater_equal")(gen_ops.greater_equal)
-less = export("less", "math.less")(gen_ops.less)
-less_equal = export("less_equal", "math.less_equal")(gen_ops.less_equal)
-maximum = export("maximum", "math.maximum")(gen_ops.maximum)
-minimum = export("minimum", "math.minimum")(gen_ops.minimum)
-
-add = export("add", "math.add")(gen_ops.add)
-subtract = export("subtract", "math.subtract")(gen_ops.sub)
-multiply = export("multiply", "math.multiply")(gen_ops.mul)
-realdiv = export("realdiv")(gen_ops.real_div)
-truncatediv = export("truncatediv")(gen_ops.truncate_div)
-truncatemod = export("truncatemod")(gen_ops.truncate_mod)
-floor_div = export("floor_div")(gen_ops.floor_div)
-floormod = export("floormod", "mod", "math.floormod", "math.mod")(gen_ops.floor_mod)
-pow = export("pow", "math.pow")(gen_ops.pow)
-squared_difference = export("squared_difference", "math.squared_difference")(
-    gen_ops.squared_difference
+acos = export(v1=("acos", "math.acos"), v2=("acos", "math.acos"))(gen_ops.acos)
+asin = export(v1=("asin", "math.asin"), v2=("asin", "math.asin"))(gen_ops.asin)
+atan = export(v1=("atan", "math.atan"), v2=("atan", "math.atan"))(gen_ops.atan)
+ceil = export(v1=("ceil", "math.ceil"), v2="math.ceil")(gen_ops.ceil)
+cos = export(v1=("cos", "math.cos"), v2=("cos", "math.cos"))(gen_ops.cos)
+erfc = export(v1=("erfc", "math.erfc"), v2="math.erfc")(gen_ops.erfc)
+exp = export(v1=("exp", "math.exp"), v2=("exp", "math.exp"))(gen_ops.exp)
+expm1 = export(v1=("expm1", "math.expm1"), v2="math.expm1")(gen_ops.expm1)
+floor = export(v1=("floor", "math.floor"), v2=("floor", "math.floor"))(gen_ops.floor)
+is_finite = export(v1=("is_finite", "math.is_finite", "debugging.is_finite"), v2="math.is_finite")(
+    gen_ops.is_finite
 )
+is_inf = export(v1=("is_inf", "math.is_inf", "debugging.is_inf"), v2="math.is_inf")(gen_ops.is_inf)
+is_nan = export(v1=("is_nan", "math.is_nan", "debugging.is_nan"), v2="math.is_nan")(gen_ops.is_nan)
+log = export(v1=("log", "math.log"), v2="math.log")(gen_ops.log)
+log1p = export(v1=("log1p", "math.log1p"), v2="math.log1p")(gen_ops.log1p)
+logical_and = export(
+    v1=("logical_and", "math.logical_and"), v2=("logical_and", "math.logical_and")
+)(gen_ops.logical_and)
+logical_not = export(
+    v1=("logical_not", "math.logical_not"), v2=("logical_not", "math.logical_not")
+)(gen_ops.logical_not)
+logical_or = export(v1=("logical_or", "math.logical_or"), v2=("logical_or", "math.logical_or"))(
+    gen_ops.logical_or
+)
+reciprocal = export(v1=("reciprocal", "math.reciprocal"), v2="math.reciprocal")(gen_ops.reciprocal)
+rint = export(v1=("rint", "math.rint"), v2="math.rint")(gen_ops.rint)
+rsqrt = export(v1=("rsqrt", "math.rsqrt"), v2="math.rsqrt")(gen_ops.rsqrt)
+sigmoid = export(
+    v1=("sigmoid", "math.sigmoid", "nn.sigmoid"), v2=("sigmoid", "math.sigmoid", "nn.sigmoid")
+)(gen_ops.sigmoid)
+sin = export(v1=("sin", "math.sin"), v2=("sin", "math.sin"))(gen_ops.sin)
+tan = export(v1=("tan", "math.tan"), v2=("tan", "math.tan"))(gen_ops.tan)
 
-arg_max = export("arg_max")(gen_ops.arg_max)
-arg_min = export("arg_min")(gen_ops.arg_min)
+greater = export(v1=("greater", "math.greater"), v2=("greater", "math.greater"))(gen_ops.greater)
+greater_equal = export(
+    v1=("greater_equal", "math.greater_equal"), v2=("greater_equal", "math.greater_equal")
+)(gen_ops.greater_equal)
+less = export(v1=("less", "math.less"), v2=("less", "math.less"))(gen_ops.less)
+less_equal = export(v1=("less_equal", "math.less_equal"), v2=("less_equal", "math.less_equal"))(
+    gen_ops.less_equal
+)
+maximum = export(v1=("maximum", "math.maximum"), v2=("maximum", "math.maximum"))(gen_ops.maximum)
+minimum = export(v1=("minimum", "math.minimum"), v2=("minimum", "math.minimum"))(gen_ops.minimum)
+
+add = export(v1=("add", "math.add"))(gen_ops.add)
+subtract = export(v1=("subtract", "math.subtract"), v2=("subtract", "math.subtract"))(gen_ops.sub)
+multiply = export(v1=("multiply", "math.multiply"), v2=("multiply", "math.multiply"))(gen_ops.mul)
+realdiv = export(v1="realdiv", v2="realdiv")(gen_ops.real_div)
+truncatediv = export(v1="truncatediv", v2="truncatediv")(gen_ops.truncate_div)
+truncatemod = export(v1="truncatemod", v2="truncatemod")(gen_ops.truncate_mod)
+floor_div = export(v1="floor_div")(gen_ops.floor_div)
+floormod = export(
+    v1=("floormod", "mod", "math.floormod", "math.mod"), v2=("math.floormod", "math.mod")
+)(gen_ops.floor_mod)
+pow = export(v1=("pow", "math.pow"), v2=("pow", "math.pow"))(gen_ops.pow)
+squared_difference = export(
+    v1=("squared_difference", "math.squared_difference"), v2="math.squared_difference"
+)(gen_ops.squared_difference)
+
+arg_max = export(v1="arg_max")(gen_ops.arg_max)
+arg_min = export(v1="arg_min")(gen_ops.arg_min)
 
 
-@export("equal", "math.equal")
+@export(v1=("equal", "math.equal"), v2=("equal", "math.equal"))
 def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x == y elementwise, with broadcasting. (`==` asks whether two tensors are the same one.)"""
     return gen_ops.equal(x, y, name=name)
 
 
-@export("not_equal", "math.not_equal")
+@export(v1=("not_equal", "math.not_equal"), v2=("not_equal", "math.not_equal"))
 def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x != y elementwise, with broadcasting."""
     return gen_ops.not_equal(x, y, name=name)
@@ -91,49 +107,49 @@ def _dense_abs(x: Any, name: str | None) -> Tensor:
         return gen_ops.abs(x, name=scope)
 
 
-@export("abs", "math.abs")
+@export(v1=("abs", "math.abs"), v2=("abs", "math.abs"))
 def abs(x: Any, name: str | None = None) -> Any:
     """|x|: of the same type, and of the real type for complex numbers. Takes sparse tensors too."""
     return _of_values(_dense_abs, "Abs", x, name)
 
 
-@export("negative", "math.negative")
+@export(v1=("negative", "math.negative"), v2=("negative", "math.negative"))
 def negative(x: Any, name: str | None = None) -> Any:
     """-x. Takes sparse tensors too."""
     return _of_values(gen_ops.neg, "Neg", x, name)
 
 
-@export("sign", "math.sign")
+@export(v1=("sign", "math.sign"), v2=("sign", "math.sign"))
 def sign(x: Any, name: str | None = None) -> Any:
     """-1, 0 or 1; x / |x| for complex numbers. Takes sparse tensors too."""
     return _of_values(gen_ops.sign, "Sign", x, name)
 
 
-@export("square", "math.square")
+@export(v1=("square", "math.square"), v2=("square", "math.square"))
 def square(x: Any, name: str | None = None) -> Any:
     """x * x. Takes sparse tensors too."""
     return _of_values(gen_ops.square, "Square", x, name)
 
 
-@export("sqrt", "math.sqrt")
+@export(v1=("sqrt", "math.sqrt"), v2=("sqrt", "math.sqrt"))
 def sqrt(x: Any, name: str | None = None) -> Any:
     """The square root. Takes sparse tensors too."""
     return _of_values(gen_ops.sqrt, "Sqrt", x, name)
 
 
-@export("tanh", "math.tanh", "nn.tanh")
+@export(v1=("tanh", "math.tanh", "nn.tanh"), v2=("tanh", "math.tanh", "nn.tanh"))
 def tanh(x: Any, name: str | None = None) -> Any:
     """The hyperbolic tangent. Takes sparse tensors too."""
     return _of_values(gen_ops.tanh, "Tanh", x, name)
 
 
-@export("erf", "math.erf")
+@export(v1=("erf", "math.erf"), v2="math.erf")
 def erf(x: Any, name: str | None = None) -> Any:
     """The error function. Takes sparse tensors too."""
     return _of_values(gen_ops.erf, "Erf", x, name)
 
 
-@export("log_sigmoid", "math.log_sigmoid")
+@export(v1=("log_sigmoid", "math.log_sigmoid"), v2="math.log_sigmoid")
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), accurate for all x."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
@@ -141,14 +157,14 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.neg(gen_ops.softplus(gen_ops.neg(x)), name=scope)
 
 
-@export("round", "math.round")
+@export(v1=("round", "math.round"), v2=("round", "math.round"))
 def round(x: Any, name: str | None = None) -> Tensor:
     """The nearest integer, the even one of two. Integers are returned as they are."""
     x = convert_to_tensor(x, name="x")
     return x if x.dtype.is_integer else gen_ops.round(x, name=name)
 
 
-@export("logical_xor", "math.logical_xor")
+@export(v1=("logical_xor", "math.logical_xor"), v2="math.logical_xor")
 def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
     """Whether exactly one of x and y is true."""
     return gen_ops.logical_and(
@@ -183,7 +199,7 @@ _FLOAT_FOR_QUOTIENT = {
 }
 
 
-@export("truediv", "math.truediv")
+@export(v1=("truediv", "math.truediv"), v2=("truediv", "math.truediv"))
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y as Python 3 has it: integers are cast to floats (float64 for 32 bits and more)."""
     with name_scope(name, "truediv", [x, y]) as scope:
@@ -196,7 +212,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         return gen_ops.real_div(x, y, name=scope)
 
 
-@export("divide", "math.divide")
+@export(v1=("divide", "math.divide"), v2=("divide", "math.divide"))
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
     """x / y, as the operator does it."""
     if name is not None:
@@ -207,7 +223,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Any:
     return x / y
 
 
-@export("div")
+@export(v1="div")
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y as Python 2 has it: for integers the quotient rounded towards minus infinity."""
     with name_scope(name, "div", [x, y]) as scope:
@@ -217,14 +233,14 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
         return gen_ops.floor_div(x, y, name=scope)
 
 
-@export("floordiv", "math.floordiv")
+@export(v1=("floordiv", "math.floordiv"), v2="math.floordiv")
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x // y, rounded towards minus infinity."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return gen_ops.floor_div(x, y, name=scope)
 
 
-@export("div_no_nan", "math.divide_no_nan")
+@export(v1=("div_no_nan", "math.divide_no_nan"), v2="math.divide_no_nan")
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, and 0 where y is 0."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
@@ -232,7 +248,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return gen_ops.div_no_nan(x, y, name=scope)
 
 
-@export("math.multiply_no_nan")
+@export(v1="math.multiply_no_nan", v2="math.multiply_no_nan")
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x * y, and 0 where y is 0 even if x is not finite."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
@@ -240,7 +256,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         return gen_ops.mul_no_nan(x, y, name=scope)
 
 
-@export("math.reciprocal_no_nan")
+@export(v1="math.reciprocal_no_nan", v2="math.reciprocal_no_nan")
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """1 / x, and 0 where x is 0."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:
@@ -248,7 +264,7 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.div_no_nan(convert_to_tensor(1, dtype=x.dtype.base_dtype), x, name=scope)
 
 
-@export("scalar_mul", "math.scalar_mul")
+@export(v1=("scalar_mul", "math.scalar_mul"))
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """A scalar times a Tensor or IndexedSlices. ValueError when it is no scalar."""
     scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")
@@ -262,7 +278,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 # Complex numbers.
 
 
-@export("complex", "dtypes.complex")
+@export(v1=("complex", "dtypes.complex"), v2=("complex", "dtypes.complex"))
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """real + i imag. TypeError unless both are float32 or both float64."""
     real = convert_to_tensor(real, name="real")
@@ -282,7 +298,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
         return gen_ops.complex(real, imag, Tout=out, name=scope)
 
 
-@export("real", "math.real")
+@export(v1=("real", "math.real"), v2="math.real")
 def real(input: Any, name: str | None = None) -> Tensor:
     """The real part; real numbers as they are."""
     with name_scope(name, "Real", [input]) as scope:
@@ -292,7 +308,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
         return gen_ops.real(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
 
 
-@export("imag", "math.imag")
+@export(v1=("imag", "math.imag"), v2="math.imag")
 def imag(input: Any, name: str | None = None) -> Tensor:
     """The imaginary part; zeros for real numbers."""
     with name_scope(name, "Imag", [input]) as scope:
@@ -302,7 +318,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
         return gen_ops.imag(input, Tout=input.dtype.base_dtype.real_dtype, name=scope)
 
 
-@export("conj", "math.conj")
+@export(v1=("conj", "math.conj"), v2="math.conj")
 def conj(x: Any, name: str | None = None) -> Tensor:
     """The complex conjugate; real numbers as they are. TypeError for what is no number."""
     x = x if isinstance(x, Tensor) else convert_to_tensor(x, name="x")
@@ -316,7 +332,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
 # Casts.
 
 
-@export("cast", "dtypes.cast")
+@export(v1=("cast", "dtypes.cast"), v2=("cast", "dtypes.cast"))
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """x in another type: itself when it has it. Takes SparseTensor and IndexedSlices too."""
     to = dtypes.as_dtype(dtype).base_dtype
@@ -349,7 +365,7 @@ def _bounds_within(source: dtypes.DType, to: dtypes.DType) -> tuple[Any, Any]:
     return low, high
 
 
-@export("saturate_cast", "dtypes.saturate_cast")
+@export(v1=("saturate_cast", "dtypes.saturate_cast"), v2=("saturate_cast", "dtypes.saturate_cast"))
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """x in another type, where what does not fit becomes the nearest value that does."""
     with name_scope(name, "saturate_cast", [value]) as scope:
@@ -365,43 +381,43 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         return cast(value, to, name=scope)
 
 
-@export("to_float")
+@export(v1="to_float")
 def to_float(x: Any, name: str | None = "ToFloat") -> Any:
     """x as float32."""
     return cast(x, dtypes.float32, name=name)
 
 
-@export("to_double")
+@export(v1="to_double")
 def to_double(x: Any, name: str | None = "ToDouble") -> Any:
     """x as float64."""
     return cast(x, dtypes.float64, name=name)
 
 
-@export("to_int32")
+@export(v1="to_int32")
 def to_int32(x: Any, name: str | None = "ToInt32") -> Any:
     """x as int32."""
     return cast(x, dtypes.int32, name=name)
 
 
-@export("to_int64")
+@export(v1="to_int64")
 def to_int64(x: Any, name: str | None = "ToInt64") -> Any:
     """x as int64."""
     return cast(x, dtypes.int64, name=name)
 
 
-@export("to_bfloat16")
+@export(v1="to_bfloat16")
 def to_bfloat16(x: Any, name: str | None = "ToBFloat16") -> Any:
     """x as bfloat16."""
     return cast(x, dtypes.bfloat16, name=name)
 
 
-@export("to_complex64")
+@export(v1="to_complex64")
 def to_complex64(x: Any, name: str | None = "ToComplex64") -> Any:
     """x as complex64."""
     return cast(x, dtypes.complex64, name=name)
 
 
-@export("to_complex128")
+@export(v1="to_complex128")
 def to_complex128(x: Any, name: str | None = "ToComplex128") -> Any:
     """x as complex128."""
     return cast(x, dtypes.complex128, name=name)
@@ -423,7 +439,7 @@ def _summands(inputs: Any, what: str) -> list[Any]:
     return inputs
 
 
-@export("add_n", "math.add_n")
+@export(v1=("add_n", "math.add_n"), v2=("add_n", "math.add_n"))
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of a list of tensors of one shape and type. ValueError for an empty list."""
     inputs = _summands(inputs, "add_n")
@@ -433,7 +449,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     return value if name is None else gen_ops.identity(value, name=name)
 
 
-@export("accumulate_n", "math.accumulate_n")
+@export(v1=("accumulate_n", "math.accumulate_n"), v2="math.accumulate_n")
 def accumulate_n(
     inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
 ) -> Tensor:
@@ -461,7 +477,7 @@ def accumulate_n(
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
-@export("range")
+@export(v1="range", v2="range")
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = "range"
 ) -> Tensor:
@@ -492,7 +508,7 @@ def range(
         return gen_ops.range(*[cast(p, dtype) for p in parts], name=scope)
 
 
-@export("lin_space", "linspace")
+@export(v1=("lin_space", "linspace"), v2="linspace")
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """`num` values from start to stop at equal distances, both ends included."""
     return gen_ops.lin_space(start, stop, num, name=name)
@@ -510,7 +526,7 @@ def either(axis: Any, other: Any, other_name: str, axis_name: str = "axis") -> A
     return other
 
 
-@export("argmax", "math.argmax")
+@export(v1=("argmax", "math.argmax"))
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
     output_type: Any = dtypes.int64,
@@ -520,7 +536,7 @@ def argmax(
     return gen_ops.arg_max(input, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
-@export("argmin", "math.argmin")
+@export(v1=("argmin", "math.argmin"))
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
     output_type: Any = dtypes.int64,
@@ -530,7 +546,7 @@ def argmin(
     return gen_ops.arg_min(input, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
-@export("cumsum", "math.cumsum")
+@export(v1=("cumsum", "math.cumsum"), v2=("cumsum", "math.cumsum"))
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -540,7 +556,7 @@ def cumsum(
         return gen_ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
-@export("cumprod", "math.cumprod")
+@export(v1=("cumprod", "math.cumprod"), v2="math.cumprod")
 def cumprod(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -550,7 +566,7 @@ def cumprod(
         return gen_ops.cumprod(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
-@export("math.polyval")
+@export(v1="math.polyval", v2="math.polyval")
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
     """A polynomial at x; the coefficient of the highest power first. ValueError if no list."""
     if not isinstance(coeffs, list):

@@ -10,11 +10,13 @@ from millrace.graph.operation import Operation
 from millrace.graph.tensor import Tensor
 from millrace.ops.math import either
 
-check_numerics = export("check_numerics", "debugging.check_numerics")(gen_ops.check_numerics)
-timestamp = export("timestamp")(gen_ops.timestamp)
+check_numerics = export(
+    v1=("check_numerics", "debugging.check_numerics"), v2="debugging.check_numerics"
+)(gen_ops.check_numerics)
+timestamp = export(v1="timestamp", v2="timestamp")(gen_ops.timestamp)
 
 
-@export("verify_tensor_all_finite", "debugging.assert_all_finite")
+@export(v1=("verify_tensor_all_finite", "debugging.assert_all_finite"))
 def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None,
     message: str | None = None,
@@ -30,7 +32,7 @@ def verify_tensor_all_finite(
                 return gen_ops.identity(x, name="control_dependency")
 
 
-@export("add_check_numerics_ops")
+@export(v1="add_check_numerics_ops")
 def add_check_numerics_ops() -> Operation:
     """An operation that checks every float tensor of the default graph for nan and infinity.
 

@@ -11,10 +11,10 @@ from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices, SparseTensor
 from millrace.ops.composites import is_composite, tensors_of
 
-no_op = export("no_op")(gen_ops.no_op)
+no_op = export(v1="no_op")(gen_ops.no_op)
 
 
-@export("group")
+@export(v1="group")
 def group(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that is done when all of `inputs` (tensors, operations, structures of them) are.
 
@@ -77,7 +77,7 @@ def with_dependencies(dependencies: Any, output_tensor: Any, name: str | None = 
             return gen_ops.identity(output, name=scope)
 
 
-@export("tuple")
+@export(v1="tuple")
 def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
     """The tensors (None, IndexedSlices and operations too), each ready only when all are.
 
@@ -111,7 +111,7 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
         ]
 
 
-@export("Assert", "debugging.Assert")
+@export(v1=("Assert", "debugging.Assert"))
 def Assert(
     condition: Any, data: Any, summarize: int | None = None, name: str | None = None
 ) -> Operation:

@@ -16,7 +16,7 @@ from millrace.graph.tensor import OPERATORS, Tensor, TensorOperators
 from millrace.ops import indexing, linalg, math
 from millrace.ops.sparse import operators as sparse_operators
 
-export("Tensor")(Tensor)
+export(v1="Tensor", v2=("Tensor", "experimental.numpy.ndarray"))(Tensor)
 
 
 def _plain(op: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:

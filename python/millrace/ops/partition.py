@@ -12,14 +12,18 @@ from millrace.graph.static_value import constant_value
 from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather
 
-dynamic_partition = export("dynamic_partition")(gen_ops.dynamic_partition)
-dynamic_stitch = export("dynamic_stitch", "parallel_stitch")(gen_ops.dynamic_stitch)
-invert_permutation = export("invert_permutation", "math.invert_permutation")(
-    gen_ops.invert_permutation
+dynamic_partition = export(v1="dynamic_partition", v2="dynamic_partition")(
+    gen_ops.dynamic_partition
 )
+dynamic_stitch = export(v1=("dynamic_stitch", "parallel_stitch"), v2="dynamic_stitch")(
+    gen_ops.dynamic_stitch
+)
+invert_permutation = export(
+    v1=("invert_permutation", "math.invert_permutation"), v2="math.invert_permutation"
+)(gen_ops.invert_permutation)
 
 
-@export("boolean_mask")
+@export(v1="boolean_mask")
 def boolean_mask(
     tensor: Any, mask: Any, name: str | None = "boolean_mask", axis: Any = None
 ) -> Tensor:
@@ -68,29 +72,29 @@ def boolean_mask(
         return gather.gather(tensor, places, axis=at)
 
 
-@export("unique")
+@export(v1="unique", v2="unique")
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """(y, idx): the different elements of a vector, in the order in which they come first, and for
     each element of x its place in y."""
     return gen_ops.unique(x, out_idx, name=name)
 
 
-@export("unique_with_counts")
+@export(v1="unique_with_counts", v2="unique_with_counts")
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
     """(y, idx, count): as `unique`, and how often each element comes."""
     return gen_ops.unique_with_counts(x, out_idx, name=name)
 
 
-@export("setdiff1d")
+@export(v1="setdiff1d")
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
     """(out, idx): the elements of vector x that are not in y, in their order, and their places."""
     return gen_ops.list_diff(x, y, index_dtype, name=name)
 
 
-listdiff = export("listdiff")(setdiff1d)
+listdiff = export(v1="listdiff")(setdiff1d)
 
 
-@export("sparse_mask", "sparse.mask")
+@export(v1=("sparse_mask", "sparse.mask"), v2="sparse.mask")
 def sparse_mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> IndexedSlices:
     """The slices of `a` whose indices are not among `mask_indices`."""
     with name_scope(name, "sparse_mask", [a.values, mask_indices]) as scope:
@@ -105,7 +109,7 @@ def _sparse_argument(value: Any, name: str) -> SparseTensor:
     return SparseTensor.from_value(value)
 
 
-@export("edit_distance")
+@export(v1="edit_distance", v2="edit_distance")
 def edit_distance(
     hypothesis: Any, truth: Any, normalize: bool = True, name: str | None = "edit_distance"
 ) -> Tensor:
@@ -122,13 +126,13 @@ def edit_distance(
     )  # fmt: skip
 
 
-@export("scatter_nd", "manip.scatter_nd")
+@export(v1=("scatter_nd", "manip.scatter_nd"), v2="scatter_nd")
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Zeros of `shape`, with the updates added at the places that the rows of `indices` name."""
     return gen_ops.scatter_nd(indices, updates, shape, name=name)
 
 
-@export("tensor_scatter_nd_update", "tensor_scatter_update")
+@export(v1=("tensor_scatter_nd_update", "tensor_scatter_update"), v2="tensor_scatter_nd_update")
 def tensor_scatter_nd_update(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
@@ -136,7 +140,7 @@ def tensor_scatter_nd_update(
     return gen_ops.tensor_scatter_update(tensor, indices, updates, name=name)
 
 
-@export("tensor_scatter_nd_add", "tensor_scatter_add")
+@export(v1=("tensor_scatter_nd_add", "tensor_scatter_add"), v2="tensor_scatter_nd_add")
 def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
@@ -144,7 +148,7 @@ def tensor_scatter_nd_add(
     return gen_ops.tensor_scatter_add(tensor, indices, updates, name=name)
 
 
-@export("tensor_scatter_nd_sub", "tensor_scatter_sub")
+@export(v1=("tensor_scatter_nd_sub", "tensor_scatter_sub"), v2="tensor_scatter_nd_sub")
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:

@@ -14,7 +14,7 @@ from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops.py_func import py_func
 
 
-@export("Print")
+@export(v1="Print")
 def Print(
     input_: Any, data: Any, message: str | None = None, first_n: int | None = None,
     summarize: int | None = None, name: str | None = None,
@@ -32,7 +32,7 @@ def Print(
     )  # fmt: skip
 
 
-@export("print")
+@export(v1="print")
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that prints its inputs each time it runs: tensors, structures, any object.
 

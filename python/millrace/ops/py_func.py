@@ -47,7 +47,7 @@ def _register(function: Callable[..., Any], stateful: bool) -> str:
     return token
 
 
-@export("py_func")
+@export(v1="py_func")
 def py_func(
     func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:
@@ -78,7 +78,7 @@ def py_func(
     return outputs if is_list else outputs[0]
 
 
-@export("numpy_function")
+@export(v1="numpy_function")
 def numpy_function(
     func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:

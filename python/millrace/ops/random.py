@@ -16,13 +16,13 @@ _DEFAULT_GRAPH_SEED = 87654321
 _MOST = 2**31 - 1
 
 
-@export("set_random_seed", "random.set_random_seed")
+@export(v1=("set_random_seed", "random.set_random_seed"))
 def set_random_seed(seed: int | None) -> None:
     """Sets the seed of the default graph, from which operations without one get theirs."""
     get_default_graph().seed = seed
 
 
-@export("get_seed", "random.get_seed")
+@export(v1=("get_seed", "random.get_seed"))
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """The two seeds of an operation: the graph's and its own, (None, None) when neither is set.
 
@@ -59,7 +59,7 @@ def _with_shape(out: Tensor, shape: Tensor) -> Tensor:
     return out
 
 
-@export("random_normal", "random.normal")
+@export(v1=("random_normal", "random.normal"))
 def random_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -73,7 +73,7 @@ def random_normal(
         return _with_shape(gen_ops.add(values * stddev, mean, name=scope), shape)
 
 
-@export("truncated_normal", "random.truncated_normal")
+@export(v1=("truncated_normal", "random.truncated_normal"))
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -87,7 +87,7 @@ def truncated_normal(
         return _with_shape(gen_ops.add(values * stddev, mean, name=scope), shape)
 
 
-@export("parameterized_truncated_normal")
+@export(v1="parameterized_truncated_normal")
 def parameterized_truncated_normal(
     shape: Any, means: Any = 0.0, stddevs: Any = 1.0, minvals: Any = -2.0, maxvals: Any = 2.0,
     dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None,
@@ -114,7 +114,7 @@ _UNIFORM_TYPES = (
 )  # fmt: skip
 
 
-@export("random_uniform", "random.uniform")
+@export(v1=("random_uniform", "random.uniform"))
 def random_uniform(
     shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -152,13 +152,13 @@ def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, (int, float)) and value == number
 
 
-@export("random_shuffle", "random.shuffle")
+@export(v1=("random_shuffle", "random.shuffle"))
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """The rows of a tensor (along its first dimension) in a random order."""
     return gen_ops.random_shuffle(value, **_seeds(seed), name=name)
 
 
-@export("random_crop", "image.random_crop")
+@export(v1=("random_crop", "image.random_crop"))
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """A part of the given size at a random place. It fails when run if the value is smaller."""
     with name_scope(name, "random_crop", [value, size]) as scope:
@@ -177,7 +177,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         return gen_ops.slice(value, begin % room, size, name=scope)
 
 
-@export("multinomial", "random.multinomial")
+@export(v1=("multinomial", "random.multinomial"))
 def multinomial(
     logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None,
     output_dtype: Any = None,
@@ -187,7 +187,7 @@ def multinomial(
         return _categorical(logits, num_samples, output_dtype, seed)
 
 
-@export("random.categorical")
+@export(v1="random.categorical")
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None,
     name: str | None = None,
@@ -202,7 +202,7 @@ def _categorical(logits: Any, num_samples: Any, dtype: Any, seed: int | None) ->
     return gen_ops.multinomial(logits, num_samples, output_dtype=dtype, **_seeds(seed))
 
 
-@export("random_gamma", "random.gamma")
+@export(v1=("random_gamma", "random.gamma"))
 def random_gamma(
     shape: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -223,7 +223,7 @@ def random_gamma(
         return gen_ops.maximum(least, values / beta)
 
 
-@export("random_poisson", "random.poisson")
+@export(v1=("random_poisson", "random.poisson"))
 def random_poisson(
     lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,

@@ -48,7 +48,7 @@ def _reduce(
     return out
 
 
-@export("reduce_sum", "math.reduce_sum")
+@export(v1=("reduce_sum", "math.reduce_sum"))
 def reduce_sum(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -60,7 +60,7 @@ def reduce_sum(
     return _reduce(gen_ops.sum, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export("reduce_mean", "math.reduce_mean")
+@export(v1=("reduce_mean", "math.reduce_mean"))
 def reduce_mean(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -69,7 +69,7 @@ def reduce_mean(
     return _reduce(gen_ops.mean, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export("reduce_prod", "math.reduce_prod")
+@export(v1=("reduce_prod", "math.reduce_prod"))
 def reduce_prod(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -78,7 +78,7 @@ def reduce_prod(
     return _reduce(gen_ops.prod, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export("reduce_max", "math.reduce_max")
+@export(v1=("reduce_max", "math.reduce_max"))
 def reduce_max(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -87,7 +87,7 @@ def reduce_max(
     return _reduce(gen_ops.max, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export("reduce_min", "math.reduce_min")
+@export(v1=("reduce_min", "math.reduce_min"))
 def reduce_min(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -96,7 +96,7 @@ def reduce_min(
     return _reduce(gen_ops.min, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export("reduce_all", "math.reduce_all")
+@export(v1=("reduce_all", "math.reduce_all"))
 def reduce_all(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -107,7 +107,7 @@ def reduce_all(
     )
 
 
-@export("reduce_any", "math.reduce_any")
+@export(v1=("reduce_any", "math.reduce_any"))
 def reduce_any(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -118,7 +118,7 @@ def reduce_any(
     )
 
 
-@export("reduce_logsumexp", "math.reduce_logsumexp")
+@export(v1=("reduce_logsumexp", "math.reduce_logsumexp"))
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -139,7 +139,7 @@ def reduce_logsumexp(
         return gen_ops.add(total, shift, name=scope)
 
 
-@export("count_nonzero", "math.count_nonzero")
+@export(v1=("count_nonzero", "math.count_nonzero"))
 def count_nonzero(
     input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None,
     dtype: Any = dtypes.int64, name: str | None = None, reduction_indices: Any = None,
@@ -157,7 +157,7 @@ def count_nonzero(
         return cast(reduce_sum(gen_ops.cast(differs, dtypes.int64), axis, keepdims=keep), dtype)
 
 
-@export("math.reduce_variance")
+@export(v1="math.reduce_variance", v2="math.reduce_variance")
 def reduce_variance(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -175,7 +175,7 @@ def reduce_variance(
         return reduce_mean(gen_ops.square(distance), axis, keepdims)
 
 
-@export("math.reduce_std")
+@export(v1="math.reduce_std", v2="math.reduce_std")
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -184,7 +184,7 @@ def reduce_std(
         return gen_ops.sqrt(reduce_variance(input_tensor, axis, keepdims))
 
 
-@export("math.reduce_euclidean_norm")
+@export(v1="math.reduce_euclidean_norm", v2="math.reduce_euclidean_norm")
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -194,7 +194,7 @@ def reduce_euclidean_norm(
         return gen_ops.sqrt(reduce_sum(x * x, axis, keepdims), name=scope)
 
 
-@export("reduced_shape")
+@export(v1="reduced_shape")
 def reduced_shape(input_shape: Any, axes: Any) -> Tensor:
     """The shape of a reduction over `axes` that keeps them with size 1."""
     shape = cast(convert_to_tensor(input_shape), dtypes.int32)

@@ -12,25 +12,35 @@ from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.tensor import Tensor
 from millrace.ops.math import cast
 
-segment_sum = export("segment_sum", "math.segment_sum")(gen_ops.segment_sum)
-segment_mean = export("segment_mean", "math.segment_mean")(gen_ops.segment_mean)
-segment_prod = export("segment_prod", "math.segment_prod")(gen_ops.segment_prod)
-segment_max = export("segment_max", "math.segment_max")(gen_ops.segment_max)
-segment_min = export("segment_min", "math.segment_min")(gen_ops.segment_min)
-unsorted_segment_sum = export("unsorted_segment_sum", "math.unsorted_segment_sum")(
-    gen_ops.unsorted_segment_sum
+segment_sum = export(v1=("segment_sum", "math.segment_sum"), v2="math.segment_sum")(
+    gen_ops.segment_sum
 )
-unsorted_segment_prod = export("unsorted_segment_prod", "math.unsorted_segment_prod")(
-    gen_ops.unsorted_segment_prod
+segment_mean = export(v1=("segment_mean", "math.segment_mean"), v2="math.segment_mean")(
+    gen_ops.segment_mean
 )
-unsorted_segment_max = export("unsorted_segment_max", "math.unsorted_segment_max")(
-    gen_ops.unsorted_segment_max
+segment_prod = export(v1=("segment_prod", "math.segment_prod"), v2="math.segment_prod")(
+    gen_ops.segment_prod
 )
-unsorted_segment_min = export("unsorted_segment_min", "math.unsorted_segment_min")(
-    gen_ops.unsorted_segment_min
+segment_max = export(v1=("segment_max", "math.segment_max"), v2="math.segment_max")(
+    gen_ops.segment_max
 )
-sparse_segment_mean_grad = export("sparse_segment_mean_grad")(gen_ops.sparse_segment_mean_grad)
-sparse_segment_sqrt_n_grad = export("sparse_segment_sqrt_n_grad")(
+segment_min = export(v1=("segment_min", "math.segment_min"), v2="math.segment_min")(
+    gen_ops.segment_min
+)
+unsorted_segment_sum = export(
+    v1=("unsorted_segment_sum", "math.unsorted_segment_sum"), v2="math.unsorted_segment_sum"
+)(gen_ops.unsorted_segment_sum)
+unsorted_segment_prod = export(
+    v1=("unsorted_segment_prod", "math.unsorted_segment_prod"), v2="math.unsorted_segment_prod"
+)(gen_ops.unsorted_segment_prod)
+unsorted_segment_max = export(
+    v1=("unsorted_segment_max", "math.unsorted_segment_max"), v2="math.unsorted_segment_max"
+)(gen_ops.unsorted_segment_max)
+unsorted_segment_min = export(
+    v1=("unsorted_segment_min", "math.unsorted_segment_min"), v2="math.unsorted_segment_min"
+)(gen_ops.unsorted_segment_min)
+sparse_segment_mean_grad = export(v1="sparse_segment_mean_grad")(gen_ops.sparse_segment_mean_grad)
+sparse_segment_sqrt_n_grad = export(v1="sparse_segment_sqrt_n_grad")(
     gen_ops.sparse_segment_sqrt_n_grad
 )
 
@@ -49,7 +59,7 @@ def _rows_per_segment(data: Tensor, segment_ids: Tensor, num_segments: Any) -> T
     return gen_ops.reshape(counts, shape)
 
 
-@export("unsorted_segment_mean", "math.unsorted_segment_mean")
+@export(v1=("unsorted_segment_mean", "math.unsorted_segment_mean"), v2="math.unsorted_segment_mean")
 def unsorted_segment_mean(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Tensor:
@@ -61,7 +71,10 @@ def unsorted_segment_mean(
         return sums / _rows_per_segment(data, segment_ids, num_segments)
 
 
-@export("unsorted_segment_sqrt_n", "math.unsorted_segment_sqrt_n")
+@export(
+    v1=("unsorted_segment_sqrt_n", "math.unsorted_segment_sqrt_n"),
+    v2="math.unsorted_segment_sqrt_n",
+)
 def unsorted_segment_sqrt_n(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Tensor:
@@ -73,7 +86,7 @@ def unsorted_segment_sqrt_n(
         return sums / gen_ops.sqrt(_rows_per_segment(data, segment_ids, num_segments))
 
 
-@export("sparse_segment_sum", "sparse.segment_sum")
+@export(v1=("sparse_segment_sum", "sparse.segment_sum"))
 def sparse_segment_sum(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> Tensor:
@@ -85,7 +98,7 @@ def sparse_segment_sum(
     )
 
 
-@export("sparse_segment_mean", "sparse.segment_mean")
+@export(v1=("sparse_segment_mean", "sparse.segment_mean"))
 def sparse_segment_mean(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> Tensor:
@@ -97,7 +110,7 @@ def sparse_segment_mean(
     )
 
 
-@export("sparse_segment_sqrt_n", "sparse.segment_sqrt_n")
+@export(v1=("sparse_segment_sqrt_n", "sparse.segment_sqrt_n"))
 def sparse_segment_sqrt_n(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> Tensor:
@@ -112,7 +125,7 @@ def sparse_segment_sqrt_n(
 # Counts.
 
 
-@export("bincount", "math.bincount")
+@export(v1=("bincount", "math.bincount"))
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None,
     dtype: Any = dtypes.int32,
@@ -150,7 +163,7 @@ def bincount(
         return gen_ops.unsorted_segment_sum(counted, ids, length)
 
 
-@export("histogram_fixed_width")
+@export(v1="histogram_fixed_width", v2="histogram_fixed_width")
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32,
     name: str | None = None,
@@ -168,7 +181,7 @@ def histogram_fixed_width(
         return gen_ops.unsorted_segment_sum(ones, bins, nbins)
 
 
-@export("histogram_fixed_width_bins")
+@export(v1="histogram_fixed_width_bins", v2="histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32,
     name: str | None = None,

@@ -22,7 +22,7 @@ def _parts(value: SparseTensor) -> tuple[Tensor, Tensor, Tensor]:
     return value.indices, value.values, value.dense_shape
 
 
-@export("sets.set_size", "sets.size")
+@export(v1=("sets.set_size", "sets.size"), v2="sets.size")
 def set_size(a: Any, validate_indices: bool = True) -> Tensor:
     """How many different elements each set of a sparse tensor has."""
     if not isinstance(a, (SparseTensor, SparseTensorValue)):
@@ -58,13 +58,13 @@ def _operate(a: Any, b: Any, operation: str, validate_indices: bool) -> SparseTe
     return SparseTensor(*made)
 
 
-@export("sets.set_intersection", "sets.intersection")
+@export(v1=("sets.set_intersection", "sets.intersection"), v2="sets.intersection")
 def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
     """The elements of the sets of the last dimension that both have."""
     return _operate(a, b, "intersection", validate_indices)
 
 
-@export("sets.set_difference", "sets.difference")
+@export(v1=("sets.set_difference", "sets.difference"), v2="sets.difference")
 def set_difference(
     a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True
 ) -> SparseTensor:
@@ -72,7 +72,7 @@ def set_difference(
     return _operate(a, b, "a-b" if aminusb else "b-a", validate_indices)
 
 
-@export("sets.set_union", "sets.union")
+@export(v1=("sets.set_union", "sets.union"), v2="sets.union")
 def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
     """The elements that either has."""
     return _operate(a, b, "union", validate_indices)

@@ -11,7 +11,7 @@ from millrace.graph.tensor import Tensor
 from millrace.ops import array
 
 
-@export("sort", "contrib.framework.sort")
+@export(v1=("sort", "contrib.framework.sort"), v2="sort")
 def sort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
 ) -> Tensor:
@@ -20,7 +20,7 @@ def sort(
         return _along_axis(values, axis, direction, 0)
 
 
-@export("argsort", "contrib.framework.argsort")
+@export(v1=("argsort", "contrib.framework.argsort"), v2="argsort")
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False,
     name: str | None = None,

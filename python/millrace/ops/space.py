@@ -14,7 +14,7 @@ from millrace.graph.tensor import Tensor
 from millrace.ops import array
 
 
-@export("space_to_batch_nd", "manip.space_to_batch_nd")
+@export(v1=("space_to_batch_nd", "manip.space_to_batch_nd"), v2="space_to_batch_nd")
 def space_to_batch_nd(
     input: Any, block_shape: Any, paddings: Any, name: str | None = None
 ) -> Tensor:
@@ -22,7 +22,7 @@ def space_to_batch_nd(
     return gen_ops.space_to_batch_nd(input, block_shape, paddings, name=name)
 
 
-@export("batch_to_space_nd", "manip.batch_to_space_nd")
+@export(v1=("batch_to_space_nd", "manip.batch_to_space_nd"))
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Undoes `space_to_batch_nd`, and crops what was padded."""
     return gen_ops.batch_to_space_nd(input, block_shape, crops, name=name)
@@ -35,7 +35,7 @@ def _block(block_size: Any, block_shape: Any) -> int:
     return int(size)
 
 
-@export("space_to_batch", "nn.space_to_batch")
+@export(v1=("space_to_batch", "nn.space_to_batch"))
 def space_to_batch(
     input: Any, paddings: Any, block_size: int | None = None, name: str | None = None,
     block_shape: Any = None,
@@ -47,7 +47,7 @@ def space_to_batch(
     return made
 
 
-@export("batch_to_space")
+@export(v1="batch_to_space")
 def batch_to_space(
     input: Any, crops: Any, block_size: int | None = None, name: str | None = None,
     block_shape: Any = None,
@@ -59,7 +59,7 @@ def batch_to_space(
     return made
 
 
-@export("required_space_to_batch_paddings")
+@export(v1="required_space_to_batch_paddings", v2="required_space_to_batch_paddings")
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ def required_space_to_batch_paddings(
         return paddings, crops
 
 
-@export("space_to_depth", "nn.space_to_depth")
+@export(v1=("space_to_depth", "nn.space_to_depth"))
 def space_to_depth(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Tensor:
@@ -108,7 +108,7 @@ def space_to_depth(
     return gen_ops.space_to_depth(input, block_size, **_format(data_format), name=name)
 
 
-@export("depth_to_space", "nn.depth_to_space")
+@export(v1=("depth_to_space", "nn.depth_to_space"))
 def depth_to_space(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Tensor:
@@ -120,7 +120,7 @@ def _format(data_format: str) -> dict[str, str]:
     return {} if data_format == "NHWC" else {"data_format": data_format}
 
 
-@export("extract_image_patches", "image.extract_image_patches")
+@export(v1=("extract_image_patches", "image.extract_image_patches"))
 def extract_image_patches(
     images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None,
     padding: str | None = None, name: str | None = None, sizes: Any = None,

@@ -13,19 +13,19 @@ from millrace.ops.math import imag, real
 from millrace.ops.reduce import reduce_sum
 
 
-@export("lgamma", "math.lgamma")
+@export(v1=("lgamma", "math.lgamma"), v2="math.lgamma")
 def lgamma(x: Any, name: str | None = None) -> Tensor:
     """log |gamma(x)|."""
     return gen_ops.lgamma(x, name=name)
 
 
-@export("digamma", "math.digamma")
+@export(v1=("digamma", "math.digamma"), v2="math.digamma")
 def digamma(x: Any, name: str | None = None) -> Tensor:
     """The derivative of log |gamma(x)|."""
     return gen_ops.digamma(x, name=name)
 
 
-@export("sinh", "math.sinh")
+@export(v1=("sinh", "math.sinh"), v2=("sinh", "math.sinh"))
 def sinh(x: Any, name: str | None = None) -> Tensor:
     """The hyperbolic sine."""
     with name_scope(name, "Sinh", [x]) as scope:
@@ -34,7 +34,7 @@ def sinh(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.mul(_half(x), gen_ops.expm1(x) - gen_ops.expm1(-x), name=scope)
 
 
-@export("cosh", "math.cosh")
+@export(v1=("cosh", "math.cosh"), v2=("cosh", "math.cosh"))
 def cosh(x: Any, name: str | None = None) -> Tensor:
     """The hyperbolic cosine."""
     with name_scope(name, "Cosh", [x]) as scope:
@@ -42,7 +42,7 @@ def cosh(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.mul(_half(x), gen_ops.exp(x) + gen_ops.exp(-x), name=scope)
 
 
-@export("asinh", "math.asinh")
+@export(v1=("asinh", "math.asinh"), v2=("asinh", "math.asinh"))
 def asinh(x: Any, name: str | None = None) -> Tensor:
     """The inverse hyperbolic sine."""
     with name_scope(name, "Asinh", [x]) as scope:
@@ -52,7 +52,7 @@ def asinh(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.mul(gen_ops.sign(x), gen_ops.log1p(size + beyond), name=scope)
 
 
-@export("acosh", "math.acosh")
+@export(v1=("acosh", "math.acosh"), v2=("acosh", "math.acosh"))
 def acosh(x: Any, name: str | None = None) -> Tensor:
     """The inverse hyperbolic cosine; nan below 1."""
     with name_scope(name, "Acosh", [x]) as scope:
@@ -60,7 +60,7 @@ def acosh(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.log(x + gen_ops.sqrt(x - 1) * gen_ops.sqrt(x + 1), name=scope)
 
 
-@export("atanh", "math.atanh")
+@export(v1=("atanh", "math.atanh"), v2=("atanh", "math.atanh"))
 def atanh(x: Any, name: str | None = None) -> Tensor:
     """The inverse hyperbolic tangent."""
     with name_scope(name, "Atanh", [x]) as scope:
@@ -72,7 +72,7 @@ def _half(x: Tensor) -> Tensor:
     return convert_to_tensor(0.5, dtype=x.dtype.base_dtype)
 
 
-@export("atan2", "math.atan2")
+@export(v1=("atan2", "math.atan2"), v2=("atan2", "math.atan2"))
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y), from -pi to pi; 0 at the origin."""
     with name_scope(name, "Atan2", [y, x]) as scope:
@@ -93,37 +93,37 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
         return gen_ops.select_v2(nowhere, zero, angle, name=scope)
 
 
-@export("igamma", "math.igamma")
+@export(v1=("igamma", "math.igamma"), v2="math.igamma")
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The lower regularised incomplete gamma function P(a, x)."""
     return gen_ops.igamma(a, x, name=name)
 
 
-@export("igammac", "math.igammac")
+@export(v1=("igammac", "math.igammac"), v2="math.igammac")
 def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The upper regularised incomplete gamma function Q(a, x) = 1 - P(a, x)."""
     return gen_ops.igammac(a, x, name=name)
 
 
-@export("zeta", "math.zeta")
+@export(v1=("zeta", "math.zeta"), v2="math.zeta")
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function: the sum of (q + n)^-x over n = 0, 1, ..."""
     return gen_ops.zeta(x, q, name=name)
 
 
-@export("polygamma", "math.polygamma")
+@export(v1=("polygamma", "math.polygamma"), v2="math.polygamma")
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of order a of digamma."""
     return gen_ops.polygamma(a, x, name=name)
 
 
-@export("betainc", "math.betainc")
+@export(v1=("betainc", "math.betainc"), v2="math.betainc")
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised incomplete beta function I_x(a, b)."""
     return gen_ops.betainc(a, b, x, name=name)
 
 
-@export("lbeta", "math.lbeta")
+@export(v1=("lbeta", "math.lbeta"), v2="math.lbeta")
 def lbeta(x: Any, name: str | None = None) -> Tensor:
     """log |beta| of the vectors in the last dimension: sum(lgamma(x)) - lgamma(sum(x)).
 
@@ -136,19 +136,19 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
         return reduce_sum(gen_ops.lgamma(x), [-1]) - gen_ops.lgamma(reduce_sum(x, [-1]))
 
 
-@export("math.xlogy")
+@export(v1="math.xlogy", v2="math.xlogy")
 def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x log(y), and 0 where x is 0."""
     return gen_ops.xlogy(x, y, name=name)
 
 
-@export("math.xdivy")
+@export(v1="math.xdivy")
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, and 0 where x is 0."""
     return gen_ops.xdivy(x, y, name=name)
 
 
-@export("angle", "math.angle")
+@export(v1=("angle", "math.angle"), v2="math.angle")
 def angle(input: Any, name: str | None = None) -> Tensor:
     """The argument of a complex number; 0 or pi for real ones."""
     with name_scope(name, "Angle", [input]) as scope:

@@ -13,7 +13,9 @@ from millrace.graph.tensor import Tensor
 from millrace.ops import array
 
 
-@export("as_string", "strings.as_string", "dtypes.as_string")
+@export(
+    v1=("as_string", "strings.as_string", "dtypes.as_string"), v2=("as_string", "strings.as_string")
+)
 def as_string(
     input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False,
     width: int = -1, fill: str = "", name: str | None = None,
@@ -29,13 +31,13 @@ def as_string(
     )  # fmt: skip
 
 
-@export("string_join", "strings.join")
+@export(v1=("string_join", "strings.join"), v2="strings.join")
 def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """Joins the strings of tensors of one shape, element by element; scalars go with all."""
     return gen_ops.string_join(inputs, separator=separator, name=name)
 
 
-@export("string_split")
+@export(v1="string_split")
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None,
     name: str | None = None,
@@ -55,7 +57,7 @@ def string_split(
     return SparseTensor(indices, values, shape)
 
 
-@export("reduce_join", "strings.reduce_join")
+@export(v1=("reduce_join", "strings.reduce_join"))
 def reduce_join(
     inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "",
     name: str | None = None, reduction_indices: Any = None, keepdims: bool | None = None,
@@ -81,7 +83,7 @@ def _either(first: Any, second: Any, names: tuple[str, str]) -> Any:
     return value
 
 
-@export("string_to_hash_bucket", "strings.to_hash_bucket")
+@export(v1=("string_to_hash_bucket", "strings.to_hash_bucket"))
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: int | None = None, name: str | None = None,
     input: Any = None,
@@ -91,13 +93,19 @@ def string_to_hash_bucket(
     return gen_ops.string_to_hash_bucket(strings, num_buckets, name=name)
 
 
-@export("string_to_hash_bucket_fast", "strings.to_hash_bucket_fast")
+@export(
+    v1=("string_to_hash_bucket_fast", "strings.to_hash_bucket_fast"),
+    v2="strings.to_hash_bucket_fast",
+)
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """A number below `num_buckets` for each string, the same on every machine."""
     return gen_ops.string_to_hash_bucket_fast(input, num_buckets, name=name)
 
 
-@export("string_to_hash_bucket_strong", "strings.to_hash_bucket_strong")
+@export(
+    v1=("string_to_hash_bucket_strong", "strings.to_hash_bucket_strong"),
+    v2="strings.to_hash_bucket_strong",
+)
 def string_to_hash_bucket_strong(
     input: Any, num_buckets: int, key: Any, name: str | None = None
 ) -> Tensor:
@@ -105,7 +113,7 @@ def string_to_hash_bucket_strong(
     return gen_ops.string_to_hash_bucket_strong(input, num_buckets, key, name=name)
 
 
-@export("string_to_number", "strings.to_number")
+@export(v1=("string_to_number", "strings.to_number"))
 def string_to_number(
     string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None,
     input: Any = None,
@@ -115,7 +123,7 @@ def string_to_number(
     return gen_ops.string_to_number(strings, out_type, name=name)
 
 
-@export("substr", "strings.substr")
+@export(v1=("substr", "strings.substr"))
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The `len` characters from `pos` on of each string; the three broadcast together.
 
@@ -125,43 +133,43 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     return gen_ops.substr(input, pos, len, **more, name=name)
 
 
-@export("encode_base64", "io.encode_base64")
+@export(v1=("encode_base64", "io.encode_base64"), v2="io.encode_base64")
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Strings in the web-safe base64 alphabet; `pad`: filled up with '='."""
     return gen_ops.encode_base64(input, pad=pad, name=name)
 
 
-@export("decode_base64", "io.decode_base64")
+@export(v1=("decode_base64", "io.decode_base64"), v2="io.decode_base64")
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """Undoes `encode_base64`. Other characters are an error when the graph runs."""
     return gen_ops.decode_base64(input, name=name)
 
 
-@export("strings.length")
+@export(v1="strings.length")
 def length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """How many bytes, or with `unit="UTF8_CHAR"` characters, each string has."""
     return gen_ops.string_length(input, unit=unit, name=name)
 
 
-@export("strings.lower")
+@export(v1="strings.lower", v2="strings.lower")
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """The strings in lower case. `encoding`: "" for ASCII, or "utf-8"."""
     return gen_ops.string_lower(input, encoding=encoding, name=name)
 
 
-@export("strings.upper")
+@export(v1="strings.upper", v2="strings.upper")
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """The strings in upper case. `encoding`: "" for ASCII, or "utf-8"."""
     return gen_ops.string_upper(input, encoding=encoding, name=name)
 
 
-@export("strings.strip")
+@export(v1="strings.strip", v2="strings.strip")
 def strip(input: Any, name: str | None = None) -> Tensor:
     """The strings without white space at their ends."""
     return gen_ops.string_strip(input, name=name)
 
 
-@export("strings.split")
+@export(v1="strings.split")
 def split(
     input: Any = None, sep: str | None = None, maxsplit: int = -1,
     result_type: str = "SparseTensor", source: Any = None, name: str | None = None,

@@ -25,7 +25,7 @@ def _change(op: Callable[..., Any], ref: Any, *args: Any, **options: Any) -> Any
         return op(ref, *args, **options)
 
 
-@export("assign")
+@export(v1="assign")
 def assign(
     ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None,
     name: str | None = None,
@@ -47,7 +47,7 @@ def assign(
     )
 
 
-@export("assign_add")
+@export(v1="assign_add")
 def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
@@ -57,7 +57,7 @@ def assign_add(
     return _change(gen_ops.assign_add, ref, value, use_locking=use_locking, name=name)
 
 
-@export("assign_sub")
+@export(v1="assign_sub")
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
@@ -67,7 +67,7 @@ def assign_sub(
     return _change(gen_ops.assign_sub, ref, value, use_locking=use_locking, name=name)
 
 
-@export("count_up_to")
+@export(v1="count_up_to")
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     """Adds one to an integer variable and gives the value from before.
 
@@ -95,7 +95,7 @@ _mul, _div, _min, _max = _scatter("mul"), _scatter("div"), _scatter("min"), _sca
 _nd_update, _nd_add, _nd_sub = _scatter("nd_update"), _scatter("nd_add"), _scatter("nd_sub")
 
 
-@export("scatter_update")
+@export(v1="scatter_update")
 def scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
@@ -106,7 +106,7 @@ def scatter_update(
     return _update(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_add")
+@export(v1="scatter_add")
 def scatter_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -114,7 +114,7 @@ def scatter_add(
     return _add(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_sub")
+@export(v1="scatter_sub")
 def scatter_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -122,7 +122,7 @@ def scatter_sub(
     return _sub(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_mul")
+@export(v1="scatter_mul")
 def scatter_mul(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -130,7 +130,7 @@ def scatter_mul(
     return _mul(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_div")
+@export(v1="scatter_div")
 def scatter_div(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -138,7 +138,7 @@ def scatter_div(
     return _div(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_min")
+@export(v1="scatter_min")
 def scatter_min(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -146,7 +146,7 @@ def scatter_min(
     return _min(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_max")
+@export(v1="scatter_max")
 def scatter_max(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -154,7 +154,7 @@ def scatter_max(
     return _max(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_nd_update")
+@export(v1="scatter_nd_update")
 def scatter_nd_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
@@ -162,7 +162,7 @@ def scatter_nd_update(
     return _nd_update(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_nd_add")
+@export(v1="scatter_nd_add")
 def scatter_nd_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -170,7 +170,7 @@ def scatter_nd_add(
     return _nd_add(ref, indices, updates, use_locking, name)
 
 
-@export("scatter_nd_sub")
+@export(v1="scatter_nd_sub")
 def scatter_nd_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
@@ -178,7 +178,7 @@ def scatter_nd_sub(
     return _nd_sub(ref, indices, updates, use_locking, name)
 
 
-@export("batch_scatter_update")
+@export(v1="batch_scatter_update")
 def batch_scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:

@@ -14,7 +14,7 @@ from millrace.graph.tensor import Tensor
 from millrace.state.queues import listed_shapes, listed_types
 
 
-@export("Barrier")
+@export(v1="Barrier")
 class Barrier:
     """Gathers the components of elements under their keys.
 

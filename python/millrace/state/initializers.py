@@ -44,7 +44,7 @@ class Initializer:
         return cls(**config)
 
 
-@export("zeros_initializer", "initializers.zeros", "keras.initializers.Zeros")
+@export(v1=("zeros_initializer", "initializers.zeros", "keras.initializers.Zeros"))
 class Zeros(Initializer):
     """Zeros."""
 
@@ -58,7 +58,7 @@ class Zeros(Initializer):
         return {"dtype": self.dtype.name}
 
 
-@export("ones_initializer", "initializers.ones", "keras.initializers.Ones")
+@export(v1=("ones_initializer", "initializers.ones", "keras.initializers.Ones"))
 class Ones(Initializer):
     """Ones."""
 
@@ -72,7 +72,7 @@ class Ones(Initializer):
         return {"dtype": self.dtype.name}
 
 
-@export("constant_initializer", "initializers.constant", "keras.initializers.Constant")
+@export(v1=("constant_initializer", "initializers.constant", "keras.initializers.Constant"))
 class Constant(Initializer):
     """A value, or values in row-major order, the last of which is repeated where they are too few.
 
@@ -105,10 +105,12 @@ class Constant(Initializer):
 
 
 @export(
-    "random_uniform_initializer",
-    "initializers.random_uniform",
-    "random.uniform_initializer",
-    "keras.initializers.RandomUniform",
+    v1=(
+        "random_uniform_initializer",
+        "initializers.random_uniform",
+        "random.uniform_initializer",
+        "keras.initializers.RandomUniform",
+    )
 )
 class RandomUniform(Initializer):
     """Values spread evenly over [minval, maxval); maxval is 1 by default, for floating types."""
@@ -161,10 +163,12 @@ class _Normal(Initializer):
 
 
 @export(
-    "random_normal_initializer",
-    "initializers.random_normal",
-    "random.normal_initializer",
-    "keras.initializers.RandomNormal",
+    v1=(
+        "random_normal_initializer",
+        "initializers.random_normal",
+        "random.normal_initializer",
+        "keras.initializers.RandomNormal",
+    )
 )
 class RandomNormal(_Normal):
     """Values of the normal distribution."""
@@ -173,9 +177,11 @@ class RandomNormal(_Normal):
 
 
 @export(
-    "truncated_normal_initializer",
-    "initializers.truncated_normal",
-    "keras.initializers.TruncatedNormal",
+    v1=(
+        "truncated_normal_initializer",
+        "initializers.truncated_normal",
+        "keras.initializers.TruncatedNormal",
+    )
 )
 class TruncatedNormal(_Normal):
     """Values of the normal distribution, those over two deviations from the mean drawn again."""
@@ -189,7 +195,7 @@ def _full_shape(shape: Any, partition_info: Any) -> list[int]:
     return [int(d) for d in TensorShape(full).as_list()]
 
 
-@export("uniform_unit_scaling_initializer", "initializers.uniform_unit_scaling")
+@export(v1=("uniform_unit_scaling_initializer", "initializers.uniform_unit_scaling"))
 class UniformUnitScaling(Initializer):
     """Values spread evenly, such that a product with them keeps the scale of what goes in.
 
@@ -227,9 +233,11 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 @export(
-    "variance_scaling_initializer",
-    "initializers.variance_scaling",
-    "keras.initializers.VarianceScaling",
+    v1=(
+        "variance_scaling_initializer",
+        "initializers.variance_scaling",
+        "keras.initializers.VarianceScaling",
+    )
 )
 class VarianceScaling(Initializer):
     """Random values whose variance is scale / n, with n the inputs or outputs of a unit.
@@ -284,7 +292,11 @@ class VarianceScaling(Initializer):
 
 
 @export(
-    "glorot_uniform_initializer", "initializers.glorot_uniform", "keras.initializers.glorot_uniform"
+    v1=(
+        "glorot_uniform_initializer",
+        "initializers.glorot_uniform",
+        "keras.initializers.glorot_uniform",
+    )
 )
 class GlorotUniform(VarianceScaling):
     """Values spread evenly over [-a, a) with a = sqrt(6 / (inputs + outputs)) (Glorot, Bengio)."""
@@ -297,7 +309,11 @@ class GlorotUniform(VarianceScaling):
 
 
 @export(
-    "glorot_normal_initializer", "initializers.glorot_normal", "keras.initializers.glorot_normal"
+    v1=(
+        "glorot_normal_initializer",
+        "initializers.glorot_normal",
+        "keras.initializers.glorot_normal",
+    )
 )
 class GlorotNormal(VarianceScaling):
     """Truncated normal values of variance 2 / (inputs + outputs) (Glorot, Bengio)."""
@@ -309,31 +325,31 @@ class GlorotNormal(VarianceScaling):
         return {"seed": self.seed, "dtype": self.dtype.name}
 
 
-@export("initializers.he_normal", "keras.initializers.he_normal")
+@export(v1=("initializers.he_normal", "keras.initializers.he_normal"))
 def he_normal(seed: int | None = None) -> VarianceScaling:
     """Truncated normal values of variance 2 / inputs (He and others)."""
     return VarianceScaling(2.0, "fan_in", "truncated_normal", seed)
 
 
-@export("initializers.he_uniform", "keras.initializers.he_uniform")
+@export(v1=("initializers.he_uniform", "keras.initializers.he_uniform"))
 def he_uniform(seed: int | None = None) -> VarianceScaling:
     """Evenly spread values of variance 2 / inputs (He and others)."""
     return VarianceScaling(2.0, "fan_in", "uniform", seed)
 
 
-@export("initializers.lecun_normal", "keras.initializers.lecun_normal")
+@export(v1=("initializers.lecun_normal", "keras.initializers.lecun_normal"))
 def lecun_normal(seed: int | None = None) -> VarianceScaling:
     """Truncated normal values of variance 1 / inputs (LeCun and others)."""
     return VarianceScaling(1.0, "fan_in", "truncated_normal", seed)
 
 
-@export("initializers.lecun_uniform", "keras.initializers.lecun_uniform")
+@export(v1=("initializers.lecun_uniform", "keras.initializers.lecun_uniform"))
 def lecun_uniform(seed: int | None = None) -> VarianceScaling:
     """Evenly spread values of variance 1 / inputs (LeCun and others)."""
     return VarianceScaling(1.0, "fan_in", "uniform", seed)
 
 
-@export("orthogonal_initializer", "initializers.orthogonal", "keras.initializers.Orthogonal")
+@export(v1=("orthogonal_initializer", "initializers.orthogonal", "keras.initializers.Orthogonal"))
 class Orthogonal(Initializer):
     """A random matrix with orthogonal rows or columns, whichever are fewer, times `gain`.
 
@@ -367,7 +383,7 @@ class Orthogonal(Initializer):
         return {"gain": self.gain, "seed": self.seed, "dtype": self.dtype.name}
 
 
-@export("initializers.identity", "keras.initializers.Identity")
+@export(v1=("initializers.identity", "keras.initializers.Identity"))
 class Identity(Initializer):
     """The identity matrix, times `gain`. ValueError for a shape that is no matrix's."""
 

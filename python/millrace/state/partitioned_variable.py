@@ -11,7 +11,7 @@ from millrace.graph.tensor import Tensor, TensorOperators
 from millrace.state.variable import Variable
 
 
-@export("PartitionedVariable")
+@export(v1="PartitionedVariable")
 class PartitionedVariable(TensorOperators):
     """A variable cut into parts, each a variable of its own; used as a tensor it is whole.
 

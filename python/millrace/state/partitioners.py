@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 
 
-@export("fixed_size_partitioner")
+@export(v1="fixed_size_partitioner")
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable[..., list[int]]:
     """Cuts `axis` into `num_shards` parts, or as many as it is long."""
 
@@ -26,7 +26,7 @@ def _element_bytes(dtype: dtypes.DType, bytes_per_string_element: int) -> int:
     return bytes_per_string_element if dtype is dtypes.string else dtype.size
 
 
-@export("variable_axis_size_partitioner")
+@export(v1="variable_axis_size_partitioner")
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16,
     max_shards: int | None = None,
@@ -62,7 +62,7 @@ def variable_axis_size_partitioner(
     return partitioner
 
 
-@export("min_max_variable_partitioner")
+@export(v1="min_max_variable_partitioner")
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10,
     bytes_per_string_element: int = 16,

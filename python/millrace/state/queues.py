@@ -66,7 +66,7 @@ def _name_list(names: Any, types: list[dtypes.DType]) -> list[str] | None:
     return list(names)
 
 
-@export("QueueBase", "queue.QueueBase")
+@export(v1=("QueueBase", "queue.QueueBase"))
 class QueueBase:
     """What all queues can do.
 
@@ -273,7 +273,7 @@ def _common_shape(shapes: list[TensorShape]) -> TensorShape:
     )
 
 
-@export("FIFOQueue", "queue.FIFOQueue")
+@export(v1=("FIFOQueue", "queue.FIFOQueue"))
 class FIFOQueue(QueueBase):
     """A queue whose elements come out in the order they went in.
 
@@ -302,7 +302,7 @@ class FIFOQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export("RandomShuffleQueue", "queue.RandomShuffleQueue")
+@export(v1=("RandomShuffleQueue", "queue.RandomShuffleQueue"))
 class RandomShuffleQueue(QueueBase):
     """A queue whose elements come out in random order.
 
@@ -334,7 +334,7 @@ class RandomShuffleQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export("PaddingFIFOQueue", "queue.PaddingFIFOQueue")
+@export(v1=("PaddingFIFOQueue", "queue.PaddingFIFOQueue"))
 class PaddingFIFOQueue(QueueBase):
     """A FIFOQueue whose components may have unknown dimensions (None in `shapes`).
 
@@ -363,7 +363,7 @@ class PaddingFIFOQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export("PriorityQueue", "queue.PriorityQueue", "io.PriorityQueue")
+@export(v1=("PriorityQueue", "queue.PriorityQueue", "io.PriorityQueue"))
 class PriorityQueue(QueueBase):
     """A queue whose elements come out in the order of their priorities, smallest first.
 
@@ -388,7 +388,7 @@ class PriorityQueue(QueueBase):
 # Accumulators.
 
 
-@export("ConditionalAccumulatorBase")
+@export(v1="ConditionalAccumulatorBase")
 class ConditionalAccumulatorBase:
     """What both kinds of accumulators can do: gather gradients until there are enough."""
 
@@ -434,7 +434,7 @@ def _int64(value: Any) -> Tensor:
     return tensor if tensor.dtype is dtypes.int64 else gen_ops.cast(tensor, dtypes.int64)
 
 
-@export("ConditionalAccumulator")
+@export(v1="ConditionalAccumulator")
 class ConditionalAccumulator(ConditionalAccumulatorBase):
     """Gathers dense gradients; `take_grad` gives their mean (or sum) once there are enough.
 
@@ -474,7 +474,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return out
 
 
-@export("SparseConditionalAccumulator", "sparse.SparseConditionalAccumulator")
+@export(v1=("SparseConditionalAccumulator", "sparse.SparseConditionalAccumulator"))
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     """Gathers gradients of which only some slices are there; as ConditionalAccumulator."""
 

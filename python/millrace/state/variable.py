@@ -29,7 +29,7 @@ class _Numbered:
         return self.name
 
 
-@export("VariableSynchronization")
+@export(v1="VariableSynchronization")
 class VariableSynchronization:
     """When copies of a variable on several devices are brought together."""
 
@@ -39,7 +39,7 @@ class VariableSynchronization:
     ON_READ = _Numbered("ON_READ", 3)
 
 
-@export("VariableAggregation")
+@export(v1="VariableAggregation")
 class VariableAggregation:
     """How values for copies of a variable on several devices become one."""
 
@@ -81,7 +81,7 @@ def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Call
     return lambda **kwargs: creator(following, **kwargs)
 
 
-@export("variable_creator_scope")
+@export(v1="variable_creator_scope")
 class variable_creator_scope:
     """A context in which `variable_creator(next_creator, **kwargs)` makes the variables.
 

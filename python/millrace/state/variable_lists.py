@@ -16,37 +16,37 @@ from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable import Variable
 
 
-@export("global_variables")
+@export(v1="global_variables")
 def global_variables(scope: str | None = None) -> list[Any]:
     """The variables that are shared by all of a program; those whose names match `scope`."""
     return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
-@export("all_variables")
+@export(v1="all_variables")
 def all_variables() -> list[Any]:
     """An older name of `global_variables`."""
     return global_variables()
 
 
-@export("local_variables")
+@export(v1="local_variables")
 def local_variables(scope: str | None = None) -> list[Any]:
     """The variables of this process alone, such as counters of epochs."""
     return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
-@export("model_variables")
+@export(v1="model_variables")
 def model_variables(scope: str | None = None) -> list[Any]:
     """The variables that a model needs to make predictions."""
     return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
-@export("trainable_variables")
+@export(v1="trainable_variables")
 def trainable_variables(scope: str | None = None) -> list[Any]:
     """The variables that optimizers change by default."""
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
-@export("moving_average_variables")
+@export(v1="moving_average_variables")
 def moving_average_variables(scope: str | None = None) -> list[Any]:
     """The variables that moving averages are kept of."""
     return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
@@ -69,43 +69,43 @@ def _flat(var_list: Any) -> list[Variable]:
     return out
 
 
-@export("variables_initializer", "initializers.variables")
+@export(v1=("variables_initializer", "initializers.variables"))
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:
     """An operation that runs the initializers of the variables, all at once."""
     return group(*[v.initializer for v in _flat(var_list or [])], name=name)
 
 
-@export("initialize_variables")
+@export(v1="initialize_variables")
 def initialize_variables(var_list: Any, name: str = "init") -> Operation:
     """An older name of `variables_initializer`."""
     return variables_initializer(var_list, name)
 
 
-@export("global_variables_initializer", "initializers.global_variables")
+@export(v1=("global_variables_initializer", "initializers.global_variables"))
 def global_variables_initializer() -> Operation:
     """An operation that initializes the global variables. Most programs run it first."""
     return variables_initializer(global_variables())
 
 
-@export("initialize_all_variables")
+@export(v1="initialize_all_variables")
 def initialize_all_variables() -> Operation:
     """An older name of `global_variables_initializer`."""
     return global_variables_initializer()
 
 
-@export("local_variables_initializer", "initializers.local_variables")
+@export(v1=("local_variables_initializer", "initializers.local_variables"))
 def local_variables_initializer() -> Operation:
     """An operation that initializes the local variables."""
     return variables_initializer(local_variables())
 
 
-@export("initialize_local_variables")
+@export(v1="initialize_local_variables")
 def initialize_local_variables() -> Operation:
     """An older name of `local_variables_initializer`."""
     return local_variables_initializer()
 
 
-@export("tables_initializer", "initializers.tables_initializer", "initialize_all_tables")
+@export(v1=("tables_initializer", "initializers.tables_initializer", "initialize_all_tables"))
 def tables_initializer(name: str = "init_all_tables") -> Operation:
     """An operation that initializes all tables of the graph."""
     ops = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
@@ -121,13 +121,13 @@ def is_initialized(variable: Any, name: str | None = None) -> Tensor:
         return gen_ops.is_variable_initialized(ref, name=name)
 
 
-@export("is_variable_initialized")
+@export(v1="is_variable_initialized")
 def is_variable_initialized(variable: Any) -> Tensor:
     """Whether a variable has a value, as a tensor."""
     return is_initialized(variable)
 
 
-@export("assert_variables_initialized")
+@export(v1="assert_variables_initialized")
 def assert_variables_initialized(var_list: Any = None) -> Any:
     """An operation that fails with FailedPreconditionError where a variable has no value.
 
@@ -155,7 +155,7 @@ def _chosen(var_list: Any) -> list[Any]:
     return _flat(var_list)
 
 
-@export("report_uninitialized_variables")
+@export(v1="report_uninitialized_variables")
 def report_uninitialized_variables(
     var_list: Any = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:

@@ -13,7 +13,7 @@ from millrace.state.variable import Variable, VariableAggregation, VariableSynch
 from millrace.state.variable_store import AUTO_REUSE, VariableStore, accepts
 
 
-@export("no_regularizer")
+@export(v1="no_regularizer")
 def no_regularizer(_: Any) -> None:
     """A regularizer that adds nothing; it keeps a scope's own from being used."""
     return None
@@ -31,7 +31,7 @@ def _call_getter(
     return custom_getter(getter, name=name, **options)
 
 
-@export("VariableScope")
+@export(v1="VariableScope")
 class VariableScope:
     """A prefix for the names of variables, and what holds for those made below it.
 
@@ -227,7 +227,7 @@ def _store(graph: Graph | None = None) -> VariableStore:
     return root._variable_store
 
 
-@export("get_variable_scope")
+@export(v1="get_variable_scope")
 def get_variable_scope() -> VariableScope:
     """The open variable scope."""
     return _store().scope
@@ -238,7 +238,7 @@ def unique_variable_scope(prefix: str) -> str:
     return _store().unique(prefix)
 
 
-@export("get_variable")
+@export(v1="get_variable")
 def get_variable(
     name: str, shape: Any = None, dtype: Any = None, initializer: Any = None,
     regularizer: Any = None, trainable: bool | None = None, collections: Any = None,
@@ -274,7 +274,7 @@ def get_variable(
     )  # fmt: skip
 
 
-@export("get_local_variable")
+@export(v1="get_local_variable")
 def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """As `get_variable`, for a variable of LOCAL_VARIABLES that is not trained."""
     kwargs["trainable"] = False
@@ -350,7 +350,7 @@ class PureVariableScope:
         self._store.scope = self._old
 
 
-@export("variable_scope")
+@export(v1="variable_scope")
 class variable_scope:
     """A context in which `get_variable` adds a prefix to names, and scopes of names likewise.
 
@@ -450,7 +450,7 @@ class variable_scope:
         return inside
 
 
-@export("variable_op_scope")
+@export(v1="variable_op_scope")
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, initializer: Any = None,
     regularizer: Any = None, caching_device: Any = None, partitioner: Any = None,
@@ -464,7 +464,7 @@ def variable_op_scope(
     )  # fmt: skip
 
 
-@export("create_partitioned_variables")
+@export(v1="create_partitioned_variables")
 def create_partitioned_variables(
     shape: Any, slicing: Any, initializer: Any, dtype: Any = dtypes.float32,
     trainable: bool = True, collections: Any = None, name: str | None = None, reuse: Any = None,

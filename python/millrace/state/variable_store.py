@@ -25,7 +25,7 @@ class _ReuseMode:
         return "AUTO_REUSE"
 
 
-AUTO_REUSE = export("AUTO_REUSE")(_ReuseMode())
+AUTO_REUSE = export(v1="AUTO_REUSE")(_ReuseMode())
 
 
 class PartitionInfo:

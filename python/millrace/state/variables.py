@@ -28,27 +28,27 @@ def _create(**arguments: Any) -> "Variable":
 
 
 Variable._create = staticmethod(_create)
-export("Variable")(Variable)
+export(v1="Variable")(Variable)
 
 
 _use_resource_by_default = False
 
 
-@export("enable_resource_variables")
+@export(v1="enable_resource_variables")
 def enable_resource_variables() -> None:
     """Makes new variables resources unless `use_resource` or the scope says otherwise."""
     global _use_resource_by_default
     _use_resource_by_default = True
 
 
-@export("disable_resource_variables")
+@export(v1="disable_resource_variables")
 def disable_resource_variables() -> None:
     """Makes new variables references unless `use_resource` or the scope says otherwise."""
     global _use_resource_by_default
     _use_resource_by_default = False
 
 
-@export("resource_variables_enabled")
+@export(v1="resource_variables_enabled")
 def resource_variables_enabled() -> bool:
     """Whether new variables are resources by default."""
     return _use_resource_by_default

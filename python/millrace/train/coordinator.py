@@ -9,7 +9,7 @@ from millrace.core import errors, logging
 from millrace.core.export import export
 
 
-@export("train.Coordinator")
+@export(v1="train.Coordinator")
 class Coordinator:
     """Lets any of several threads stop all of them, and passes on what made it.
 
@@ -152,7 +152,7 @@ class _StopOnException:
         return True
 
 
-@export("train.LooperThread")
+@export(v1="train.LooperThread")
 class LooperThread(threading.Thread):
     """A thread that calls a function over and over until a coordinator stops.
 

@@ -16,13 +16,13 @@ from millrace.state.variable_scope import get_variable
 _READS = "global_step_read_op_cache"
 
 
-@export("train.global_step")
+@export(v1="train.global_step")
 def global_step(sess: Any, global_step_tensor: Any) -> int:
     """The number of steps so far, as a Python integer."""
     return int(sess.run(global_step_tensor))
 
 
-@export("train.get_global_step", "contrib.framework.get_global_step")
+@export(v1=("train.get_global_step", "contrib.framework.get_global_step"))
 def get_global_step(graph: Graph | None = None) -> Any:
     """The variable or tensor that counts the steps of a graph, or None.
 
@@ -45,7 +45,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
     return step
 
 
-@export("train.create_global_step", "contrib.framework.create_global_step")
+@export(v1=("train.create_global_step", "contrib.framework.create_global_step"))
 def create_global_step(graph: Graph | None = None) -> Variable:
     """Makes the variable that counts the steps. ValueError when there is one."""
     graph = graph or get_default_graph()
@@ -59,7 +59,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
         )  # fmt: skip
 
 
-@export("train.get_or_create_global_step", "contrib.framework.get_or_create_global_step")
+@export(v1=("train.get_or_create_global_step", "contrib.framework.get_or_create_global_step"))
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
     """The variable that counts the steps, made where there is none."""
     graph = graph or get_default_graph()
@@ -67,7 +67,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
     return create_global_step(graph) if step is None else step
 
 
-@export("train.assert_global_step", "contrib.framework.assert_global_step")
+@export(v1=("train.assert_global_step", "contrib.framework.assert_global_step"))
 def assert_global_step(global_step_tensor: Any) -> None:
     """TypeError unless it is an integer scalar: a variable or a tensor."""
     if not isinstance(global_step_tensor, (Variable, Tensor)):

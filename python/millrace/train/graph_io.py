@@ -8,7 +8,7 @@ from millrace.graph.graph import Graph
 from millrace.io import gfile
 
 
-@export("train.write_graph", "io.write_graph")
+@export(v1=("train.write_graph", "io.write_graph"))
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
     """Writes a Graph or a GraphDef to the file `name` in the folder `logdir`. Gives its path.
 

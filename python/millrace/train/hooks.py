@@ -22,7 +22,7 @@ from millrace.train.session_run_hook import (
 )
 
 
-@export("train.SecondOrStepTimer", "estimator.SecondOrStepTimer")
+@export(v1=("train.SecondOrStepTimer", "estimator.SecondOrStepTimer"))
 class SecondOrStepTimer:
     """Tells when to do something: every so many seconds, or every so many steps."""
 
@@ -93,7 +93,7 @@ def _graph_element(obj: Any) -> Any:
     return element
 
 
-@export("train.LoggingTensorHook", "estimator.LoggingTensorHook")
+@export(v1=("train.LoggingTensorHook", "estimator.LoggingTensorHook"))
 class LoggingTensorHook(SessionRunHook):
     """Logs the values of tensors.
 
@@ -163,7 +163,7 @@ class LoggingTensorHook(SessionRunHook):
         logging.info(text if elapsed is None else f"{text} ({elapsed:.3f} sec)")
 
 
-@export("train.StopAtStepHook", "estimator.StopAtStepHook")
+@export(v1=("train.StopAtStepHook", "estimator.StopAtStepHook"))
 class StopAtStepHook(SessionRunHook):
     """Asks for the end after a number of steps from now on, or at a step counted from the first."""
 
@@ -197,7 +197,7 @@ class StopAtStepHook(SessionRunHook):
                 run_context.request_stop()
 
 
-@export("train.CheckpointSaverListener", "estimator.CheckpointSaverListener")
+@export(v1=("train.CheckpointSaverListener", "estimator.CheckpointSaverListener"))
 class CheckpointSaverListener:
     """What is told of checkpoints before and after they are written."""
 
@@ -214,7 +214,7 @@ class CheckpointSaverListener:
         """Called at the end."""
 
 
-@export("train.CheckpointSaverHook", "estimator.CheckpointSaverHook")
+@export(v1=("train.CheckpointSaverHook", "estimator.CheckpointSaverHook"))
 class CheckpointSaverHook(SessionRunHook):
     """Writes checkpoints every so many seconds or steps.
 
@@ -307,7 +307,7 @@ class _SummaryWriting(SessionRunHook):
             )
 
 
-@export("train.StepCounterHook", "estimator.StepCounterHook")
+@export(v1=("train.StepCounterHook", "estimator.StepCounterHook"))
 class StepCounterHook(_SummaryWriting):
     """Logs how many steps a second are made.
 
@@ -353,7 +353,7 @@ class StepCounterHook(_SummaryWriting):
         logging.info("%s: %g", self._summary_tag, rate)
 
 
-@export("train.NanLossDuringTrainingError", "estimator.NanLossDuringTrainingError")
+@export(v1=("train.NanLossDuringTrainingError", "estimator.NanLossDuringTrainingError"))
 class NanLossDuringTrainingError(RuntimeError):
     """The loss is not a number any more."""
 
@@ -361,7 +361,7 @@ class NanLossDuringTrainingError(RuntimeError):
         return "NaN loss during training."
 
 
-@export("train.NanTensorHook", "estimator.NanTensorHook")
+@export(v1=("train.NanTensorHook", "estimator.NanTensorHook"))
 class NanTensorHook(SessionRunHook):
     """Ends the training when the loss is not a number: by an error, or by asking for the end."""
 
@@ -384,7 +384,7 @@ class NanTensorHook(SessionRunHook):
         run_context.request_stop()
 
 
-@export("train.SummarySaverHook", "estimator.SummarySaverHook")
+@export(v1=("train.SummarySaverHook", "estimator.SummarySaverHook"))
 class SummarySaverHook(_SummaryWriting):
     """Writes summaries every so many steps or seconds.
 
@@ -447,7 +447,7 @@ class SummarySaverHook(_SummaryWriting):
             self._summary_writer.flush()
 
 
-@export("train.GlobalStepWaiterHook", "estimator.GlobalStepWaiterHook")
+@export(v1=("train.GlobalStepWaiterHook", "estimator.GlobalStepWaiterHook"))
 class GlobalStepWaiterHook(SessionRunHook):
     """Makes a worker wait until others made a number of steps."""
 
@@ -478,7 +478,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._worker_is_started = True
 
 
-@export("train.FinalOpsHook", "estimator.FinalOpsHook")
+@export(v1=("train.FinalOpsHook", "estimator.FinalOpsHook"))
 class FinalOpsHook(SessionRunHook):
     """Runs something at the end, and keeps the values."""
 
@@ -498,7 +498,7 @@ class FinalOpsHook(SessionRunHook):
             self._final_ops_values = session.run(self._final_ops, self._final_ops_feed_dict)
 
 
-@export("train.FeedFnHook", "estimator.FeedFnHook")
+@export(v1=("train.FeedFnHook", "estimator.FeedFnHook"))
 class FeedFnHook(SessionRunHook):
     """Feeds what a function gives: {tensor: value}, at every run."""
 
@@ -510,7 +510,7 @@ class FeedFnHook(SessionRunHook):
         return SessionRunArgs(fetches=None, feed_dict=self.feed_fn())
 
 
-@export("train.ProfilerHook", "estimator.ProfilerHook")
+@export(v1=("train.ProfilerHook", "estimator.ProfilerHook"))
 class ProfilerHook(SessionRunHook):
     """Writes what a run did as "timeline-STEP.json", for chrome://tracing, every so many steps or
     seconds."""

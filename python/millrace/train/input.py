@@ -21,7 +21,7 @@ from millrace.train.queue_runner import QueueRunner, add_queue_runner
 from millrace.train.sparse_input import Kept, restore_sparse, sparse_components, store_sparse
 
 
-@export("train.match_filenames_once")
+@export(v1="train.match_filenames_once")
 def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
     """The files that match a pattern, looked up once: a local variable."""
     with name_scope(name, "matching_filenames", [pattern]) as scope:
@@ -34,7 +34,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
         )
 
 
-@export("train.limit_epochs")
+@export(v1="train.limit_epochs")
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Tensor:
     """The tensor `num_epochs` times, then OutOfRangeError. Counted by a local variable, `epochs`.
 
@@ -78,7 +78,7 @@ def _fullness(queue: QueueBase, capacity: int, always: int = 0) -> Callable[[], 
     return value
 
 
-@export("train.input_producer")
+@export(v1="train.input_producer")
 def input_producer(
     input_tensor: Any, element_shape: Any = None, num_epochs: int | None = None,
     shuffle: bool = True, seed: int | None = None, capacity: int = 32,
@@ -121,7 +121,7 @@ def input_producer(
         return queue
 
 
-@export("train.string_input_producer")
+@export(v1="train.string_input_producer")
 def string_input_producer(
     string_tensor: Any, num_epochs: int | None = None, shuffle: bool = True,
     seed: int | None = None, capacity: int = 32, shared_name: str | None = None,
@@ -145,7 +145,7 @@ def string_input_producer(
         )  # fmt: skip
 
 
-@export("train.range_input_producer")
+@export(v1="train.range_input_producer")
 def range_input_producer(
     limit: Any, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
     capacity: int = 32, shared_name: str | None = None, name: str | None = None,
@@ -159,7 +159,7 @@ def range_input_producer(
         )  # fmt: skip
 
 
-@export("train.slice_input_producer")
+@export(v1="train.slice_input_producer")
 def slice_input_producer(
     tensor_list: Any, num_epochs: int | None = None, shuffle: bool = True,
     seed: int | None = None, capacity: int = 32, shared_name: str | None = None,
@@ -418,7 +418,7 @@ def _shuffle_batch_join(
         )  # fmt: skip
 
 
-@export("train.batch")
+@export(v1="train.batch")
 def batch(
     tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32,
     enqueue_many: bool = False, shapes: Any = None, dynamic_pad: bool = False,
@@ -445,7 +445,7 @@ def batch(
     )  # fmt: skip
 
 
-@export("train.maybe_batch")
+@export(v1="train.maybe_batch")
 def maybe_batch(
     tensors: Any, keep_input: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32,
     enqueue_many: bool = False, shapes: Any = None, dynamic_pad: bool = False,
@@ -459,7 +459,7 @@ def maybe_batch(
     )  # fmt: skip
 
 
-@export("train.batch_join")
+@export(v1="train.batch_join")
 def batch_join(
     tensors_list: Any, batch_size: Any, capacity: int = 32, enqueue_many: bool = False,
     shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
@@ -472,7 +472,7 @@ def batch_join(
     )  # fmt: skip
 
 
-@export("train.maybe_batch_join")
+@export(v1="train.maybe_batch_join")
 def maybe_batch_join(
     tensors_list: Any, keep_input: Any, batch_size: Any, capacity: int = 32,
     enqueue_many: bool = False, shapes: Any = None, dynamic_pad: bool = False,
@@ -486,7 +486,7 @@ def maybe_batch_join(
     )  # fmt: skip
 
 
-@export("train.shuffle_batch")
+@export(v1="train.shuffle_batch")
 def shuffle_batch(
     tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, num_threads: int = 1,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
@@ -500,7 +500,7 @@ def shuffle_batch(
     )  # fmt: skip
 
 
-@export("train.maybe_shuffle_batch")
+@export(v1="train.maybe_shuffle_batch")
 def maybe_shuffle_batch(
     tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any,
     num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
@@ -514,7 +514,7 @@ def maybe_shuffle_batch(
     )  # fmt: skip
 
 
-@export("train.shuffle_batch_join")
+@export(v1="train.shuffle_batch_join")
 def shuffle_batch_join(
     tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
@@ -528,7 +528,7 @@ def shuffle_batch_join(
     )  # fmt: skip
 
 
-@export("train.maybe_shuffle_batch_join")
+@export(v1="train.maybe_shuffle_batch_join")
 def maybe_shuffle_batch_join(
     tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any,
     seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,

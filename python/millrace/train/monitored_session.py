@@ -114,7 +114,7 @@ class _MonitoredSession:
         return self._coordinated_creator.tf_sess
 
 
-@export("train.MonitoredSession")
+@export(v1="train.MonitoredSession")
 class MonitoredSession(_MonitoredSession):
     """A session for training: initialises, starts queue runners, calls hooks, recovers, closes.
 
@@ -135,7 +135,7 @@ class MonitoredSession(_MonitoredSession):
         super().__init__(session_creator, hooks, True, stop_grace_period_secs)
 
 
-@export("train.SingularMonitoredSession")
+@export(v1="train.SingularMonitoredSession")
 class SingularMonitoredSession(_MonitoredSession):
     """A session with hooks that does not recover when a worker is lost.
 
@@ -161,7 +161,7 @@ class SingularMonitoredSession(_MonitoredSession):
         return self._tf_sess()
 
 
-@export("train.MonitoredTrainingSession")
+@export(v1="train.MonitoredTrainingSession")
 def MonitoredTrainingSession(
     master: str = "", is_chief: bool = True, checkpoint_dir: str | None = None,
     scaffold: Scaffold | None = None, hooks: Any = None, chief_only_hooks: Any = None,

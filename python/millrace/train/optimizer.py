@@ -49,7 +49,7 @@ def _check_variable(variable: Any) -> None:
         raise TypeError(f"Argument is not a tf.Variable: {variable}")
 
 
-@export("train.Optimizer")
+@export(v1="train.Optimizer")
 class Optimizer:
     """The base of optimisers. `minimize(loss)` is what most programs need.
 

@@ -44,7 +44,7 @@ def _check_positive(name: str, value: float) -> None:
         raise ValueError(f"{name} must be positive: {value}")
 
 
-@export("train.GradientDescentOptimizer")
+@export(v1="train.GradientDescentOptimizer")
 class GradientDescentOptimizer(FusedOptimizer):
     """var -= learning_rate * grad."""
 
@@ -82,7 +82,7 @@ class GradientDescentOptimizer(FusedOptimizer):
         return gen_ops.resource_scatter_add(handle.handle, indices, -grad * rate)
 
 
-@export("train.MomentumOptimizer")
+@export(v1="train.MomentumOptimizer")
 class MomentumOptimizer(FusedOptimizer):
     """accum = momentum * accum + grad; var -= learning_rate * accum (or Nesterov's variant)."""
 
@@ -111,7 +111,7 @@ class MomentumOptimizer(FusedOptimizer):
         }
 
 
-@export("train.AdagradOptimizer")
+@export(v1="train.AdagradOptimizer")
 class AdagradOptimizer(FusedOptimizer):
     """accum += grad^2; var -= learning_rate * grad / sqrt(accum)."""
 
@@ -135,7 +135,7 @@ class AdagradOptimizer(FusedOptimizer):
         return {"accum": self.get_slot(var, "accumulator"), "lr": self._learning_rate_tensor}
 
 
-@export("train.AdagradDAOptimizer")
+@export(v1="train.AdagradDAOptimizer")
 class AdagradDAOptimizer(FusedOptimizer):
     """Adagrad with dual averaging: sparse linear models with strong regularisation.
 
@@ -189,7 +189,7 @@ class AdagradDAOptimizer(FusedOptimizer):
         }
 
 
-@export("train.AdadeltaOptimizer")
+@export(v1="train.AdadeltaOptimizer")
 class AdadeltaOptimizer(FusedOptimizer):
     """Steps in the units of the variable: by averages of past gradients and past steps."""
 
@@ -224,7 +224,7 @@ class AdadeltaOptimizer(FusedOptimizer):
         }
 
 
-@export("train.AdamOptimizer")
+@export(v1="train.AdamOptimizer")
 class AdamOptimizer(FusedOptimizer):
     """Steps by averages of the gradient and of its square, corrected for their start at zero.
 
@@ -321,7 +321,7 @@ class AdamOptimizer(FusedOptimizer):
         return group(*update_ops, *updates, name=name_scope)
 
 
-@export("train.RMSPropOptimizer")
+@export(v1="train.RMSPropOptimizer")
 class RMSPropOptimizer(FusedOptimizer):
     """Divides the gradient by an average of its size; `centered` takes the mean off first."""
 
@@ -372,7 +372,7 @@ class RMSPropOptimizer(FusedOptimizer):
         return arguments
 
 
-@export("train.FtrlOptimizer")
+@export(v1="train.FtrlOptimizer")
 class FtrlOptimizer(FusedOptimizer):
     """Follows the regularised leader: sparse solutions for linear models.
 
@@ -452,7 +452,7 @@ class FtrlOptimizer(FusedOptimizer):
         return arguments
 
 
-@export("train.ProximalGradientDescentOptimizer")
+@export(v1="train.ProximalGradientDescentOptimizer")
 class ProximalGradientDescentOptimizer(FusedOptimizer):
     """Gradient descent that draws weights to zero exactly."""
 
@@ -478,7 +478,7 @@ class ProximalGradientDescentOptimizer(FusedOptimizer):
         }
 
 
-@export("train.ProximalAdagradOptimizer")
+@export(v1="train.ProximalAdagradOptimizer")
 class ProximalAdagradOptimizer(FusedOptimizer):
     """Adagrad that draws weights to zero exactly."""
 

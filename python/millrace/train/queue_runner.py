@@ -13,7 +13,7 @@ from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 from millrace.graph.session import BaseSession
 
 
-@export("train.QueueRunner", "train.queue_runner.QueueRunner")
+@export(v1=("train.QueueRunner", "train.queue_runner.QueueRunner"))
 class QueueRunner:
     """A list of enqueue operations for a queue, each to be run by a thread of its own.
 
@@ -222,13 +222,13 @@ class QueueRunner:
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
 
-@export("train.add_queue_runner", "train.queue_runner.add_queue_runner")
+@export(v1=("train.add_queue_runner", "train.queue_runner.add_queue_runner"))
 def add_queue_runner(qr: QueueRunner, collection: Any = GraphKeys.QUEUE_RUNNERS) -> None:
     """Adds a QueueRunner to a collection, from which `start_queue_runners` starts it."""
     get_default_graph().add_to_collection(collection, qr)
 
 
-@export("train.start_queue_runners", "train.queue_runner.start_queue_runners")
+@export(v1=("train.start_queue_runners", "train.queue_runner.start_queue_runners"))
 def start_queue_runners(
     sess: Any = None, coord: Any = None, daemon: bool = True, start: bool = True,
     collection: Any = GraphKeys.QUEUE_RUNNERS,

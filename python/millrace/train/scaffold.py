@@ -28,7 +28,7 @@ def default_local_init_op() -> Any:
     return group(local_variables_initializer(), *tables_initializer_of(get_default_graph()))
 
 
-@export("train.Scaffold")
+@export(v1="train.Scaffold")
 class Scaffold:
     """The operations that make a model ready, taken from collections or made where none is given.
 
@@ -182,7 +182,7 @@ def merged_summaries() -> Any:
     return merge(summaries) if merge is not None else None
 
 
-@export("train.SessionCreator")
+@export(v1="train.SessionCreator")
 class SessionCreator:
     """Makes sessions: `create_session()`."""
 
@@ -191,7 +191,7 @@ class SessionCreator:
         raise NotImplementedError(f"create_session is not implemented for {self}.")
 
 
-@export("train.ChiefSessionCreator")
+@export(v1="train.ChiefSessionCreator")
 class ChiefSessionCreator(SessionCreator):
     """Makes the session of the chief, which initialises or restores the model."""
 
@@ -221,7 +221,7 @@ class ChiefSessionCreator(SessionCreator):
         )
 
 
-@export("train.WorkerSessionCreator")
+@export(v1="train.WorkerSessionCreator")
 class WorkerSessionCreator(SessionCreator):
     """Makes the session of a worker, which waits for the chief."""
 

@@ -48,7 +48,7 @@ _function_names = {
 }
 
 
-@export("train.exponential_decay")
+@export(v1="train.exponential_decay")
 def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -66,7 +66,7 @@ def exponential_decay(
         return gen_ops.mul(rate, gen_ops.pow(decay, p), name=scope)
 
 
-@export("train.natural_exp_decay")
+@export(v1="train.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -84,7 +84,7 @@ def natural_exp_decay(
         return gen_ops.mul(rate, gen_ops.exp(-decay * p), name=scope)
 
 
-@export("train.inverse_time_decay")
+@export(v1="train.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -102,7 +102,7 @@ def inverse_time_decay(
         return gen_ops.real_div(rate, decay * p + 1, name=scope)
 
 
-@export("train.polynomial_decay")
+@export(v1="train.polynomial_decay")
 def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001,
     power: Any = 1.0, cycle: bool = False, name: str | None = None,
@@ -127,7 +127,7 @@ def polynomial_decay(
         return gen_ops.add((rate - end) * gen_ops.pow(1 - p, power_tensor), end, name=scope)
 
 
-@export("train.piecewise_constant", "train.piecewise_constant_decay")
+@export(v1=("train.piecewise_constant", "train.piecewise_constant_decay"))
 def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
     """values[0] up to boundaries[0], values[1] from there to boundaries[1], and so on.
 
@@ -171,7 +171,7 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
         return gen_ops.gather_v2(gen_ops.pack(choices), which, 0, name=scope)
 
 
-@export("train.cosine_decay")
+@export(v1="train.cosine_decay")
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0,
     name: str | None = None,
@@ -189,7 +189,7 @@ def _half_cosine(fraction: Tensor) -> Tensor:
     return 0.5 * (1.0 + gen_ops.cos(math.pi * fraction))
 
 
-@export("train.cosine_decay_restarts")
+@export(v1="train.cosine_decay_restarts")
 def cosine_decay_restarts(
     learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0,
     m_mul: Any = 1.0, alpha: Any = 0.0, name: str | None = None,
@@ -217,7 +217,7 @@ def cosine_decay_restarts(
         return gen_ops.mul(rate, decayed, name=scope)
 
 
-@export("train.linear_cosine_decay")
+@export(v1="train.linear_cosine_decay")
 def linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5,
     alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
@@ -233,7 +233,7 @@ def linear_cosine_decay(
         return gen_ops.mul(rate, (a + linear) * cosine + b, name=scope)
 
 
-@export("train.noisy_linear_cosine_decay")
+@export(v1="train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0,
     variance_decay: Any = 0.55, num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001,

@@ -36,7 +36,7 @@ def _name(op: Any) -> str:
     return getattr(op, "name", None) or str(op)
 
 
-@export("train.SessionManager")
+@export(v1="train.SessionManager")
 class SessionManager:
     """Makes sessions whose model is ready.
 

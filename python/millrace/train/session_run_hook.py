@@ -6,7 +6,7 @@ from typing import Any
 from millrace.core.export import export
 
 
-@export("train.SessionRunArgs", "estimator.SessionRunArgs")
+@export(v1=("train.SessionRunArgs", "estimator.SessionRunArgs"))
 class SessionRunArgs(namedtuple("SessionRunArgs", ["fetches", "feed_dict", "options"])):
     """What a hook adds to a run: things to fetch and feed, and RunOptions."""
 
@@ -16,14 +16,14 @@ class SessionRunArgs(namedtuple("SessionRunArgs", ["fetches", "feed_dict", "opti
         return super().__new__(cls, fetches, feed_dict, options)
 
 
-@export("train.SessionRunValues", "estimator.SessionRunValues")
+@export(v1=("train.SessionRunValues", "estimator.SessionRunValues"))
 class SessionRunValues(namedtuple("SessionRunValues", ["results", "options", "run_metadata"])):
     """What came of a run: the values of what a hook fetched, the options, and the RunMetadata."""
 
     __slots__ = ()
 
 
-@export("train.SessionRunContext", "estimator.SessionRunContext")
+@export(v1=("train.SessionRunContext", "estimator.SessionRunContext"))
 class SessionRunContext:
     """A run that hooks look at: what the caller asked for, and a way to ask for the end."""
 
@@ -52,7 +52,7 @@ class SessionRunContext:
         self._stop_requested = True
 
 
-@export("train.SessionRunHook", "estimator.SessionRunHook")
+@export(v1=("train.SessionRunHook", "estimator.SessionRunHook"))
 class SessionRunHook:
     """The base of hooks: each method is called at its time, and does nothing here."""
 

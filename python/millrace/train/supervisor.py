@@ -23,7 +23,7 @@ from millrace.train.scaffold import default_local_init_op, merged_summaries
 from millrace.train.session_manager import SessionManager, no_such_files
 
 
-@export("train.Supervisor")
+@export(v1="train.Supervisor")
 class Supervisor:
     """Prepares sessions, runs services in threads, and stops them together.
 
@@ -429,7 +429,7 @@ class _StepCounterThread(LooperThread):
         self._sv.summary_writer.add_summary(summary, step)
 
 
-@export("train.basic_train_loop")
+@export(v1="train.basic_train_loop")
 def basic_train_loop(
     supervisor: Supervisor, train_step_fn: Callable[..., Any], args: Any = None, kwargs: Any = None,
     master: str = "",

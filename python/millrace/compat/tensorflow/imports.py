@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from millrace._names import NAMES
+from millrace._names import V1
 from millrace.compat.tensorflow.inner import find as find_inner
 from millrace.core.suggest import unknown_name_message
 
@@ -402,7 +402,7 @@ class TensorflowFinder:
     def _available(self, path: str) -> Iterator[str]:
         """The public names that may be meant with `path`."""
         if self.package.__name__ == "millrace.compat.v1":
-            yield from NAMES
+            yield from V1
             return
         for namespace in dict.fromkeys((path.rpartition(".")[0], *_NAMESPACES)):
             found = self._first([namespace])

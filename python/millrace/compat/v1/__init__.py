@@ -11,7 +11,7 @@ import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
-from millrace._names import NAMES as _NAMES
+from millrace._names import V1 as _NAMES
 from millrace.core.suggest import unknown_name_message as _unknown_name_message
 from millrace.core.tracebacks import install as _install_tracebacks
 

@@ -10,7 +10,7 @@ from millrace.compat.v1.flags import flag_values
 from millrace.core.export import export
 
 
-@export("app.run")
+@export(v1="app.run")
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parses the command line, calls `main` with what is left of it, and exits.
 

@@ -12,7 +12,7 @@ from millrace.state.variable_lists import global_variables, trainable_variables
 from millrace.state.variable_scope import PureVariableScope, unique_variable_scope, variable_scope
 
 
-@export("make_template")
+@export(v1="make_template")
 def make_template(
     name_: str, func_: Callable[..., Any], create_scope_now_: bool = False,
     unique_name_: str | None = None, custom_getter_: Any = None, **kwargs: Any,

@@ -11,7 +11,7 @@ from millrace.graph.tensor import Tensor
 from millrace.ops import random
 
 
-@export("image.crop_and_resize")
+@export(v1="image.crop_and_resize")
 def crop_and_resize(
     image: Any, boxes: Any, box_ind: Any = None, crop_size: Any = None,
     method: str | None = "bilinear", extrapolation_value: float | None = 0,
@@ -31,7 +31,7 @@ def crop_and_resize(
     )  # fmt: skip
 
 
-@export("image.extract_glimpse")
+@export(v1="image.extract_glimpse")
 def extract_glimpse(
     input: Any, size: Any, offsets: Any, centered: bool | None = True,
     normalized: bool | None = True, uniform_noise: bool | None = True, name: str | None = None,
@@ -49,7 +49,7 @@ def extract_glimpse(
     )  # fmt: skip
 
 
-@export("image.extract_patches")
+@export(v1="image.extract_patches", v2="image.extract_patches")
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Tensor:
@@ -60,7 +60,7 @@ def extract_patches(
     )  # fmt: skip
 
 
-@export("image.draw_bounding_boxes")
+@export(v1="image.draw_bounding_boxes")
 def draw_bounding_boxes(
     images: Any, boxes: Any, name: str | None = None, colors: Any = None
 ) -> Tensor:
@@ -70,7 +70,7 @@ def draw_bounding_boxes(
     return gen_ops.draw_bounding_boxes_v2(images, boxes, colors, name=name)
 
 
-@export("image.sample_distorted_bounding_box")
+@export(v1="image.sample_distorted_bounding_box")
 def sample_distorted_bounding_box(
     image_size: Any, bounding_boxes: Any, seed: int | None = None, seed2: int | None = None,
     min_object_covered: Any = 0.1, aspect_ratio_range: Any = None, area_range: Any = None,
@@ -100,7 +100,7 @@ def sample_distorted_bounding_box(
     )  # fmt: skip
 
 
-@export("image.non_max_suppression")
+@export(v1="image.non_max_suppression", v2="image.non_max_suppression")
 def non_max_suppression(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"), name: str | None = None,
@@ -113,7 +113,7 @@ def non_max_suppression(
         )  # fmt: skip
 
 
-@export("image.non_max_suppression_padded")
+@export(v1="image.non_max_suppression_padded", v2="image.non_max_suppression_padded")
 def non_max_suppression_padded(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"), pad_to_max_output_size: bool = False,

@@ -13,11 +13,11 @@ from millrace.graph.tensor import Tensor
 from millrace.ops import array, math, random, reduce
 from millrace.ops.image.checks import after_checks, image34, require
 
-rgb_to_hsv = export("image.rgb_to_hsv")(gen_ops.rgb_to_hsv)
-hsv_to_rgb = export("image.hsv_to_rgb")(gen_ops.hsv_to_rgb)
+rgb_to_hsv = export(v1="image.rgb_to_hsv", v2="image.rgb_to_hsv")(gen_ops.rgb_to_hsv)
+hsv_to_rgb = export(v1="image.hsv_to_rgb", v2="image.hsv_to_rgb")(gen_ops.hsv_to_rgb)
 
 
-@export("image.per_image_standardization")
+@export(v1="image.per_image_standardization", v2="image.per_image_standardization")
 def per_image_standardization(image: Any) -> Tensor:
     """(image - mean) / deviation of each picture; by 1 / sqrt(number of elements) at least."""
     with name_scope(None, "per_image_standardization", [image]) as scope:
@@ -32,7 +32,7 @@ def per_image_standardization(image: Any) -> Tensor:
         return math.divide(image - mean, scale, name=scope)
 
 
-@export("image.convert_image_dtype")
+@export(v1="image.convert_image_dtype", v2="image.convert_image_dtype")
 def convert_image_dtype(
     image: Any, dtype: Any, saturate: bool = False, name: str | None = None
 ) -> Tensor:
@@ -75,7 +75,7 @@ def _through_float(image: Any, change: Callable[[Tensor], Tensor], name: str) ->
         return convert_image_dtype(changed, own, saturate=True, name=scope)
 
 
-@export("image.adjust_brightness")
+@export(v1="image.adjust_brightness", v2="image.adjust_brightness")
 def adjust_brightness(image: Any, delta: Any) -> Tensor:
     """Adds delta to each element, of an image as floats within [0, 1]."""
     return _through_float(
@@ -83,7 +83,7 @@ def adjust_brightness(image: Any, delta: Any) -> Tensor:
     )
 
 
-@export("image.random_brightness")
+@export(v1="image.random_brightness", v2="image.random_brightness")
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_brightness` by a random value within [-max_delta, max_delta)."""
     if max_delta < 0:
@@ -91,7 +91,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
     return adjust_brightness(image, random.random_uniform([], -max_delta, max_delta, seed=seed))
 
 
-@export("image.adjust_contrast")
+@export(v1="image.adjust_contrast", v2="image.adjust_contrast")
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
     """Multiplies what each channel of each picture differs from its mean by."""
 
@@ -109,14 +109,14 @@ def _check_range(lower: float, upper: float) -> None:
         raise ValueError(f"lower must be non-negative, got {lower}.")
 
 
-@export("image.random_contrast")
+@export(v1="image.random_contrast", v2="image.random_contrast")
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_contrast` by a random factor within [lower, upper)."""
     _check_range(lower, upper)
     return adjust_contrast(image, random.random_uniform([], lower, upper, seed=seed))
 
 
-@export("image.adjust_gamma")
+@export(v1="image.adjust_gamma", v2="image.adjust_gamma")
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
     """gain * image^gamma, of an image as floats within [0, 1]. ValueError for a negative gamma."""
 
@@ -127,7 +127,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
     return _through_float(image, change, "adjust_gamma")
 
 
-@export("image.adjust_hue")
+@export(v1="image.adjust_hue", v2="image.adjust_hue")
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
     """Turns the hue of RGB colours by delta, of which 1 is the whole circle."""
 
@@ -138,7 +138,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
     return _through_float(image, change, name or "adjust_hue")
 
 
-@export("image.random_hue")
+@export(v1="image.random_hue", v2="image.random_hue")
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_hue` by a random value within [-max_delta, max_delta), at most half the circle."""
     if max_delta > 0.5:
@@ -148,7 +148,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     return adjust_hue(image, random.random_uniform([], -max_delta, max_delta, seed=seed))
 
 
-@export("image.adjust_saturation")
+@export(v1="image.adjust_saturation", v2="image.adjust_saturation")
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Tensor:
     """Multiplies the saturation of RGB colours."""
 
@@ -159,14 +159,14 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
     return _through_float(image, change, name or "adjust_saturation")
 
 
-@export("image.random_saturation")
+@export(v1="image.random_saturation", v2="image.random_saturation")
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_saturation` by a random factor within [lower, upper)."""
     _check_range(lower, upper)
     return adjust_saturation(image, random.random_uniform([], lower, upper, seed=seed))
 
 
-@export("image.rgb_to_grayscale")
+@export(v1="image.rgb_to_grayscale", v2="image.rgb_to_grayscale")
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     """The brightness of RGB colours, in a last dimension of size 1."""
     with name_scope(name, "rgb_to_grayscale", [images]) as scope:
@@ -179,7 +179,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
         return convert_image_dtype(grey, own, name=scope)
 
 
-@export("image.grayscale_to_rgb")
+@export(v1="image.grayscale_to_rgb", v2="image.grayscale_to_rgb")
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
     """RGB of grey: the last dimension, of size 1, three times."""
     with name_scope(name, "grayscale_to_rgb", [images]) as scope:
@@ -215,25 +215,25 @@ _YUV = np.array(
 )  # fmt: skip
 
 
-@export("image.rgb_to_yiq")
+@export(v1="image.rgb_to_yiq", v2="image.rgb_to_yiq")
 def rgb_to_yiq(images: Any) -> Tensor:
     """RGB colours in the YIQ space."""
     return _colours(images, _YIQ)
 
 
-@export("image.yiq_to_rgb")
+@export(v1="image.yiq_to_rgb", v2="image.yiq_to_rgb")
 def yiq_to_rgb(images: Any) -> Tensor:
     """YIQ colours in the RGB space."""
     return _colours(images, np.linalg.inv(_YIQ))
 
 
-@export("image.rgb_to_yuv")
+@export(v1="image.rgb_to_yuv", v2="image.rgb_to_yuv")
 def rgb_to_yuv(images: Any) -> Tensor:
     """RGB colours in the YUV space."""
     return _colours(images, _YUV)
 
 
-@export("image.yuv_to_rgb")
+@export(v1="image.yuv_to_rgb", v2="image.yuv_to_rgb")
 def yuv_to_rgb(images: Any) -> Tensor:
     """YUV colours in the RGB space."""
     return _colours(images, np.linalg.inv(_YUV))

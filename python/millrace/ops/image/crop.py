@@ -20,7 +20,7 @@ from millrace.ops.image.checks import (
 )
 
 
-@export("image.central_crop")
+@export(v1="image.central_crop", v2="image.central_crop")
 def central_crop(image: Any, central_fraction: Any) -> Tensor:
     """The middle of the picture, or batch of them: `central_fraction` of each side.
 
@@ -57,7 +57,7 @@ def central_crop(image: Any, central_fraction: Any) -> Tensor:
         return result
 
 
-@export("image.crop_to_bounding_box")
+@export(v1="image.crop_to_bounding_box", v2="image.crop_to_bounding_box")
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Tensor:
@@ -87,7 +87,7 @@ def crop_to_bounding_box(
         return cropped if is_batch else array.squeeze(cropped, [0])
 
 
-@export("image.pad_to_bounding_box")
+@export(v1="image.pad_to_bounding_box", v2="image.pad_to_bounding_box")
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Tensor:
@@ -126,7 +126,10 @@ def _smaller(a: Any, b: Any) -> Any:
     return math.minimum(a, b) if is_tensor_like(a) or is_tensor_like(b) else min(a, b)
 
 
-@export("image.resize_image_with_crop_or_pad", "image.resize_with_crop_or_pad")
+@export(
+    v1=("image.resize_image_with_crop_or_pad", "image.resize_with_crop_or_pad"),
+    v2="image.resize_with_crop_or_pad",
+)
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Tensor:
     """The picture, or batch of them, cut at its sides or put within zeros to be of a size."""
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):

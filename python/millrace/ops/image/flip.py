@@ -23,13 +23,13 @@ def _flip(image: Any, axis: int, name: str) -> Tensor:
         return result
 
 
-@export("image.flip_left_right")
+@export(v1="image.flip_left_right", v2="image.flip_left_right")
 def flip_left_right(image: Any) -> Tensor:
     """The picture, or batch of them, with left and right changed."""
     return _flip(image, -2, "flip_left_right")
 
 
-@export("image.flip_up_down")
+@export(v1="image.flip_up_down", v2="image.flip_up_down")
 def flip_up_down(image: Any) -> Tensor:
     """The picture, or batch of them, upside down."""
     return _flip(image, -3, "flip_up_down")
@@ -53,19 +53,19 @@ def _random_flip(image: Any, axis: int, seed: int | None, name: str) -> Tensor:
         return result
 
 
-@export("image.random_flip_left_right")
+@export(v1="image.random_flip_left_right", v2="image.random_flip_left_right")
 def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
     """The picture with left and right changed, half of the times; each of a batch by itself."""
     return _random_flip(image, -2, seed, "random_flip_left_right")
 
 
-@export("image.random_flip_up_down")
+@export(v1="image.random_flip_up_down", v2="image.random_flip_up_down")
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
     """The picture upside down, half of the times; each of a batch by itself."""
     return _random_flip(image, -3, seed, "random_flip_up_down")
 
 
-@export("image.transpose", "image.transpose_image")
+@export(v1=("image.transpose", "image.transpose_image"), v2="image.transpose")
 def transpose_image(image: Any, name: str | None = None) -> Tensor:
     """The picture, or batch of them, with rows and columns exchanged."""
     with name_scope(name, "transpose", [image]):
@@ -76,7 +76,7 @@ def transpose_image(image: Any, name: str | None = None) -> Tensor:
         return result
 
 
-@export("image.rot90")
+@export(v1="image.rot90", v2="image.rot90")
 def rot90(image: Any, k: Any = 1, name: str | None = None) -> Tensor:
     """The picture, or batch of them, turned by k quarters against the clock."""
     with name_scope(name, "rot90", [image, k]) as scope:

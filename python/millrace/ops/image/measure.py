@@ -14,7 +14,7 @@ from millrace.ops import array, math, reduce
 from millrace.ops.image.color import convert_image_dtype
 
 
-@export("image.total_variation")
+@export(v1="image.total_variation", v2="image.total_variation")
 def total_variation(images: Any, name: str | None = None) -> Tensor:
     """The sum of the absolute differences of neighbours; one per picture of a batch."""
     with name_scope(name, "total_variation", [images]):
@@ -33,7 +33,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
         return reduce.reduce_sum(math.abs(down), axes) + reduce.reduce_sum(math.abs(right), axes)
 
 
-@export("image.psnr")
+@export(v1="image.psnr", v2="image.psnr")
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """The peak signal-to-noise ratio of two images, in decibels."""
     with name_scope(name, "PSNR", [a, b]):
@@ -46,7 +46,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
         return (20 * math.log(most) - 10 * math.log(error)) / np.float32(np.log(10.0))
 
 
-@export("image.image_gradients")
+@export(v1="image.image_gradients", v2="image.image_gradients")
 def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     """(dy, dx): how much each element differs from the next; zeros at the ends."""
     image = convert_to_tensor(image)
@@ -62,7 +62,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     )
 
 
-@export("image.sobel_edges")
+@export(v1="image.sobel_edges", v2="image.sobel_edges")
 def sobel_edges(image: Any) -> Tensor:
     """Sobel's edges of each channel: a last dimension of (dy, dx)."""
     image = convert_to_tensor(image)

@@ -14,7 +14,7 @@ from millrace.ops.image.checks import as_batch, sizes_of
 from millrace.ops.image.crop import pad_to_bounding_box
 
 
-@export("image.ResizeMethod")
+@export(v1="image.ResizeMethod")
 class ResizeMethod:
     """How `resize_images` interpolates."""
 
@@ -24,7 +24,7 @@ class ResizeMethod:
     AREA = 3
 
 
-@export("image.resize_bilinear")
+@export(v1="image.resize_bilinear")
 def resize_bilinear(
     images: Any, size: Any, align_corners: bool | None = False, name: str | None = None,
     half_pixel_centers: bool = False,
@@ -36,7 +36,7 @@ def resize_bilinear(
     )  # fmt: skip
 
 
-@export("image.resize_nearest_neighbor")
+@export(v1="image.resize_nearest_neighbor")
 def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool | None = False, name: str | None = None,
     half_pixel_centers: bool = False,
@@ -48,7 +48,7 @@ def resize_nearest_neighbor(
     )  # fmt: skip
 
 
-@export("image.resize_bicubic")
+@export(v1="image.resize_bicubic")
 def resize_bicubic(
     images: Any, size: Any, align_corners: bool | None = False, name: str | None = None,
     half_pixel_centers: bool = False,
@@ -60,7 +60,7 @@ def resize_bicubic(
     )  # fmt: skip
 
 
-@export("image.resize_area")
+@export(v1="image.resize_area")
 def resize_area(
     images: Any, size: Any, align_corners: bool | None = False, name: str | None = None
 ) -> Tensor:
@@ -68,7 +68,7 @@ def resize_area(
     return gen_ops.resize_area(images, size, align_corners=bool(align_corners), name=name)
 
 
-@export("image.resize_images", "image.resize")
+@export(v1=("image.resize_images", "image.resize"))
 def resize_images(
     images: Any, size: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False,
     preserve_aspect_ratio: bool = False, name: str | None = None,
@@ -138,7 +138,7 @@ def _within(images: Tensor, size: Tensor) -> Tensor:
     )
 
 
-@export("image.resize_image_with_pad")
+@export(v1="image.resize_image_with_pad")
 def resize_image_with_pad(
     image: Any, target_height: Any, target_width: Any, method: Any = ResizeMethod.BILINEAR,
     align_corners: bool = False,

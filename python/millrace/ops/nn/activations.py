@@ -13,15 +13,15 @@ from millrace.graph.static_value import constant_value
 from millrace.graph.tensor import Tensor
 from millrace.ops import array, linalg, math, random, reduce
 
-relu = export("nn.relu")(gen_ops.relu)
-relu6 = export("nn.relu6")(gen_ops.relu6)
-elu = export("nn.elu")(gen_ops.elu)
-selu = export("nn.selu")(gen_ops.selu)
-softplus = export("nn.softplus", "math.softplus")(gen_ops.softplus)
-softsign = export("nn.softsign")(gen_ops.softsign)
+relu = export(v1="nn.relu", v2="nn.relu")(gen_ops.relu)
+relu6 = export(v1="nn.relu6", v2="nn.relu6")(gen_ops.relu6)
+elu = export(v1="nn.elu", v2="nn.elu")(gen_ops.elu)
+selu = export(v1="nn.selu", v2="nn.selu")(gen_ops.selu)
+softplus = export(v1=("nn.softplus", "math.softplus"))(gen_ops.softplus)
+softsign = export(v1="nn.softsign", v2=("nn.softsign", "math.softsign"))(gen_ops.softsign)
 
 
-@export("nn.leaky_relu")
+@export(v1="nn.leaky_relu", v2="nn.leaky_relu")
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """x where it is positive, alpha * x elsewhere."""
     with name_scope(name, "LeakyRelu", [features]) as scope:
@@ -31,7 +31,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
         return gen_ops.maximum(alpha * features, features, name=scope)
 
 
-@export("nn.swish", "nn.silu")
+@export(v1=("nn.swish", "nn.silu"), v2=("nn.swish", "nn.silu"))
 def swish(features: Any, beta: Any = 1.0) -> Tensor:
     """x * sigmoid(beta * x)."""
     with name_scope(None, "swish", [features]):
@@ -40,7 +40,7 @@ def swish(features: Any, beta: Any = 1.0) -> Tensor:
         return features * gen_ops.sigmoid(beta * features)
 
 
-@export("nn.crelu")
+@export(v1="nn.crelu")
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     """relu(x) and relu(-x), joined along an axis."""
     with name_scope(name, "CRelu", [features]) as scope:
@@ -77,14 +77,14 @@ def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -
         return result
 
 
-@export("nn.softmax", "math.softmax")
+@export(v1=("nn.softmax", "math.softmax"))
 def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """exp(logits) divided by its sum along an axis, the last one by default."""
     along = axis if axis is not None else dim
     return _last_axis(gen_ops.softmax, logits, -1 if along is None else along, name, "Softmax")
 
 
-@export("nn.log_softmax", "math.log_softmax")
+@export(v1=("nn.log_softmax", "math.log_softmax"))
 def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """The logarithm of `softmax`, accurate where that is small."""
     along = axis if axis is not None else dim
@@ -93,7 +93,7 @@ def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any
     )
 
 
-@export("nn.dropout")
+@export(v1="nn.dropout")
 def dropout(
     x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None,
     name: str | None = None, rate: Any = None,
@@ -142,7 +142,7 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     return noise_shape
 
 
-@export("nn.bias_add")
+@export(v1="nn.bias_add", v2="nn.bias_add")
 def bias_add(
     value: Any, bias: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
@@ -159,24 +159,26 @@ def bias_add(
         return gen_ops.bias_add(value, bias, data_format or "NHWC", name=scope)
 
 
-@export("nn.xw_plus_b")
+@export(v1="nn.xw_plus_b")
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """x * weights + biases."""
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
         return gen_ops.bias_add(linalg.matmul(x, weights), biases, name=scope)
 
 
-@export("nn.relu_layer")
+@export(v1="nn.relu_layer")
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """relu(x * weights + biases)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:
         return gen_ops.relu(gen_ops.bias_add(linalg.matmul(x, weights), biases), name=scope)
 
 
-l2_loss = export("nn.l2_loss")(gen_ops.l2_loss)
+l2_loss = export(v1="nn.l2_loss", v2="nn.l2_loss")(gen_ops.l2_loss)
 
 
-@export("nn.zero_fraction", "math.zero_fraction")
+@export(
+    v1=("nn.zero_fraction", "math.zero_fraction"), v2=("nn.zero_fraction", "math.zero_fraction")
+)
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """The share of elements that are zero."""
     with name_scope(name, "zero_fraction", [value]):
@@ -185,13 +187,13 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
         return reduce.reduce_mean(math.cast(math.equal(value, zero), "float32"))
 
 
-@export("nn.top_k", "math.top_k")
+@export(v1=("nn.top_k", "math.top_k"), v2=("nn.top_k", "math.top_k"))
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
     """The k largest elements of each row, and where they stand."""
     return gen_ops.top_kv2(input, k=k, sorted=sorted, name=name)
 
 
-@export("nn.in_top_k", "math.in_top_k")
+@export(v1=("nn.in_top_k", "math.in_top_k"))
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target is among the k largest predictions of its row."""
     with name_scope(name, "in_top_k"):

@@ -17,7 +17,7 @@ from millrace.ops.nn.geometry import (  # fmt: skip
 )
 
 
-@export("nn.conv2d")
+@export(v1="nn.conv2d")
 def conv2d(
     input: Any, filter: Any = None, strides: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool | None = True, data_format: str | None = "NHWC",
@@ -43,7 +43,7 @@ def conv2d(
     )  # fmt: skip
 
 
-@export("nn.conv2d_backprop_filter")
+@export(v1="nn.conv2d_backprop_filter")
 def conv2d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any,
     use_cudnn_on_gpu: bool | None = True, data_format: str | None = "NHWC",
@@ -60,7 +60,7 @@ def conv2d_backprop_filter(
     )  # fmt: skip
 
 
-@export("nn.conv2d_backprop_input")
+@export(v1="nn.conv2d_backprop_input")
 def conv2d_backprop_input(
     input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None,
     padding: Any = None, use_cudnn_on_gpu: bool | None = True, data_format: str | None = "NHWC",
@@ -78,7 +78,7 @@ def conv2d_backprop_input(
     )  # fmt: skip
 
 
-@export("nn.conv1d")
+@export(v1="nn.conv1d")
 def conv1d(
     value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool | None = None, data_format: str | None = None,
@@ -113,7 +113,7 @@ def _wide(sizes: list[int], data_format: str) -> list[int]:
     return [sizes[0], 1, sizes[1], sizes[2]]
 
 
-@export("nn.conv1d_transpose")
+@export(v1="nn.conv1d_transpose", v2="nn.conv1d_transpose")
 def conv1d_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME",
     data_format: str = "NWC", dilations: Any = None, name: str | None = None,
@@ -169,7 +169,7 @@ def transpose_sizes(
     return wanted
 
 
-@export("nn.conv2d_transpose")
+@export(v1="nn.conv2d_transpose")
 def conv2d_transpose(
     value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None,
     padding: str = "SAME", data_format: str | None = "NHWC", name: str | None = None,
@@ -197,7 +197,7 @@ def conv2d_transpose(
         )  # fmt: skip
 
 
-@export("nn.conv3d")
+@export(v1="nn.conv3d")
 def conv3d(
     input: Any, filter: Any = None, strides: Any = None, padding: Any = None,
     data_format: str | None = "NDHWC", dilations: Any = (1, 1, 1, 1, 1), name: str | None = None,
@@ -213,7 +213,7 @@ def conv3d(
     )  # fmt: skip
 
 
-@export("nn.conv3d_transpose")
+@export(v1="nn.conv3d_transpose")
 def conv3d_transpose(
     value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None,
     padding: str = "SAME", data_format: str | None = "NDHWC", name: str | None = None,
@@ -236,7 +236,7 @@ def conv3d_transpose(
         )  # fmt: skip
 
 
-@export("nn.conv3d_backprop_filter", "nn.conv3d_backprop_filter_v2")
+@export(v1=("nn.conv3d_backprop_filter", "nn.conv3d_backprop_filter_v2"))
 def conv3d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: str,
     data_format: str = "NDHWC", dilations: Any = (1, 1, 1, 1, 1), name: str | None = None,

@@ -64,7 +64,7 @@ def _dense(labels: Any, logits: Any, axis: int, name: str | None) -> Tensor:
         return cost if precise.dtype is logits.dtype else math.cast(cost, logits.dtype)
 
 
-@export("nn.softmax_cross_entropy_with_logits")
+@export(v1="nn.softmax_cross_entropy_with_logits")
 def softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1,
     name: str | None = None, axis: int | None = None,
@@ -79,7 +79,7 @@ def softmax_cross_entropy_with_logits(
         return _dense(labels, logits, dim if axis is None else axis, scope)
 
 
-@export("nn.softmax_cross_entropy_with_logits_v2")
+@export(v1="nn.softmax_cross_entropy_with_logits_v2")
 def softmax_cross_entropy_with_logits_v2(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int | None = None,
     name: str | None = None, axis: int | None = None,
@@ -90,7 +90,7 @@ def softmax_cross_entropy_with_logits_v2(
     return _dense(labels, logits, -1 if along is None else along, name)
 
 
-@export("nn.sparse_softmax_cross_entropy_with_logits")
+@export(v1="nn.sparse_softmax_cross_entropy_with_logits")
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
@@ -126,7 +126,7 @@ def sparse_softmax_cross_entropy_with_logits(
         return cost if precise.dtype is logits.dtype else math.cast(cost, logits.dtype)
 
 
-@export("nn.sigmoid_cross_entropy_with_logits")
+@export(v1="nn.sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
@@ -151,7 +151,7 @@ def _same_shape(message: str, a: Tensor, b: Tensor) -> None:
         )
 
 
-@export("nn.weighted_cross_entropy_with_logits")
+@export(v1="nn.weighted_cross_entropy_with_logits")
 def weighted_cross_entropy_with_logits(
     targets: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None,
     labels: Any = None,
@@ -167,7 +167,7 @@ def weighted_cross_entropy_with_logits(
         return math.add((1 - targets) * logits, weight * softplus, name=scope)
 
 
-@export("nn.log_poisson_loss")
+@export(v1="nn.log_poisson_loss", v2="nn.log_poisson_loss")
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:

@@ -43,7 +43,7 @@ def _compacted(rows: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     return indices, gather.gather_nd(rows, at)
 
 
-@export("nn.ctc_loss")
+@export(v1="nn.ctc_loss")
 def ctc_loss(
     labels: Any, inputs: Any = None, sequence_length: Any = None,
     preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True,
@@ -155,7 +155,7 @@ def _forward(
     return -reduce.reduce_logsumexp(ends, 1)
 
 
-@export("nn.ctc_greedy_decoder")
+@export(v1="nn.ctc_greedy_decoder", v2="nn.ctc_greedy_decoder")
 def ctc_greedy_decoder(
     inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
 ) -> tuple[list[SparseTensor], Tensor]:

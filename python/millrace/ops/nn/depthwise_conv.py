@@ -18,7 +18,7 @@ from millrace.ops.nn.geometry import (  # fmt: skip
 )
 
 
-@export("nn.depthwise_conv2d_native")
+@export(v1="nn.depthwise_conv2d_native")
 def depthwise_conv2d_native(
     input: Any, filter: Any, strides: Any, padding: Any, data_format: str | None = "NHWC",
     dilations: Any = (1, 1, 1, 1), name: str | None = None,
@@ -31,7 +31,10 @@ def depthwise_conv2d_native(
     )  # fmt: skip
 
 
-@export("nn.depthwise_conv2d_native_backprop_input", "nn.depthwise_conv2d_backprop_input")
+@export(
+    v1=("nn.depthwise_conv2d_native_backprop_input", "nn.depthwise_conv2d_backprop_input"),
+    v2="nn.depthwise_conv2d_backprop_input",
+)
 def depthwise_conv2d_native_backprop_input(
     input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any,
     data_format: str | None = "NHWC", dilations: Any = (1, 1, 1, 1), name: str | None = None,
@@ -45,7 +48,10 @@ def depthwise_conv2d_native_backprop_input(
     )  # fmt: skip
 
 
-@export("nn.depthwise_conv2d_native_backprop_filter", "nn.depthwise_conv2d_backprop_filter")
+@export(
+    v1=("nn.depthwise_conv2d_native_backprop_filter", "nn.depthwise_conv2d_backprop_filter"),
+    v2="nn.depthwise_conv2d_backprop_filter",
+)
 def depthwise_conv2d_native_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any,
     data_format: str | None = "NHWC", dilations: Any = (1, 1, 1, 1), name: str | None = None,
@@ -73,7 +79,7 @@ def _depthwise(
                                data_format=data_format)  # fmt: skip
 
 
-@export("nn.depthwise_conv2d")
+@export(v1="nn.depthwise_conv2d")
 def depthwise_conv2d(
     input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,
     data_format: str | None = None, dilations: Any = None,
@@ -87,7 +93,7 @@ def depthwise_conv2d(
         return _depthwise(input, filter, strides, padding, rate, data_format, scope)
 
 
-@export("nn.separable_conv2d")
+@export(v1="nn.separable_conv2d")
 def separable_conv2d(
     input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any,
     rate: Any = None, name: str | None = None, data_format: str | None = None,

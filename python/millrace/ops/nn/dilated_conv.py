@@ -36,7 +36,7 @@ def _base_paddings(padding: str, filter_shape: Any, rate: np.ndarray) -> Any:
     return np.stack([extra // 2, extra - extra // 2], 1).astype(np.int32)
 
 
-@export("nn.with_space_to_batch")
+@export(v1="nn.with_space_to_batch", v2="nn.with_space_to_batch")
 def with_space_to_batch(
     input: Any, dilation_rate: Any, padding: str, op: Callable[..., Tensor],
     filter_shape: Any = None, spatial_dims: Any = None, data_format: str | None = None,
@@ -106,7 +106,7 @@ def _spread(pairs: Any, dims: list[int], last: int) -> Any:
     return array.stack([pairs[dims.index(d)] if d in dims else zero for d in range(1, last + 1)])
 
 
-@export("nn.convolution")
+@export(v1="nn.convolution")
 def convolution(
     input: Any, filter: Any = None, padding: Any = None, strides: Any = None,
     dilation_rate: Any = None, name: str | None = None, data_format: str | None = None,
@@ -189,7 +189,7 @@ def convolve(
                                data_format=data_format)  # fmt: skip
 
 
-@export("nn.atrous_conv2d")
+@export(v1="nn.atrous_conv2d", v2="nn.atrous_conv2d")
 def atrous_conv2d(
     value: Any, filters: Any, rate: int, padding: str, name: str | None = None
 ) -> Tensor:
@@ -197,7 +197,7 @@ def atrous_conv2d(
     return convolution(value, filters, padding, dilation_rate=[rate, rate], name=name)
 
 
-@export("nn.atrous_conv2d_transpose")
+@export(v1="nn.atrous_conv2d_transpose", v2="nn.atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
 ) -> Tensor:

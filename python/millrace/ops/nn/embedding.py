@@ -139,7 +139,7 @@ def _table(param: Any) -> Any:
     return convert_to_tensor(param, name="params")
 
 
-@export("nn.embedding_lookup")
+@export(v1="nn.embedding_lookup")
 def embedding_lookup(
     params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None,
     validate_indices: bool = True, max_norm: Any = None,
@@ -174,7 +174,7 @@ def _check_sparse(sp_ids: Any, sp_weights: Any) -> None:
         ids.shape.assert_is_compatible_with(weights.shape)
 
 
-@export("nn.embedding_lookup_sparse")
+@export(v1="nn.embedding_lookup_sparse")
 def embedding_lookup_sparse(
     params: Any, sp_ids: Any, sp_weights: Any, partition_strategy: str = "mod",
     name: str | None = None, combiner: str | None = None, max_norm: Any = None,
@@ -229,7 +229,7 @@ def embedding_lookup_sparse(
         return math.div(total, math.sqrt(squares), name=scope)
 
 
-@export("nn.safe_embedding_lookup_sparse")
+@export(v1="nn.safe_embedding_lookup_sparse")
 def safe_embedding_lookup_sparse(
     embedding_weights: Any, sparse_ids: Any, sparse_weights: Any = None,
     combiner: str | None = "mean", default_id: int | None = None, name: str | None = None,

@@ -14,7 +14,7 @@ from millrace.ops.nn.geometry import (  # fmt: skip
 )
 
 
-@export("nn.dilation2d")
+@export(v1="nn.dilation2d")
 def dilation2d(
     input: Any, filter: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, filters: Any = None, dilations: Any = None,
@@ -67,7 +67,7 @@ def _same_padding(size: Any, window: int, stride: int, rate: int) -> list[Any]:
     return [extra // 2, extra - extra // 2]
 
 
-@export("nn.erosion2d")
+@export(v1="nn.erosion2d")
 def erosion2d(
     value: Any, kernel: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Tensor:

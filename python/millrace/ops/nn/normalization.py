@@ -22,7 +22,7 @@ def _squeezed(x: Tensor, axes: Any) -> Tensor:
     return array.squeeze(x, [axes] if isinstance(axes, int) else list(axes))
 
 
-@export("nn.moments")
+@export(v1="nn.moments")
 def moments(
     x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
@@ -43,7 +43,7 @@ def moments(
         return mean, variance
 
 
-@export("nn.weighted_moments")
+@export(v1="nn.weighted_moments")
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, name: str | None = None,
     keep_dims: bool | None = None, keepdims: bool | None = None,
@@ -71,7 +71,7 @@ def weighted_moments(
         return mean, variance
 
 
-@export("nn.sufficient_statistics")
+@export(v1="nn.sufficient_statistics")
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
     keepdims: bool | None = None,
@@ -103,7 +103,7 @@ def sufficient_statistics(
     return counts, mean_ss, variance_ss, shift
 
 
-@export("nn.normalize_moments")
+@export(v1="nn.normalize_moments", v2="nn.normalize_moments")
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -122,7 +122,7 @@ def normalize_moments(
     return mean, variance
 
 
-@export("nn.batch_normalization")
+@export(v1="nn.batch_normalization", v2="nn.batch_normalization")
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any,
     name: str | None = None,
@@ -138,7 +138,7 @@ def batch_normalization(
         return x * math.cast(inverse, x.dtype) + math.cast(centred, x.dtype)
 
 
-@export("nn.fused_batch_norm")
+@export(v1="nn.fused_batch_norm")
 def fused_batch_norm(
     x: Any, scale: Any, offset: Any, mean: Any = None, variance: Any = None,
     epsilon: float = 0.001, data_format: str = "NHWC", is_training: bool = True,
@@ -178,7 +178,7 @@ def fused_batch_norm(
     return result[0], result[1], result[2]
 
 
-@export("nn.batch_norm_with_global_normalization")
+@export(v1="nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
     t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None,
     variance_epsilon: Any = None, scale_after_normalization: bool | None = None,
@@ -192,7 +192,10 @@ def batch_norm_with_global_normalization(
     return batch_normalization(t, m, v, beta, scale, variance_epsilon, name)
 
 
-@export("nn.lrn", "nn.local_response_normalization")
+@export(
+    v1=("nn.lrn", "nn.local_response_normalization"),
+    v2=("nn.lrn", "nn.local_response_normalization"),
+)
 def lrn(
     input: Any, depth_radius: int | None = 5, bias: float | None = 1.0,
     alpha: float | None = 1.0, beta: float | None = 0.5, name: str | None = None,
@@ -206,7 +209,7 @@ def lrn(
     )  # fmt: skip
 
 
-@export("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize")
+@export(v1=("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize"))
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:

@@ -20,7 +20,7 @@ from millrace.ops.nn.geometry import (  # fmt: skip
 )
 
 
-@export("nn.max_pool")
+@export(v1="nn.max_pool")
 def max_pool(
     value: Any = None, ksize: Any = None, strides: Any = None, padding: Any = None,
     data_format: str | None = "NHWC", name: str | None = None, input: Any = None,
@@ -84,7 +84,7 @@ def _max_pool_depth(value: Tensor, ksize: list[int], strides: list[int], name: s
     return result
 
 
-@export("nn.avg_pool", "nn.avg_pool2d")
+@export(v1=("nn.avg_pool", "nn.avg_pool2d"))
 def avg_pool(
     value: Any = None, ksize: Any = None, strides: Any = None, padding: Any = None,
     data_format: str | None = "NHWC", name: str | None = None, input: Any = None,
@@ -110,7 +110,7 @@ def _plain(padding: Any) -> str:
     return kind
 
 
-@export("nn.max_pool2d")
+@export(v1="nn.max_pool2d", v2="nn.max_pool2d")
 def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     name: str | None = None,
@@ -134,7 +134,7 @@ def _pool1d(op: Any, default: str, input: Any, ksize: Any, strides: Any, padding
         return array.squeeze(result, [axis], name=scope)
 
 
-@export("nn.max_pool1d")
+@export(v1="nn.max_pool1d", v2="nn.max_pool1d")
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC",
     name: str | None = None,
@@ -143,7 +143,7 @@ def max_pool1d(
     return _pool1d(max_pool, "MaxPool1d", input, ksize, strides, padding, data_format, name)
 
 
-@export("nn.avg_pool1d")
+@export(v1="nn.avg_pool1d", v2="nn.avg_pool1d")
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC",
     name: str | None = None,
@@ -152,7 +152,7 @@ def avg_pool1d(
     return _pool1d(avg_pool, "AvgPool1D", input, ksize, strides, padding, data_format, name)
 
 
-@export("nn.max_pool3d")
+@export(v1="nn.max_pool3d", v2="nn.max_pool3d")
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC",
     name: str | None = None,
@@ -167,7 +167,7 @@ def max_pool3d(
         )  # fmt: skip
 
 
-@export("nn.avg_pool3d")
+@export(v1="nn.avg_pool3d", v2="nn.avg_pool3d")
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC",
     name: str | None = None,
@@ -182,7 +182,7 @@ def avg_pool3d(
         )  # fmt: skip
 
 
-@export("nn.max_pool_with_argmax")
+@export(v1="nn.max_pool_with_argmax")
 def max_pool_with_argmax(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC",
     Targmax: Any = None, name: str | None = None, output_dtype: Any = None,
@@ -209,7 +209,7 @@ def _fractional(op: str, value: Any, ratio: Any, pseudo_random: Any, overlapping
     )  # fmt: skip
 
 
-@export("nn.fractional_max_pool")
+@export(v1="nn.fractional_max_pool")
 def fractional_max_pool(
     value: Any, pooling_ratio: Any, pseudo_random: bool | None = False,
     overlapping: bool | None = False, deterministic: bool | None = False, seed: int | None = 0,
@@ -220,7 +220,7 @@ def fractional_max_pool(
                        deterministic, seed, seed2, name)  # fmt: skip
 
 
-@export("nn.fractional_avg_pool")
+@export(v1="nn.fractional_avg_pool")
 def fractional_avg_pool(
     value: Any, pooling_ratio: Any, pseudo_random: bool | None = False,
     overlapping: bool | None = False, deterministic: bool | None = False, seed: int | None = 0,
@@ -231,7 +231,7 @@ def fractional_avg_pool(
                        deterministic, seed, seed2, name)  # fmt: skip
 
 
-@export("nn.pool")
+@export(v1="nn.pool")
 def pool(
     input: Any, window_shape: Any, pooling_type: str, padding: str, dilation_rate: Any = None,
     strides: Any = None, name: str | None = None, data_format: str | None = None,

@@ -18,7 +18,10 @@ def _seeds(seed: int | None) -> dict[str, int]:
     return {"seed": first or 0, "seed2": second or 0}
 
 
-@export("nn.uniform_candidate_sampler", "random.uniform_candidate_sampler")
+@export(
+    v1=("nn.uniform_candidate_sampler", "random.uniform_candidate_sampler"),
+    v2="random.uniform_candidate_sampler",
+)
 def uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
     seed: int | None = None, name: str | None = None,
@@ -37,7 +40,10 @@ def uniform_candidate_sampler(
     )  # fmt: skip
 
 
-@export("nn.log_uniform_candidate_sampler", "random.log_uniform_candidate_sampler")
+@export(
+    v1=("nn.log_uniform_candidate_sampler", "random.log_uniform_candidate_sampler"),
+    v2="random.log_uniform_candidate_sampler",
+)
 def log_uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
     seed: int | None = None, name: str | None = None,
@@ -50,7 +56,10 @@ def log_uniform_candidate_sampler(
     )  # fmt: skip
 
 
-@export("nn.learned_unigram_candidate_sampler", "random.learned_unigram_candidate_sampler")
+@export(
+    v1=("nn.learned_unigram_candidate_sampler", "random.learned_unigram_candidate_sampler"),
+    v2=("nn.learned_unigram_candidate_sampler", "random.learned_unigram_candidate_sampler"),
+)
 def learned_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
     seed: int | None = None, name: str | None = None,
@@ -62,7 +71,10 @@ def learned_unigram_candidate_sampler(
     )  # fmt: skip
 
 
-@export("nn.fixed_unigram_candidate_sampler", "random.fixed_unigram_candidate_sampler")
+@export(
+    v1=("nn.fixed_unigram_candidate_sampler", "random.fixed_unigram_candidate_sampler"),
+    v2=("nn.fixed_unigram_candidate_sampler", "random.fixed_unigram_candidate_sampler"),
+)
 def fixed_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int,
     vocab_file: str = "", distortion: float = 1.0, num_reserved_ids: int = 0,
@@ -85,7 +97,10 @@ def fixed_unigram_candidate_sampler(
     )  # fmt: skip
 
 
-@export("nn.all_candidate_sampler", "random.all_candidate_sampler")
+@export(
+    v1=("nn.all_candidate_sampler", "random.all_candidate_sampler"),
+    v2=("nn.all_candidate_sampler", "random.all_candidate_sampler"),
+)
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None,
     name: str | None = None,
@@ -97,7 +112,7 @@ def all_candidate_sampler(
     )  # fmt: skip
 
 
-@export("nn.compute_accidental_hits")
+@export(v1="nn.compute_accidental_hits", v2="nn.compute_accidental_hits")
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None,
     name: str | None = None,
@@ -187,7 +202,7 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, logits: Tensor) -> Ten
     )
 
 
-@export("nn.nce_loss")
+@export(v1="nn.nce_loss")
 def nce_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int,
     num_true: int = 1, sampled_values: Any = None, remove_accidental_hits: bool = False,
@@ -211,7 +226,7 @@ def nce_loss(
     return _row_sums(losses)
 
 
-@export("nn.sampled_softmax_loss")
+@export(v1="nn.sampled_softmax_loss")
 def sampled_softmax_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int,
     num_true: int = 1, sampled_values: Any = None, remove_accidental_hits: bool = True,

@@ -15,7 +15,7 @@ from millrace.ops.sparse.arrange import sparse_retain
 from millrace.ops.sparse.checks import as_sparse, is_sparse, places_of
 
 
-@export("sparse_add", "sparse.add")
+@export(v1=("sparse_add", "sparse.add"))
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
     """The sum of two tensors, at least one of which is sparse; sparse when both are.
 
@@ -67,7 +67,10 @@ def _common_shape(a: SparseTensor, b: SparseTensor) -> Tensor:
     return parts.same_shape(a.dense_shape, b.dense_shape, "Operands' shapes do not match")
 
 
-@export("sparse_tensor_dense_matmul", "sparse.matmul", "sparse.sparse_dense_matmul")
+@export(
+    v1=("sparse_tensor_dense_matmul", "sparse.matmul", "sparse.sparse_dense_matmul"),
+    v2="sparse.sparse_dense_matmul",
+)
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Tensor:
@@ -107,7 +110,7 @@ def _conjugate(values: Tensor) -> Tensor:
     return gen_ops.conj(values) if values.dtype.base_dtype.is_complex else values
 
 
-@export("sparse_softmax", "sparse.softmax")
+@export(v1=("sparse_softmax", "sparse.softmax"), v2="sparse.softmax")
 def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     """Softmax over the last dimension, among the elements that are given."""
     sp_input = as_sparse(sp_input)
@@ -135,13 +138,13 @@ def _merged(sp_a: Any, sp_b: Any, choose: Any, name: str | None, default: str) -
         return SparseTensor(parts.indices_of(at, shape), values, shape)
 
 
-@export("sparse_maximum", "sparse.maximum")
+@export(v1=("sparse_maximum", "sparse.maximum"), v2="sparse.maximum")
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The larger of two sparse tensors' elements; what is not given counts as zero."""
     return _merged(sp_a, sp_b, gen_ops.maximum, name, "SparseSparseMaximum")
 
 
-@export("sparse_minimum", "sparse.minimum")
+@export(v1=("sparse_minimum", "sparse.minimum"), v2="sparse.minimum")
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """The smaller of two sparse tensors' elements; what is not given counts as zero."""
     return _merged(sp_a, sp_b, gen_ops.minimum, name, "SparseSparseMinimum")

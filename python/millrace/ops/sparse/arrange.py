@@ -18,7 +18,7 @@ from millrace.ops.sparse import parts
 from millrace.ops.sparse.checks import as_sparse, places_of, sparse_list
 
 
-@export("sparse_reorder", "sparse.reorder")
+@export(v1=("sparse_reorder", "sparse.reorder"), v2="sparse.reorder")
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     """The same elements, in the order in which they stand in the dense tensor."""
     sp_input = as_sparse(sp_input)
@@ -31,7 +31,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
         )
 
 
-@export("sparse_reshape", "sparse.reshape")
+@export(v1=("sparse_reshape", "sparse.reshape"), v2="sparse.reshape")
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
     """The same elements in another shape; one size may be -1.
 
@@ -88,7 +88,7 @@ def _check_reshape(before: TensorShape, shape: Tensor) -> None:
         )
 
 
-@export("sparse_transpose", "sparse.transpose")
+@export(v1=("sparse_transpose", "sparse.transpose"), v2="sparse.transpose")
 def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
     """Permutes the dimensions; reverses their order without `perm`."""
     sp_input = as_sparse(sp_input)
@@ -105,7 +105,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
         return sparse_reorder(SparseTensor(indices, sp_input.values, dense_shape), name=scope)
 
 
-@export("sparse.expand_dims")
+@export(v1="sparse.expand_dims", v2="sparse.expand_dims")
 def expand_dims(sp_input: Any, axis: int | None = None, name: str | None = None) -> SparseTensor:
     """Adds a dimension of size 1 at `axis` (the last)."""
     sp_input = as_sparse(sp_input)
@@ -124,7 +124,7 @@ def expand_dims(sp_input: Any, axis: int | None = None, name: str | None = None)
         return SparseTensor(indices, sp_input.values, array.concat(sizes, 0))
 
 
-@export("sparse_concat", "sparse.concat")
+@export(v1=("sparse_concat", "sparse.concat"))
 def sparse_concat(
     axis: Any, sp_inputs: Any, name: str | None = None, expand_nonconcat_dim: bool = False,
     concat_dim: Any = None, expand_nonconcat_dims: bool | None = None,
@@ -182,7 +182,7 @@ def _check_concat(sp_inputs: list[SparseTensor], axis: int) -> None:
         )
 
 
-@export("sparse_split", "sparse.split")
+@export(v1=("sparse_split", "sparse.split"))
 def sparse_split(
     keyword_required: Any = None, sp_input: Any = None, num_split: int | None = None,
     axis: Any = None, name: str | None = None, split_dim: Any = None,
@@ -215,7 +215,7 @@ def sparse_split(
         return made
 
 
-@export("sparse_slice", "sparse.slice")
+@export(v1=("sparse_slice", "sparse.slice"), v2="sparse.slice")
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
     """The block of `size` from `start` on; a block that goes past the end is cut off there."""
     sp_input = as_sparse(sp_input)
@@ -230,7 +230,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
         return SparseTensor(kept.indices - start, kept.values, sizes)
 
 
-@export("sparse_retain", "sparse.retain")
+@export(v1=("sparse_retain", "sparse.retain"), v2="sparse.retain")
 def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     """Only those elements for which the vector `to_retain` holds."""
     sp_input = as_sparse(sp_input)
@@ -244,7 +244,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     )
 
 
-@export("sparse_reset_shape", "sparse.reset_shape")
+@export(v1=("sparse_reset_shape", "sparse.reset_shape"), v2="sparse.reset_shape")
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     """The same elements in a larger shape, or without `new_shape` in the smallest that holds them.
 
@@ -293,7 +293,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     return SparseTensor(indices, values, shape)
 
 
-@export("sparse_fill_empty_rows", "sparse.fill_empty_rows")
+@export(v1=("sparse_fill_empty_rows", "sparse.fill_empty_rows"), v2="sparse.fill_empty_rows")
 def sparse_fill_empty_rows(
     sp_input: Any, default_value: Any, name: str | None = None
 ) -> tuple[SparseTensor, Tensor]:
@@ -319,7 +319,7 @@ def sparse_fill_empty_rows(
         return sparse_reorder(whole), indicator
 
 
-@export("sparse_merge", "sparse.merge")
+@export(v1=("sparse_merge", "sparse.merge"))
 def sparse_merge(
     sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None,
     already_sorted: bool = False,

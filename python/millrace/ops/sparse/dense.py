@@ -17,7 +17,7 @@ from millrace.ops.sparse.arrange import sparse_merge
 from millrace.ops.sparse.checks import as_sparse
 
 
-@export("sparse_placeholder", "sparse.placeholder")
+@export(v1=("sparse_placeholder", "sparse.placeholder"))
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
     """A sparse tensor whose value is fed: a SparseTensorValue, or its three parts.
 
@@ -48,7 +48,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     )
 
 
-@export("sparse.from_dense")
+@export(v1="sparse.from_dense", v2="sparse.from_dense")
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
     """The elements of a dense tensor that are not zero."""
     with name_scope(name, "dense_to_sparse", [tensor]):
@@ -58,7 +58,7 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(indices, values, array.shape(tensor, out_type=dtypes.int64))
 
 
-@export("sparse.eye")
+@export(v1="sparse.eye", v2="sparse.eye")
 def eye(
     num_rows: int, num_columns: int | None = None, dtype: Any = dtypes.float32,
     name: str | None = None,
@@ -71,7 +71,7 @@ def eye(
         return SparseTensor(np.stack([count, count], 1), ones, [num_rows, columns])
 
 
-@export("sparse_to_dense")
+@export(v1="sparse_to_dense")
 def sparse_to_dense(
     sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0,
     validate_indices: bool = True, name: str | None = None,
@@ -86,7 +86,7 @@ def sparse_to_dense(
     )  # fmt: skip
 
 
-@export("sparse_tensor_to_dense", "sparse.to_dense")
+@export(v1=("sparse_tensor_to_dense", "sparse.to_dense"), v2="sparse.to_dense")
 def sparse_tensor_to_dense(
     sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
 ) -> Tensor:
@@ -100,7 +100,7 @@ def sparse_tensor_to_dense(
     )  # fmt: skip
 
 
-@export("sparse_to_indicator", "sparse.to_indicator")
+@export(v1=("sparse_to_indicator", "sparse.to_indicator"), v2="sparse.to_indicator")
 def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
     """Booleans: whether number i is among the values of the last dimension."""
     sp_input = as_sparse(sp_input)

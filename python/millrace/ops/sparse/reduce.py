@@ -78,7 +78,7 @@ def _check_axes(axis: Any, rank: int | None) -> None:
             )
 
 
-@export("sparse_reduce_sum", "sparse.reduce_sum")
+@export(v1=("sparse_reduce_sum", "sparse.reduce_sum"))
 def sparse_reduce_sum(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
     keep_dims: bool | None = None,
@@ -91,7 +91,7 @@ def sparse_reduce_sum(
         return groups.dense(parts.summed(groups.values, groups.places, groups.size))
 
 
-@export("sparse_reduce_sum_sparse", "sparse.reduce_sum_sparse")
+@export(v1=("sparse_reduce_sum_sparse", "sparse.reduce_sum_sparse"))
 def sparse_reduce_sum_sparse(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
     keep_dims: bool | None = None,
@@ -103,7 +103,7 @@ def sparse_reduce_sum_sparse(
         return _Reduction(sp_input, axis, one_keepdims(keepdims, keep_dims)).sparse(parts.summed)
 
 
-@export("sparse_reduce_max", "sparse.reduce_max")
+@export(v1=("sparse_reduce_max", "sparse.reduce_max"))
 def sparse_reduce_max(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
     keep_dims: bool | None = None,
@@ -121,7 +121,7 @@ def sparse_reduce_max(
         return groups.dense(gen_ops.select(empty, array.zeros_like(found), found))
 
 
-@export("sparse_reduce_max_sparse", "sparse.reduce_max_sparse")
+@export(v1=("sparse_reduce_max_sparse", "sparse.reduce_max_sparse"))
 def sparse_reduce_max_sparse(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
     keep_dims: bool | None = None,

@@ -10,7 +10,7 @@ from millrace.graph.tensor import Tensor
 from millrace.ops.sparse.checks import as_sparse, parts_of
 
 
-@export("serialize_sparse", "io.serialize_sparse")
+@export(v1=("serialize_sparse", "io.serialize_sparse"))
 def serialize_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Tensor:
@@ -19,7 +19,7 @@ def serialize_sparse(
     return gen_ops.serialize_sparse(*parts_of(as_sparse(sp_input)), name=name)
 
 
-@export("serialize_many_sparse", "io.serialize_many_sparse")
+@export(v1=("serialize_many_sparse", "io.serialize_many_sparse"))
 def serialize_many_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Tensor:
@@ -28,7 +28,9 @@ def serialize_many_sparse(
     return gen_ops.serialize_many_sparse(*parts_of(as_sparse(sp_input)), name=name)
 
 
-@export("deserialize_many_sparse", "io.deserialize_many_sparse")
+@export(
+    v1=("deserialize_many_sparse", "io.deserialize_many_sparse"), v2="io.deserialize_many_sparse"
+)
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:

@@ -15,26 +15,26 @@ def _key(function: Callable[..., Any]) -> Any:
     return getattr(function, "_arg_scope_key", (function.__module__, function.__name__))
 
 
-@export("contrib.framework.current_arg_scope", "contrib.slim.current_arg_scope")
+@export(v1=("contrib.framework.current_arg_scope", "contrib.slim.current_arg_scope"))
 def current_arg_scope() -> dict[Any, dict[str, Any]]:
     """The arguments that are set now."""
     return _stack[-1]
 
 
-@export("contrib.framework.has_arg_scope", "contrib.slim.has_arg_scope")
+@export(v1=("contrib.framework.has_arg_scope", "contrib.slim.has_arg_scope"))
 def has_arg_scope(func: Callable[..., Any]) -> bool:
     """Whether arguments of a function can be given by scopes."""
     return _key(func) in _with_scope
 
 
-@export("contrib.framework.arg_scoped_arguments", "contrib.slim.arg_scoped_arguments")
+@export(v1=("contrib.framework.arg_scoped_arguments", "contrib.slim.arg_scoped_arguments"))
 def arg_scoped_arguments(func: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of a function that have defaults, which scopes may set."""
     parameters = inspect.signature(func).parameters.values()
     return tuple(p.name for p in parameters if p.default is not inspect.Parameter.empty)
 
 
-@export("contrib.framework.add_arg_scope", "contrib.slim.add_arg_scope")
+@export(v1=("contrib.framework.add_arg_scope", "contrib.slim.add_arg_scope"))
 def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator that lets arguments of a function be given by scopes."""
     key = (func.__module__, func.__name__)
@@ -49,7 +49,7 @@ def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
     return with_scope
 
 
-@export("contrib.framework.arg_scope", "contrib.slim.arg_scope")
+@export(v1=("contrib.framework.arg_scope", "contrib.slim.arg_scope"))
 class arg_scope:
     """A context in which functions take arguments that their callers do not give.
 

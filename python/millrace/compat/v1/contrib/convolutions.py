@@ -28,20 +28,22 @@ def _channels(data_format: str | None) -> str:
 
 
 @export(
-    "contrib.layers.conv2d",
-    "contrib.layers.convolution",
-    "contrib.layers.convolution2d",
-    "contrib.layers.conv1d",
-    "contrib.layers.conv3d",
-    "contrib.layers.convolution1d",
-    "contrib.layers.convolution3d",
-    "contrib.slim.conv2d",
-    "contrib.slim.convolution",
-    "contrib.slim.convolution2d",
-    "contrib.slim.conv1d",
-    "contrib.slim.conv3d",
-    "contrib.slim.convolution1d",
-    "contrib.slim.convolution3d",
+    v1=(
+        "contrib.layers.conv2d",
+        "contrib.layers.convolution",
+        "contrib.layers.convolution2d",
+        "contrib.layers.conv1d",
+        "contrib.layers.conv3d",
+        "contrib.layers.convolution1d",
+        "contrib.layers.convolution3d",
+        "contrib.slim.conv2d",
+        "contrib.slim.convolution",
+        "contrib.slim.convolution2d",
+        "contrib.slim.conv1d",
+        "contrib.slim.conv3d",
+        "contrib.slim.convolution1d",
+        "contrib.slim.convolution3d",
+    )
 )
 @add_arg_scope
 def convolution(
@@ -85,10 +87,12 @@ def convolution(
 
 
 @export(
-    "contrib.layers.conv2d_transpose",
-    "contrib.layers.convolution2d_transpose",
-    "contrib.slim.conv2d_transpose",
-    "contrib.slim.convolution2d_transpose",
+    v1=(
+        "contrib.layers.conv2d_transpose",
+        "contrib.layers.convolution2d_transpose",
+        "contrib.slim.conv2d_transpose",
+        "contrib.slim.convolution2d_transpose",
+    )
 )
 @add_arg_scope
 def convolution2d_transpose(
@@ -120,10 +124,12 @@ def convolution2d_transpose(
 
 
 @export(
-    "contrib.layers.separable_conv2d",
-    "contrib.layers.separable_convolution2d",
-    "contrib.slim.separable_conv2d",
-    "contrib.slim.separable_convolution2d",
+    v1=(
+        "contrib.layers.separable_conv2d",
+        "contrib.layers.separable_convolution2d",
+        "contrib.slim.separable_conv2d",
+        "contrib.slim.separable_convolution2d",
+    )
 )
 @add_arg_scope
 def separable_convolution2d(
@@ -191,7 +197,7 @@ def _pooled(
         return collect_named_outputs(outputs_collections, sc.rstrip("/"), outputs)
 
 
-@export("contrib.layers.max_pool2d", "contrib.slim.max_pool2d")
+@export(v1=("contrib.layers.max_pool2d", "contrib.slim.max_pool2d"))
 @add_arg_scope
 def max_pool2d(
     inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID",
@@ -202,7 +208,7 @@ def max_pool2d(
                    outputs_collections, scope)  # fmt: skip
 
 
-@export("contrib.layers.avg_pool2d", "contrib.slim.avg_pool2d")
+@export(v1=("contrib.layers.avg_pool2d", "contrib.slim.avg_pool2d"))
 @add_arg_scope
 def avg_pool2d(
     inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID",

@@ -15,7 +15,7 @@ from millrace.ops.nn import embedding
 from millrace.state.variable_scope import variable_scope
 
 
-@export("contrib.layers.embedding_lookup_unique")
+@export(v1="contrib.layers.embedding_lookup_unique")
 def embedding_lookup_unique(params: Any, ids: Any, name: str | None = None) -> Tensor:
     """`embedding_lookup` that reads each row once, however often its id occurs."""
     with name_scope(name, "EmbeddingLookupUnique", [params, ids]):
@@ -28,7 +28,7 @@ def embedding_lookup_unique(params: Any, ids: Any, name: str | None = None) -> T
         return result
 
 
-@export("contrib.layers.embed_sequence")
+@export(v1="contrib.layers.embed_sequence")
 def embed_sequence(
     ids: Any, vocab_size: int | None = None, embed_dim: int | None = None, unique: bool = False,
     initializer: Any = None, regularizer: Any = None, trainable: bool = True, scope: Any = None,
@@ -51,7 +51,7 @@ def embed_sequence(
         return embedding.embedding_lookup(table, ids)
 
 
-@export("contrib.layers.bow_encoder")
+@export(v1="contrib.layers.bow_encoder")
 def bow_encoder(
     ids: Any, vocab_size: int, embed_dim: int, sparse_lookup: bool = True, initializer: Any = None,
     regularizer: Any = None, trainable: bool = True, scope: Any = None, reuse: Any = None,

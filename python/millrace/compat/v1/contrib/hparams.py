@@ -25,7 +25,7 @@ def _parsed(name: str, kind: type, text: str) -> Any:
         ) from None
 
 
-@export("contrib.training.parse_values")
+@export(v1="contrib.training.parse_values")
 def parse_values(values: str, type_map: dict[str, type]) -> dict[str, Any]:
     """{name: value} of "name=value,name=[value,value]"; the types are those of `type_map`.
 
@@ -54,7 +54,7 @@ def parse_values(values: str, type_map: dict[str, type]) -> dict[str, Any]:
     return result
 
 
-@export("contrib.training.HParams")
+@export(v1="contrib.training.HParams")
 class HParams:
     """Hyperparameters as attributes: `HParams(learning_rate=0.1, units=[10, 20])`.
 

@@ -29,7 +29,7 @@ from millrace.state.variable_scope import variable_scope
 # Dense layers.
 
 
-@export("contrib.layers.fully_connected", "contrib.slim.fully_connected")
+@export(v1=("contrib.layers.fully_connected", "contrib.slim.fully_connected"))
 @add_arg_scope
 def fully_connected(
     inputs: Any, num_outputs: int, activation_fn: Any = activations.relu,
@@ -76,12 +76,12 @@ def _fixed(activation: Any) -> Callable[..., Tensor]:
     return layer
 
 
-relu = export("contrib.layers.relu", "contrib.slim.relu")(_fixed(activations.relu))
-relu6 = export("contrib.layers.relu6", "contrib.slim.relu6")(_fixed(activations.relu6))
-linear = export("contrib.layers.linear", "contrib.slim.linear")(_fixed(None))
+relu = export(v1=("contrib.layers.relu", "contrib.slim.relu"))(_fixed(activations.relu))
+relu6 = export(v1=("contrib.layers.relu6", "contrib.slim.relu6"))(_fixed(activations.relu6))
+linear = export(v1=("contrib.layers.linear", "contrib.slim.linear"))(_fixed(None))
 
 
-@export("contrib.layers.bias_add", "contrib.slim.bias_add")
+@export(v1=("contrib.layers.bias_add", "contrib.slim.bias_add"))
 @add_arg_scope
 def bias_add(
     inputs: Any, activation_fn: Any = None, initializer: Any = ZEROS, regularizer: Any = None,
@@ -110,7 +110,7 @@ conv2d = convolution
 # Shapes.
 
 
-@export("contrib.layers.flatten", "contrib.slim.flatten")
+@export(v1=("contrib.layers.flatten", "contrib.slim.flatten"))
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Tensor:
     """Makes one dimension of all but the batch. ValueError for a rank below 2 or unknown."""
@@ -132,7 +132,7 @@ def _is_mixed(sizes: list[Any]) -> bool:
     return any(isinstance(s, Tensor) for s in sizes)
 
 
-@export("contrib.layers.one_hot_encoding", "contrib.slim.one_hot_encoding")
+@export(v1=("contrib.layers.one_hot_encoding", "contrib.slim.one_hot_encoding"))
 @add_arg_scope
 def one_hot_encoding(
     labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0,
@@ -147,7 +147,7 @@ def one_hot_encoding(
         return collect_named_outputs(outputs_collections, sc.rstrip("/"), outputs)
 
 
-@export("contrib.layers.softmax", "contrib.slim.softmax")
+@export(v1=("contrib.layers.softmax", "contrib.slim.softmax"))
 @add_arg_scope
 def softmax(logits: Any, scope: Any = None) -> Tensor:
     """exp(logits) divided by its sum along the last dimension."""
@@ -160,7 +160,7 @@ def softmax(logits: Any, scope: Any = None) -> Tensor:
 # Several layers at once.
 
 
-@export("contrib.layers.repeat", "contrib.slim.repeat")
+@export(v1=("contrib.layers.repeat", "contrib.slim.repeat"))
 @add_arg_scope
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
     """A layer of the same arguments several times over: scope/scope_1, scope/scope_2 and so on."""
@@ -174,7 +174,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
         return outputs
 
 
-@export("contrib.layers.stack", "contrib.slim.stack")
+@export(v1=("contrib.layers.stack", "contrib.slim.stack"))
 def stack(inputs: Any, layer: Any, stack_args: Any, **kwargs: Any) -> Tensor:
     """A layer over and over, each time with other arguments of `stack_args`."""
     scope = kwargs.pop("scope", None)

@@ -17,7 +17,9 @@ DATA_FORMAT_NCHW = "NCHW"
 DATA_FORMAT_NHWC = "NHWC"
 
 
-@export("contrib.layers.utils.collect_named_outputs", "contrib.slim.utils.collect_named_outputs")
+@export(
+    v1=("contrib.layers.utils.collect_named_outputs", "contrib.slim.utils.collect_named_outputs")
+)
 def collect_named_outputs(collections: Any, alias: str, outputs: Tensor) -> Tensor:
     """Adds outputs to collections under a name that `convert_collection_to_dict` finds."""
     if collections:
@@ -27,8 +29,10 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Tensor) -> Tens
 
 
 @export(
-    "contrib.layers.utils.convert_collection_to_dict",
-    "contrib.slim.utils.convert_collection_to_dict",
+    v1=(
+        "contrib.layers.utils.convert_collection_to_dict",
+        "contrib.slim.utils.convert_collection_to_dict",
+    )
 )
 def convert_collection_to_dict(
     collection: str, clear_collection: bool = False
@@ -44,7 +48,7 @@ def convert_collection_to_dict(
     return found
 
 
-@export("contrib.layers.utils.last_dimension", "contrib.slim.utils.last_dimension")
+@export(v1=("contrib.layers.utils.last_dimension", "contrib.slim.utils.last_dimension"))
 def last_dimension(shape: Any, min_rank: int = 1) -> int:
     """The size of the last dimension. ValueError when it or the rank is not known or too small."""
     if shape.ndims is None or shape.ndims < min_rank or shape[-1].value is None:

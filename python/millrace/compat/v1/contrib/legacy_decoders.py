@@ -67,7 +67,7 @@ def _chosen(feed_previous: Any, decoder: Callable[[bool], Outputs], state: Any) 
     return list(everything[:count]), nest.pack_sequence_as(state, list(everything[count:]))
 
 
-@export("contrib.legacy_seq2seq.rnn_decoder")
+@export(v1="contrib.legacy_seq2seq.rnn_decoder")
 def rnn_decoder(
     decoder_inputs: Any, initial_state: Any, cell: Any, loop_function: Any = None,
     scope: Any = None,
@@ -91,7 +91,7 @@ def rnn_decoder(
         return outputs, state
 
 
-@export("contrib.legacy_seq2seq.basic_rnn_seq2seq")
+@export(v1="contrib.legacy_seq2seq.basic_rnn_seq2seq")
 def basic_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, dtype: Any = dtypes.float32,
     scope: Any = None,
@@ -102,7 +102,7 @@ def basic_rnn_seq2seq(
         return rnn_decoder(decoder_inputs, state, cell)
 
 
-@export("contrib.legacy_seq2seq.tied_rnn_seq2seq")
+@export(v1="contrib.legacy_seq2seq.tied_rnn_seq2seq")
 def tied_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, loop_function: Any = None,
     dtype: Any = dtypes.float32, scope: Any = None,
@@ -115,7 +115,7 @@ def tied_rnn_seq2seq(
         return rnn_decoder(decoder_inputs, state, cell, loop_function, scope)
 
 
-@export("contrib.legacy_seq2seq.embedding_rnn_decoder")
+@export(v1="contrib.legacy_seq2seq.embedding_rnn_decoder")
 def embedding_rnn_decoder(
     decoder_inputs: Any, initial_state: Any, cell: Any, num_symbols: int, embedding_size: int,
     output_projection: Any = None, feed_previous: bool = False,
@@ -139,7 +139,7 @@ def embedding_rnn_decoder(
         return rnn_decoder(rows, initial_state, cell, loop)
 
 
-@export("contrib.legacy_seq2seq.embedding_rnn_seq2seq")
+@export(v1="contrib.legacy_seq2seq.embedding_rnn_seq2seq")
 def embedding_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, num_encoder_symbols: int,
     num_decoder_symbols: int, embedding_size: int, output_projection: Any = None,
@@ -165,7 +165,7 @@ def embedding_rnn_seq2seq(
         return _chosen(feed_previous, decoder, state)
 
 
-@export("contrib.legacy_seq2seq.embedding_tied_rnn_seq2seq")
+@export(v1="contrib.legacy_seq2seq.embedding_tied_rnn_seq2seq")
 def embedding_tied_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, num_symbols: int, embedding_size: int,
     num_decoder_symbols: int | None = None, output_projection: Any = None,
@@ -190,7 +190,7 @@ def embedding_tied_rnn_seq2seq(
         return _chosen(feed_previous, decoder, like)
 
 
-@export("contrib.legacy_seq2seq.attention_decoder")
+@export(v1="contrib.legacy_seq2seq.attention_decoder")
 def attention_decoder(
     decoder_inputs: Any, initial_state: Any, attention_states: Any, cell: Any,
     output_size: int | None = None, num_heads: int = 1, loop_function: Any = None,
@@ -268,7 +268,7 @@ def attention_decoder(
         return outputs, state
 
 
-@export("contrib.legacy_seq2seq.embedding_attention_decoder")
+@export(v1="contrib.legacy_seq2seq.embedding_attention_decoder")
 def embedding_attention_decoder(
     decoder_inputs: Any, initial_state: Any, attention_states: Any, cell: Any, num_symbols: int,
     embedding_size: int, num_heads: int = 1, output_size: int | None = None,
@@ -291,7 +291,7 @@ def embedding_attention_decoder(
         )  # fmt: skip
 
 
-@export("contrib.legacy_seq2seq.embedding_attention_seq2seq")
+@export(v1="contrib.legacy_seq2seq.embedding_attention_seq2seq")
 def embedding_attention_seq2seq(
     encoder_inputs: Any, decoder_inputs: Any, cell: Any, num_encoder_symbols: int,
     num_decoder_symbols: int, embedding_size: int, num_heads: int = 1,
@@ -322,7 +322,7 @@ def embedding_attention_seq2seq(
         return _chosen(feed_previous, decoder, state)
 
 
-@export("contrib.legacy_seq2seq.one2many_rnn_seq2seq")
+@export(v1="contrib.legacy_seq2seq.one2many_rnn_seq2seq")
 def one2many_rnn_seq2seq(
     encoder_inputs: Any, decoder_inputs_dict: dict[str, Any], enc_cell: Any,
     dec_cells_dict: dict[str, Any], num_encoder_symbols: int,
@@ -349,7 +349,7 @@ def one2many_rnn_seq2seq(
     return outputs, states
 
 
-@export("contrib.legacy_seq2seq.model_with_buckets")
+@export(v1="contrib.legacy_seq2seq.model_with_buckets")
 def model_with_buckets(
     encoder_inputs: Any, decoder_inputs: Any, targets: Any, weights: Any, buckets: Any,
     seq2seq: Callable[..., Outputs], softmax_loss_function: Any = None,

@@ -27,7 +27,7 @@ from millrace.ops.nn import normalization as nn_normalization
 from millrace.state.variable_scope import variable_scope
 
 
-@export("contrib.layers.batch_norm", "contrib.slim.batch_norm")
+@export(v1=("contrib.layers.batch_norm", "contrib.slim.batch_norm"))
 @add_arg_scope
 def batch_norm(
     inputs: Any, decay: float = 0.999, center: bool = True, scale: bool = False,
@@ -92,7 +92,7 @@ def _update_elsewhere(updates: list[Any], collections: Any, outputs: Tensor) -> 
     return outputs
 
 
-@export("contrib.layers.layer_norm", "contrib.slim.layer_norm")
+@export(v1=("contrib.layers.layer_norm", "contrib.slim.layer_norm"))
 @add_arg_scope
 def layer_norm(
     inputs: Any, center: bool = True, scale: bool = True, activation_fn: Any = None,
@@ -137,7 +137,7 @@ def layer_norm(
         return finished(outputs, sc, activation_fn, None, None, outputs_collections)
 
 
-@export("contrib.layers.unit_norm", "contrib.slim.unit_norm")
+@export(v1=("contrib.layers.unit_norm", "contrib.slim.unit_norm"))
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Tensor:
     """The inputs divided by their length along a dimension."""
@@ -147,7 +147,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
         return math.divide(inputs, lengths)
 
 
-@export("contrib.layers.dropout", "contrib.slim.dropout")
+@export(v1=("contrib.layers.dropout", "contrib.slim.dropout"))
 @add_arg_scope
 def dropout(
     inputs: Any, keep_prob: Any = 0.5, noise_shape: Any = None, is_training: Any = True,

@@ -11,7 +11,7 @@ from millrace.ops import math, reduce
 from millrace.ops.nn import activations, cross_entropy
 
 
-@export("contrib.losses.softmax_cross_entropy", "contrib.slim.losses.softmax_cross_entropy")
+@export(v1=("contrib.losses.softmax_cross_entropy", "contrib.slim.losses.softmax_cross_entropy"))
 def softmax_cross_entropy(
     logits: Any, onehot_labels: Any, weights: Any = 1.0, label_smoothing: float = 0,
     scope: str | None = None,
@@ -21,8 +21,10 @@ def softmax_cross_entropy(
 
 
 @export(
-    "contrib.losses.sparse_softmax_cross_entropy",
-    "contrib.slim.losses.sparse_softmax_cross_entropy",
+    v1=(
+        "contrib.losses.sparse_softmax_cross_entropy",
+        "contrib.slim.losses.sparse_softmax_cross_entropy",
+    )
 )
 def sparse_softmax_cross_entropy(
     logits: Any, labels: Any, weights: Any = 1.0, scope: str | None = None
@@ -31,7 +33,7 @@ def sparse_softmax_cross_entropy(
     return losses.sparse_softmax_cross_entropy(labels, logits, weights, scope)
 
 
-@export("contrib.losses.sigmoid_cross_entropy", "contrib.slim.losses.sigmoid_cross_entropy")
+@export(v1=("contrib.losses.sigmoid_cross_entropy", "contrib.slim.losses.sigmoid_cross_entropy"))
 def sigmoid_cross_entropy(
     logits: Any, multi_class_labels: Any, weights: Any = 1.0, label_smoothing: float = 0,
     scope: str | None = None,
@@ -40,7 +42,7 @@ def sigmoid_cross_entropy(
     return losses.sigmoid_cross_entropy(multi_class_labels, logits, weights, label_smoothing, scope)
 
 
-@export("contrib.losses.mean_squared_error", "contrib.slim.losses.mean_squared_error")
+@export(v1=("contrib.losses.mean_squared_error", "contrib.slim.losses.mean_squared_error"))
 def mean_squared_error(
     predictions: Any, labels: Any = None, weights: Any = 1.0, scope: str | None = None
 ) -> Tensor:
@@ -48,7 +50,7 @@ def mean_squared_error(
     return losses.mean_squared_error(labels, predictions, weights, scope)
 
 
-@export("contrib.losses.log_loss", "contrib.slim.losses.log_loss")
+@export(v1=("contrib.losses.log_loss", "contrib.slim.losses.log_loss"))
 def log_loss(
     predictions: Any, labels: Any = None, weights: Any = 1.0, epsilon: float = 1e-7,
     scope: str | None = None,
@@ -57,19 +59,19 @@ def log_loss(
     return losses.log_loss(labels, predictions, weights, epsilon, scope)
 
 
-add_loss = export("contrib.losses.add_loss", "contrib.slim.losses.add_loss")(losses.add_loss)
-get_losses = export("contrib.losses.get_losses", "contrib.slim.losses.get_losses")(
+add_loss = export(v1=("contrib.losses.add_loss", "contrib.slim.losses.add_loss"))(losses.add_loss)
+get_losses = export(v1=("contrib.losses.get_losses", "contrib.slim.losses.get_losses"))(
     losses.get_losses
 )
-get_total_loss = export("contrib.losses.get_total_loss", "contrib.slim.losses.get_total_loss")(
+get_total_loss = export(v1=("contrib.losses.get_total_loss", "contrib.slim.losses.get_total_loss"))(
     losses.get_total_loss
 )
 get_regularization_losses = export(
-    "contrib.losses.get_regularization_losses", "contrib.slim.losses.get_regularization_losses"
+    v1=("contrib.losses.get_regularization_losses", "contrib.slim.losses.get_regularization_losses")
 )(losses.get_regularization_losses)
 
 
-@export("contrib.metrics.streaming_accuracy", "contrib.slim.metrics.streaming_accuracy")
+@export(v1=("contrib.metrics.streaming_accuracy", "contrib.slim.metrics.streaming_accuracy"))
 def streaming_accuracy(
     predictions: Any, labels: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -80,7 +82,7 @@ def streaming_accuracy(
     )
 
 
-@export("contrib.metrics.streaming_precision", "contrib.slim.metrics.streaming_precision")
+@export(v1=("contrib.metrics.streaming_precision", "contrib.slim.metrics.streaming_precision"))
 def streaming_precision(
     predictions: Any, labels: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -91,7 +93,7 @@ def streaming_precision(
     )
 
 
-@export("contrib.metrics.streaming_recall", "contrib.slim.metrics.streaming_recall")
+@export(v1=("contrib.metrics.streaming_recall", "contrib.slim.metrics.streaming_recall"))
 def streaming_recall(
     predictions: Any, labels: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -102,7 +104,7 @@ def streaming_recall(
     )
 
 
-@export("contrib.metrics.streaming_auc", "contrib.slim.metrics.streaming_auc")
+@export(v1=("contrib.metrics.streaming_auc", "contrib.slim.metrics.streaming_auc"))
 def streaming_auc(
     predictions: Any, labels: Any, weights: Any = None, num_thresholds: int = 200,
     metrics_collections: Any = None, updates_collections: Any = None, curve: str = "ROC",
@@ -113,7 +115,7 @@ def streaming_auc(
                        updates_collections, curve, name)  # fmt: skip
 
 
-@export("contrib.metrics.streaming_mean", "contrib.slim.metrics.streaming_mean")
+@export(v1=("contrib.metrics.streaming_mean", "contrib.slim.metrics.streaming_mean"))
 def streaming_mean(
     values: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -123,8 +125,10 @@ def streaming_mean(
 
 
 @export(
-    "contrib.metrics.streaming_mean_squared_error",
-    "contrib.slim.metrics.streaming_mean_squared_error",
+    v1=(
+        "contrib.metrics.streaming_mean_squared_error",
+        "contrib.slim.metrics.streaming_mean_squared_error",
+    )
 )
 def streaming_mean_squared_error(
     predictions: Any, labels: Any, weights: Any = None, metrics_collections: Any = None,
@@ -136,7 +140,7 @@ def streaming_mean_squared_error(
     )
 
 
-@export("contrib.metrics.streaming_recall_at_k", "contrib.slim.metrics.streaming_recall_at_k")
+@export(v1=("contrib.metrics.streaming_recall_at_k", "contrib.slim.metrics.streaming_recall_at_k"))
 def streaming_recall_at_k(
     predictions: Any, labels: Any, k: int, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -148,7 +152,7 @@ def streaming_recall_at_k(
     )
 
 
-@export("contrib.metrics.accuracy")
+@export(v1="contrib.metrics.accuracy")
 def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Tensor:
     """The share of predictions that equal their labels, of one batch."""
     with name_scope(name, "accuracy", [predictions, labels]):
@@ -159,7 +163,7 @@ def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | Non
         return math.divide(reduce.reduce_sum(right), reduce.reduce_sum(weights + 0 * right))
 
 
-@export("contrib.metrics.aggregate_metrics", "contrib.slim.metrics.aggregate_metrics")
+@export(v1=("contrib.metrics.aggregate_metrics", "contrib.slim.metrics.aggregate_metrics"))
 def aggregate_metrics(*value_update_tuples: Any) -> tuple[list[Any], list[Any]]:
     """The values and the updates of several metrics."""
     if not value_update_tuples:
@@ -168,14 +172,14 @@ def aggregate_metrics(*value_update_tuples: Any) -> tuple[list[Any], list[Any]]:
     return list(values), list(updates)
 
 
-@export("contrib.metrics.aggregate_metric_map", "contrib.slim.metrics.aggregate_metric_map")
+@export(v1=("contrib.metrics.aggregate_metric_map", "contrib.slim.metrics.aggregate_metric_map"))
 def aggregate_metric_map(names_to_tuples: dict[str, Any]) -> tuple[dict, dict]:
     """({name: value}, {name: update}) of {name: (value, update)}."""
     values = {name: pair[0] for name, pair in names_to_tuples.items()}
     return values, {name: pair[1] for name, pair in names_to_tuples.items()}
 
 
-@export("contrib.nn.deprecated_flipped_softmax_cross_entropy_with_logits")
+@export(v1="contrib.nn.deprecated_flipped_softmax_cross_entropy_with_logits")
 def flipped_softmax_cross_entropy_with_logits(
     logits: Any, labels: Any, dim: int = -1, name: str | None = None
 ) -> Tensor:
@@ -185,7 +189,7 @@ def flipped_softmax_cross_entropy_with_logits(
     )
 
 
-@export("contrib.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits")
+@export(v1="contrib.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits")
 def flipped_sparse_softmax_cross_entropy_with_logits(
     logits: Any, labels: Any, name: str | None = None
 ) -> Tensor:
@@ -195,7 +199,7 @@ def flipped_sparse_softmax_cross_entropy_with_logits(
     )
 
 
-@export("contrib.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits")
+@export(v1="contrib.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits")
 def flipped_sigmoid_cross_entropy_with_logits(
     logits: Any, targets: Any, name: str | None = None
 ) -> Tensor:

@@ -15,7 +15,7 @@ from millrace.state.variable_scope import get_variable, variable_scope
 from millrace.train import optimizers
 from millrace.train.global_step import get_or_create_global_step
 
-OPTIMIZER_CLS_NAMES = export("contrib.layers.OPTIMIZER_CLS_NAMES")(
+OPTIMIZER_CLS_NAMES = export(v1="contrib.layers.OPTIMIZER_CLS_NAMES")(
     {
         "Adagrad": optimizers.AdagradOptimizer,
         "Adam": optimizers.AdamOptimizer,
@@ -112,7 +112,7 @@ def _clipped(grads_and_vars: Any, limit: float) -> list[Any]:
     return list(zip(clipped, variables, strict=True))
 
 
-@export("contrib.layers.optimize_loss")
+@export(v1="contrib.layers.optimize_loss")
 def optimize_loss(
     loss: Any, global_step: Any, learning_rate: Any, optimizer: Any,
     gradient_noise_scale: Any = None, gradient_multipliers: Any = None,
@@ -173,7 +173,7 @@ def optimize_loss(
 _CURRENT = object()
 
 
-@export("contrib.slim.learning.create_train_op", "contrib.training.create_train_op")
+@export(v1=("contrib.slim.learning.create_train_op", "contrib.training.create_train_op"))
 def create_train_op(
     total_loss: Any, optimizer: Any, global_step: Any = _CURRENT, update_ops: Any = None,
     variables_to_train: Any = None, clip_gradient_norm: float = 0,

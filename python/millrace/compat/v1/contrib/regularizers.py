@@ -25,7 +25,7 @@ def _nothing(_: Any) -> None:
     """No loss."""
 
 
-@export("contrib.layers.l1_regularizer", "contrib.slim.l1_regularizer")
+@export(v1=("contrib.layers.l1_regularizer", "contrib.slim.l1_regularizer"))
 def l1_regularizer(scale: float, scope: str | None = None) -> Callable[[Any], Any]:
     """A function that gives scale * sum |weights|. ValueError for a negative scale."""
     _check_scale(scale)
@@ -41,7 +41,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Callable[[Any], An
     return l1
 
 
-@export("contrib.layers.l2_regularizer", "contrib.slim.l2_regularizer")
+@export(v1=("contrib.layers.l2_regularizer", "contrib.slim.l2_regularizer"))
 def l2_regularizer(scale: float, scope: str | None = None) -> Callable[[Any], Any]:
     """A function that gives scale * sum weights^2 / 2. ValueError for a negative scale."""
     _check_scale(scale)
@@ -57,7 +57,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Callable[[Any], An
     return l2
 
 
-@export("contrib.layers.sum_regularizer", "contrib.slim.sum_regularizer")
+@export(v1=("contrib.layers.sum_regularizer", "contrib.slim.sum_regularizer"))
 def sum_regularizer(regularizer_list: Any, scope: str | None = None) -> Any:
     """A function that gives the sum of what others do; None of no others."""
     regularizers = [r for r in regularizer_list if r is not None]
@@ -73,7 +73,7 @@ def sum_regularizer(regularizer_list: Any, scope: str | None = None) -> Any:
     return total
 
 
-@export("contrib.layers.l1_l2_regularizer", "contrib.slim.l1_l2_regularizer")
+@export(v1=("contrib.layers.l1_l2_regularizer", "contrib.slim.l1_l2_regularizer"))
 def l1_l2_regularizer(
     scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None
 ) -> Callable[[Any], Any]:
@@ -86,7 +86,7 @@ def l1_l2_regularizer(
     return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=scope)
 
 
-@export("contrib.layers.apply_regularization", "contrib.slim.apply_regularization")
+@export(v1=("contrib.layers.apply_regularization", "contrib.slim.apply_regularization"))
 def apply_regularization(regularizer: Callable[[Any], Any], weights_list: Any = None) -> Tensor:
     """The sum of a regularizer's losses of weights, those of the collection WEIGHTS by default."""
     graph = get_default_graph()
@@ -105,9 +105,11 @@ def apply_regularization(regularizer: Callable[[Any], Any], weights_list: Any = 
 
 
 @export(
-    "contrib.layers.variance_scaling_initializer",
-    "contrib.slim.variance_scaling_initializer",
-    "contrib.slim.initializers.variance_scaling_initializer",
+    v1=(
+        "contrib.layers.variance_scaling_initializer",
+        "contrib.slim.variance_scaling_initializer",
+        "contrib.slim.initializers.variance_scaling_initializer",
+    )
 )
 def variance_scaling_initializer(
     factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None,
@@ -147,11 +149,13 @@ class _Scaled(Initializer):
 
 
 @export(
-    "contrib.layers.xavier_initializer",
-    "contrib.layers.xavier_initializer_conv2d",
-    "contrib.slim.xavier_initializer",
-    "contrib.slim.xavier_initializer_conv2d",
-    "contrib.slim.initializers.xavier_initializer",
+    v1=(
+        "contrib.layers.xavier_initializer",
+        "contrib.layers.xavier_initializer_conv2d",
+        "contrib.slim.xavier_initializer",
+        "contrib.slim.xavier_initializer_conv2d",
+        "contrib.slim.initializers.xavier_initializer",
+    )
 )
 def xavier_initializer(
     uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32

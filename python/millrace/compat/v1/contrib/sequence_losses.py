@@ -16,7 +16,7 @@ def _loss_of(function: Any, labels: Tensor, logits: Tensor) -> Tensor:
     return function(labels=labels, logits=logits)
 
 
-@export("contrib.legacy_seq2seq.sequence_loss_by_example")
+@export(v1="contrib.legacy_seq2seq.sequence_loss_by_example")
 def sequence_loss_by_example(
     logits: Any, targets: Any, weights: Any, average_across_timesteps: bool = True,
     softmax_loss_function: Any = None, name: str | None = None,
@@ -49,7 +49,7 @@ def sequence_loss_by_example(
         return total
 
 
-@export("contrib.legacy_seq2seq.sequence_loss")
+@export(v1="contrib.legacy_seq2seq.sequence_loss")
 def sequence_loss(
     logits: Any, targets: Any, weights: Any, average_across_timesteps: bool = True,
     average_across_batch: bool = True, softmax_loss_function: Any = None,
@@ -68,7 +68,7 @@ def sequence_loss(
         return cost / math.cast(size, cost.dtype)
 
 
-@export("contrib.seq2seq.sequence_loss")
+@export(v1="contrib.seq2seq.sequence_loss")
 def batch_sequence_loss(
     logits: Any, targets: Any, weights: Any, average_across_timesteps: bool = True,
     average_across_batch: bool = True, softmax_loss_function: Any = None,

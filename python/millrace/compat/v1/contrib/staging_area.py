@@ -13,7 +13,7 @@ from millrace.graph.operation import Operation
 from millrace.graph.tensor import Tensor
 
 
-@export("contrib.staging.StagingArea")
+@export(v1="contrib.staging.StagingArea")
 class StagingArea:
     """Holds elements, each a tuple of tensors, in the order in which they were put.
 

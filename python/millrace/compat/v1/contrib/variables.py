@@ -36,12 +36,12 @@ def _bound(custom_getter: Any) -> Any:
     return functools.partial(custom_getter, get_variable)
 
 
-variable = export("contrib.framework.variable", "contrib.slim.variable")(
+variable = export(v1=("contrib.framework.variable", "contrib.slim.variable"))(
     add_arg_scope(variable_function)
 )
 
 
-@export("contrib.framework.model_variable", "contrib.slim.model_variable")
+@export(v1=("contrib.framework.model_variable", "contrib.slim.model_variable"))
 @add_arg_scope
 def model_variable(
     name: str, shape: Any = None, dtype: Any = dtypes.float32, initializer: Any = None,
@@ -60,7 +60,7 @@ def model_variable(
     )  # fmt: skip
 
 
-@export("contrib.framework.add_model_variable", "contrib.slim.add_model_variable")
+@export(v1=("contrib.framework.add_model_variable", "contrib.slim.add_model_variable"))
 def add_model_variable(var: Any) -> None:
     """Adds a variable to MODEL_VARIABLES, once."""
     present = get_default_graph().get_collection_ref(GraphKeys.MODEL_VARIABLES)
@@ -68,7 +68,7 @@ def add_model_variable(var: Any) -> None:
         present.append(var)
 
 
-@export("contrib.framework.get_variables", "contrib.slim.get_variables")
+@export(v1=("contrib.framework.get_variables", "contrib.slim.get_variables"))
 def get_variables(
     scope: Any = None, suffix: str | None = None,
     collection: str = GraphKeys.GLOBAL_VARIABLES,
@@ -82,38 +82,38 @@ def get_variables(
     return get_default_graph().get_collection(collection, scope)
 
 
-@export("contrib.framework.get_model_variables", "contrib.slim.get_model_variables")
+@export(v1=("contrib.framework.get_model_variables", "contrib.slim.get_model_variables"))
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The variables of models."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
-@export("contrib.framework.get_local_variables", "contrib.slim.get_local_variables")
+@export(v1=("contrib.framework.get_local_variables", "contrib.slim.get_local_variables"))
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The local variables."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
-@export("contrib.framework.get_trainable_variables", "contrib.slim.get_trainable_variables")
+@export(v1=("contrib.framework.get_trainable_variables", "contrib.slim.get_trainable_variables"))
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
     """The trainable variables."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
-@export("contrib.framework.get_variables_by_suffix", "contrib.slim.get_variables_by_suffix")
+@export(v1=("contrib.framework.get_variables_by_suffix", "contrib.slim.get_variables_by_suffix"))
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
     """The variables whose names end so."""
     return get_variables(scope=scope, suffix=suffix)
 
 
-@export("contrib.framework.get_variables_by_name", "contrib.slim.get_variables_by_name")
+@export(v1=("contrib.framework.get_variables_by_name", "contrib.slim.get_variables_by_name"))
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
     """The variables whose last part of the name is this."""
     suffix = f"/{given_name}:|^{given_name}:"
     return get_variables(scope=scope, suffix=suffix)
 
 
-@export("contrib.framework.get_unique_variable", "contrib.slim.get_unique_variable")
+@export(v1=("contrib.framework.get_unique_variable", "contrib.slim.get_unique_variable"))
 def get_unique_variable(var_op_name: str) -> Any:
     """The variable of this name. ValueError when there is none, or several."""
     found = get_variables(scope=var_op_name)
@@ -125,7 +125,7 @@ def get_unique_variable(var_op_name: str) -> Any:
     raise ValueError(f"Variable {var_op_name} does not uniquely identify a variable")
 
 
-@export("contrib.framework.filter_variables", "contrib.slim.filter_variables")
+@export(v1=("contrib.framework.filter_variables", "contrib.slim.filter_variables"))
 def filter_variables(
     var_list: Any, include_patterns: Any = None, exclude_patterns: Any = None,
     reg_search: bool = True,
@@ -144,7 +144,7 @@ def filter_variables(
     return kept
 
 
-@export("contrib.framework.get_variables_to_restore", "contrib.slim.get_variables_to_restore")
+@export(v1=("contrib.framework.get_variables_to_restore", "contrib.slim.get_variables_to_restore"))
 def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
     """The global variables of some scopes, without those of others."""
     if include is not None and not isinstance(include, (list, tuple)):
@@ -159,8 +159,8 @@ def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[A
     return [v for v in kept if id(v) not in without]
 
 
-create_global_step = export("contrib.slim.create_global_step")(global_step.create_global_step)
-get_global_step = export("contrib.slim.get_global_step")(global_step.get_global_step)
-get_or_create_global_step = export("contrib.slim.get_or_create_global_step")(
+create_global_step = export(v1="contrib.slim.create_global_step")(global_step.create_global_step)
+get_global_step = export(v1="contrib.slim.get_global_step")(global_step.get_global_step)
+get_or_create_global_step = export(v1="contrib.slim.get_or_create_global_step")(
     global_step.get_or_create_global_step
 )

@@ -84,7 +84,7 @@ def _renamed(define: Callable[..., FlagHolder]) -> Callable[..., FlagHolder]:
     return wrapper
 
 
-@export("flags.DEFINE_string", "app.flags.DEFINE_string")
+@export(v1=("flags.DEFINE_string", "app.flags.DEFINE_string"))
 @_renamed
 def DEFINE_string(
     name: str, default: str | None, help: str, flag_values: FlagValues | None = None, **args: Any
@@ -93,7 +93,7 @@ def DEFINE_string(
     return _define(Flag(name, default, help, as_text), flag_values, args)
 
 
-@export("flags.DEFINE_boolean", "app.flags.DEFINE_boolean")
+@export(v1=("flags.DEFINE_boolean", "app.flags.DEFINE_boolean"))
 @_renamed
 def DEFINE_boolean(
     name: str, default: bool | None, help: str, flag_values: FlagValues | None = None, **args: Any
@@ -102,10 +102,10 @@ def DEFINE_boolean(
     return _define(Flag(name, default, help, as_boolean, boolean=True), flag_values, args)
 
 
-DEFINE_bool = export("flags.DEFINE_bool", "app.flags.DEFINE_bool")(DEFINE_boolean)
+DEFINE_bool = export(v1=("flags.DEFINE_bool", "app.flags.DEFINE_bool"))(DEFINE_boolean)
 
 
-@export("flags.DEFINE_integer", "app.flags.DEFINE_integer")
+@export(v1=("flags.DEFINE_integer", "app.flags.DEFINE_integer"))
 @_renamed
 def DEFINE_integer(
     name: str,
@@ -121,7 +121,7 @@ def DEFINE_integer(
     return _define(Flag(name, default, help, parse, kind="whole number"), flag_values, args)
 
 
-@export("flags.DEFINE_float", "app.flags.DEFINE_float")
+@export(v1=("flags.DEFINE_float", "app.flags.DEFINE_float"))
 @_renamed
 def DEFINE_float(
     name: str,
@@ -137,7 +137,7 @@ def DEFINE_float(
     return _define(Flag(name, default, help, parse, kind="number"), flag_values, args)
 
 
-@export("flags.DEFINE_enum", "app.flags.DEFINE_enum")
+@export(v1=("flags.DEFINE_enum", "app.flags.DEFINE_enum"))
 @_renamed
 def DEFINE_enum(
     name: str,
@@ -152,7 +152,7 @@ def DEFINE_enum(
     return _define(Flag(name, default, help, one_of(enum_values)), flag_values, args)
 
 
-@export("flags.DEFINE_enum_class", "app.flags.DEFINE_enum_class")
+@export(v1=("flags.DEFINE_enum_class", "app.flags.DEFINE_enum_class"))
 @_renamed
 def DEFINE_enum_class(
     name: str,
@@ -167,7 +167,7 @@ def DEFINE_enum_class(
     return _define(Flag(name, default, help, enum_member(enum_class)), flag_values, args)
 
 
-@export("flags.DEFINE_list", "app.flags.DEFINE_list")
+@export(v1=("flags.DEFINE_list", "app.flags.DEFINE_list"))
 @_renamed
 def DEFINE_list(
     name: str, default: Any, help: str, flag_values: FlagValues | None = None, **args: Any
@@ -177,7 +177,7 @@ def DEFINE_list(
     return _define(Flag(name, default, help, parse, kind="comma separated list"), flag_values, args)
 
 
-@export("flags.DEFINE_spaceseplist", "app.flags.DEFINE_spaceseplist")
+@export(v1=("flags.DEFINE_spaceseplist", "app.flags.DEFINE_spaceseplist"))
 @_renamed
 def DEFINE_spaceseplist(
     name: str,
@@ -196,7 +196,7 @@ def DEFINE_spaceseplist(
     return _define(Flag(name, default, help, parse, kind="space separated list"), flag_values, args)
 
 
-@export("flags.DEFINE_multi_string", "app.flags.DEFINE_multi_string")
+@export(v1=("flags.DEFINE_multi_string", "app.flags.DEFINE_multi_string"))
 @_renamed
 def DEFINE_multi_string(
     name: str, default: Any, help: str, flag_values: FlagValues | None = None, **args: Any
@@ -205,7 +205,7 @@ def DEFINE_multi_string(
     return _define(Flag(name, default, help, as_text, multiple=True), flag_values, args)
 
 
-@export("flags.DEFINE_multi_integer", "app.flags.DEFINE_multi_integer")
+@export(v1=("flags.DEFINE_multi_integer", "app.flags.DEFINE_multi_integer"))
 @_renamed
 def DEFINE_multi_integer(
     name: str,
@@ -222,7 +222,7 @@ def DEFINE_multi_integer(
     return _define(flag, flag_values, args)
 
 
-@export("flags.DEFINE_multi_float", "app.flags.DEFINE_multi_float")
+@export(v1=("flags.DEFINE_multi_float", "app.flags.DEFINE_multi_float"))
 @_renamed
 def DEFINE_multi_float(
     name: str,
@@ -240,7 +240,7 @@ def DEFINE_multi_float(
     )
 
 
-@export("flags.DEFINE_multi_enum", "app.flags.DEFINE_multi_enum")
+@export(v1=("flags.DEFINE_multi_enum", "app.flags.DEFINE_multi_enum"))
 @_renamed
 def DEFINE_multi_enum(
     name: str,
@@ -257,7 +257,7 @@ def DEFINE_multi_enum(
     return _define(Flag(name, default, help, parse, multiple=True), flag_values, args)
 
 
-@export("flags.DEFINE_alias", "app.flags.DEFINE_alias")
+@export(v1=("flags.DEFINE_alias", "app.flags.DEFINE_alias"))
 def DEFINE_alias(
     name: str, original_name: str, flag_values: FlagValues | None = None
 ) -> FlagHolder:

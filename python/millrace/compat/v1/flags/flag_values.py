@@ -11,32 +11,32 @@ from millrace.core.export import export
 from millrace.core.suggest import nearest
 
 
-@export("flags.Error", "app.flags.Error")
+@export(v1=("flags.Error", "app.flags.Error"))
 class Error(Exception):
     """The base of all errors of flags."""
 
 
-@export("flags.DuplicateFlagError", "app.flags.DuplicateFlagError")
+@export(v1=("flags.DuplicateFlagError", "app.flags.DuplicateFlagError"))
 class DuplicateFlagError(Error):
     """A flag is defined twice."""
 
 
-@export("flags.IllegalFlagValueError", "app.flags.IllegalFlagValueError")
+@export(v1=("flags.IllegalFlagValueError", "app.flags.IllegalFlagValueError"))
 class IllegalFlagValueError(Error):
     """A value that a flag cannot have."""
 
 
-@export("flags.ValidationError", "app.flags.ValidationError")
+@export(v1=("flags.ValidationError", "app.flags.ValidationError"))
 class ValidationError(Error):
     """Raised by validators that refuse a value."""
 
 
-@export("flags.UnparsedFlagAccessError", "app.flags.UnparsedFlagAccessError")
+@export(v1=("flags.UnparsedFlagAccessError", "app.flags.UnparsedFlagAccessError"))
 class UnparsedFlagAccessError(Error):
     """A flag is read before the command line has been parsed."""
 
 
-@export("flags.UnrecognizedFlagError", "app.flags.UnrecognizedFlagError")
+@export(v1=("flags.UnrecognizedFlagError", "app.flags.UnrecognizedFlagError"))
 class UnrecognizedFlagError(Error):
     """A flag that is not defined."""
 
@@ -105,7 +105,7 @@ class Flag:
         self.present = 0
 
 
-@export("flags.FlagValues", "app.flags.FlagValues")
+@export(v1=("flags.FlagValues", "app.flags.FlagValues"))
 class FlagValues:
     """All flags of a program; their values are attributes.
 
@@ -290,7 +290,7 @@ def _written(value: Any) -> str:
     return repr(value) if isinstance(value, str) else str(value)
 
 
-FLAGS = export("flags.FLAGS", "app.flags.FLAGS")(FlagValues())
+FLAGS = export(v1=("flags.FLAGS", "app.flags.FLAGS"))(FlagValues())
 
 
 def exit_for_help(argv: list[str]) -> None:
@@ -307,7 +307,7 @@ def exit_for_help(argv: list[str]) -> None:
             sys.exit(0)
 
 
-@export("flags.FlagHolder", "app.flags.FlagHolder")
+@export(v1=("flags.FlagHolder", "app.flags.FlagHolder"))
 class FlagHolder:
     """What a DEFINE function returns: one flag of a set of flags."""
 

@@ -22,7 +22,7 @@ def _validators(flag_names: Iterable[str], flag_values: FlagValues | None) -> li
     return values._validators
 
 
-@export("flags.register_validator", "app.flags.register_validator")
+@export(v1=("flags.register_validator", "app.flags.register_validator"))
 def register_validator(
     flag_name: str,
     checker: Callable[[Any], bool],
@@ -33,7 +33,7 @@ def register_validator(
     _validators([flag_name], flag_values).append(((flag_name,), checker, message))
 
 
-@export("flags.validator", "app.flags.validator")
+@export(v1=("flags.validator", "app.flags.validator"))
 def validator(
     flag_name: str,
     message: str = "Flag validation failed",
@@ -48,7 +48,7 @@ def validator(
     return decorate
 
 
-@export("flags.register_multi_flags_validator", "app.flags.register_multi_flags_validator")
+@export(v1=("flags.register_multi_flags_validator", "app.flags.register_multi_flags_validator"))
 def register_multi_flags_validator(
     flag_names: list[str],
     multi_flags_checker: Callable[[dict[str, Any]], bool],
@@ -63,7 +63,7 @@ def register_multi_flags_validator(
     _validators(flag_names, flag_values).append((tuple(flag_names), check, message))
 
 
-@export("flags.mark_flag_as_required", "app.flags.mark_flag_as_required")
+@export(v1=("flags.mark_flag_as_required", "app.flags.mark_flag_as_required"))
 def mark_flag_as_required(flag_name: str, flag_values: FlagValues | None = None) -> None:
     """Makes a command line that gives the flag no value, where it has no default, an error."""
     register_validator(
@@ -74,7 +74,7 @@ def mark_flag_as_required(flag_name: str, flag_values: FlagValues | None = None)
     )
 
 
-@export("flags.mark_flags_as_required", "app.flags.mark_flags_as_required")
+@export(v1=("flags.mark_flags_as_required", "app.flags.mark_flags_as_required"))
 def mark_flags_as_required(
     flag_names: Iterable[str], flag_values: FlagValues | None = None
 ) -> None:
@@ -83,7 +83,7 @@ def mark_flags_as_required(
         mark_flag_as_required(name, flag_values)
 
 
-@export("flags.mark_flags_as_mutual_exclusive", "app.flags.mark_flags_as_mutual_exclusive")
+@export(v1=("flags.mark_flags_as_mutual_exclusive", "app.flags.mark_flags_as_mutual_exclusive"))
 def mark_flags_as_mutual_exclusive(
     flag_names: list[str], required: bool = False, flag_values: FlagValues | None = None
 ) -> None:

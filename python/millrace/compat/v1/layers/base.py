@@ -19,7 +19,7 @@ from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 
 
-@export("layers.InputSpec")
+@export(v1="layers.InputSpec")
 class InputSpec:
     """What a layer expects of an input: its type, rank, shape, or the sizes of some axes."""
 
@@ -96,7 +96,7 @@ def _uses(function: Any, argument: str) -> bool:
     )
 
 
-@export("layers.Layer")
+@export(v1="layers.Layer")
 class Layer:
     """The base of layers. A subclass makes variables in `build` and computes in `call`.
 

@@ -135,7 +135,7 @@ class _Conv(Layer):
         )
 
 
-@export("layers.Conv1D")
+@export(v1="layers.Conv1D")
 class Conv1D(_Conv):
     """A convolution of [batch, width, channels]; see `Conv2D`."""
 
@@ -155,7 +155,7 @@ class Conv1D(_Conv):
         )  # fmt: skip
 
 
-@export("layers.Conv2D")
+@export(v1="layers.Conv2D")
 class Conv2D(_Conv):
     """A convolution of [batch, height, width, channels].
 
@@ -183,7 +183,7 @@ class Conv2D(_Conv):
         )  # fmt: skip
 
 
-@export("layers.Conv3D")
+@export(v1="layers.Conv3D")
 class Conv3D(_Conv):
     """A convolution of [batch, depth, height, width, channels]; see `Conv2D`."""
 
@@ -273,7 +273,7 @@ class _SeparableConv(_Conv):
         return self._finish(outputs)
 
 
-@export("layers.SeparableConv1D")
+@export(v1="layers.SeparableConv1D")
 class SeparableConv1D(_SeparableConv):
     """A convolution of each channel of [batch, width, channels], then one across channels."""
 
@@ -297,7 +297,7 @@ class SeparableConv1D(_SeparableConv):
         )  # fmt: skip
 
 
-@export("layers.SeparableConv2D")
+@export(v1="layers.SeparableConv2D")
 class SeparableConv2D(_SeparableConv):
     """A convolution of each channel by itself, then one across channels.
 
@@ -364,7 +364,7 @@ class _ConvTranspose(_Conv):
         return TensorShape(self._grown(TensorShape(input_shape).as_list()))
 
 
-@export("layers.Conv2DTranspose")
+@export(v1="layers.Conv2DTranspose")
 class Conv2DTranspose(_ConvTranspose):
     """The transpose of a `Conv2D`: makes images larger by the strides."""
 
@@ -384,7 +384,7 @@ class Conv2DTranspose(_ConvTranspose):
         )  # fmt: skip
 
 
-@export("layers.Conv3DTranspose")
+@export(v1="layers.Conv3DTranspose")
 class Conv3DTranspose(_ConvTranspose):
     """The transpose of a `Conv3D`: makes volumes larger by the strides."""
 
@@ -429,7 +429,7 @@ _SEPARABLE = (
 )  # fmt: skip
 
 
-@export("layers.conv1d")
+@export(v1="layers.conv1d")
 def conv1d(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
     data_format: str = "channels_last", dilation_rate: Any = 1, activation: Any = None,
@@ -442,7 +442,7 @@ def conv1d(
     return _function(Conv1D, _PLAIN, locals())
 
 
-@export("layers.conv2d")
+@export(v1="layers.conv2d")
 def conv2d(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
     data_format: str = "channels_last", dilation_rate: Any = (1, 1), activation: Any = None,
@@ -455,7 +455,7 @@ def conv2d(
     return _function(Conv2D, _PLAIN, locals())
 
 
-@export("layers.conv3d")
+@export(v1="layers.conv3d")
 def conv3d(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
     data_format: str = "channels_last", dilation_rate: Any = (1, 1, 1), activation: Any = None,
@@ -468,7 +468,7 @@ def conv3d(
     return _function(Conv3D, _PLAIN, locals())
 
 
-@export("layers.separable_conv1d")
+@export(v1="layers.separable_conv1d")
 def separable_conv1d(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
     data_format: str = "channels_last", dilation_rate: Any = 1, depth_multiplier: int = 1,
@@ -484,7 +484,7 @@ def separable_conv1d(
     return _function(SeparableConv1D, _SEPARABLE, locals())
 
 
-@export("layers.separable_conv2d")
+@export(v1="layers.separable_conv2d")
 def separable_conv2d(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
     data_format: str = "channels_last", dilation_rate: Any = (1, 1), depth_multiplier: int = 1,
@@ -500,7 +500,7 @@ def separable_conv2d(
     return _function(SeparableConv2D, _SEPARABLE, locals())
 
 
-@export("layers.conv2d_transpose")
+@export(v1="layers.conv2d_transpose")
 def conv2d_transpose(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
     data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
@@ -513,7 +513,7 @@ def conv2d_transpose(
     return _function(Conv2DTranspose, _TRANSPOSE, locals())
 
 
-@export("layers.conv3d_transpose")
+@export(v1="layers.conv3d_transpose")
 def conv3d_transpose(
     inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
     data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,

@@ -14,7 +14,7 @@ from millrace.state.initializers import Zeros
 _ZEROS = Zeros()
 
 
-@export("layers.Dense")
+@export(v1="layers.Dense")
 class Dense(Layer):
     """activation(inputs * kernel + bias), along the last dimension.
 
@@ -89,7 +89,7 @@ class Dense(Layer):
         return shape[:-1].concatenate(self.units)
 
 
-@export("layers.dense")
+@export(v1="layers.dense")
 def dense(
     inputs: Any, units: int, activation: Any = None, use_bias: bool = True,
     kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
@@ -106,7 +106,7 @@ def dense(
     return layer(inputs)
 
 
-@export("layers.Dropout")
+@export(v1="layers.Dropout")
 class Dropout(Layer):
     """Sets a share `rate` of the elements to zero and scales the others up, in training only.
 
@@ -154,7 +154,7 @@ def _known(training: Any) -> Any:
     return bool(training)
 
 
-@export("layers.dropout")
+@export(v1="layers.dropout")
 def dropout(
     inputs: Any, rate: Any = 0.5, noise_shape: Any = None, seed: int | None = None,
     training: Any = False, name: str | None = None,
@@ -163,7 +163,7 @@ def dropout(
     return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
 
 
-@export("layers.Flatten")
+@export(v1="layers.Flatten")
 class Flatten(Layer):
     """Makes one dimension of all but the batch."""
 
@@ -201,7 +201,7 @@ class Flatten(Layer):
         return TensorShape([sizes[0], rest])
 
 
-@export("layers.flatten")
+@export(v1="layers.flatten")
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
     """A `Flatten` layer applied once."""
     return Flatten(name=name, data_format=data_format)(inputs)

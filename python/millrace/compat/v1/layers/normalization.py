@@ -18,7 +18,7 @@ from millrace.state.initializers import Ones, Zeros
 _ZEROS, _ONES = Zeros(), Ones()
 
 
-@export("layers.BatchNormalization")
+@export(v1="layers.BatchNormalization")
 class BatchNormalization(Layer):
     """Normalises by the moments of the batch in training, and by moving averages of them otherwise.
 
@@ -304,7 +304,7 @@ def _like(x: Any, inputs: Tensor) -> Any:
     return None if x is None else math.cast(x, inputs.dtype)
 
 
-@export("layers.batch_normalization")
+@export(v1="layers.batch_normalization")
 def batch_normalization(
     inputs: Any, axis: Any = -1, momentum: float = 0.99, epsilon: float = 1e-3,
     center: bool = True, scale: bool = True, beta_initializer: Any = _ZEROS,

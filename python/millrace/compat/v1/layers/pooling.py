@@ -52,21 +52,21 @@ class _Pooling(Layer):
         return TensorShape(sizes)
 
 
-@export("layers.MaxPooling1D")
+@export(v1="layers.MaxPooling1D")
 class MaxPooling1D(_Pooling):
     """The largest element of each window of [batch, width, channels]."""
 
     _op, _rank = staticmethod(pool.max_pool1d), 1
 
 
-@export("layers.AveragePooling1D")
+@export(v1="layers.AveragePooling1D")
 class AveragePooling1D(_Pooling):
     """The mean of each window of [batch, width, channels]."""
 
     _op, _rank = staticmethod(pool.avg_pool1d), 1
 
 
-@export("layers.MaxPooling2D")
+@export(v1="layers.MaxPooling2D")
 class MaxPooling2D(_Pooling):
     """The largest element of each window of [batch, height, width, channels].
 
@@ -79,28 +79,28 @@ class MaxPooling2D(_Pooling):
     _op, _rank = staticmethod(pool.max_pool), 2
 
 
-@export("layers.AveragePooling2D")
+@export(v1="layers.AveragePooling2D")
 class AveragePooling2D(_Pooling):
     """The mean of each window of [batch, height, width, channels]; see `MaxPooling2D`."""
 
     _op, _rank = staticmethod(pool.avg_pool), 2
 
 
-@export("layers.MaxPooling3D")
+@export(v1="layers.MaxPooling3D")
 class MaxPooling3D(_Pooling):
     """The largest element of each window of [batch, depth, height, width, channels]."""
 
     _op, _rank = staticmethod(pool.max_pool3d), 3
 
 
-@export("layers.AveragePooling3D")
+@export(v1="layers.AveragePooling3D")
 class AveragePooling3D(_Pooling):
     """The mean of each window of [batch, depth, height, width, channels]."""
 
     _op, _rank = staticmethod(pool.avg_pool3d), 3
 
 
-@export("layers.max_pooling1d")
+@export(v1="layers.max_pooling1d")
 def max_pooling1d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,
@@ -109,7 +109,7 @@ def max_pooling1d(
     return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
 
 
-@export("layers.average_pooling1d")
+@export(v1="layers.average_pooling1d")
 def average_pooling1d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,
@@ -118,7 +118,7 @@ def average_pooling1d(
     return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
 
 
-@export("layers.max_pooling2d")
+@export(v1="layers.max_pooling2d")
 def max_pooling2d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,
@@ -127,7 +127,7 @@ def max_pooling2d(
     return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
 
 
-@export("layers.average_pooling2d")
+@export(v1="layers.average_pooling2d")
 def average_pooling2d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,
@@ -136,7 +136,7 @@ def average_pooling2d(
     return AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
 
 
-@export("layers.max_pooling3d")
+@export(v1="layers.max_pooling3d")
 def max_pooling3d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,
@@ -145,7 +145,7 @@ def max_pooling3d(
     return MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
 
 
-@export("layers.average_pooling3d")
+@export(v1="layers.average_pooling3d")
 def average_pooling3d(
     inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
     data_format: str = "channels_last", name: str | None = None,

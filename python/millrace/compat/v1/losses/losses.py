@@ -15,7 +15,7 @@ from millrace.ops.confusion import remove_squeezable_dimensions
 from millrace.ops.nn import cross_entropy
 
 
-@export("losses.Reduction")
+@export(v1="losses.Reduction")
 class Reduction:
     """How the losses of a batch become one number."""
 
@@ -44,26 +44,26 @@ class Reduction:
 # The collection.
 
 
-@export("losses.add_loss")
+@export(v1="losses.add_loss")
 def add_loss(loss: Tensor, loss_collection: str | None = GraphKeys.LOSSES) -> None:
     """Adds a loss to the collection."""
     if loss_collection:
         get_default_graph().add_to_collection(loss_collection, loss)
 
 
-@export("losses.get_losses")
+@export(v1="losses.get_losses")
 def get_losses(scope: str | None = None, loss_collection: str = GraphKeys.LOSSES) -> list[Tensor]:
     """The losses of the collection, those of a scope where one is given."""
     return get_default_graph().get_collection(loss_collection, scope)
 
 
-@export("losses.get_regularization_losses")
+@export(v1="losses.get_regularization_losses")
 def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     """The losses of regularizers."""
     return get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
 
 
-@export("losses.get_regularization_loss")
+@export(v1="losses.get_regularization_loss")
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Tensor:
@@ -72,7 +72,7 @@ def get_regularization_loss(
     return math.add_n(losses, name=name) if losses else constant(0.0)
 
 
-@export("losses.get_total_loss")
+@export(v1="losses.get_total_loss")
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> Tensor:
@@ -101,7 +101,7 @@ def _num_present(losses: Tensor, weights: Any, per_batch: bool = False) -> Tenso
         return reduce.reduce_sum(present, name=scope)
 
 
-@export("losses.compute_weighted_loss")
+@export(v1="losses.compute_weighted_loss")
 def compute_weighted_loss(
     losses: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -160,7 +160,7 @@ def _given(**arguments: Any) -> None:
             raise ValueError(f"Argument `{name}` must not be None.")
 
 
-@export("losses.absolute_difference")
+@export(v1="losses.absolute_difference")
 def absolute_difference(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -174,7 +174,7 @@ def absolute_difference(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.cosine_distance")
+@export(v1="losses.cosine_distance")
 def cosine_distance(
     labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0,
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
@@ -192,7 +192,7 @@ def cosine_distance(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.hinge_loss")
+@export(v1="losses.hinge_loss")
 def hinge_loss(
     labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -208,7 +208,7 @@ def hinge_loss(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.huber_loss")
+@export(v1="losses.huber_loss")
 def huber_loss(
     labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0,
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
@@ -225,7 +225,7 @@ def huber_loss(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.log_loss")
+@export(v1="losses.log_loss")
 def log_loss(
     labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7,
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
@@ -240,7 +240,7 @@ def log_loss(
         return compute_weighted_loss(-hit - miss, weights, scope, loss_collection, reduction)
 
 
-@export("losses.mean_pairwise_squared_error")
+@export(v1="losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -272,7 +272,7 @@ def mean_pairwise_squared_error(
             return loss
 
 
-@export("losses.mean_squared_error")
+@export(v1="losses.mean_squared_error")
 def mean_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -298,7 +298,7 @@ def _same_shape(labels: Tensor, logits: Tensor) -> None:
         )
 
 
-@export("losses.sigmoid_cross_entropy")
+@export(v1="losses.sigmoid_cross_entropy")
 def sigmoid_cross_entropy(
     multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
@@ -323,7 +323,7 @@ def sigmoid_cross_entropy(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.softmax_cross_entropy")
+@export(v1="losses.softmax_cross_entropy")
 def softmax_cross_entropy(
     onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
     scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
@@ -348,7 +348,7 @@ def softmax_cross_entropy(
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
-@export("losses.sparse_softmax_cross_entropy")
+@export(v1="losses.sparse_softmax_cross_entropy")
 def sparse_softmax_cross_entropy(
     labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,

@@ -44,7 +44,7 @@ def _diagonal(matrix: Tensor) -> Tensor:
     return reduce.reduce_sum(matrix * constant(np.eye(size), dtypes.float32), 0)
 
 
-@export("metrics.mean_iou")
+@export(v1="metrics.mean_iou")
 def mean_iou(
     labels: Any, predictions: Any, num_classes: int, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -65,7 +65,7 @@ def mean_iou(
         return collected(value, update, metrics_collections, updates_collections)
 
 
-@export("metrics.mean_per_class_accuracy")
+@export(v1="metrics.mean_per_class_accuracy")
 def mean_per_class_accuracy(
     labels: Any, predictions: Any, num_classes: int, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,

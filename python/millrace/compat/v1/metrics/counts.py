@@ -42,7 +42,7 @@ def _outcome(
         return collected(value, update, metrics_collections, updates_collections)
 
 
-@export("metrics.true_positives")
+@export(v1="metrics.true_positives")
 def true_positives(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -52,7 +52,7 @@ def true_positives(
                     updates_collections, name, "true_positives")  # fmt: skip
 
 
-@export("metrics.true_negatives")
+@export(v1="metrics.true_negatives")
 def true_negatives(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -62,7 +62,7 @@ def true_negatives(
                     updates_collections, name, "true_negatives")  # fmt: skip
 
 
-@export("metrics.false_positives")
+@export(v1="metrics.false_positives")
 def false_positives(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -72,7 +72,7 @@ def false_positives(
                     updates_collections, name, "false_positives")  # fmt: skip
 
 
-@export("metrics.false_negatives")
+@export(v1="metrics.false_negatives")
 def false_negatives(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -87,7 +87,7 @@ def _share(part: Any, rest: Any, name: str) -> Tensor:
     return safe_div(part, math.add(part, rest), name=name)
 
 
-@export("metrics.precision")
+@export(v1="metrics.precision")
 def precision(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -102,7 +102,7 @@ def precision(
         return collected(value, update, metrics_collections, updates_collections)
 
 
-@export("metrics.recall")
+@export(v1="metrics.recall")
 def recall(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,

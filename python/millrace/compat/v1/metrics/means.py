@@ -13,7 +13,7 @@ from millrace.state import assign as state
 from millrace.state.variable_scope import variable_scope
 
 
-@export("metrics.mean")
+@export(v1="metrics.mean")
 def mean(
     values: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -46,7 +46,7 @@ def mean(
         return collected(value, update, metrics_collections, updates_collections)
 
 
-@export("metrics.mean_tensor")
+@export(v1="metrics.mean_tensor")
 def mean_tensor(
     values: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -70,7 +70,7 @@ def mean_tensor(
         return collected(value, update, metrics_collections, updates_collections)
 
 
-@export("metrics.accuracy")
+@export(v1="metrics.accuracy")
 def accuracy(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -83,7 +83,7 @@ def accuracy(
     return mean(correct, weights, metrics_collections, updates_collections, name or "accuracy")
 
 
-@export("metrics.mean_absolute_error")
+@export(v1="metrics.mean_absolute_error")
 def mean_absolute_error(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -95,7 +95,7 @@ def mean_absolute_error(
     return mean(errors, weights, metrics_collections, updates_collections, name)
 
 
-@export("metrics.mean_squared_error")
+@export(v1="metrics.mean_squared_error")
 def mean_squared_error(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -107,7 +107,7 @@ def mean_squared_error(
     return mean(errors, weights, metrics_collections, updates_collections, name)
 
 
-@export("metrics.root_mean_squared_error")
+@export(v1="metrics.root_mean_squared_error")
 def root_mean_squared_error(
     labels: Any, predictions: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,
@@ -119,7 +119,7 @@ def root_mean_squared_error(
     return collected(math.sqrt(value), math.sqrt(update), metrics_collections, updates_collections)
 
 
-@export("metrics.mean_cosine_distance")
+@export(v1="metrics.mean_cosine_distance")
 def mean_cosine_distance(
     labels: Any, predictions: Any, dim: int, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -135,7 +135,7 @@ def mean_cosine_distance(
     )  # fmt: skip
 
 
-@export("metrics.mean_relative_error")
+@export(v1="metrics.mean_relative_error")
 def mean_relative_error(
     labels: Any, predictions: Any, normalizer: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -154,7 +154,7 @@ def mean_relative_error(
     return mean(errors, weights, metrics_collections, updates_collections, name)
 
 
-@export("metrics.percentage_below")
+@export(v1="metrics.percentage_below")
 def percentage_below(
     values: Any, threshold: Any, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,

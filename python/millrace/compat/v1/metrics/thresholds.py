@@ -72,7 +72,7 @@ def _small_share(part: Tensor, rest: Tensor, name: str) -> Tensor:
     return math.divide(part, _SMALL + part + rest, name=name)
 
 
-@export("metrics.precision_at_thresholds")
+@export(v1="metrics.precision_at_thresholds")
 def precision_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -83,7 +83,7 @@ def precision_at_thresholds(
                   updates_collections)  # fmt: skip
 
 
-@export("metrics.recall_at_thresholds")
+@export(v1="metrics.recall_at_thresholds")
 def recall_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -102,7 +102,7 @@ def _one_case(
         return collected(values[case], changes[case], metrics, updates)
 
 
-@export("metrics.true_positives_at_thresholds")
+@export(v1="metrics.true_positives_at_thresholds")
 def true_positives_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -112,7 +112,7 @@ def true_positives_at_thresholds(
                      metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.true_negatives_at_thresholds")
+@export(v1="metrics.true_negatives_at_thresholds")
 def true_negatives_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -122,7 +122,7 @@ def true_negatives_at_thresholds(
                      metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.false_positives_at_thresholds")
+@export(v1="metrics.false_positives_at_thresholds")
 def false_positives_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -132,7 +132,7 @@ def false_positives_at_thresholds(
                      metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.false_negatives_at_thresholds")
+@export(v1="metrics.false_negatives_at_thresholds")
 def false_negatives_at_thresholds(
     labels: Any, predictions: Any, thresholds: Any, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -142,7 +142,7 @@ def false_negatives_at_thresholds(
                      metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.auc")
+@export(v1="metrics.auc")
 def auc(
     labels: Any, predictions: Any, weights: Any = None, num_thresholds: int = 200,
     metrics_collections: Any = None, updates_collections: Any = None, curve: str = "ROC",
@@ -223,7 +223,7 @@ def _interpolated_area(tp: Tensor, fp: Tensor, fn: Tensor, name: str) -> Tensor:
     return reduce.reduce_sum(parts, name=name)
 
 
-@export("metrics.specificity_at_sensitivity")
+@export(v1="metrics.specificity_at_sensitivity")
 def specificity_at_sensitivity(
     labels: Any, predictions: Any, sensitivity: float, weights: Any = None,
     num_thresholds: int = 200, metrics_collections: Any = None, updates_collections: Any = None,
@@ -246,7 +246,7 @@ def specificity_at_sensitivity(
                     num_thresholds, metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.sensitivity_at_specificity")
+@export(v1="metrics.sensitivity_at_specificity")
 def sensitivity_at_specificity(
     labels: Any, predictions: Any, specificity: float, weights: Any = None,
     num_thresholds: int = 200, metrics_collections: Any = None, updates_collections: Any = None,

@@ -123,7 +123,7 @@ def _check_k(k: int) -> None:
         raise ValueError(f"Invalid k={k}: expected 1 or more")
 
 
-@export("metrics.recall_at_top_k")
+@export(v1="metrics.recall_at_top_k")
 def recall_at_top_k(
     labels: Any, predictions_idx: Any, k: int | None = None, class_id: Any = None,
     weights: Any = None, metrics_collections: Any = None, updates_collections: Any = None,
@@ -134,7 +134,7 @@ def recall_at_top_k(
                      updates_collections, name)  # fmt: skip
 
 
-@export("metrics.recall_at_k")
+@export(v1="metrics.recall_at_k")
 def recall_at_k(
     labels: Any, predictions: Any, k: int, class_id: Any = None, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -153,7 +153,7 @@ def recall_at_k(
                                updates_collections, scope)  # fmt: skip
 
 
-@export("metrics.precision_at_top_k")
+@export(v1="metrics.precision_at_top_k")
 def precision_at_top_k(
     labels: Any, predictions_idx: Any, k: int | None = None, class_id: Any = None,
     weights: Any = None, metrics_collections: Any = None, updates_collections: Any = None,
@@ -164,7 +164,7 @@ def precision_at_top_k(
                      metrics_collections, updates_collections, name)  # fmt: skip
 
 
-@export("metrics.precision_at_k", "metrics.sparse_precision_at_k")
+@export(v1=("metrics.precision_at_k", "metrics.sparse_precision_at_k"))
 def precision_at_k(
     labels: Any, predictions: Any, k: int, class_id: Any = None, weights: Any = None,
     metrics_collections: Any = None, updates_collections: Any = None, name: str | None = None,
@@ -177,7 +177,7 @@ def precision_at_k(
                                   updates_collections, scope)  # fmt: skip
 
 
-@export("metrics.average_precision_at_k", "metrics.sparse_average_precision_at_k")
+@export(v1=("metrics.average_precision_at_k", "metrics.sparse_average_precision_at_k"))
 def average_precision_at_k(
     labels: Any, predictions: Any, k: int, weights: Any = None, metrics_collections: Any = None,
     updates_collections: Any = None, name: str | None = None,

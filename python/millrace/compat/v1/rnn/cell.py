@@ -94,7 +94,7 @@ def known_depth(shape: Any, what: str) -> int:
     return depth
 
 
-@export("nn.rnn_cell.RNNCell", "contrib.rnn.RNNCell")
+@export(v1=("nn.rnn_cell.RNNCell", "contrib.rnn.RNNCell"))
 class RNNCell(Layer):
     """The base of cells: `output, next_state = cell(inputs, state)`.
 

@@ -22,7 +22,7 @@ from millrace.state.partitioners import fixed_size_partitioner
 from millrace.state.variable_scope import get_variable, variable_scope
 
 
-@export("nn.rnn_cell.BasicRNNCell", "contrib.rnn.BasicRNNCell")
+@export(v1=("nn.rnn_cell.BasicRNNCell", "contrib.rnn.BasicRNNCell"))
 class BasicRNNCell(RNNCell):
     """output = new_state = act(W input + U state + b)."""
 
@@ -59,7 +59,7 @@ class BasicRNNCell(RNNCell):
         return output, output
 
 
-@export("nn.rnn_cell.GRUCell", "contrib.rnn.GRUCell")
+@export(v1=("nn.rnn_cell.GRUCell", "contrib.rnn.GRUCell"))
 class GRUCell(RNNCell):
     """Gated recurrent unit (Cho et al. 2014): a reset and an update gate."""
 
@@ -134,10 +134,12 @@ class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):
         return c.dtype
 
 
-LSTMStateTuple = export("nn.rnn_cell.LSTMStateTuple", "contrib.rnn.LSTMStateTuple")(LSTMStateTuple)
+LSTMStateTuple = export(v1=("nn.rnn_cell.LSTMStateTuple", "contrib.rnn.LSTMStateTuple"))(
+    LSTMStateTuple
+)
 
 
-@export("nn.rnn_cell.BasicLSTMCell", "contrib.rnn.BasicLSTMCell")
+@export(v1=("nn.rnn_cell.BasicLSTMCell", "contrib.rnn.BasicLSTMCell"))
 class BasicLSTMCell(RNNCell):
     """Long short-term memory without peepholes, clipping or projection.
 
@@ -195,7 +197,7 @@ class BasicLSTMCell(RNNCell):
         return new_h, array.concat([new_c, new_h], 1)
 
 
-@export("nn.rnn_cell.LSTMCell", "contrib.rnn.LSTMCell")
+@export(v1=("nn.rnn_cell.LSTMCell", "contrib.rnn.LSTMCell"))
 class LSTMCell(RNNCell):
     """Long short-term memory, with peepholes, clipping and projection where asked for.
 
@@ -303,7 +305,7 @@ def _clip(x: Tensor, limit: float) -> Tensor:
     return gen_ops.maximum(gen_ops.minimum(x, limit), -limit)
 
 
-@export("contrib.rnn.NASCell")
+@export(v1="contrib.rnn.NASCell")
 class NASCell(RNNCell):
     """The cell that architecture search found (Zoph and Le 2016)."""
 
@@ -357,7 +359,7 @@ class NASCell(RNNCell):
         return new_m, LSTMStateTuple(new_c, new_m)
 
 
-@export("contrib.rnn.LayerNormBasicLSTMCell")
+@export(v1="contrib.rnn.LayerNormBasicLSTMCell")
 class LayerNormBasicLSTMCell(RNNCell):
     """An LSTM whose gates and state are normalised over the units (Ba et al. 2016), with recurrent
     dropout (Semeniuta et al. 2016)."""

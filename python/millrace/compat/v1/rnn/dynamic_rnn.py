@@ -51,7 +51,7 @@ def _batch_size_of(inputs: Any) -> Any:
     return array.shape(flat[0])[1]
 
 
-@export("nn.dynamic_rnn")
+@export(v1="nn.dynamic_rnn")
 def dynamic_rnn(
     cell: Any, inputs: Any, sequence_length: Any = None, initial_state: Any = None,
     dtype: Any = None, parallel_iterations: int | None = None, swap_memory: bool = False,
@@ -177,7 +177,7 @@ def _loop(
     return stacked[0], final
 
 
-@export("nn.bidirectional_dynamic_rnn")
+@export(v1="nn.bidirectional_dynamic_rnn")
 def bidirectional_dynamic_rnn(
     cell_fw: Any, cell_bw: Any, inputs: Any, sequence_length: Any = None,
     initial_state_fw: Any = None, initial_state_bw: Any = None, dtype: Any = None,
@@ -218,7 +218,7 @@ def bidirectional_dynamic_rnn(
     return (out_fw, out_bw), (state_fw, state_bw)
 
 
-@export("nn.raw_rnn")
+@export(v1="nn.raw_rnn")
 def raw_rnn(
     cell: Any, loop_fn: Callable[..., Any], parallel_iterations: int | None = None,
     swap_memory: bool = False, scope: Any = None,
@@ -308,7 +308,7 @@ def raw_rnn(
         return pack(list(arrays)), state, loop_state if has_loop_state else None
 
 
-@export("contrib.rnn.stack_bidirectional_dynamic_rnn")
+@export(v1="contrib.rnn.stack_bidirectional_dynamic_rnn")
 def stack_bidirectional_dynamic_rnn(
     cells_fw: Any, cells_bw: Any, inputs: Any, initial_states_fw: Any = None,
     initial_states_bw: Any = None, dtype: Any = None, sequence_length: Any = None,

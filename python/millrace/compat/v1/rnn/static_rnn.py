@@ -18,7 +18,7 @@ from millrace.ops import array, gather
 from millrace.state.variable_scope import variable_scope
 
 
-@export("nn.static_rnn", "contrib.rnn.static_rnn")
+@export(v1=("nn.static_rnn", "contrib.rnn.static_rnn"))
 def static_rnn(
     cell: Any, inputs: Any, initial_state: Any = None, dtype: Any = None,
     sequence_length: Any = None, scope: Any = None,
@@ -71,7 +71,7 @@ def static_rnn(
         return outputs, state
 
 
-@export("nn.static_state_saving_rnn", "contrib.rnn.static_state_saving_rnn")
+@export(v1=("nn.static_state_saving_rnn", "contrib.rnn.static_state_saving_rnn"))
 def static_state_saving_rnn(
     cell: Any, inputs: Any, state_saver: Any, state_name: Any, sequence_length: Any = None,
     scope: Any = None,
@@ -143,7 +143,7 @@ def _reverse_list(sequence: Any, lengths: Any) -> list[Any]:
     ]
 
 
-@export("nn.static_bidirectional_rnn", "contrib.rnn.static_bidirectional_rnn")
+@export(v1=("nn.static_bidirectional_rnn", "contrib.rnn.static_bidirectional_rnn"))
 def static_bidirectional_rnn(
     cell_fw: Any, cell_bw: Any, inputs: Any, initial_state_fw: Any = None,
     initial_state_bw: Any = None, dtype: Any = None, sequence_length: Any = None,
@@ -185,7 +185,7 @@ def static_bidirectional_rnn(
     return outputs, state_fw, state_bw
 
 
-@export("contrib.rnn.stack_bidirectional_rnn")
+@export(v1="contrib.rnn.stack_bidirectional_rnn")
 def stack_bidirectional_rnn(
     cells_fw: Any, cells_bw: Any, inputs: Any, initial_states_fw: Any = None,
     initial_states_bw: Any = None, dtype: Any = None, sequence_length: Any = None,

@@ -27,7 +27,7 @@ from millrace.state.initializers import RandomUniform
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 
 
-@export("nn.rnn_cell.MultiRNNCell", "contrib.rnn.MultiRNNCell")
+@export(v1=("nn.rnn_cell.MultiRNNCell", "contrib.rnn.MultiRNNCell"))
 class MultiRNNCell(RNNCell):
     """Cells on top of each other: the output of one is the input of the next.
 
@@ -138,7 +138,7 @@ class _Wrapper(RNNCell):
             return self._cell.zero_state(batch_size, dtype)
 
 
-@export("nn.rnn_cell.DropoutWrapper", "contrib.rnn.DropoutWrapper")
+@export(v1=("nn.rnn_cell.DropoutWrapper", "contrib.rnn.DropoutWrapper"))
 class DropoutWrapper(_Wrapper):
     """Drops some of a cell's inputs, outputs or state.
 
@@ -263,7 +263,7 @@ def _filtered(visitor: Callable[[Any], Any], state: Any) -> Any:
     return said
 
 
-@export("nn.rnn_cell.ResidualWrapper", "contrib.rnn.ResidualWrapper")
+@export(v1=("nn.rnn_cell.ResidualWrapper", "contrib.rnn.ResidualWrapper"))
 class ResidualWrapper(_Wrapper):
     """Adds a cell's inputs to its outputs.
 
@@ -291,7 +291,7 @@ class ResidualWrapper(_Wrapper):
         return nest.map_structure(add, inputs, outputs), new_state
 
 
-@export("nn.rnn_cell.DeviceWrapper", "contrib.rnn.DeviceWrapper")
+@export(v1=("nn.rnn_cell.DeviceWrapper", "contrib.rnn.DeviceWrapper"))
 class DeviceWrapper(_Wrapper):
     """Runs a cell on a device."""
 
@@ -329,7 +329,7 @@ def _linear(x: Tensor, output_size: int) -> Tensor:
     return gen_ops.bias_add(gen_ops.mat_mul(x, kernel), bias)
 
 
-@export("contrib.rnn.EmbeddingWrapper")
+@export(v1="contrib.rnn.EmbeddingWrapper")
 class EmbeddingWrapper(_Scoped):
     """Looks integer inputs up in a table before they go into a cell."""
 
@@ -363,7 +363,7 @@ class EmbeddingWrapper(_Scoped):
         return self._cell(rows, state)
 
 
-@export("contrib.rnn.InputProjectionWrapper")
+@export(v1="contrib.rnn.InputProjectionWrapper")
 class InputProjectionWrapper(_Scoped):
     """Projects inputs before they go into a cell."""
 
@@ -384,7 +384,7 @@ class InputProjectionWrapper(_Scoped):
         return self._cell(projected, state)
 
 
-@export("contrib.rnn.OutputProjectionWrapper")
+@export(v1="contrib.rnn.OutputProjectionWrapper")
 class OutputProjectionWrapper(_Scoped):
     """Projects what comes out of a cell."""
 

@@ -71,7 +71,7 @@ def _default_session() -> Any:
     return session
 
 
-@export("test.compute_gradient")
+@export(v1="test.compute_gradient")
 def compute_gradient(
     x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3,
     init_targets: Any = None, extra_feed_dict: Any = None,
@@ -126,7 +126,7 @@ def _one(x: Any, x_shape: Any, y: Any, y_shape: Any, data: Any, delta: float, ex
     return symbolic, numeric
 
 
-@export("test.compute_gradient_error")
+@export(v1="test.compute_gradient_error")
 def compute_gradient_error(
     x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3,
     init_targets: Any = None, extra_feed_dict: Any = None,

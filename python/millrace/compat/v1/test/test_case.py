@@ -24,16 +24,16 @@ from millrace.graph.operation import Operation
 from millrace.graph.session import Session
 from millrace.protos import ConfigProto, text_format
 
-mock = export("test.mock")(mock)
+mock = export(v1="test.mock")(mock)
 
 
-@export("test.is_built_with_cuda")
+@export(v1="test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
     """Whether this package can use NVIDIA GPUs."""
     return False
 
 
-@export("test.is_gpu_available")
+@export(v1="test.is_gpu_available")
 def is_gpu_available(
     cuda_only: bool = False, min_cuda_compute_capability: tuple[int, int] | None = None
 ) -> bool:
@@ -42,20 +42,20 @@ def is_gpu_available(
     return bool(gpu_device_name())
 
 
-@export("test.gpu_device_name")
+@export(v1="test.gpu_device_name")
 def gpu_device_name() -> str:
     """The name of a GPU, or the empty string."""
     with Graph().as_default(), Session() as session:
         return next((d.name for d in session.list_devices() if d.device_type == "GPU"), "")
 
 
-@export("test.get_temp_dir")
+@export(v1="test.get_temp_dir")
 def get_temp_dir() -> str:
     """A folder for the files of tests, which stays the same in one process."""
     return _temporary_folder()
 
 
-@export("test.test_src_dir_path")
+@export(v1="test.test_src_dir_path")
 def test_src_dir_path(relative_path: str) -> str:
     """The path of a file beside the tests."""
     return os.path.join(os.environ.get("TEST_SRCDIR", os.getcwd()), relative_path)
@@ -75,7 +75,7 @@ def _temporary_folder() -> str:
     return _folder
 
 
-@export("test.main")
+@export(v1="test.main")
 def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the program and exits."""
     unittest.main(argv=argv)
@@ -86,7 +86,7 @@ def _config(force_gpu: bool) -> Any:
     return ConfigProto(allow_soft_placement=not force_gpu)
 
 
-@export("test.TestCase")
+@export(v1="test.TestCase")
 class TestCase(unittest.TestCase):
     """A test with a fresh graph and fixed seeds, and assertions for arrays."""
 
@@ -422,7 +422,7 @@ class _CheckedThread:
         return self._thread.is_alive()
 
 
-@export("test.assert_equal_graph_def")
+@export(v1="test.assert_equal_graph_def")
 def assert_equal_graph_def(actual: Any, expected: Any, checkpoint_v2: bool = False) -> None:
     """Two GraphDefs have the same nodes, in any order."""
     del checkpoint_v2
