@@ -5,14 +5,13 @@
 
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/register_ops.h"
+#include "millrace/runtime/boundary.h"
 #include "millrace/runtime/plan_set.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kRememberedSteps = 4096;
-// Feeds and fetches have slots by position, so a position bounds what a run allocates.
-constexpr int64_t kMaxPosition = 1 << 20;
 
 std::string hex(uint64_t value) {
   std::string out(16, '0');
@@ -26,20 +25,6 @@ DeviceSet device_set(const TaskContext& task) {
   return DeviceSet(std::move(infos), 0);
 }
 
-// Adds the position of an _Arg or _Retval to `positions`.
-Status note_position(const SubNode& node, std::map<int, DType>& positions, DType type) {
-  MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
-  if (position < 0 || position > kMaxPosition) {
-    return invalid_argument(node.op->name, " \"", node.name, "\": expected an index from 0 to ",
-                            kMaxPosition, ", got ", position);
-  }
-  if (!positions.emplace(static_cast<int>(position), type).second) {
-    return invalid_argument(node.op->name, " \"", node.name, "\": index ", position,
-                            " is there twice");
-  }
-  return ok_status();
-}
-
 size_t slots(const std::map<int, DType>& positions) {
   return positions.empty() ? 0 : static_cast<size_t>(positions.rbegin()->first) + 1;
 }
@@ -48,7 +33,7 @@ size_t slots(const std::map<int, DType>& positions) {
 
 struct Worker::Graph : RefCounted {
   Ref<PlanSet> plans;
-  std::map<int, DType> feeds, fetches;  // types by position
+  Boundary boundary;
 };
 
 void Worker::TaskStep::end(const Status& reason) const {
@@ -97,13 +82,7 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   Result<Subgraph> parsed = Subgraph::from_graph_def_bytes(request.graph_def, OpRegistry::global());
   if (!parsed.ok()) return parsed.status().with_prefix(str_cat("graph for ", task_->name));
   Ref<Graph> graph = make_ref<Graph>();
-  for (const SubNode& node : parsed->nodes()) {
-    if (node.op->traits.argument) {
-      MR_TRY(note_position(node, graph->feeds, node.output_types[0]));
-    } else if (node.op->traits.result) {
-      MR_TRY(note_position(node, graph->fetches, node.input_types[0]));
-    }
-  }
+  MR_TRY_ASSIGN(graph->boundary, read_boundary(*parsed, kMaxPositions, kMaxPositions));
   CompileOptions options;
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
@@ -149,7 +128,7 @@ Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
   return found;
 }
 
-Result<Worker::TaskStep> Worker::prepare_run(const Graph& graph, RunGraphRequest& request) {
+Result<Worker::TaskStep> Worker::prepare_run(const Boundary& graph, RunGraphRequest& request) {
   std::vector<Tensor> feeds(slots(graph.feeds));
   for (auto& [position, value] : request.feeds) {
     auto it = graph.feeds.find(position);
@@ -202,7 +181,7 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                        UniqueFunction<void(Status, RunGraphResponse)> done) {
   Result<Ref<Graph>> graph = find_graph(request.graph_handle);
   if (!graph.ok()) return done(graph.status(), RunGraphResponse());
-  Result<TaskStep> prepared = prepare_run(**graph, request);
+  Result<TaskStep> prepared = prepare_run((*graph)->boundary, request);
   if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
   TaskStep run = *std::move(prepared);
   uint64_t ticket = 0;

@@ -16,6 +16,8 @@
 
 namespace millrace {
 
+struct Boundary;
+
 // A task: owns its devices, with all state on them, for as long as its process lives; keeps the
 // graphs that masters register; runs them; hands out what they send. register_graph compiles, and
 // run_graph begins to run, on the caller's thread; nothing waits on a thread.
@@ -75,7 +77,7 @@ class Worker final : public WorkerInterface {
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   // The step of a run, with what the request gives it.
-  Result<TaskStep> prepare_run(const Graph& graph, RunGraphRequest& request);
+  Result<TaskStep> prepare_run(const Boundary& graph, RunGraphRequest& request);
   // The step, made here when this is the first that is heard of it.
   Result<TaskStep> find_step(int64_t step_id);
 

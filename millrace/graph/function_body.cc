@@ -225,6 +225,7 @@ class BodyBuilder {
 
   Status define_nodes() {
     MR_TRY(check_ops());
+    MR_TRY(refuse_internal_ops(function_, graph_->registry()));
     first_node_ = assembly_.size();
     for (size_t i = 0; i < function_.nodes.size(); ++i) {
       const Function::BodyNode& spec = function_.nodes[i];

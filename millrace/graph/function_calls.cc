@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "millrace/graph/internal_op.h"
 #include "millrace/graph/message_conversion.h"
 #include "proto/function.pb.h"
 
@@ -96,6 +97,16 @@ Result<std::vector<Ref<Function>>> check_no_recursion(std::span<const std::strin
     }
   }
   return reached;
+}
+
+Status refuse_internal_ops(const Function& function, const OpRegistry& registry) {
+  for (const Function::BodyNode& node : function.nodes) {
+    Status status = refuse_internal_op(registry, node.op);
+    if (status.ok()) continue;
+    return status.with_prefix(
+        str_cat("function \"", function.signature.name, "\": ", node.op, " \"", node.name, "\""));
+  }
+  return ok_status();
 }
 
 bool same_function(const Function& a, const Function& b) {

@@ -25,6 +25,9 @@ using FindFunction = FunctionRef<Ref<Function>(std::string_view)>;
 Result<std::vector<Ref<Function>>> check_no_recursion(std::span<const std::string> roots,
                                                       FindFunction find);
 
+// INVALID_ARGUMENT when the body has an op that only the runtime puts into graphs.
+Status refuse_internal_ops(const Function& function, const OpRegistry& registry);
+
 // Equal in all that their messages say.
 bool same_function(const Function& a, const Function& b);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/graph/function.h"
+#include "millrace/graph/internal_op.h"
 
 namespace millrace {
 namespace {
@@ -78,6 +79,10 @@ class Extraction {
             node.op_name(), " \"", node.name(),
             "\": expected every placeholder that the results need among the arguments, "
             "found one that is not");
+      }
+      Status status = refuse_internal_op(graph_.registry(), node.op_name());
+      if (!status.ok()) {
+        return status.with_prefix(str_cat(node.op_name(), " \"", node.name(), "\""));
       }
       for (Output input : node.inputs()) need(input);
       for (NodeId source : node.control_inputs()) {

@@ -32,7 +32,7 @@ struct ImportOptions {
   std::string default_device;
   // Rename a node whose name is taken instead of refusing it.
   bool uniquify_names = false;
-  // The runtime's own graphs may use names that begin with '_'.
+  // The runtime's own graphs may use names and ops that begin with '_'.
   bool allow_internal_names = false;
   // How many bytes constants may take beyond what the message holds: a few bytes may stand for a
   // large constant of one repeated value. RESOURCE_EXHAUSTED past it.

@@ -16,6 +16,7 @@
 #include "millrace/graph/function_calls.h"
 #include "millrace/graph/graph_assembly.h"
 #include "millrace/graph/graph_def.h"
+#include "millrace/graph/internal_op.h"
 #include "millrace/graph/message_conversion.h"
 #include "proto/graph.pb.h"
 #include "proto/meta_graph.pb.h"
@@ -158,6 +159,7 @@ class Importer {
         gradients.erase(it);
       }
       adapt_body(*function);
+      MR_TRY(refuse_internal_ops(*function, graph_.registry()));
       if (auto it = functions_.find(name); it != functions_.end()) {
         return invalid_argument("function \"", name, "\": expected one definition, found two");
       }
@@ -252,7 +254,10 @@ class Importer {
       node.device = proto.device().empty() ? options_.default_device : proto.device();
       if (node.op.empty())
         return invalid_argument("node \"", node.name, "\": expected an op, found none");
-      Status status = read_attrs(proto, node);
+      Status status = options_.allow_internal_names
+                          ? ok_status()
+                          : refuse_internal_op(graph_.registry(), node.op);
+      if (status.ok()) status = read_attrs(proto, node);
       if (!status.ok()) return GraphAssembly::annotate(node, status);
       MR_TRY_ASSIGN(int32_t i, assembly_.define(std::move(node), producer_));
       if (assembly_.node(i).def == nullptr && unknown.insert(proto.op()).second) {

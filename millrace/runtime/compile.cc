@@ -2,6 +2,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "millrace/runtime/boundary.h"
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/pending.h"
 #include "millrace/runtime/plan.h"
@@ -119,8 +120,9 @@ class Compiler {
   Status prepare(PlanStep& step, KernelNode& node, std::unique_ptr<Kernel>& kernel) {
     if (step.kind == StepKind::kFeed || step.kind == StepKind::kFetch) {
       MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
-      if (position < 0 || position > INT32_MAX) {
-        return invalid_argument("index must be a position in the signature, got ", position);
+      if (position < 0 || static_cast<uint64_t>(position) >= kMaxPositions) {
+        return invalid_argument("expected an index from 0 to below ", kMaxPositions, ", found ",
+                                position);
       }
       step.position = static_cast<int32_t>(position);
     } else if (step.kind == StepKind::kMerge && step.num_inputs > pending::kMaxMergeInputs) {
@@ -159,7 +161,10 @@ class Compiler {
     for (Output input : node.inputs) {
       plan_->inputs.push_back(step(input.node).first_output + input.index);
       s.needs.reads_refs |= is_ref(graph_.output_type(input));
+      s.num_merged +=
+          graph_.node(input.node).op->traits.control_flow != ControlFlow::kNextIteration;
     }
+    s.num_merged = std::max(s.num_merged, 1);
   }
 
   void add_output_types() {

@@ -184,6 +184,7 @@ class Lowering {
       if (copy.device.empty()) copy.device = node_.device;
       if (copy.origin == 0) copy.origin = node_.origin;
       rename_colocation(copy, g, place.prefix);
+      MR_TRY(rename_frame(copy, place.prefix));
       if (enters_once(inner, place)) {
         MR_TRY(enter_constant(std::move(copy), place));
         continue;
@@ -191,6 +192,7 @@ class Lowering {
       bool safe = place.pivot < 0;
       for (Output input : inner.inputs()) {
         copy.inputs.push_back(source(input));
+        if (!copy.inputs.back().valid()) return internal("\"", inner.name(), "\" has no input");
         safe |= guarded[index(input.node)];
       }
       for (NodeId c : inner.control_inputs()) {
@@ -236,6 +238,14 @@ class Lowering {
               {"parallel_iterations", place.parallel_iterations}},
              node_.device)
         .status();
+  }
+
+  // Each call of a function that holds loops has loops of its own.
+  static Status rename_frame(SubNode& copy, const std::string& prefix) {
+    if (copy.op->traits.control_flow != ControlFlow::kEnter) return ok_status();
+    MR_TRY_ASSIGN(std::string name, copy.attr<std::string>("frame_name"));
+    if (!name.empty()) copy.set_attr("frame_name", str_cat(prefix, name));
+    return ok_status();
   }
 
   static void rename_colocation(SubNode& copy, const Graph& body, const std::string& prefix) {

@@ -1,5 +1,7 @@
 // How values reach the steps that wait for them, within an iteration and from one to another.
 
+#include <algorithm>
+
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/runtime/parallel_run.h"
 #include "millrace/runtime/pending.h"
@@ -15,7 +17,7 @@ void ParallelRun::arrive(const PlanStep& step, Iteration* iteration, bool node_d
     if (edge.input >= 0) dead = input(to, iteration, edge.input).dead();
     std::atomic<uint64_t>& pending = iteration->pending[static_cast<size_t>(to.index_in_frame)];
     if (to.kind == StepKind::kMerge) {
-      arrive_at_merge(step, edge, to, iteration, pending, dead, next);
+      arrive_at_merge(edge, to, iteration, pending, dead, next);
       continue;
     }
     uint64_t delta = dead ? pending::kDeadArrival : pending::kArrival;
@@ -36,14 +38,12 @@ void ParallelRun::arrive(const PlanStep& step, Iteration* iteration, bool node_d
   }
 }
 
-void ParallelRun::arrive_at_merge(const PlanStep& from, const PlanEdge& edge, const PlanStep& to,
-                                  Iteration* iteration, std::atomic<uint64_t>& pending, bool dead,
-                                  ReadyList& next) {
-  uint64_t inputs = static_cast<uint64_t>(to.num_inputs);
+void ParallelRun::arrive_at_merge(const PlanEdge& edge, const PlanStep& to, Iteration* iteration,
+                                  std::atomic<uint64_t>& pending, bool dead, ReadyList& next) {
+  uint64_t inputs = static_cast<uint64_t>(to.num_merged);
   uint64_t delta = pending::kMergeControl;
   if (edge.input >= 0 && dead) {
-    // A loop in a branch that was not taken has nothing else to wait for.
-    delta = pending::merge_dead(from.control_flow == ControlFlow::kEnter ? inputs : 1);
+    delta = pending::kMergeDead;
   } else if (edge.input >= 0) {
     delta = pending::kMergeLive;
     iteration->chosen[static_cast<size_t>(to.index_in_frame)].store(edge.input,
@@ -104,17 +104,36 @@ int64_t ParallelRun::deliver(int32_t step_index, Iteration* iteration, Value&& v
     case ControlFlow::kEnter:
       enter(step_index, iteration, std::move(value), next);
       return 0;
-    case ControlFlow::kExit: {
-      Iteration* parent = iteration->frame->parent_iteration;
-      account(parent, put(step, parent, std::move(value), next), next);
+    case ControlFlow::kExit:
+      leave(step_index, iteration, std::move(value), next);
       return 0;
-    }
     case ControlFlow::kNextIteration:
       next_iteration(step_index, iteration, std::move(value), next);
       return 0;
     default:
       return put(step, iteration, std::move(value), next);
   }
+}
+
+void ParallelRun::leave(int32_t step_index, Iteration* iteration, Value&& value, ReadyList& next) {
+  const PlanStep& step = plan_->steps[static_cast<size_t>(step_index)];
+  Frame* frame = iteration->frame;
+  bool again = false;
+  {
+    MutexLock lock(frame->mu);
+    auto& left = frame->live_exits;
+    again = std::find(left.begin(), left.end(), step_index) != left.end();
+    if (!again) left.push_back(step_index);
+  }
+  if (again) {
+    return step_->fail(annotate_error(
+        invalid_argument("a value leaves the loop '", frame->desc->name,
+                         "' in more than one iteration; take it from the false side of a Switch on "
+                         "the LoopCond"),
+        *step.node, plan_->origins[static_cast<size_t>(step_index)]));
+  }
+  Iteration* parent = frame->parent_iteration;
+  account(parent, put(step, parent, std::move(value), next), next);
 }
 
 int64_t ParallelRun::put(const PlanStep& step, Iteration* iteration, Value&& value,
@@ -262,6 +281,7 @@ Iteration* ParallelRun::end_frame(Frame* frame, ReadyList& next) {
   {
     MutexLock lock(frame->mu);
     exits = std::move(frame->dead_exits);
+    for (int32_t left : frame->live_exits) std::erase(exits, left);
   }
   size_t before = next.size();
   for (int32_t index : exits) {

@@ -34,6 +34,7 @@ struct Frame {
   std::vector<Parked> constants MR_GUARDED_BY(mu);    // of constant Enters, for iterations to come
   std::vector<Parked> parked MR_GUARDED_BY(mu);       // for iteration newest + 1, which must wait
   std::vector<int32_t> dead_exits MR_GUARDED_BY(mu);  // of iteration `newest`
+  std::vector<int32_t> live_exits MR_GUARDED_BY(mu);  // that have left the loop
 };
 
 // A step that has all its inputs, in one iteration.
@@ -83,6 +84,9 @@ class ParallelRun : public RefCounted {
   void schedule(ReadyList list, bool blocking);
 
   void finish_steps(int64_t count);
+
+  // A fetch without a value is an error: loops may be wired so that nothing reaches it.
+  void check_fetches();
 
   void free_frames(Iteration* first);
 
@@ -148,9 +152,8 @@ class ParallelRun : public RefCounted {
   // Tells the consumers of `step`, whose outputs are in `iteration`, that its values are there.
   void arrive(const PlanStep& step, Iteration* iteration, bool node_dead, ReadyList& next);
 
-  void arrive_at_merge(const PlanStep& from, const PlanEdge& edge, const PlanStep& to,
-                       Iteration* iteration, std::atomic<uint64_t>& pending, bool dead,
-                       ReadyList& next);
+  void arrive_at_merge(const PlanEdge& edge, const PlanStep& to, Iteration* iteration,
+                       std::atomic<uint64_t>& pending, bool dead, ReadyList& next);
 
   // Adds `delta` to what is outstanding in an iteration; ends it at zero.
   void account(Iteration* iteration, int64_t delta, ReadyList& next);
@@ -159,6 +162,9 @@ class ParallelRun : public RefCounted {
   void deliver_dead(int32_t step_index, Iteration* iteration, ReadyList& next);
 
   void note_dead_fetch(const PlanStep& step);
+
+  // Hands the value of an Exit to the iteration around the loop; an error when it did so before.
+  void leave(int32_t step_index, Iteration* iteration, Value&& value, ReadyList& next);
 
   // Hands the value of a forwarding step to the iteration its output belongs to. Returns how many
   // steps became ready in `iteration` itself; the caller accounts for them.

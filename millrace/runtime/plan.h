@@ -43,6 +43,7 @@ struct PlanStep {
   InputNeeds needs;
   int32_t num_inputs = 0;
   int32_t num_outputs = 0;
+  int32_t num_merged = 0;    // of a Merge: inputs that do not close a loop
   int32_t first_input = 0;   // in Plan::inputs: the slots it reads, in the iteration it runs in
   int32_t first_output = 0;  // its slots, in the iteration that its outputs go to
   int32_t first_edge = 0;    // in Plan::edges

@@ -105,7 +105,19 @@ void ParallelRun::finish_steps(int64_t count) {
   if (in_flight_.fetch_sub(count, std::memory_order_acq_rel) != count) return;
   // The frames of a run that failed are left where they stood.
   free_frames(root_iteration_);
+  check_fetches();
   step_->end_part();
+}
+
+void ParallelRun::check_fetches() {
+  if (on_fetch) return;
+  for (int32_t s : plan_->fetches) {
+    const PlanStep& step = plan_->steps[static_cast<size_t>(s)];
+    if (step_->fetches[static_cast<size_t>(step.position)].valid()) continue;
+    return step_->fail_at_end(
+        annotate_error(invalid_argument("no value reached the fetched tensor in this run"),
+                       *step.node, plan_->origins[static_cast<size_t>(s)]));
+  }
 }
 
 void ParallelRun::free_frames(Iteration* first) {

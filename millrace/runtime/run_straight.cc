@@ -84,6 +84,9 @@ class StraightRun {
       MR_TRY_ASSIGN(step_.fetches[static_cast<size_t>(step.position)],
                     fetch_value(*inputs_of(step)[0], (step.movable & 1) != 0));
     }
+    if (step.kind == StepKind::kForward) {  // a LoopCond whose loop was cut off by feeds
+      outputs[0] = *inputs_of(step)[0];
+    }
     return ok_status();
   }
 

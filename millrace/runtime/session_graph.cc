@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "millrace/graph/function.h"
+#include "millrace/graph/internal_op.h"
 #include "millrace/runtime/optimize.h"
 
 namespace millrace {
@@ -311,6 +312,13 @@ Status SessionGraph::extend() {
 }
 
 Status SessionGraph::take(int count, const PinnedDevices& pinned) {
+  for (NodeId id = taken_; id < count; ++id) {
+    const Node& node = graph_->node(id);
+    Status status = refuse_internal_op(graph_->registry(), node.op_name());
+    if (!status.ok()) {
+      return status.with_prefix(str_cat(node.op_name(), " \"", node.name(), "\""));
+    }
+  }
   graph_->freeze(count);
   NodeId first = lowered_.size();
   for (NodeId id = taken_; id < count; ++id) lowered_of_.push_back(first + (id - taken_));

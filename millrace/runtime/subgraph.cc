@@ -210,9 +210,11 @@ Result<FrameInfo> analyze_frames(const Subgraph& graph) {
       if (frame < 0) frame = other;
       if (frame == other) return ok_status();
       const auto& f = info.frames;
-      return invalid_argument(where(), " has inputs from different frames, '", f[index(frame)].name,
-                              "' and '", f[index(other)].name, "' (through \"",
-                              graph.node(from).name, "\")");
+      return invalid_argument(
+          where(), " has inputs from different frames, '", f[index(frame)].name, "' and '",
+          f[index(other)].name, "' (through \"", graph.node(from).name,
+          "\"); a loop is fed by what goes into its Enter nodes, and everything "
+          "else that it uses comes through an Enter, too");
     };
     for (Output input : node.inputs) {
       if (is_back_edge(graph.node(input.node), node)) continue;
@@ -245,9 +247,18 @@ Result<FrameInfo> analyze_frames(const Subgraph& graph) {
       }
       out = it->second;
       info.frames[index(out)].enters.push_back(id);
-    } else if (flow == ControlFlow::kExit) {
-      if (frame == 0) return invalid_argument(where(), " is not inside any frame");
-      out = info.frames[index(frame)].parent;
+    } else if (flow == ControlFlow::kExit || flow == ControlFlow::kNextIteration) {
+      if (frame == 0) {
+        return invalid_argument(where(),
+                                " is not inside any frame: no Enter leads to it, or what "
+                                "enters the loop was fed; feed the Enter's input instead");
+      }
+      if (flow == ControlFlow::kExit) out = info.frames[index(frame)].parent;
+    } else if (node.op->traits.result && frame != 0) {
+      return invalid_argument(where(), " fetches a tensor inside of frame '",
+                              info.frames[index(frame)].name,
+                              "', which has a value in each iteration; fetch what leaves the loop "
+                              "through an Exit");
     } else if (flow == ControlFlow::kLoopCond) {
       info.frames[index(frame)].loop_cond = id;
     }

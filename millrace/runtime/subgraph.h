@@ -107,8 +107,8 @@ struct FrameInfo {
   // own.
   std::vector<int> output_frame;
 };
-// INVALID_ARGUMENT for a node with inputs from two frames, an Enter without a name, an Exit outside
-// any frame.
+// INVALID_ARGUMENT for a node with inputs from two frames, an Enter without a name, an Exit or
+// NextIteration outside any frame, a fetch inside one.
 Result<FrameInfo> analyze_frames(const Subgraph& graph);
 
 }  // namespace millrace

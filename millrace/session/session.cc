@@ -9,6 +9,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
+#include "millrace/runtime/boundary.h"
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/session_graph.h"
 #include "millrace/session/plan_cache.h"
@@ -162,10 +163,10 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   Ref<Prepared> prepared = make_ref<Prepared>();
   prepared->signature = signature;
   prepared->feed_types.resize(signature.feeds.size());
-  for (const SubNode& node : pruned.nodes()) {
-    if (!node.op->traits.argument) continue;
-    MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
-    prepared->feed_types[static_cast<size_t>(position)] = node.output_types[0];
+  MR_TRY_ASSIGN(Boundary boundary,
+                read_boundary(pruned, signature.feeds.size(), signature.fetches.size()));
+  for (const auto& [position, type] : boundary.feeds) {
+    prepared->feed_types[static_cast<size_t>(position)] = type;
   }
   prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
   MR_TRY(place(pruned, backend->devices(), place_options));

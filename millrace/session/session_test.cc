@@ -250,13 +250,15 @@ TEST_F(SessionTest, ADeviceThatDoesNotExistNamesThoseThatDo) {
 }
 
 TEST_F(SessionTest, ADeadlineEndsARunThatWaits) {
-  AttrMap attrs = {{"tensor_type", DType::kFloat},
-                   {"tensor_name", "never"},
-                   {"send_device", "/job:localhost/replica:0/task:0/device:CPU:0"},
-                   {"send_device_incarnation", 1},
-                   {"recv_device", "/job:localhost/replica:0/task:0/device:CPU:0"}};
-  add("_Recv", "r", {}, attrs);
-  auto s = session();
+  // The first device waits for a value that the second one never has.
+  builder_->context().device = "/cpu:1";
+  Expr queue =
+      add("FIFOQueueV2", "queue", {}, {{"component_types", std::vector<DType>{DType::kFloat}}});
+  Expr never = add("QueueDequeueV2", "never", {queue},
+                   {{"component_types", std::vector<DType>{DType::kFloat}}});
+  builder_->context().device = "/cpu:0";
+  add("Neg", "r", {never});
+  auto s = session({.cpu_devices = 2});
   EXPECT_EQ(code_of(s->run({}, {"r"}, {}, {.timeout_ms = 20})), Code::kDeadlineExceeded);
   EXPECT_TRUE(said("never")) << message_;
   Ref<CancellationToken> cancel = make_ref<CancellationToken>();

@@ -53,12 +53,9 @@ TEST(SessionThreads, CloseEndsWhatRuns) {
   ASSERT_TRUE(register_ops().ok());
   Ref<Graph> graph = make_ref<Graph>();
   GraphBuilder builder(*graph);
-  AttrMap attrs = {{"tensor_type", DType::kFloat},
-                   {"tensor_name", "never"},
-                   {"send_device", "/job:localhost/replica:0/task:0/device:CPU:0"},
-                   {"send_device_incarnation", 1},
-                   {"recv_device", "/job:localhost/replica:0/task:0/device:CPU:0"}};
-  ASSERT_TRUE(builder.add("_Recv", "r", {}, attrs).ok());
+  const AttrMap attrs = {{"component_types", std::vector<DType>{DType::kFloat}}};
+  NodeId queue = builder.add("FIFOQueueV2", "queue", {}, attrs).value();
+  ASSERT_TRUE(builder.add("QueueDequeueV2", "r", {{queue, 0}}, attrs).ok());
   std::unique_ptr<Session> session = Session::create(graph).value();
   std::vector<std::thread> threads;
   std::atomic<int> ended{0};
