@@ -38,6 +38,15 @@ std::string register_unique_gradient(std::string_view base, GradientFunction rul
   return name;
 }
 
+void unregister_gradient(std::string_view name) {
+  GradientFunction rule;  // its end may run code of the caller's
+  MutexLock lock(rules().mu);
+  auto it = rules().by_name.find(name);
+  if (it == rules().by_name.end()) return;
+  rule = std::move(it->second);
+  rules().by_name.erase(it);
+}
+
 GradientFunction find_gradient(std::string_view name) {
   MutexLock lock(rules().mu);
   auto it = rules().by_name.find(name);

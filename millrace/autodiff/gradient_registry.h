@@ -19,6 +19,8 @@ using GradientFunction = std::function<Status(GradientContext&)>;
 Status register_gradient(std::string_view name, GradientFunction rule);
 // A name not taken yet, made from `base`, under which `rule` is registered.
 std::string register_unique_gradient(std::string_view base, GradientFunction rule);
+// Nobody finds it any more; calls that found it before may still run.
+void unregister_gradient(std::string_view name);
 // Empty when there is none.
 GradientFunction find_gradient(std::string_view name);
 

@@ -17,9 +17,8 @@ size_t index(NodeId id) { return static_cast<size_t>(id); }
 GradientWalk::GradientWalk(WalkContext context, std::span<const Output> ys,
                            std::span<const Output> xs, std::span<const Output> stops)
     : context_(std::move(context)), xs_(xs.begin(), xs.end()) {
-  std::vector<NodeId> roots;
-  for (Output y : ys) roots.push_back(y.node);
-  order_ = forward_order(graph(), roots);
+  for (Output y : ys) roots_.push_back(y.node);
+  order_ = forward_order(graph(), roots_);
   for (Output x : xs) is_x_[key(x)] = true;
   for (Output stop : stops) is_stop_[key(stop)] = true;
   dependent_.assign(static_cast<size_t>(graph().num_nodes()), false);
@@ -88,20 +87,22 @@ Status GradientWalk::annotate(const Node& node, const Status& status) const {
 
 // "y <- add <- node <- mul <- x"
 std::string GradientWalk::path_through(NodeId id) const {
-  // Consumers come later in the order, so one pass finds a way up to a seed.
-  std::vector<std::string> up;
-  NodeId below = id;
+  // By node: the input by way of which it depends on the node `id`.
+  std::map<NodeId, NodeId> towards = {{id, id}};
   for (NodeId other : order_) {
-    std::span<const Output> inputs = graph().node(other).inputs();
-    if (std::none_of(inputs.begin(), inputs.end(), [&](Output o) { return o.node == below; })) {
-      continue;
+    for (Output input : graph().node(other).inputs()) {
+      if (flows(input) && towards.contains(input.node)) towards.try_emplace(other, input.node);
     }
-    up.push_back(graph().node(other).name());
-    below = other;
-    if (up.size() > 20) break;
   }
-  std::reverse(up.begin(), up.end());
-  std::string path = str_join(up, " <- ");
+  std::string path;
+  for (NodeId y : roots_) {
+    if (!towards.contains(y)) continue;
+    for (int hops = 0; hops < 20 && y != id; ++hops, y = towards.at(y)) {
+      path += str_cat(path.empty() ? "" : " <- ", graph().node(y).name());
+    }
+    if (y != id) path += " <- ...";
+    break;
+  }
   for (int hops = 0; hops < 20 && id >= 0; ++hops) {
     path += str_cat(path.empty() ? "" : " <- ", graph().node(id).name());
     NodeId next = -1;
@@ -166,7 +167,8 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
                      primitive
                          ? ". Loops and branches of Switch and Merge nodes have no gradients: "
                            "export the graph again with control flow v2, as While and If nodes"
-                         : "");
+                         : ". Register one (tf.RegisterGradient in Python, register_gradient in "
+                           "C++), or end the way before it (tf.stop_gradient)");
   }
 
   // What is computed again waits for the gradient to get here.

@@ -62,6 +62,7 @@ class GradientWalk {
   WalkContext context_;
   std::map<Key, std::vector<Gradient>> gradients_;
   std::vector<Output> xs_;
+  std::vector<NodeId> roots_;  // of the ys
   std::vector<NodeId> order_;  // what the ys need, producers first
   std::map<Key, bool> is_x_, is_stop_;
   std::vector<bool> dependent_;  // by node: some x is upstream

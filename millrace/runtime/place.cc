@@ -259,8 +259,19 @@ class Placer {
       task.id.reset();
       g.candidates = matching(task, kinds);
     }
-    if (g.candidates->empty()) g.error = explain(g, kinds);
+    if (g.candidates->empty()) g.error = with_line(g, explain(g, kinds));
     return g.error;
+  }
+
+  // `error` with where the first of the group was made, as far as that is known.
+  Status with_line(const Group& g, const Status& error) const {
+    std::vector<NodeId> members = g.members.ids;
+    std::sort(members.begin(), members.end());
+    for (NodeId id : members) {
+      const std::string line = describe_origin(graph_->node(id).origin);
+      if (!line.empty()) return error.with_line(line);
+    }
+    return error;
   }
 
   // Why a group has no device.

@@ -39,14 +39,16 @@ struct PyOp {
   }
 };
 
+// Both name the user's line.
+[[noreturn]] void raise_here(PyObject* type, const std::string& message) {
+  const std::string line = describe_origin(PyGraph::origin());
+  PyErr_SetString(type, (line.empty() ? message : str_cat(message, "\n", line)).c_str());
+  throw nb::python_error();
+}
 [[noreturn]] void raise_type_error(const std::string& message) {
-  PyErr_SetString(PyExc_TypeError, message.c_str());
-  throw nb::python_error();
+  raise_here(PyExc_TypeError, message);
 }
-[[noreturn]] void raise_value(const std::string& message) {
-  PyErr_SetString(PyExc_ValueError, message.c_str());
-  throw nb::python_error();
-}
+[[noreturn]] void raise_value(const std::string& message) { raise_here(PyExc_ValueError, message); }
 
 // The name that Python programs know a type by.
 std::string type_label(DType dtype) {
@@ -68,8 +70,8 @@ std::string label(TypeSet types) {
 class ScopeGuard {
  public:
   ScopeGuard(PyGraph& graph, std::string scope)
-      : graph_(graph), before_(std::exchange(graph.scope, std::move(scope))) {}
-  ~ScopeGuard() { graph_.scope = std::move(before_); }
+      : graph_(graph), before_(std::exchange(graph.here().scope, std::move(scope))) {}
+  ~ScopeGuard() { graph_.here().scope = std::move(before_); }
 
  private:
   PyGraph& graph_;
@@ -80,11 +82,11 @@ class ScopeGuard {
 // '/'.
 std::string full_name(PyGraph& graph, std::string_view name) {
   if (!name.empty() && name.back() == '/') return std::string(name.substr(0, name.size() - 1));
-  const bool good = graph.scope.empty() ? is_valid_node_name(name) : is_valid_scope_name(name);
+  const std::string& scope = graph.here().scope;
+  const bool good = scope.empty() ? is_valid_node_name(name) : is_valid_scope_name(name);
   if (!good)
-    raise_value(
-        str_cat("'", name, "' is not a valid ", graph.scope.empty() ? "" : "scope ", "name"));
-  return graph.graph().unique_name(str_cat(graph.scope, name));
+    raise_value(str_cat("'", name, "' is not a valid ", scope.empty() ? "" : "scope ", "name"));
+  return graph.graph().unique_name(str_cat(scope, name));
 }
 
 NodeId add_constant(PyGraph& graph, Tensor value, std::string name) {
@@ -204,15 +206,18 @@ class Call {
     }
     if (arg.type_attr.empty() || attrs_.find(arg.type_attr) != nullptr) return;
     const AttrDef* def = op_.find_attr(arg.type_attr);
-    if (def != nullptr) check_type(*def, arg.name, base_type(type));
+    if (def != nullptr) check_type(*def, arg.name, base_type(type), tensor);
     attrs_.set(arg.type_attr, base_type(type));
   }
 
-  void check_type(const AttrDef& def, std::string_view parameter, DType type) const {
+  // `tensor`: what has the type; none for the value of an attribute.
+  void check_type(const AttrDef& def, std::string_view parameter, DType type,
+                  nb::handle tensor = {}) const {
     if (def.allowed_types.empty() || def.allowed_types.contains(type)) return;
     raise_type_error(str_cat("Value passed to parameter '", parameter, "' of '", op_.name,
                              "' Op \"", name_, "\" has DataType ", type_label(type),
-                             " not in list of allowed values: ", label(def.allowed_types)));
+                             " not in list of allowed values: ", label(def.allowed_types),
+                             tensor.is_valid() ? str_cat(". It is ", describe(tensor), ".") : ""));
   }
 
   void check_allowed(const AttrDef& def, const AttrValue& value) const {
@@ -334,17 +339,20 @@ class Call {
   template <class Item>
   [[noreturn]] void raise_list_mismatch(const ArgDef& arg, Py_ssize_t count, const Item& item,
                                         DType want) const {
-    std::string types;
+    std::string types, values;
     for (Py_ssize_t i = 0; i < count; ++i) {
+      const std::string_view comma = i > 0 ? ", " : "";
       nb::object type = nb::getattr(item(i), "dtype", nb::none());
-      types += str_cat(i > 0 ? ", " : "",
-                       type.is_none() ? "<not a tensor>" : type_label(dtype_from_object(type)));
+      types +=
+          str_cat(comma, type.is_none() ? "<not a tensor>" : type_label(dtype_from_object(type)));
+      if (i < 8) values += str_cat(comma, describe(item(i)));
     }
     const bool fixed = arg.dtype != DType::kInvalid;
     raise_type_error(str_cat(
         "Tensors in list passed to '", arg.name, "' of '", op_.name, "' Op have types [", types,
         fixed ? str_cat("] that do not match expected type ", type_label(want), ".")
-              : "] that don't all match."));
+              : "] that don't all match.",
+        " They are ", values, count > 8 ? ", ...: " : ": ", "tf.cast changes the type of one."));
   }
 
   [[noreturn]] void raise_length(const ArgDef& arg, int64_t count, int64_t minimum) const {

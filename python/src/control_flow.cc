@@ -17,7 +17,7 @@ nb::object open_function_graph(PyGraph& outer, GraphBuilder& inside) {
   nb::object graph = library("millrace.graph.graph", "FunctionGraph")(outer.python());
   auto& core = nb::cast<PyGraph&>(graph);
   core.attach(inside);
-  core.device = outer.device;
+  core.places().device = outer.places().device;
   core.attrs = outer.attrs;
   core.gradient_overrides = outer.gradient_overrides;
   core.kernel_labels = outer.kernel_labels;

@@ -8,6 +8,7 @@
 
 #include "millrace/autodiff/gradient_registry.h"
 #include "python/src/function_graph.h"
+#include "python/src/gil.h"
 #include "python/src/graph.h"
 #include "python/src/status.h"
 
@@ -119,7 +120,7 @@ PyGraph* graph_for(GraphBuilder& builder, Opened& opened) {
 Status call_rule(nb::handle rule, GradientContext& context) {
   auto* builder = dynamic_cast<GraphBuilder*>(&context.builder());
   if (builder == nullptr) return unimplemented("a gradient in Python needs a graph to add to");
-  nb::gil_scoped_acquire gil;
+  WithGil gil;
   try {
     Opened opened;
     PyGraph* graph = graph_for(*builder, opened);
@@ -131,12 +132,12 @@ Status call_rule(nb::handle rule, GradientContext& context) {
       std::string scope;
       std::vector<std::string> colocation;
       ~Close() {
-        graph->scope = std::move(scope);
-        graph->colocation = std::move(colocation);
+        graph->here().scope = std::move(scope);
+        graph->places().colocation = std::move(colocation);
       }
-    } close{graph, graph->scope, graph->colocation};
-    graph->scope = builder->context().scope;
-    graph->colocation = builder->context().colocate_with;
+    } close{graph, graph->here().scope, graph->places().colocation};
+    graph->here().scope = builder->context().scope;
+    graph->places().colocation = builder->context().colocate_with;
 
     nb::list inputs;
     nb::list outputs;
@@ -187,6 +188,24 @@ GradientFunction rule_of(nb::handle rule) {
   return [kept](GradientContext& context) { return call_rule(kept, context); };
 }
 
+// A rule that lives as long as `rule` does, which somebody else keeps: it may hold a graph.
+std::string register_kept_gradient(const std::string& base, nb::handle rule) {
+  auto name = std::make_shared<std::string>();
+  nb::object forget = nb::cpp_function([name](nb::handle reference) {
+    unregister_gradient(*name);
+    reference.dec_ref();
+  });
+  PyObject* reference = PyWeakref_NewRef(rule.ptr(), forget.ptr());
+  if (reference == nullptr) throw nb::python_error();
+  *name = register_unique_gradient(base, [reference](GradientContext& context) {
+    WithGil gil;
+    nb::object alive = nb::handle(reference)();
+    if (alive.is_none()) return not_found("the graph of this gradient is gone");
+    return call_rule(alive, context);
+  });
+  return *name;
+}
+
 }  // namespace
 
 void bind_gradients(nb::module_& m) {
@@ -197,9 +216,7 @@ void bind_gradients(nb::module_& m) {
   m.def("register_gradient", [](const std::string& name, nb::handle rule) {
     check(register_gradient(name, rule_of(rule)));
   });
-  m.def("register_unique_gradient", [](const std::string& base, nb::handle rule) {
-    return register_unique_gradient(base, rule_of(rule));
-  });
+  m.def("register_kept_gradient", &register_kept_gradient);
   m.def("has_registered_gradient",
         [](std::string_view name) { return static_cast<bool>(find_gradient(name)); });
 }

@@ -53,13 +53,34 @@ void set(nb::handle object, PyObject* name, nb::handle value) {
   if (PyObject_SetAttr(object.ptr(), name, value.ptr()) != 0) throw nb::python_error();
 }
 
+// Tells threads apart. One that has ended may have stood for another before; it left no context
+// open then.
+const void* this_thread() {
+  thread_local const char place = 0;
+  return &place;
+}
+
 }  // namespace
 
-PyGraph::PyGraph() : graph_(make_ref<Graph>()), own_(std::make_unique<GraphBuilder>(*graph_)) {
+PyGraph::PyGraph()
+    : maker_(this_thread()),
+      graph_(make_ref<Graph>()),
+      own_(std::make_unique<GraphBuilder>(*graph_)) {
   builder_ = own_.get();
 }
 
-PyGraph::PyGraph(PyGraph* outer) : outer_(outer) {}
+PyGraph::PyGraph(PyGraph* outer) : maker_(this_thread()), outer_(outer) {}
+
+PyGraph::Contexts& PyGraph::here() const {
+  return maker_ == this_thread() ? contexts_ : of_threads_[this_thread()].contexts;
+}
+
+PyGraph::Places& PyGraph::places() const {
+  if (first_places_ == nullptr || maker_ == this_thread()) return places_;
+  std::unique_ptr<Places>& own = of_threads_[this_thread()].places;
+  if (own == nullptr) own = std::make_unique<Places>(*first_places_);
+  return *own;
+}
 
 void PyGraph::attach(GraphBuilder& builder) {
   builder_ = &builder;
@@ -86,9 +107,13 @@ bool PyGraph::is_ancestor_of(const PyGraph& other) const {
   return false;
 }
 
-GraphBuilder& PyGraph::builder() {
+GraphBuilder& PyGraph::builder(std::string_view what) {
   if (finalized) {
-    PyErr_SetString(PyExc_RuntimeError, "Graph is finalized and cannot be modified.");
+    std::string message = "Graph is finalized and cannot be modified.";
+    if (!what.empty()) message += str_cat(" ", what, " was to be added.");
+    const std::string line = describe_origin(origin());
+    if (!line.empty()) message += str_cat("\n", line);
+    PyErr_SetString(PyExc_RuntimeError, message.c_str());
     throw nb::python_error();
   }
   if (builder_ == nullptr) {
@@ -104,10 +129,10 @@ GraphBuilder& PyGraph::builder() {
 GraphBuilder& PyGraph::ready_builder() {
   GraphBuilder& b = builder();
   GraphBuilder::Context& context = b.context();
-  context.scope = scope;
-  context.device = device;
+  context.scope = here().scope;
+  context.device = places().device;
   context.control_inputs = control_inputs_for({});
-  context.colocate_with = colocation;
+  context.colocate_with = places().colocation;
   context.origin = origin();
   context.attrs = attrs;
   return b;
@@ -159,7 +184,7 @@ nb::object PyGraph::tensor(Output output) {
 
 std::vector<NodeId> PyGraph::control_inputs_for(const std::vector<Output>& inputs) const {
   std::vector<NodeId> out;
-  for (const Controller& controller : controllers) {
+  for (const Controller& controller : here().controllers) {
     auto made_inside = [&](Output input) { return controller.seen.contains(input.node); };
     if (std::any_of(inputs.begin(), inputs.end(), made_inside)) continue;
     for (NodeId id : controller.inputs) {
@@ -196,18 +221,19 @@ std::vector<NodeId> PyGraph::outer_waits(const std::vector<Expr>& results) const
 }
 
 void PyGraph::made(NodeId id) {
-  for (Controller& controller : controllers) controller.seen.insert(id);
-  if (device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
+  for (Controller& controller : here().controllers) controller.seen.insert(id);
+  if (places().device_functions) nb::handle(self_).attr("_apply_device_functions")(operation(id));
 }
 
 NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output> inputs,
                     AttrMap node_attrs) {
-  builder();  // may it be changed at all?
+  builder(finalized ? str_cat(op, " \"", name, "\"") : "");  // may it be changed at all?
   NodeSpec spec;
   spec.op = op;
   spec.name = std::move(name);
   spec.control_inputs = control_inputs_for(inputs);
-  spec.device = device;
+  const Places& places = this->places();
+  spec.device = places.device;
   spec.origin = origin();
   spec.inputs = std::move(inputs);
   spec.attrs = std::move(node_attrs);
@@ -222,12 +248,12 @@ NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output>
     const auto label = kernel_labels.find(op);
     if (label != kernel_labels.end()) spec.attrs.set("_kernel", label->second);
   }
-  if (!colocation.empty()) {
+  if (!places.colocation.empty()) {
     std::vector<std::string> groups;
     if (spec.attrs.find("_class") != nullptr) {
       groups = unwrap_value(read_attr<std::vector<std::string>>(spec.attrs, "_class"));
     }
-    for (const std::string& other : colocation) groups.push_back("loc:@" + other);
+    for (const std::string& other : places.colocation) groups.push_back("loc:@" + other);
     std::sort(groups.begin(), groups.end());
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     spec.attrs.set("_class", std::move(groups));
@@ -239,7 +265,7 @@ NodeId PyGraph::add(const std::string& op, std::string name, std::vector<Output>
                                     : added.status().with_line(describe_inputs(*graph_, given)));
   }
   const NodeId id = *added;
-  if (!controllers.empty() || device_functions) made(id);
+  if (!here().controllers.empty() || places.device_functions) made(id);
   return id;
 }
 
@@ -413,10 +439,24 @@ void bind_graph(nb::module_& m) {
            [](nb::handle self, nb::handle operations) {
              nb::cast<PyGraph&>(self).set_python(self.ptr(), operations.ptr());
            })
-      .def_rw("_scope", &PyGraph::scope)
-      .def_rw("_device", &PyGraph::device)
-      .def_rw("_device_functions_open", &PyGraph::device_functions)
-      .def_rw("_colocation", &PyGraph::colocation)
+      .def_prop_rw(
+          "_scope", [](PyGraph& g) { return g.here().scope; },
+          [](PyGraph& g, std::string scope) { g.here().scope = std::move(scope); })
+      .def_prop_rw(
+          "_scope_is_absolute", [](PyGraph& g) { return g.here().scope_is_absolute; },
+          [](PyGraph& g, bool absolute) { g.here().scope_is_absolute = absolute; })
+      .def_prop_rw(
+          "_device", [](PyGraph& g) { return g.places().device; },
+          [](PyGraph& g, std::string device) { g.places().device = std::move(device); })
+      .def_prop_rw(
+          "_device_functions_open", [](PyGraph& g) { return g.places().device_functions; },
+          [](PyGraph& g, bool open) { g.places().device_functions = open; })
+      .def_prop_rw(
+          "_colocation", [](PyGraph& g) { return g.places().colocation; },
+          [](PyGraph& g, std::vector<std::string> names) {
+            g.places().colocation = std::move(names);
+          })
+      .def("_places_by_thread", &PyGraph::places_by_thread)
       .def_rw("_finalized", &PyGraph::finalized)
       .def_prop_ro("_num_nodes", [](PyGraph& g) { return g.graph().num_nodes(); })
       .def_prop_ro("_last_id", &PyGraph::last_id)
@@ -431,26 +471,28 @@ void bind_graph(nb::module_& m) {
       .def(
           "_open_controller",
           [](PyGraph& g, std::vector<NodeId> inputs, std::vector<NodeId> outer_inputs) {
-            g.controllers.push_back({std::move(inputs), {}, std::move(outer_inputs)});
+            g.here().controllers.push_back({std::move(inputs), {}, std::move(outer_inputs)});
           },
           nb::arg("inputs"), nb::arg("outer_inputs") = std::vector<NodeId>())
       .def("_open_control_inputs",
            [](PyGraph& g) { return g.ready_builder().context().control_inputs; })
       .def("_close_controller",
            [](PyGraph& g) {
-             if (!g.controllers.back().outer_inputs.empty()) {
-               g.outer_controllers.push_back(std::move(g.controllers.back()));
+             std::vector<PyGraph::Controller>& open = g.here().controllers;
+             if (!open.back().outer_inputs.empty()) {
+               g.outer_controllers.push_back(std::move(open.back()));
              }
-             g.controllers.pop_back();
+             open.pop_back();
            })
       // Takes the open controllers away (control_dependencies(None)) and gives them back.
       .def(
           "_swap_controllers",
           [](PyGraph& g, nb::object saved) -> nb::object {
-            auto* now = new std::vector<PyGraph::Controller>(std::move(g.controllers));
-            g.controllers.clear();
+            std::vector<PyGraph::Controller>& open = g.here().controllers;
+            auto* now = new std::vector<PyGraph::Controller>(std::move(open));
+            open.clear();
             if (!saved.is_none()) {
-              g.controllers = std::move(*static_cast<std::vector<PyGraph::Controller>*>(
+              open = std::move(*static_cast<std::vector<PyGraph::Controller>*>(
                   nb::borrow<nb::capsule>(saved).data()));
             }
             return nb::capsule(now, [](void* p) noexcept {
@@ -639,6 +681,12 @@ void bind_graph(nb::module_& m) {
   m.def("innermost_graph", []() -> nb::object {
     if (open_graphs.empty()) return nb::none();
     return nb::borrow(open_graphs.back());
+  });
+  // Where in the user's program we are, to end a message with: a new line, then "defined at
+  // train.py:14  h = tf.matmul(x, w)". Empty where nobody knows.
+  m.def("user_line", [] {
+    const std::string line = describe_origin(PyGraph::origin());
+    return line.empty() ? line : str_cat("\n", line);
   });
   m.def("open_graph_count", [] { return open_graphs.size(); });
   m.def("is_valid_node_name", [](std::string_view name) { return is_valid_node_name(name); });

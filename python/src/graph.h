@@ -40,8 +40,9 @@ class PyGraph {
   // Grows with every node that is added to this graph, to one around it, or to a body in them: no
   // two nodes of a program are added at the same number.
   int64_t last_id() const;
-  // Raises ValueError when nothing can be added: a finalized graph, or a function that is finished.
-  GraphBuilder& builder();
+  // Raises RuntimeError when the graph is finalized, ValueError when it is of a function that is
+  // finished: nothing can be added then. `what` is to be added, for messages.
+  GraphBuilder& builder(std::string_view what = {});
   // The same with scope, device, control inputs and origin of this moment in its context.
   GraphBuilder& ready_builder();
 
@@ -66,12 +67,27 @@ class PyGraph {
     // Operations of the graph around that what is made inside must wait for.
     std::vector<NodeId> outer_inputs;
   };
-  std::vector<Controller> controllers;
-  std::string scope;                    // "a/b/"
-  std::string device;                   // merged from the open device contexts
-  bool device_functions = false;        // Python must be asked for the device of each operation
-  std::vector<std::string> colocation;  // node names
-  AttrMap attrs;                        // for every operation
+  // Those that are open on this thread.
+  struct Contexts {
+    std::string scope;  // "a/b/"
+    // The scope was given whole: in a body, not below the scope around the body.
+    bool scope_is_absolute = false;
+    std::vector<Controller> controllers;
+  };
+  Contexts& here() const;
+  // Those of all threads, or of this thread after places_by_thread().
+  struct Places {
+    std::string device;                   // merged from the open device contexts
+    bool device_functions = false;        // Python must be asked for the device of each operation
+    std::vector<std::string> colocation;  // node names
+  };
+  Places& places() const;
+  // From now on every thread has places of its own, which begin as they are now.
+  void places_by_thread() {
+    if (first_places_ == nullptr) first_places_ = std::make_unique<Places>(places_);
+  }
+  // Those of the graph, whatever the thread.
+  AttrMap attrs;                                                    // for every operation
   std::unordered_map<std::string, std::string> gradient_overrides;  // op -> name of the rule
   std::unordered_map<std::string, std::string> kernel_labels;
   bool finalized = false;
@@ -87,6 +103,17 @@ class PyGraph {
  private:
   std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;
 
+  // What only other threads than the one that made the graph have.
+  struct OfThread {
+    Contexts contexts;
+    std::unique_ptr<Places> places;  // null: not asked for yet
+  };
+
+  const void* const maker_;  // see this_thread()
+  mutable Contexts contexts_;
+  mutable Places places_;
+  mutable std::unordered_map<const void*, OfThread> of_threads_;
+  std::unique_ptr<Places> first_places_;  // see places_by_thread()
   Ref<Graph> graph_;
   std::unique_ptr<GraphBuilder> own_;
   GraphBuilder* builder_ = nullptr;

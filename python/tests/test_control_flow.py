@@ -254,6 +254,18 @@ def test_py_func_calls_in_parallel_and_says_what_is_wrong(sess):
         sess.run(tf.py_func(lambda: (1, 2, 3)[:2], [], [tf.int64] * 3))
 
 
+@pytest.mark.parametrize(
+    "returned, declared",
+    [(1.0, tf.float32), (1, tf.int32), (np.float64(1), tf.float32), ([1, 2], tf.float64)],
+)
+def test_py_func_returns_the_type_it_declared(sess, returned, declared):
+    y = tf.py_func(lambda: returned, [], declared)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"but expects {declared.name}"):
+        sess.run(y)
+    kind = np.asarray(returned).dtype
+    assert (sess.run(tf.py_func(lambda: returned, [], kind)) == returned).all()
+
+
 def test_registered_gradient_inside_a_loop(sess):
     @tf.custom_gradient
     def clipped(x):

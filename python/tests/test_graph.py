@@ -1,5 +1,9 @@
 """Graphs: names, scopes, devices, order, collections; operators; gradients of one's own."""
 
+import gc
+import threading
+import weakref
+
 import numpy as np
 import pytest
 
@@ -85,9 +89,53 @@ def test_collections_and_colocation(graph):
 
 
 def test_a_finalized_graph_cannot_be_changed(graph):
+    x = tf.constant(1.0)
     graph.finalize()
-    with pytest.raises(RuntimeError, match="finalized"):
-        tf.constant(1)
+    with pytest.raises(RuntimeError, match=r'finalized(.|\n)*Add "later"(.|\n)*test_graph.py'):
+        tf.add(x, x, name="later")
+    with pytest.raises(RuntimeError, match=r"finalized(.|\n)*test_graph.py"):
+        tf.gradients(x, x)
+
+
+def in_thread(function):
+    """What the function gives in a thread of its own."""
+    out = []
+    thread = threading.Thread(target=lambda: out.append(function()))
+    thread.start()
+    thread.join()
+    return out[0]
+
+
+def test_scopes_are_those_of_a_thread(graph):
+    def build():
+        with graph.as_default():
+            v = tf.get_variable("v", [], use_resource=True)
+            with tf.name_scope("inner"), tf.variable_scope("own"):
+                x = tf.constant(1.0, name="x")
+                return v.name, x.name, x.op.control_inputs, tf.get_variable_scope().name
+
+    first = tf.no_op("first")
+    with tf.name_scope("a"), tf.variable_scope("b"), tf.control_dependencies([first]):
+        assert in_thread(build) == ("v:0", "inner/own/x:0", [], "own")
+        y = tf.constant(2.0, name="y")
+        assert y.name == "a/b/y:0" and y.op.control_inputs == [first]
+        assert tf.get_variable_scope().name == "b"
+
+
+def test_devices_are_those_of_a_thread_once_asked_for(graph):
+    def build():
+        with graph.as_default():
+            before = tf.no_op()
+            with graph.device("/device:CPU:1"):
+                return before.device, tf.no_op().device, list(before.colocation_groups())
+
+    with graph.device("/job:a"):
+        assert in_thread(build)[:2] == ("/job:a", "/job:a/device:CPU:1")
+        graph.switch_to_thread_local()
+        with graph.device("/job:b"):
+            assert in_thread(build)[:2] == ("/job:a", "/job:a/device:CPU:1")
+        with graph.colocate_with(tf.no_op("partner")):
+            assert in_thread(build)[2] != [b"loc:@partner"]
 
 
 def test_operators_are_those_of_numpy():
@@ -161,6 +209,152 @@ def test_an_error_in_a_gradient_rule_is_raised_as_it_is():
     x = tf.constant(1.0)
     with pytest.raises(KeyError, match="in the rule"):
         tf.gradients(broken(x), x)
+
+
+def test_a_gradient_rule_that_gives_another_shape_is_an_error():
+    @tf.custom_gradient
+    def broken(v):
+        return v * 2, lambda dy: tf.ones([5])
+
+    @tf.RegisterGradient("GivesAnotherShape")
+    def rule(op, dy):
+        return tf.IndexedSlices(tf.ones([1, 9]), tf.constant([0]), tf.constant([4, 9]))
+
+    x = tf.placeholder(tf.float32, [2, 2])
+    with pytest.raises(ValueError, match=r"Input index: 1 .*\(2, 2\).*\(5,\)(.|\n)*test_graph.py"):
+        tf.gradients(broken(x), x)
+    with tf.get_default_graph().gradient_override_map({"Identity": "GivesAnotherShape"}):
+        y = tf.identity(x, name="same")
+    with pytest.raises(ValueError, match=r"same \(Identity\).*\(2, 2\).*\(4, 9\)"):
+        tf.gradients(y, x)
+
+
+def test_an_op_without_a_gradient_is_named_with_the_way_to_it():
+    x = tf.placeholder(tf.float32, [2])
+    y = tf.py_func(lambda a: a, [x * 2], tf.float32, name="opaque")
+    with pytest.raises(LookupError, match=r"'opaque' \(op type: PyFunc\)") as error:
+        tf.gradients(tf.reduce_sum(y, name="total"), x)
+    for part in ("total <- opaque <- mul <- Placeholder:0", "RegisterGradient", "test_graph.py"):
+        assert part in str(error.value)
+
+
+def test_a_rule_goes_with_its_graph():
+    @tf.custom_gradient
+    def doubled(v):
+        return v * 2, lambda dy: dy * 2
+
+    with tf.Graph().as_default() as inner:
+        x = tf.constant(1.0)
+        assert value(tf.gradients(doubled(x), x)) == [2]
+        gone = weakref.ref(inner)
+    del inner, x
+    gc.collect()
+    assert gone() is None
+
+
+def test_lists_may_be_any_iterable():
+    v, w = tf.Variable(1.0), tf.Variable(2.0)
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    for variables in ((x for x in (v, w)), {1: v, 2: w}.values(), map(lambda x: x, (v, w))):
+        assert [x for _, x in optimizer.compute_gradients(v * w, var_list=variables)] == [v, w]
+    assert len(tf.gradients(v * w, {1: v, 2: w}.values())) == 2
+    assert len(tf.gradients((y for y in (v * w, w)), iter([v]))) == 1
+    assert optimizer.minimize(v * w, var_list=iter([v])).type in (
+        "AssignSub",
+        "NoOp",
+        "ApplyGradientDescent",
+    )
+    assert tf.global_norm(x for x in (v, w)).shape == []
+
+
+@pytest.mark.parametrize(
+    "call, kind, parts",
+    [
+        (
+            lambda: tf.constant([[1], [2, 3]], name="c"),
+            ValueError,
+            ["[2], but wanted [2, 1]", "[1] has length 2", "'c'"],
+        ),
+        (lambda: tf.constant([["a"], "b"]), ValueError, ["wanted [2, 1]", "[1] is no list"]),
+        (
+            lambda: tf.constant("a", tf.float32, name="c"),
+            TypeError,
+            ["Expected float32, got 'a'", "'c'"],
+        ),
+        (lambda: tf.matmul([[1.0], [2.0, 3.0]], [[1.0]]), ValueError, ["dense", "'a' of 'MatMul'"]),
+        (
+            lambda: tf.nn.relu(None),
+            ValueError,
+            ["None values not supported", "'features' of 'Relu'"],
+        ),
+        (lambda: tf.nn.relu(object()), TypeError, ["Cannot convert", "'features' of 'Relu'"]),
+        (
+            lambda: tf.reshape(tf.ones([2]), tf.constant([1.0], name="to")),
+            TypeError,
+            ["'to:0' (float32, shape [1])", "'shape' of 'Reshape'"],
+        ),
+        (
+            lambda: tf.concat([tf.ones([2], name="a"), tf.ones([2], tf.int32, name="b")], 0),
+            TypeError,
+            ["'a:0' (float32", "'b:0' (int32", "ConcatV2"],
+        ),
+        (
+            lambda: tf.ones([2], name="a") + tf.ones([2], tf.int32, name="b"),
+            TypeError,
+            ["'a:0'", "'b:0'", "tf.cast"],
+        ),
+        (
+            lambda: tf.train.AdamOptimizer().minimize(tf.ones([]), var_list=[]),
+            ValueError,
+            ["No variables to optimize", "ones"],
+        ),
+        (
+            lambda: tf.train.AdamOptimizer().apply_gradients([]),
+            ValueError,
+            ["No variables provided"],
+        ),
+        (
+            lambda: tf.get_default_graph().create_op("MatMull", [], []),
+            ValueError,
+            ["'MatMull'", "'MatMul'"],
+        ),
+        (
+            lambda: tf.import_graph_def(nodes("Placeholdr")),
+            ValueError,
+            ["'Placeholdr'", "'node'", "Placeholder"],
+        ),
+        (
+            lambda: tf.import_graph_def(in_function("Constt")),
+            ValueError,
+            ["'Constt'", "'function'", "Const"],
+        ),
+    ],
+)
+def test_mistakes_name_the_op_the_operands_and_the_line(call, kind, parts):
+    with pytest.raises(kind) as error:
+        call()
+    for part in [*parts, "test_graph.py"]:
+        assert part in str(error.value)
+
+
+def nodes(op):
+    return tf.GraphDef(node=[tf.NodeDef(name="node", op=op)])
+
+
+def in_function(op):
+    graph_def = tf.GraphDef()
+    function = graph_def.library.function.add()
+    function.signature.name = "function"
+    function.node_def.add(name="inside", op=op)
+    return graph_def
+
+
+def test_an_operation_that_cannot_be_placed_names_its_line():
+    with tf.device("/device:GPU:7"):
+        x = tf.no_op("far")
+    unplaced = pytest.raises(tf.errors.InvalidArgumentError, match=r'"far"(.|\n)*test_graph.py')
+    with tf.Session() as session, unplaced:
+        session.run(x)
 
 
 def test_hessians_and_unconnected_gradients():

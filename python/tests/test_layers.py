@@ -107,6 +107,16 @@ def test_batch_normalization(shape, fused):
         np.testing.assert_allclose(session.run(variance), x.var(axes), rtol=0.1)
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (4, 5, 5, 3)])
+def test_frozen_batch_normalization_updates_nothing(shape):
+    x = tf.ones(shape)
+    tf.layers.batch_normalization(x, training=True, trainable=False)
+    layer = tf.layers.BatchNormalization()
+    layer.trainable = False
+    layer(x, training=True)
+    assert not tf.get_collection(tf.GraphKeys.UPDATE_OPS) and not layer.updates
+
+
 def test_dropout_only_in_training():
     x = tf.ones([100])
     training = tf.placeholder(tf.bool, [])

@@ -171,6 +171,26 @@ def test_safe_embedding_fills_empty_rows():
     np.testing.assert_allclose(got, [table[1], table[4], table[3]], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "labels, logits", [((2, 3, 4), (6, 4)), ((6, 4), (2, 3, 4)), ((4,), (1, 4)), ((1, 4), (3, 4))]
+)
+def test_cross_entropy_compares_rows(labels, logits):
+    given, scores = values(*labels), values(*logits)
+    cost = tf.nn.softmax_cross_entropy_with_logits_v2(labels=given, logits=scores)
+    rows = scores.reshape(-1, 4).astype(np.float64)
+    expected = -(given.reshape(-1, 4) * (rows - np.log(np.exp(rows).sum(-1, keepdims=True)))).sum(
+        -1
+    )
+    np.testing.assert_allclose(run(cost), expected.reshape(logits[:-1]), rtol=1e-4)
+
+
+def test_sparse_cross_entropy_wants_the_shape_of_the_logits():
+    with pytest.raises(ValueError, match=r"\(3, 2\).*\(2, 3, 4\)"):
+        tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=np.zeros([3, 2], np.int32), logits=values(2, 3, 4)
+        )
+
+
 def test_sampled_softmax_of_all_classes_is_the_softmax():
     classes, batch = 7, 3
     weights, biases, inputs = values(classes, 4), values(classes), values(batch, 4)

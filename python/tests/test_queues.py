@@ -30,6 +30,22 @@ def test_fifo_with_names():
         queue.enqueue({"i": 1})
 
 
+def test_what_does_not_fit_names_queue_component_and_tensor():
+    queue = tf.FIFOQueue(3, [tf.float32, tf.int32], shapes=[[2], []], name="pairs")
+    whole = tf.constant([1, 2], name="whole")
+    long = tf.constant([1.0, 2.0, 3.0], name="long")
+    for add, kind, parts in (
+        (lambda: queue.enqueue([whole, 3]), ValueError, ["Component 0", "float32", "whole:0"]),
+        (lambda: queue.enqueue([long, 3]), ValueError, ["Component 0", "(2,)", "'long:0'", "(3,)"]),
+        (lambda: queue.enqueue([[1, 2], "a"]), TypeError, ["Component 1", "int32", "'a'"]),
+        (lambda: queue.enqueue_many([[[1, 2]], [1.5]]), TypeError, ["Component 1", "1.5"]),
+    ):
+        with pytest.raises(kind) as error:
+            add()
+        for part in [*parts, "'pairs'", "test_queues.py"]:
+            assert part in str(error.value)
+
+
 def test_batches_and_the_end():
     queue = tf.FIFOQueue(10, tf.float32, shapes=[()])
     many = queue.dequeue_many(2)

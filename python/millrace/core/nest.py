@@ -112,6 +112,15 @@ def _like(instance: Any, elements: list[Any]) -> Any:
     return cls(elements)
 
 
+def is_collection(value: Any) -> bool:
+    """Whether a value is any number of things, a list, a set, a generator, rather than one thing:
+    a text, an array or something that stands for a tensor."""
+    if isinstance(value, (list, tuple)):
+        return True
+    one = isinstance(value, (str, bytes)) or hasattr(value, "dtype")
+    return not one and hasattr(type(value), "__iter__") and not hasattr(value, "_as_graph_element")
+
+
 def is_namedtuple(value: Any) -> bool:
     """Whether `value` is an instance of a named tuple class."""
     return isinstance(value, tuple) and isinstance(getattr(value, "_fields", None), tuple)

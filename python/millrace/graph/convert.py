@@ -120,20 +120,26 @@ def convert_input(
     try:
         return internal_convert(value, dtype, name, as_ref, preferred)
     except (TypeError, ValueError) as error:
-        if dtype is None:
-            raise
         observed = getattr(value, "dtype", None)
-        if isinstance(observed, dtypes.DType):
+        if dtype is not None and isinstance(observed, dtypes.DType):
             raise TypeError(
                 f"Input '{name}' of '{op}' Op has type {observed.name} that does not match "
-                f"expected type of {dtype.name}."
+                f"expected type of {dtype.name}: {value}.{_core.user_line()}"
             ) from None
-        if isinstance(error, TypeError) and "Expected" in str(error):
+        if dtype is not None and isinstance(error, TypeError) and "Expected" in str(error):
             raise TypeError(
                 f"Expected {dtype.name} passed to parameter '{name}' of op '{op}', got "
                 f"{_short(value)} of type '{type(value).__name__}' instead. Error: {error}"
             ) from None
-        raise
+        raise _located(error, f"It is argument '{name}' of '{op}' Op.") from None
+
+
+def _located(error: Exception, more: str) -> Exception:
+    """The error with a sentence more, and the user's line."""
+    text, mark, line = str(error).partition("\ndefined at ")
+    line = mark + line if mark else _core.user_line()
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"{text} {more}{line}")
 
 
 def _short(value: Any) -> str:
@@ -231,18 +237,13 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
             f"{_short(values)} does not fit into {dtype.name if dtype else 'a number'}"
         ) from None
     except ValueError:
-        raise ValueError(
-            f"Argument must be a dense tensor: {_short(values)} - got lists of different lengths"
-        ) from None
+        raise _not_dense(values) from None
     if array.dtype == object:
         bad = next((v for v in array.flat if not isinstance(v, (int, float, complex))), None)
         if bad is None and array.size:
             raise ValueError(f"{_short(values)} does not fit into int64")
         if isinstance(bad, (list, tuple)):
-            raise ValueError(
-                f"Argument must be a dense tensor: {_short(values)} - got lists of different "
-                "lengths"
-            )
+            raise _not_dense(values)
         if bad is None and array.size == 0:
             return array.astype(np.float32)
         raise TypeError(f"Expected numbers, got {bad!r} of type '{type(bad).__name__}' instead.")
@@ -263,6 +264,26 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     return array
 
 
+def _not_dense(values: Any) -> ValueError:
+    """Why lists of different lengths are no tensor: where the first one differs."""
+    wanted, part = [], values
+    while isinstance(part, (list, tuple)):
+        wanted.append(len(part))
+        part = part[0] if part else None
+    level: list[tuple[str, Any]] = [("", values)]
+    for depth, size in enumerate(wanted):
+        for path, item in level:
+            length = len(item) if isinstance(item, (list, tuple)) else None
+            if length != size:
+                found = "is no list" if length is None else f"has length {length}"
+                return ValueError(
+                    f"Argument must be a dense tensor: {_short(values)} - got shape "
+                    f"{wanted[:depth]}, but wanted {wanted}: element {path} {found}."
+                )
+        level = [(f"{path}[{i}]", v) for path, item in level for i, v in enumerate(item)]
+    return ValueError(f"Argument must be a dense tensor: {_short(values)} - got deeper lists.")
+
+
 def _string_array(values: Any) -> np.ndarray:
     def shape_of(v: Any) -> tuple[int, ...]:
         return (
@@ -281,7 +302,7 @@ def _string_array(values: Any) -> np.ndarray:
             out[at] = v
             return
         if not isinstance(v, (list, tuple)) or len(v) != shape[len(at)]:
-            raise ValueError(f"Argument must be a dense tensor: {_short(values)}")
+            raise _not_dense(values)
         for i, part in enumerate(v):
             fill((*at, i), part)
 
@@ -332,9 +353,12 @@ def constant(
         dtype = dtypes.as_dtype(dtype).base_dtype
     if isinstance(value, Tensor):
         raise TypeError(f"constant takes values, not the tensor {value}: use tf.identity")
-    array = make_array(value, dtype)
-    if shape is not None:
-        array = shaped(array, shape, verify_shape)
+    try:
+        array = make_array(value, dtype)
+        if shape is not None:
+            array = shaped(array, shape, verify_shape)
+    except (TypeError, ValueError) as error:
+        raise _located(error, f"It is the value of the constant '{_text(name)}'.") from None
     return _core.constant(array, dtype, _text(name or "Const"))
 
 

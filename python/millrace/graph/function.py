@@ -175,7 +175,12 @@ class DefinedFunction:
             if rule is None and self._grad_func is not None:
                 rule = self._call_gradient
             if rule is not None:
-                self._rule = _core.register_unique_gradient("FunctionGradient", rule)
+                self._rule = _core.register_kept_gradient("FunctionGradient", rule)
+                self._rule_code = rule
+        if self._rule is not None:
+            kept = root_graph(get_default_graph())._local.setdefault("gradients", [])
+            if self._rule_code not in kept:
+                kept.append(self._rule_code)
         return self._rule
 
     def _call_gradient(self, op: Any, *grads: Any) -> Any:

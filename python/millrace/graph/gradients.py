@@ -4,11 +4,11 @@ import functools
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
-from millrace.core import nest
+from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, graph_of_values, name_scope
-from millrace.graph.graph import Graph
+from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
@@ -35,7 +35,7 @@ class UnconnectedGradients:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(value) if nest.is_collection(value) else [value]
 
 
 def _to_core(gradient: Any) -> Any:
@@ -250,7 +250,7 @@ def call_rule(
         op = outputs[0].op
     given = [_from_core(g) for g in incoming]
     results = rule(op, *given)
-    results = [results] if not isinstance(results, (list, tuple)) else list(results)
+    results = _as_list(results)
     if len(results) != len(inputs):
         kind = f"operation '{op.name}' ({op.type})" if outputs else "operation"
         raise ValueError(
@@ -258,11 +258,31 @@ def call_rule(
             f"{len(inputs)}"
         )
     out = []
-    for tensor, result in zip(inputs, results, strict=True):
+    for i, (tensor, result) in enumerate(zip(inputs, results, strict=True)):
         if result is not None and not isinstance(result, (Tensor, IndexedSlices)):
             result = convert_to_tensor(result, dtype=tensor.dtype.base_dtype)
+        _check_shape(op, i, tensor, result)
         out.append(_to_core(result))
     return out
+
+
+def _check_shape(op: Any, i: int, given: Tensor, gradient: Any) -> None:
+    """ValueError when a rule gave the gradient of input `i` a shape that this cannot have."""
+    if gradient is None or given.dtype.base_dtype in (dtypes.resource, dtypes.variant):
+        return
+    shape = gradient.shape
+    if shape.is_compatible_with(given.shape):
+        return
+    raise ValueError(
+        f"Incompatible shapes between op input and calculated input gradient. Forward operation: "
+        f"{op.name} ({op.type}). Input index: {i} ('{given.name}', {given.dtype.name}). Original "
+        f"input shape: {given.shape}. Calculated input gradient shape: {shape}.{_where(op)}"
+    )
+
+
+def _where(op: Any) -> str:
+    frames = getattr(op, "traceback", None)
+    return f"\ndefined at {frames[0][0]}:{frames[0][1]}  {frames[0][3]}" if frames else ""
 
 
 @export(v1="RegisterGradient")
@@ -339,7 +359,8 @@ def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return [None] * len(flat) + arg_grads + variable_grads
 
     graph = get_default_graph()
-    rule_name = _core.register_unique_gradient("CustomGradient", gradient)
+    rule_name = _core.register_kept_gradient("CustomGradient", gradient)
+    root_graph(graph)._local.setdefault("gradients", []).append(gradient)
     inputs = flat + arguments + variables
     with graph.gradient_override_map({"IdentityN": rule_name}):
         outputs = gen_ops.identity_n(inputs)

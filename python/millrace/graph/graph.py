@@ -1,6 +1,7 @@
 """Graph: what operations go into, and the body of a function while it is built."""
 
 import re
+import threading
 from typing import Any
 
 from millrace import _core, protos
@@ -21,11 +22,17 @@ from millrace.graph.scopes import (
 from millrace.graph.tensor import Tensor
 
 
+class _ThreadDevices(threading.local):
+    def __init__(self, first: list[Any]):
+        self.stack = list(first)
+
+
 @export(v1="Graph")
 class Graph(_core.GraphBase):
     """A dataflow graph. `with graph.as_default():` makes operations go into it.
 
-    Not to be added to by two threads at once.
+    Not to be added to by two threads at once. Open name scopes and control dependencies are those
+    of a thread, devices and colocations those of all until `switch_to_thread_local()`.
     """
 
     _is_function = False
@@ -35,18 +42,14 @@ class Graph(_core.GraphBase):
         self._operations: list[Operation | None] = []
         self._set_python(self._operations)
         self._collections: dict[Any, list[Any]] = {}
-        self._device_stack: list[Any] = []
-        self._control_stack: list[list[Operation]] = []
-        self._colocation_stack: list[Operation] = []
+        self._shared_devices: list[Any] = []
+        self._thread_devices: _ThreadDevices | None = None
         self._seed: int | None = None
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Any] = set()
         self._functions: dict[str, Any] = {}
         self._variable_store: Any = None
-        self._variable_scope: Any = None
         self._container = ""
-        # The open name scope was given whole: in a body, not below the scope around the body.
-        self._scope_is_absolute = False
         self._local: dict[str, Any] = {}
         self._marked_names: set[str] = set()  # of scopes, and by unique_name
 
@@ -369,7 +372,23 @@ class Graph(_core.GraphBase):
         self._collections.pop(name, None)
 
     def switch_to_thread_local(self) -> None:
-        """Nothing: the contexts of a graph are used by one thread at a time."""
+        """Gives every thread open devices and colocations of its own, as name scopes and control
+        dependencies are. They begin as they are now; there is no way back."""
+        if self._thread_devices is None:
+            self._thread_devices = _ThreadDevices(self._shared_devices)
+            self._places_by_thread()
+
+    @property
+    def _device_stack(self) -> list[Any]:
+        threads = self._thread_devices
+        return self._shared_devices if threads is None else threads.stack
+
+    @_device_stack.setter
+    def _device_stack(self, stack: list[Any]) -> None:
+        if self._thread_devices is None:
+            self._shared_devices = stack
+        else:
+            self._thread_devices.stack = stack
 
     def _get_function(self, name: str) -> Any:
         return self._functions.get(name)
@@ -389,7 +408,6 @@ class FunctionGraph(Graph):
         self.outer_graph = outer
         self._collections = outer._collections
         self._variable_store = outer._variable_store
-        self._variable_scope = outer._variable_scope
         self._container = outer._container
         self._device_stack = list(outer._device_stack)
         self._functions = outer._functions

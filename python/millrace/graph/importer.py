@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace import _core, protos
 from millrace.core.export import export
+from millrace.core.suggest import nearest_names
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.graph import Graph
@@ -38,6 +39,7 @@ def import_graph_def(
     with name_scope(name, "import", list(input_map.values())) as scope:
         mapped = _as_tensors(input_map, name)
         _check_names(graph_def, mapped)
+        _check_ops(graph, graph_def)
         tensors = [n for n in wanted if ":" in n]
         taken = {n for n in wanted if ":" not in n and graph._find(scope + n) >= 0}
         _check_wanted(graph_def, wanted)
@@ -116,6 +118,24 @@ def _check_names(graph_def: Any, mapped: list[tuple[str, Tensor]]) -> None:
         raise ValueError(
             "Attempted to map inputs that were not found in graph_def: [" + ", ".join(unknown) + "]"
         )
+
+
+def _check_ops(graph: Graph, graph_def: Any) -> None:
+    """ValueError for a node of an op that is not known, with ops of nearly that name."""
+    ops = _core.op_names()
+    known = {*ops, *graph._function_names()}
+    known.update(function.signature.name for function in graph_def.library.function)
+    for holder, nodes in [
+        ("", graph_def.node),
+        *((f.signature.name, f.node_def) for f in graph_def.library.function),
+    ]:
+        for node in nodes:
+            if node.op not in known:
+                of = f" of the function '{holder}'" if holder else ""
+                raise ValueError(
+                    f"Op type not registered '{node.op}': the node '{node.name}'{of} cannot be "
+                    f"imported.{nearest_names(node.op, ops)}{_core.user_line()}"
+                )
 
 
 def _check_wanted(graph_def: Any, wanted: list[str]) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millrace import gen_ops
-from millrace.core import dtypes
+from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
@@ -86,6 +86,8 @@ def _parts(values: list[Any]) -> list[Tensor]:
 @export(v1=("global_norm", "linalg.global_norm"), v2="linalg.global_norm")
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """The L2 norm of all tensors of a list together; None entries are left out."""
+    if nest.is_collection(t_list):
+        t_list = list(t_list)
     with name_scope(name, "global_norm", _scope_values(t_list)):
         half_squares = []
         for part in _parts(_gradients(t_list)):

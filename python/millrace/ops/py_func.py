@@ -134,15 +134,11 @@ def _array(known: _Function, i: int, value: Any, dtype: dtypes.DType) -> np.ndar
             f"Unsupported numpy type {array.dtype}: value {i} that the function {known.name} of a "
             f"py_func returned must be an array of {dtype.name}"
         )
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value, dtype=dtype.as_numpy_dtype, order="C")
     if array.dtype != dtype.as_numpy_dtype:
-        found = array.dtype
-        if not np.can_cast(found, dtype.as_numpy_dtype, "same_kind"):
-            raise TypeError(
-                f"{i}-th value returned by {known.name} is {found}, but expects {dtype.name}"
-            )
-        array = array.astype(dtype.as_numpy_dtype)
+        raise TypeError(
+            f"{i}-th value returned by {known.name} is {array.dtype}, but expects {dtype.name}: "
+            "Tout must say the type that NumPy gives to what the function returns"
+        )
     return np.ascontiguousarray(array) if array.ndim else array
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
@@ -165,10 +165,27 @@ class QueueBase:
                 f"The queue '{self.name}' has {len(self._dtypes)} components "
                 f"({', '.join(t.name for t in self._dtypes)}), got {len(vals)} values"
             )
-        return [
-            convert_to_tensor(val, dtype=dtype, name=f"component_{i}")
-            for i, (val, dtype) in enumerate(zip(vals, self._dtypes, strict=True))
-        ]
+        tensors = []
+        for i, (val, dtype) in enumerate(zip(vals, self._dtypes, strict=True)):
+            try:
+                tensors.append(convert_to_tensor(val, dtype=dtype, name=f"component_{i}"))
+            except (TypeError, ValueError) as error:
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                text = str(error).partition("\ndefined at ")[0]
+                raise kind(f"{self._component(i)}: {text}{_core.user_line()}") from None
+        return tensors
+
+    def _component(self, i: int) -> str:
+        return f"Component {i} of the queue '{self.name}' is {self._dtypes[i].name}"
+
+    def _check_shape(self, i: int, value: Tensor, own: TensorShape) -> None:
+        shape = self._shapes[i]
+        if not own.is_compatible_with(shape):
+            raise ValueError(
+                f"{self._component(i)} of shape {shape}. Shapes {own} and {shape} are "
+                f"incompatible: '{value.name}' ({value.dtype.name}) cannot be enqueued."
+                f"{_core.user_line()}"
+            )
 
     def _scope_values(self, vals: Any) -> list[Any]:
         if isinstance(vals, (list, tuple)):
@@ -183,8 +200,8 @@ class QueueBase:
         """
         with name_scope(name, f"{self._name}_enqueue", self._scope_values(vals)) as scope:
             components = self._components(vals)
-            for value, shape in zip(components, self._shapes, strict=True):
-                value.shape.assert_is_compatible_with(shape)
+            for i, value in enumerate(components):
+                self._check_shape(i, value, value.shape)
             return gen_ops.queue_enqueue_v2(self._queue_ref, components, name=scope)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
@@ -192,10 +209,10 @@ class QueueBase:
         with name_scope(name, f"{self._name}_EnqueueMany", self._scope_values(vals)) as scope:
             components = self._components(vals)
             count = components[0].shape.with_rank_at_least(1)[0]
-            for value, shape in zip(components, self._shapes, strict=True):
+            for i, value in enumerate(components):
                 own = value.shape.with_rank_at_least(1)
                 count = count.merge_with(own[0])
-                own[1:].assert_is_compatible_with(shape)
+                self._check_shape(i, value, own[1:])
             return gen_ops.queue_enqueue_many_v2(self._queue_ref, components, name=scope)
 
     def _returned(self, tensors: Any, leading: Any = ()) -> Any:

@@ -223,7 +223,7 @@ class VariableScope:
 def _store(graph: Graph | None = None) -> VariableStore:
     root = root_graph(graph or get_default_graph())
     if root._variable_store is None:
-        root._variable_store = VariableStore(VariableScope(False))
+        root._variable_store = VariableStore(lambda: VariableScope(False))
     return root._variable_store
 
 

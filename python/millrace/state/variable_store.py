@@ -1,6 +1,7 @@
 """The variables of a graph by name: finds, checks and makes them."""
 
 import inspect
+import threading
 from typing import Any, Callable
 
 from millrace import gen_ops
@@ -95,14 +96,36 @@ class PartitionInfo:
         return found
 
 
-class VariableStore:
-    """The variables of a graph by name, the open scope, and how often scopes were opened."""
+class _OpenScopes(threading.local):
+    def __init__(self, first: Callable[[], Any]) -> None:
+        self.scope = first()
+        self.counts: dict[str, int] = {}
 
-    def __init__(self, scope: Any) -> None:
+
+class VariableStore:
+    """The variables of a graph by name and, for each thread, the open scope and how often scopes
+    were opened. `first_scope()` makes the one that a thread begins in."""
+
+    def __init__(self, first_scope: Callable[[], Any]) -> None:
         self.variables: dict[str, Variable] = {}
         self.partitioned: dict[str, PartitionedVariable] = {}
-        self.scope = scope
-        self.counts: dict[str, int] = {}
+        self._open = _OpenScopes(first_scope)
+
+    @property
+    def scope(self) -> Any:
+        return self._open.scope
+
+    @scope.setter
+    def scope(self, scope: Any) -> None:
+        self._open.scope = scope
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self._open.counts
+
+    @counts.setter
+    def counts(self, counts: dict[str, int]) -> None:
+        self._open.counts = counts
 
     def open(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1

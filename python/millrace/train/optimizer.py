@@ -2,8 +2,8 @@
 
 from typing import Any, Callable
 
-from millrace import gen_ops
-from millrace.core import dtypes
+from millrace import _core, gen_ops
+from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
@@ -33,8 +33,8 @@ def _var_key(variable: Any) -> Any:
 
 def _flat(var_list: Any) -> list[Any]:
     """The variables of a list, with those made of parts taken apart."""
-    if not isinstance(var_list, (list, tuple, PartitionedVariable)):
-        var_list = list(var_list) if isinstance(var_list, (set, dict)) else [var_list]
+    if not isinstance(var_list, PartitionedVariable) and not nest.is_collection(var_list):
+        var_list = [var_list]
     variables: list[Any] = []
     for variable in var_list:
         if isinstance(variable, (list, tuple, PartitionedVariable)):
@@ -46,7 +46,7 @@ def _flat(var_list: Any) -> list[Any]:
 
 def _check_variable(variable: Any) -> None:
     if not isinstance(variable, (Variable, Tensor)):
-        raise TypeError(f"Argument is not a tf.Variable: {variable}")
+        raise TypeError(f"Argument is not a tf.Variable: {variable!r}{_core.user_line()}")
 
 
 @export(v1="train.Optimizer")
@@ -104,6 +104,7 @@ class Optimizer:
             raise ValueError(
                 "No gradients provided for any variable, check your graph for ops that do not "
                 f"support gradients, between variables [{variables}] and loss {loss}."
+                f"{_core.user_line()}"
             )
         return self.apply_gradients(pairs, global_step, name)
 
@@ -123,12 +124,17 @@ class Optimizer:
         self._assert_valid_dtypes([loss])
         if grad_loss is not None:
             self._assert_valid_dtypes([grad_loss])
-        if var_list is None:
+        given = var_list is not None
+        if not given:
             streaming = get_default_graph().get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
             var_list = trainable_variables() + streaming
         variables = _flat(var_list)
         if not variables:
-            raise ValueError("No variables to optimize.")
+            raise ValueError(
+                "No variables to optimize. There are none in "
+                f"{'var_list' if given else 'the collection of trainable variables'}, for the "
+                f"loss {loss}.{_core.user_line()}"
+            )
         for variable in variables:
             _check_variable(variable)
         found = gradients(
@@ -153,7 +159,10 @@ class Optimizer:
         """
         pairs = tuple(grads_and_vars)
         if not pairs:
-            raise ValueError("No variables provided.")
+            raise ValueError(
+                "No variables provided. apply_gradients takes pairs of a gradient and a variable, "
+                f"and got no pair.{_core.user_line()}"
+            )
         converted = []
         for gradient, variable in pairs:
             if gradient is not None and not isinstance(gradient, IndexedSlices):

@@ -29,6 +29,16 @@ def _rows(tensor: Tensor) -> Tensor:
     return array.reshape(tensor, array.stack([-1, classes]))
 
 
+def _for_rows_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Labels of any rank as rows, repeated where they have one row or one class."""
+    if labels.shape.ndims != 2:
+        labels = _rows(labels)
+    given, wanted = labels.shape.as_list(), logits.shape.as_list()
+    if any(a == 1 and b not in (1, None) for a, b in zip(given, wanted, strict=True)):
+        labels = gen_ops.broadcast_to(labels, array.shape(logits))
+    return labels
+
+
 def _dense(labels: Any, logits: Any, axis: int, name: str | None) -> Tensor:
     with name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]) as scope:
         logits = convert_to_tensor(logits, name="logits")
@@ -52,10 +62,13 @@ def _dense(labels: Any, logits: Any, axis: int, name: str | None) -> Tensor:
         else:
             batch = None
         if rank == 2 and batch is None:
+            labels = _for_rows_of(precise, labels)
             cost = gen_ops.softmax_cross_entropy_with_logits(precise, labels, name=scope).loss
         else:
             outer = array.shape(precise)[:-1] if batch is None else batch
-            cost = gen_ops.softmax_cross_entropy_with_logits(_rows(precise), _rows(labels)).loss
+            rows = _rows(precise)
+            labels = _for_rows_of(rows, labels)
+            cost = gen_ops.softmax_cross_entropy_with_logits(rows, labels).loss
             cost = array.reshape(cost, outer, name=scope)
             if rank is not None:
                 sizes = logits.shape.as_list()
@@ -113,6 +126,12 @@ def sparse_softmax_cross_entropy_with_logits(
                 f"Rank mismatch: Rank of labels (received {labels.shape.ndims}, shape "
                 f"{labels.shape}, {labels.dtype.name}) should equal rank of "
                 f"logits minus 1 (received {rank}, shape {logits.shape}, {logits.dtype.name})."
+            )
+        if not labels.shape.is_compatible_with(logits.shape[:-1]):
+            raise ValueError(
+                f"Shape mismatch: The shape of labels (received {labels.shape}, "
+                f"{labels.dtype.name}) should equal the shape of logits except for the last "
+                f"dimension (received {logits.shape}, {logits.dtype.name})."
             )
         if rank == 2:
             cost = gen_ops.sparse_softmax_cross_entropy_with_logits(precise, labels, name=name).loss

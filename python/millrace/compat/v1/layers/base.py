@@ -388,7 +388,7 @@ class Layer:
                         self.add_loss(self.activity_regularizer(output))
         self._inputs.append(inputs)
         self._outputs.append(outputs)
-        add_elements(self._updates, GraphKeys.UPDATE_OPS)
+        add_elements(self.updates, GraphKeys.UPDATE_OPS)
         return outputs
 
     def _build(self, inputs: Any) -> None:
