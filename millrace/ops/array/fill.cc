@@ -7,6 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/variant.h"
@@ -152,7 +153,7 @@ T range_element(T start, int64_t i, T delta) {
     return static_cast<T>(static_cast<uint64_t>(start) +
                           static_cast<uint64_t>(i) * static_cast<uint64_t>(delta));
   } else {
-    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using C = ComputeType<T>;
     return static_cast<T>(static_cast<C>(start) + static_cast<C>(i) * static_cast<C>(delta));
   }
 }

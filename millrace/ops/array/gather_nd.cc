@@ -1,11 +1,11 @@
 // Rows of a tensor picked, or added to, by index vectors.
 
 #include <algorithm>
-#include <cstring>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/element.h"
@@ -88,19 +88,22 @@ Status scatter_nd_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, shape, sizes, ctx.input(0)));
   const int64_t* run = runs.data<int64_t>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  std::memset(out->mutable_raw(), 0, out->bytes());
-  if (updates.num_elements() == 0) return ok_status();
-  return dispatch<NumberTypes>(out->dtype(), [&]<class T>() {
+  return dispatch<NumberTypes>(out->dtype(), [&]<class T>() -> Status {
+    using C = ComputeType<T>;
+    MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *out));
     const T* from = updates.data<T>().data();
-    T* to = out->mutable_data<T>().data();
+    C* to = sums.mutable_data<C>().data();
+    std::fill_n(to, out->num_elements(), C{});
     // Threads share the columns, so each sum has one order.
     ctx.parallel_for(sizes.run, static_cast<double>(sizes.count), [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < sizes.count; ++i) {
         const T* f = from + i * sizes.run;
-        T* t = to + run[i] * sizes.run;
-        for (int64_t k = begin; k < end; ++k) t[k] = static_cast<T>(t[k] + f[k]);
+        C* t = to + run[i] * sizes.run;
+        for (int64_t k = begin; k < end; ++k) t[k] = wrapping_add(t[k], static_cast<C>(f[k]));
       }
     });
+    finish_output<T>(ctx, sums, *out);
+    return ok_status();
   });
 }
 

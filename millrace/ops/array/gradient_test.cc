@@ -116,6 +116,20 @@ TEST(ArrayGradient, Slices) {
   check("PadV2", {doubles({2, 3}), Tensor::of<int32_t>({2, 2}, {1, 0, 2, 3}), doubles({})});
 }
 
+// The gradient of the constant is not what large numbers leave of it.
+TEST(ArrayGradient, OfAPaddedConstantIsExact) {
+  EagerBuilder b;
+  const std::vector<Tensor> inputs = {Tensor::vector<float>({1, 2}),
+                                      Tensor::of<int32_t>({1, 2}, {1, 1}), Tensor::scalar(3.0F)};
+  std::vector<Expr> in;
+  for (const Tensor& tensor : inputs) in.push_back(b.constant(tensor));
+  const std::vector<Expr> out = b.emit("PadV2", in, {});
+  const Expr dy = b.constant(Tensor::vector<float>({0.5F, 1e9F, INFINITY, 0.25F}));
+  GradientContext g(b, in, out, {dy}, {}, {DType::kFloat, DType::kInt32, DType::kFloat});
+  ASSERT_TRUE(OpRegistry::global().lookup("PadV2").value()->gradient(g).ok());
+  EXPECT_EQ(b.tensor(g.input_gradients()[2].values).item<float>(), 0.75F);
+}
+
 TEST(ArrayGradient, Layout) {
   check("Tile", {doubles({2, 3}), int_vector({3, 2})});
   check("Tile", {doubles({2, 3}), int_vector({1, 2}, DType::kInt64)});

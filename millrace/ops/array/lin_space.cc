@@ -1,6 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -35,7 +36,7 @@ Status lin_space_cpu(KernelContext& ctx) {
   MR_TRY(check_num(num));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{num}));
   return dispatch<FloatingTypes>(out->dtype(), [&]<class T>() {
-    using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using R = ComputeType<T>;
     const T first = ctx.input(0).item<T>(), last = ctx.input(1).item<T>();
     const R start = static_cast<R>(first);
     const R step = num > 1 ? (static_cast<R>(last) - start) / static_cast<R>(num - 1) : R(0);

@@ -2,11 +2,11 @@
 // (SYMMETRIC) or without (REFLECT). MirrorPadGrad sums what came from one element.
 
 #include <algorithm>
-#include <cstring>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/ints.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
@@ -169,15 +169,19 @@ class Mirror : public Kernel {
       });
       return ok_status();
     } else {
-      return dispatch<NumberTypes>(in.dtype(), [&]<class T>() {
+      return dispatch<NumberTypes>(in.dtype(), [&]<class T>() -> Status {
+        using C = ComputeType<T>;
+        MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *out));
         const T* from = in.data<T>().data();
-        T* to = out->mutable_data<T>().data();
-        std::memset(static_cast<void*>(to), 0, out->bytes());
+        C* sum = sums.mutable_data<C>().data();
+        std::fill_n(sum, out->num_elements(), C{});
         for (int64_t row = 0; row < in.num_elements() / plan.row_length(); ++row) {
           plan.for_row(row, [&](int64_t k, int64_t place) {
-            to[place] = static_cast<T>(to[place] + from[k]);
+            sum[place] = wrapping_add(sum[place], static_cast<C>(from[k]));
           });
         }
+        finish_output<T>(ctx, sums, *out);
+        return ok_status();
       });
     }
   }

@@ -64,8 +64,13 @@ Status pad_grad(GradientContext& g) {
   const Expr before = reshape(column, int32_vector(b, {-1}));
   const Expr dx = call("Slice", {dy, before, shape_of(g.input(0), paddings.dtype())});
   g.set(0, dx);
-  // What is not x is the constant.
-  if (g.num_inputs() > 2) g.set(2, sum_all(dy) - sum_all(dx));
+  if (g.num_inputs() > 2) {
+    // What is not x is the constant: picked out, since a difference of two sums would lose it.
+    const auto truth = [&](bool value) { return b.constant(Tensor::scalar(value)); };
+    const Expr inside = fill(shape_of(g.input(0)), truth(false));
+    const Expr added = call("PadV2", {inside, paddings, truth(true)});
+    g.set(2, sum_all(select(added, dy, zeros_like(dy))));
+  }
   return ok_status();
 }
 

@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/tensor/dispatch.h"
 
 // RGBToHSV, HSVToRGB, AdjustHue, AdjustSaturation (pixels of three channels) and AdjustContrastv2.
@@ -14,9 +15,6 @@ namespace millrace {
 namespace {
 
 using AdjustTypes = TypeList<float, Half, BFloat16>;
-
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 Status pixels_shape(ShapeContext& c) {
   // Colours are the last dimension of one or more, adjusted images have three.
@@ -157,7 +155,7 @@ struct AdjustSaturation {
 
 template <class T, class Op>
 Status convert_pixels(KernelContext& ctx) {
-  using C = Wide<T>;
+  using C = ComputeType<T>;
   const Tensor& images = ctx.input(0);
   const bool adjusts = ctx.num_inputs() == 2;
   const int rank = images.rank();

@@ -7,6 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/indices.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -264,7 +265,7 @@ class CropKernel final : public Kernel {
 template <class T>
 class GradImageKernel final : public Kernel {
  public:
-  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  using Sum = SumType<T>;
 
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     auto kernel = std::make_unique<GradImageKernel>();

@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/image/resize_taps.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -233,8 +234,7 @@ class ResizeKernel final : public Kernel {
 template <class T, class G>
 class ResizeGradKernel final : public Kernel {
  public:
-  // Half precision is summed in float, integers as they are.
-  using Sum = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+  using Sum = ComputeType<T>;
 
   ResizeGradKernel(ResizeMethod method, ResizeCenters centers)
       : method_(method), centers_(centers) {}
@@ -310,7 +310,7 @@ class ResizeGradKernel final : public Kernel {
             Sum* const to = image + at * p.channels;
             for (int64_t c = 0; c < channels; ++c) {
               if constexpr (std::is_integral_v<Sum>) {
-                to[c] = static_cast<Sum>(to[c] + grads[c]);
+                to[c] = wrapping_add(to[c], static_cast<Sum>(grads[c]));
               } else {
                 to[c] += static_cast<Sum>(grads[c]) * static_cast<Sum>(w);
               }

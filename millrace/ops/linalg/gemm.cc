@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "millrace/base/isa.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/scratch.h"
 #include "millrace/tensor/complex.h"
 #include "millrace/tensor/half.h"
@@ -313,31 +314,9 @@ S element(const MatrixView<S>& view, int64_t i, int64_t j) {
   return value;
 }
 
-// What elements S are summed in.
-template <class S>
-struct SumType {
-  using Type = S;
-};
-template <>
-struct SumType<Half> {
-  using Type = float;
-};
-template <>
-struct SumType<BFloat16> {
-  using Type = float;
-};
-template <>
-struct SumType<int32_t> {
-  using Type = uint32_t;
-};
-template <>
-struct SumType<int64_t> {
-  using Type = uint64_t;
-};
-
 template <class S>
 void matmul_direct(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixView<S> b, S* c) {
-  using Sum = typename SumType<S>::Type;
+  using Sum = SumType<S>;
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       Sum sum{};
@@ -400,7 +379,7 @@ Status matmul(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixView<S> b,
     matmul_direct(m, n, k, a, b, c);
     return ok_status();
   }
-  using T = typename SumType<S>::Type;
+  using T = SumType<S>;
   if constexpr (is_complex_v<S>) {
     return multiply_complex(m, n, k, a, b, c, parallel_for);
   } else if constexpr (sizeof(T) == sizeof(S)) {

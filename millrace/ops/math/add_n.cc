@@ -48,11 +48,13 @@ Status add_n_grad(GradientContext& c) {
 class AddN final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    const BinaryFunction add(kAdd, base_type(node.output_types[0]));
+    const DType dtype = base_type(node.output_types[0]);
+    const FloatBlocks blocks = float_blocks(dtype);
+    const BinaryFunction add(kAdd, blocks.to_float != nullptr ? DType::kFloat : dtype);
     if (!add) return unimplemented("AddN is not computed for ", node.output_types[0]);
-    return std::unique_ptr<Kernel>(new AddN(add));
+    return std::unique_ptr<Kernel>(new AddN(add, blocks));
   }
-  explicit AddN(BinaryFunction add) : add_(add) {}
+  AddN(BinaryFunction add, FloatBlocks blocks) : add_(add), blocks_(blocks) {}
 
   Status compute(KernelContext& ctx) const override {
     const int n = ctx.num_inputs();
@@ -75,6 +77,10 @@ class AddN final : public Kernel {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t at = block * kBlock * size;
         const int64_t count = std::min(kBlock, elements - block * kBlock);
+        if (blocks_.to_float != nullptr) {
+          add_in_float(inputs, at, count, sum + at);
+          continue;
+        }
         add_(inputs[0] + at, inputs[1] + at, sum + at, count);
         for (size_t i = 2; i < inputs.size(); ++i) add_(sum + at, inputs[i] + at, sum + at, count);
       }
@@ -83,7 +89,20 @@ class AddN final : public Kernel {
   }
 
  private:
+  // A sum of 16-bit numbers is rounded once.
+  void add_in_float(const std::vector<const char*>& inputs, int64_t at, int64_t count,
+                    char* out) const {
+    float sum[kBlock], term[kBlock];
+    blocks_.to_float(inputs[0] + at, sum, count);
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      blocks_.to_float(inputs[i] + at, term, count);
+      add_(sum, term, sum, count);
+    }
+    blocks_.from_float(sum, out, count);
+  }
+
   BinaryFunction add_;
+  FloatBlocks blocks_;  // of half and bfloat16
 };
 
 Status add_n_variants(KernelContext& ctx) {

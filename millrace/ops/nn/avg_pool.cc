@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -42,7 +43,7 @@ Sum window_count(const PoolGeometry& g, int64_t oy, int64_t ox) {
 // Output (oy, ox) of one image, all channels.
 template <class T>
 void average(const PoolGeometry& g, const T* image, int64_t oy, int64_t ox, T* out) {
-  using Sum = PoolSum<T>;
+  using Sum = SumType<T>;
   constexpr int64_t kChunk = 128;
   const Sum count = window_count<Sum>(g, oy, ox);
   for (int64_t first = 0; first < g.channels; first += kChunk) {
@@ -76,7 +77,7 @@ template <class T>
 class AvgPoolGradKernel final : public PoolKernel<AvgPoolGradKernel<T>> {
  public:
   Status compute(KernelContext& ctx) const override {
-    using Sum = PoolSum<T>;
+    using Sum = SumType<T>;
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
     MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(this->spec_, shape, &ctx.input(1).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));

@@ -4,6 +4,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/tensor/dispatch.h"
 
 // BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels:
@@ -85,31 +86,6 @@ Result<BiasGeometry> bias_geometry(const Shape& value, bool nchw) {
   return g;
 }
 
-// Integers wrap; half precision is added in float.
-template <class T>
-struct AddType {
-  using Type = T;
-};
-template <class T>
-  requires std::is_integral_v<T>
-struct AddType<T> {
-  using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-};
-template <>
-struct AddType<Half> {
-  using Type = float;
-};
-template <>
-struct AddType<BFloat16> {
-  using Type = float;
-};
-
-template <class T>
-T add(T a, T b) {
-  using Sum = typename AddType<T>::Type;
-  return static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b));
-}
-
 template <class T>
 class BiasAddKernel final : public Kernel {
  public:
@@ -137,12 +113,12 @@ class BiasAddKernel final : public Kernel {
         const T* x = value + i * row;
         T* y = to + i * row;
         if (g.inner == 1) {
-          for (int64_t c = 0; c < g.channels; ++c) y[c] = add(x[c], bias[c]);
+          for (int64_t c = 0; c < g.channels; ++c) y[c] = wrapping_add(x[c], bias[c]);
           continue;
         }
         for (int64_t c = 0; c < g.channels; ++c, x += g.inner, y += g.inner) {
           const T b = bias[c];
-          for (int64_t j = 0; j < g.inner; ++j) y[j] = add(x[j], b);
+          for (int64_t j = 0; j < g.inner; ++j) y[j] = wrapping_add(x[j], b);
         }
       }
     });
@@ -165,7 +141,7 @@ class BiasAddGradKernel final : public Kernel {
   // Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend
   // on threads.
   Status compute(KernelContext& ctx) const override {
-    using Sum = typename AddType<T>::Type;
+    using Sum = SumType<T>;
     MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(ctx.input(0).shape(), nchw_));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{g.channels}));
     T* const to = out->mutable_data<T>().data();

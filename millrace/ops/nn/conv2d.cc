@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
 #include "millrace/ops/nn/convolution_gradients.h"
@@ -200,7 +201,7 @@ class ConvKernel final : public Kernel {
   }
 
   Status compute(KernelContext& ctx) const override {
-    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using C = ComputeType<T>;
     const bool forward = product_ == Product::kForward;
     MR_TRY_ASSIGN(const Shape image, image_shape_of(ctx));
     MR_TRY_ASSIGN(const Shape filter, filter_shape_of(ctx));

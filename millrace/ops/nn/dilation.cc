@@ -7,6 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/window_geometry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -96,31 +97,35 @@ class DilationKernel final : public Kernel {
                           : kWhat == What::kInputGradient ? input.shape()
                                                           : filter.shape();
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, result));
-    if (kWhat != What::kOutput) {
-      std::fill(out->mutable_data<T>().begin(), out->mutable_data<T>().end(), T{});
-    }
-    if (shape.num_elements() == 0 || out->num_elements() == 0) return ok_status();
+    MR_TRY_ASSIGN(Tensor computed, compute_buffer<T>(ctx, *out));
+    C* const to = computed.mutable_data<C>().data();
+    std::fill_n(to, out->num_elements(), C{});
     const double taps = static_cast<double>(h.window) * static_cast<double>(w.window) + 1;
     const auto images = [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) one_image(ctx, h, w, b, *out);
+      for (int64_t b = begin; b < end; ++b) one_image(ctx, h, w, b, to);
     };
-    // All images add to one filter.
-    if (kWhat == What::kFilterGradient) {
+    if (shape.num_elements() == 0 || out->num_elements() == 0) {
+      // Nothing to add.
+    } else if (kWhat == What::kFilterGradient) {  // all images add to one filter
       images(0, input.dim(0));
     } else {
       const double per_image = static_cast<double>(shape.num_elements() / shape.dim(0));
       ctx.parallel_for(input.dim(0), per_image * taps, images);
     }
+    finish_output<T>(ctx, computed, *out);
     return ok_status();
   }
 
  private:
+  using C = ComputeType<T>;
+
   void one_image(const KernelContext& ctx, const AxisGeometry& h, const AxisGeometry& w, int64_t b,
-                 Tensor& out) const {
-    using C = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+                 C* out) const {
     const int64_t depth = ctx.input(0).dim(3);
     const T* const input = ctx.input(0).data<T>().data() + b * h.input * w.input * depth;
     const T* const filter = ctx.input(1).data<T>().data();
+    [[maybe_unused]] const T* const dy =
+        kWhat == What::kOutput ? nullptr : ctx.input(2).data<T>().data();
     const int64_t outputs = b * h.output * w.output * depth;
     for (int64_t y = 0; y < h.output; ++y) {
       for (int64_t x = 0; x < w.output; ++x) {
@@ -134,7 +139,8 @@ class DilationKernel final : public Kernel {
                       depth +
                   d;
               const int64_t in_filter = (i * w.window + j) * depth + d;
-              const C value = sum(static_cast<C>(input[at]), static_cast<C>(filter[in_filter]));
+              const C value =
+                  wrapping_add(static_cast<C>(input[at]), static_cast<C>(filter[in_filter]));
               const bool more = value > most;
               if (more) most = value;
               if (!more && from >= 0) continue;
@@ -144,27 +150,14 @@ class DilationKernel final : public Kernel {
           }
           const int64_t o = outputs + (y * w.output + x) * depth + d;
           if constexpr (kWhat == What::kOutput) {
-            out.mutable_data<T>()[static_cast<size_t>(o)] = static_cast<T>(most);
+            out[o] = most;
           } else if (from >= 0) {
             const int64_t at =
                 kWhat == What::kFilterGradient ? tap : b * h.input * w.input * depth + from;
-            T& to = out.mutable_data<T>()[static_cast<size_t>(at)];
-            to =
-                static_cast<T>(sum(static_cast<C>(to),
-                                   static_cast<C>(ctx.input(2).data<T>()[static_cast<size_t>(o)])));
+            out[at] = wrapping_add(out[at], static_cast<C>(dy[o]));
           }
         }
       }
-    }
-  }
-
-  // Integers wrap.
-  template <class C>
-  static C sum(C a, C b) {
-    if constexpr (std::is_integral_v<C>) {
-      return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-    } else {
-      return a + b;
     }
   }
 

@@ -7,6 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/random/random_state.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -229,7 +230,7 @@ class FractionalPoolKernel final : public Kernel {
           T sum = 0;
           for (int64_t y = y0; y < y1; ++y) {
             for (int64_t x = x0; x < x1; ++x) {
-              sum = static_cast<T>(sum + in[image + (y * r.width + x) * r.channels + c]);
+              sum = wrapping_add(sum, in[image + (y * r.width + x) * r.channels + c]);
             }
           }
           to[at + c] = sum / static_cast<T>((y1 - y0) * (x1 - x0));
@@ -284,13 +285,13 @@ class FractionalPoolGradKernel final : public Kernel {
         if constexpr (kMax) {
           int64_t best = -1;
           max_region(r, in, image, y0, y1, x0, x1, c, &best);
-          to[best] = static_cast<T>(to[best] + dy[at + c]);
+          to[best] = wrapping_add(to[best], dy[at + c]);
         } else {
           const T part = dy[at + c] / static_cast<T>((y1 - y0) * (x1 - x0));
           for (int64_t y = y0; y < y1; ++y) {
             for (int64_t x = x0; x < x1; ++x) {
               T& sum = to[image + (y * r.width + x) * r.channels + c];
-              sum = static_cast<T>(sum + part);
+              sum = wrapping_add(sum, part);
             }
           }
         }

@@ -3,6 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -15,30 +16,11 @@ Status l2_loss_grad(GradientContext& c) {
   return ok_status();
 }
 
-// What squares are summed in. Integers wrap, then are divided as what they are.
-template <class T>
-struct SquareType {
-  using Type = T;
-};
-template <class T>
-  requires std::is_integral_v<T>
-struct SquareType<T> {
-  using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-};
-template <>
-struct SquareType<Half> {
-  using Type = float;
-};
-template <>
-struct SquareType<BFloat16> {
-  using Type = float;
-};
-
 // Blocks of fixed size are summed apart, then in order, so the result does not depend on threads.
 // In a block eight running sums let the compiler use vectors.
 template <class T>
 Status l2_loss(KernelContext& ctx) {
-  using Sum = typename SquareType<T>::Type;
+  using Sum = SumType<T>;
   constexpr int64_t kBlock = 8192;
   constexpr int64_t kLanes = 8;
   const Tensor& t = ctx.input(0);

@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -122,7 +123,7 @@ class MaxPoolKernel final : public PoolKernel<MaxPoolKernel<T, kKind>> {
   Status scatter(KernelContext& ctx, const PoolGeometry& g, const T* in, const T* gradient,
                  Tensor& out) const {
     constexpr int64_t kChannels = 32;
-    using Sum = PoolSum<T>;
+    using Sum = SumType<T>;
     T* const to = out.mutable_data<T>().data();
     // Windows overlap, so half precision is summed in float.
     Tensor sums;

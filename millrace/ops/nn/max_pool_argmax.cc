@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -82,15 +83,11 @@ Status argmax_grad_grad_grad(GradientContext& c) {
   return argmax_grad_of(c, "MaxPoolGradWithArgmax");
 }
 
+// NaN is the largest.
 template <class T>
 bool larger(T a, T b) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return larger(static_cast<float>(a), static_cast<float>(b));
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return a > b || (a != a && b == b);
-  } else {
-    return a > b;
-  }
+  const auto x = static_cast<ComputeType<T>>(a), y = static_cast<ComputeType<T>>(b);
+  return x > y || (x != x && y == y);
 }
 
 enum class Kind : uint8_t { kPool, kGrad, kGradGrad };
@@ -128,8 +125,11 @@ class ArgmaxKernel final : public Kernel {
         return invalid_argument("argmax must have shape ", g.output, ", got ", argmax.shape());
       }
       MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, to_input ? input.shape() : g.output));
-      return move(g, input.num_elements(), grad.data<T>().data(), argmax.data<Index>().data(),
-                  out->mutable_data<T>().data());
+      MR_TRY_ASSIGN(Tensor moved, compute_buffer<T>(ctx, *out));
+      MR_TRY(move(g, input.num_elements(), grad.data<T>().data(), argmax.data<Index>().data(),
+                  moved.mutable_data<ComputeType<T>>().data()));
+      finish_output<T>(ctx, moved, *out);
+      return ok_status();
     }
   }
 
@@ -151,9 +151,10 @@ class ArgmaxKernel final : public Kernel {
   // Adds every element of grad where it came from, or takes it from there. Windows overlap, so this
   // is one loop.
   Status move(const PoolGeometry& g, int64_t input_size, const T* grad, const Index* argmax,
-              T* out) const {
+              ComputeType<T>* out) const {
+    using C = ComputeType<T>;
     const int64_t size = g.output.num_elements();
-    if constexpr (kKind == Kind::kGrad) std::fill_n(out, input_size, T{});
+    if constexpr (kKind == Kind::kGrad) std::fill_n(out, input_size, C{});
     const int64_t per_image = size == 0 ? 1 : size / g.output[0];
     const int64_t limit = whole_batch_ ? input_size : g.image_size();
     for (int64_t i = 0; i < size; ++i) {
@@ -163,9 +164,9 @@ class ArgmaxKernel final : public Kernel {
       }
       const int64_t at = index + (whole_batch_ ? 0 : i / per_image * g.image_size());
       if constexpr (kKind == Kind::kGrad) {
-        out[at] = static_cast<T>(out[at] + grad[i]);
+        out[at] = wrapping_add(out[at], static_cast<C>(grad[i]));
       } else {
-        out[i] = grad[at];
+        out[i] = static_cast<C>(grad[at]);
       }
     }
     return ok_status();

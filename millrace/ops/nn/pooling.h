@@ -71,10 +71,6 @@ AttrMap pool_attrs(const GradientContext& c);
 // The shape rule of a pool of input 0.
 Status pool_shape(ShapeContext& c);
 
-// What overlapping windows of T are summed in.
-template <class T>
-using PoolSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 // What all kernels of pools are made from. `Derived` has compute().
 template <class Derived>
 class PoolKernel : public Kernel {

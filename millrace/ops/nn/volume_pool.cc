@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/volume_geometry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -135,11 +136,8 @@ struct Pool {
 };
 
 template <class T>
-using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T>
 bool larger(T a, T b) {
-  const auto x = static_cast<Sum<T>>(a), y = static_cast<Sum<T>>(b);
+  const auto x = static_cast<ComputeType<T>>(a), y = static_cast<ComputeType<T>>(b);
   return x > y || (x != x && y == y);
 }
 
@@ -181,7 +179,7 @@ class VolumePoolKernel final : public Kernel {
     T* const to = out->mutable_data<T>().data();
     Tensor sums;
     if constexpr (kToInput) {
-      MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<Sum<T>>, out->shape()));
+      MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<SumType<T>>, out->shape()));
     }
     ctx.parallel_for(pool.batch, pool.cost(), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
@@ -193,8 +191,8 @@ class VolumePoolKernel final : public Kernel {
             to[result + at_out] = dy[in + at_in];
           });
         } else {
-          Sum<T>* const sum = sums.mutable_data<Sum<T>>().data() + in;
-          std::fill_n(sum, pool.input_size(), Sum<T>{});
+          SumType<T>* const sum = sums.mutable_data<SumType<T>>().data() + in;
+          std::fill_n(sum, pool.input_size(), SumType<T>{});
           backward(pool, kKind == Kind::kAvgGrad ? nullptr : x + in, dy + result, sum);
           for (int64_t i = 0; i < pool.input_size(); ++i) to[in + i] = static_cast<T>(sum[i]);
         }
@@ -210,22 +208,22 @@ class VolumePoolKernel final : public Kernel {
     } else {
       pool.for_each_output([&](int64_t at, int64_t oz, int64_t oy, int64_t ox) {
         for (int64_t c = 0; c < pool.channels; ++c) {
-          Sum<T> sum = 0;
+          SumType<T> sum = 0;
           int64_t count = 0;
           pool.for_each_in_window(oz, oy, ox, [&](int64_t offset) {
-            sum += static_cast<Sum<T>>(x[offset + c]);
+            sum += static_cast<SumType<T>>(x[offset + c]);
             ++count;
           });
-          out[at + c] = static_cast<T>(sum / static_cast<Sum<T>>(count));
+          out[at + c] = static_cast<T>(sum / static_cast<SumType<T>>(count));
         }
       });
     }
   }
 
-  static void backward(const Pool& pool, const T* x, const T* dy, Sum<T>* sum) {
+  static void backward(const Pool& pool, const T* x, const T* dy, SumType<T>* sum) {
     if constexpr (kKind == Kind::kMaxGrad) {
       for_each_largest(pool, x, [&](int64_t at_out, int64_t at_in) {
-        sum[at_in] += static_cast<Sum<T>>(dy[at_out]);
+        sum[at_in] += static_cast<SumType<T>>(dy[at_out]);
       });
     } else {
       pool.for_each_output([&](int64_t at, int64_t oz, int64_t oy, int64_t ox) {
@@ -233,7 +231,7 @@ class VolumePoolKernel final : public Kernel {
         pool.for_each_in_window(oz, oy, ox, [&](int64_t) { ++count; });
         pool.for_each_in_window(oz, oy, ox, [&](int64_t offset) {
           for (int64_t c = 0; c < pool.channels; ++c) {
-            sum[offset + c] += static_cast<Sum<T>>(dy[at + c]) / static_cast<Sum<T>>(count);
+            sum[offset + c] += static_cast<SumType<T>>(dy[at + c]) / static_cast<SumType<T>>(count);
           }
         });
       });

@@ -7,6 +7,7 @@
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/tensor/complex.h"
+#include "millrace/tensor/half.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {
@@ -27,7 +28,7 @@ class Accumulators : public testing::Test {
  protected:
   void make(const std::string& op, const AttrMap& attrs) {
     OpTester tester(env_, op);
-    tester.attr("dtype", DType::kFloat);
+    tester.attr("dtype", dtype_);
     for (const auto& [key, value] : attrs) tester.attr(key, value);
     Result<std::vector<Value>> made = tester.run_values();
     ASSERT_TRUE(made.ok()) << made.status().to_string();
@@ -57,7 +58,7 @@ class Accumulators : public testing::Test {
         .status();
   }
   Ref<OpRun> start_take(int32_t required, const std::string& op = "AccumulatorTakeGradient") {
-    return on(op).attr("dtype", DType::kFloat).input(Tensor::scalar(required)).start().value();
+    return on(op).attr("dtype", dtype_).input(Tensor::scalar(required)).start().value();
   }
   Result<std::vector<Tensor>> take_rows(int32_t required) {
     return tensors(start_take(required, "SparseAccumulatorTakeGradient"));
@@ -80,6 +81,7 @@ class Accumulators : public testing::Test {
   OpEnv env_;
   std::list<OpTester> testers_;
   Value handle_;
+  DType dtype_ = DType::kFloat;
 };
 
 TEST_F(Accumulators, MeanAndSum) {
@@ -94,6 +96,18 @@ TEST_F(Accumulators, MeanAndSum) {
       EXPECT_EQ(count(), 0);
     }
   }
+}
+
+// 2048 + 1 is 2048 in half.
+TEST_F(Accumulators, SumsOfHalfAreRoundedOnce) {
+  dtype_ = DType::kHalf;
+  const auto halves = [](float x) { return Tensor::vector<Half>({Half(x)}); };
+  make("ConditionalAccumulator", {{"shape", Shape{1}}, {"reduction_type", "SUM"}});
+  for (float x : {2048, 1, 1}) ASSERT_TRUE(apply(halves(x)).ok());
+  expect_tensor_equal(*take(3), halves(2050));
+  make("SparseConditionalAccumulator", {{"shape", Shape{5}}, {"reduction_type", "SUM"}});
+  for (float x : {2048, 1, 1}) ASSERT_TRUE(apply_rows(longs({3}), halves(x)).ok());
+  expect_tensor_equal((*take_rows(3))[1], halves(2050));
 }
 
 TEST_F(Accumulators, ATakeWaitsForEnough) {

@@ -31,9 +31,37 @@ void divide(DType dtype, void* data, int64_t n, int64_t divisor) {
   }));
 }
 
+// The type that sums are kept in: gradients of half and bfloat16 are added in float, and rounded
+// when the sum is taken.
+class SumSpace {
+ public:
+  explicit SumSpace(DType dtype) : dtype_(dtype), blocks_(float_blocks(dtype)) {}
+
+  DType dtype() const { return blocks_.to_float != nullptr ? DType::kFloat : dtype_; }
+  // A gradient in dtype(): itself, or a converted copy.
+  Result<Tensor> enter(const Tensor& gradient) const {
+    if (blocks_.to_float == nullptr) return gradient;
+    MR_TRY_ASSIGN(Tensor out, Tensor::allocate(DType::kFloat, gradient.shape()));
+    blocks_.to_float(gradient.raw(), out.mutable_data<float>().data(), out.num_elements());
+    return out;
+  }
+  // A sum as a gradient again.
+  Result<Tensor> leave(Tensor sum) const {
+    if (blocks_.to_float == nullptr) return sum;
+    MR_TRY_ASSIGN(Tensor out, Tensor::allocate(dtype_, sum.shape()));
+    blocks_.from_float(sum.data<float>().data(), out.mutable_raw(), out.num_elements());
+    return out;
+  }
+
+ private:
+  DType dtype_;
+  FloatBlocks blocks_;
+};
+
 class TensorSum : public Accumulator::Sum {
  public:
-  explicit TensorSum(const AccumulatorSpec& spec) : spec_(spec), add_(Add::info, spec.dtype) {}
+  explicit TensorSum(const AccumulatorSpec& spec)
+      : spec_(spec), space_(spec.dtype), add_(Add::info, space_.dtype()) {}
 
   Status add(const AccumulatorGradient& gradient) override {
     const Tensor& values = gradient.values;
@@ -43,39 +71,44 @@ class TensorSum : public Accumulator::Sum {
     if (!spec_.shape.compatible(values.shape())) {
       return invalid_argument("Shape mismatch: expected ", spec_.shape, ", got ", values.shape());
     }
+    MR_TRY_ASSIGN(const Tensor terms, space_.enter(values));
     if (!sum_.valid()) {
-      MR_TRY_ASSIGN(sum_, values.clone());
+      MR_TRY_ASSIGN(sum_, terms.clone());
       return ok_status();
     }
-    add_(sum_.raw(), values.raw(), sum_.mutable_raw(), sum_.num_elements());
+    add_(sum_.raw(), terms.raw(), sum_.mutable_raw(), sum_.num_elements());
     return ok_status();
   }
 
   Result<AccumulatorGradient> result(int64_t count) override {
-    if (spec_.mean) divide(spec_.dtype, sum_.mutable_raw(), sum_.num_elements(), count);
-    return AccumulatorGradient{.values = std::move(sum_), .indices = {}, .shape = {}};
+    if (spec_.mean) divide(space_.dtype(), sum_.mutable_raw(), sum_.num_elements(), count);
+    AccumulatorGradient out;
+    MR_TRY_ASSIGN(out.values, space_.leave(std::move(sum_)));
+    return out;
   }
 
   void clear() override { sum_.reset(); }
 
  private:
   const AccumulatorSpec& spec_;
+  const SumSpace space_;
   const BinaryFunction add_;
   Tensor sum_;
 };
 
 class RowsSum : public Accumulator::Sum {
  public:
-  explicit RowsSum(const AccumulatorSpec& spec) : spec_(spec), add_(Add::info, spec.dtype) {}
+  explicit RowsSum(const AccumulatorSpec& spec)
+      : spec_(spec), space_(spec.dtype), add_(Add::info, space_.dtype()) {}
 
   Status add(const AccumulatorGradient& gradient) override {
     MR_TRY(check(gradient));
-    const Tensor& values = gradient.values;
+    MR_TRY_ASSIGN(const Tensor values, space_.enter(gradient.values));
     const std::span<const int64_t> indices = gradient.indices.data<int64_t>();
     MR_TRY(reserve(values.shape(), static_cast<int64_t>(indices.size())));
     ++gradients_;
     const int64_t row = values.shape().without_first().num_elements();
-    const size_t bytes = static_cast<size_t>(row) * dtype_size(spec_.dtype);
+    const size_t bytes = static_cast<size_t>(row) * dtype_size(space_.dtype());
     const char* from = static_cast<const char*>(values.raw());
     char* sums = static_cast<char*>(sums_.mutable_raw());
     for (size_t i = 0; i < indices.size(); ++i) {
@@ -98,20 +131,21 @@ class RowsSum : public Accumulator::Sum {
     const int64_t count = static_cast<int64_t>(rows_.size());
     AccumulatorGradient out;
     MR_TRY_ASSIGN(const Shape shape, sums_.shape().with_dim(0, count));
-    MR_TRY_ASSIGN(out.values, Tensor::allocate(spec_.dtype, shape));
+    MR_TRY_ASSIGN(Tensor values, Tensor::allocate(space_.dtype(), shape));
     MR_TRY_ASSIGN(out.indices, Tensor::allocate(DType::kInt64, Shape{count}));
     MR_TRY_ASSIGN(out.shape, Tensor::allocate(DType::kInt64, Shape{shape.rank()}));
     const int64_t row = shape.without_first().num_elements();
-    const size_t bytes = static_cast<size_t>(row) * dtype_size(spec_.dtype);
+    const size_t bytes = static_cast<size_t>(row) * dtype_size(space_.dtype());
     const char* sums = static_cast<const char*>(sums_.raw());
-    char* to = static_cast<char*>(out.values.mutable_raw());
+    char* to = static_cast<char*>(values.mutable_raw());
     int64_t* index = out.indices.mutable_data<int64_t>().data();
     for (const auto& [number, place] : rows_) {
       std::copy_n(sums + static_cast<size_t>(place.slot) * bytes, bytes, to);
-      if (spec_.mean) divide(spec_.dtype, to, row, place.count);
+      if (spec_.mean) divide(space_.dtype(), to, row, place.count);
       to += bytes;
       *index++ = number;
     }
+    MR_TRY_ASSIGN(out.values, space_.leave(std::move(values)));
     const std::span<int64_t> sizes = out.shape.mutable_data<int64_t>();
     std::copy(shape.dims().begin(), shape.dims().end(), sizes.begin());
     sizes[0] = spec_.shape.rank() > 0 ? spec_.shape.dim(0) : -1;
@@ -208,7 +242,7 @@ class RowsSum : public Accumulator::Sum {
     const int64_t room = sums_.valid() ? sums_.dim(0) : 0;
     if (sums_.valid() && used + more <= room) return ok_status();
     MR_TRY_ASSIGN(const Shape shape, values.with_dim(0, std::max(used + more, 2 * room)));
-    MR_TRY_ASSIGN(Tensor larger, Tensor::allocate(spec_.dtype, shape));
+    MR_TRY_ASSIGN(Tensor larger, Tensor::allocate(space_.dtype(), shape));
     if (used > 0) {
       Tensor kept = larger.rows(0, used);
       copy_elements(sums_.rows(0, used), kept);
@@ -218,6 +252,7 @@ class RowsSum : public Accumulator::Sum {
   }
 
   const AccumulatorSpec& spec_;
+  const SumSpace space_;
   const BinaryFunction add_;
   Tensor sums_;                  // [room, ...]
   std::map<int64_t, Row> rows_;  // by number

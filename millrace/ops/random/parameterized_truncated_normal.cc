@@ -10,6 +10,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
 #include "millrace/tensor/dispatch.h"
@@ -28,8 +29,7 @@ constexpr int64_t kValuesOfPart = 16384;
 template <class T>
 class Draws {
  public:
-  // Computed in float where T is smaller.
-  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  using C = ComputeType<T>;
   static constexpr int kSize = std::is_same_v<T, double> ? 2 : 4;
 
   explicit Draws(Philox stream) : stream_(stream) {}

@@ -1,10 +1,10 @@
 // Bincount: how often each small integer occurs.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/indices.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -46,14 +46,10 @@ Status bincount_cpu(KernelContext& ctx) {
     const auto bins = out->mutable_data<T>();
     std::ranges::fill(bins, T{0});
     const auto weight = weights.data<T>();
-    // Sums of integers wrap around.
-    using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
-                                            std::type_identity<T>>::type;
     for (int64_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] >= size) continue;
       T& bin = bins[static_cast<size_t>(numbers[i])];
-      const T more = weighted ? weight[static_cast<size_t>(i)] : T{1};
-      bin = static_cast<T>(static_cast<Sum>(bin) + static_cast<Sum>(more));
+      bin = wrapping_add(bin, weighted ? weight[static_cast<size_t>(i)] : T{1});
     }
   });
 }

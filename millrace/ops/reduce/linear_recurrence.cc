@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -60,18 +61,13 @@ Status recurrence_grad(GradientContext& g) {
   return ok_status();
 }
 
-// Half and BFloat16 run in float.
-template <class T>
-using Running =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
-
 // Columns that are computed side by side.
 constexpr int64_t kColumns = 256;
 
 // n elements that lie `step` apart (negative: backwards) in each of `cols` columns.
 template <class T>
 void recur(const T* a, const T* b, int64_t n, int64_t step, int64_t cols, bool shifted, T* y) {
-  using R = Running<T>;
+  using R = ComputeType<T>;
   R running[kColumns];
   std::fill_n(running, cols, R(0));
   for (int64_t r = 0; r < n; ++r, a += step, b += step, y += step) {

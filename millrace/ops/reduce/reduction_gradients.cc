@@ -39,15 +39,15 @@ class Kept {
 
 Expr broadcast_to_shape_of(Expr y, Expr x) { return call("BroadcastTo", {y, shape_of(x)}); }
 
-// How many elements one result is made of, in the dtype of the input.
-Expr elements_per_result(GradientContext& g) {
+// How many elements one result is made of, in the dtype of `like`.
+Expr elements_per_result(GradientContext& g, Expr like) {
   const Expr x = g.input(0);
   const int64_t in = x.shape().num_elements();
   const int64_t out = g.output(0).shape().num_elements();
-  if (in >= 0 && out > 0) return constant_like(x, static_cast<double>(in / out));
+  if (in >= 0 && out > 0) return constant_like(like, static_cast<double>(in / out));
   const Expr one = int32_scalar(g.builder(), 1);
   const Expr count = call("FloorDiv", {size_of(x), call("Maximum", {size_of(g.output(0)), one})});
-  return cast(count, x.dtype());
+  return cast(count, like.dtype());
 }
 
 // The product along `axis` of all elements but the one itself.
@@ -74,6 +74,11 @@ Expr product_of_others_over(Expr x, Expr axes) {
 
 }  // namespace
 
+Expr widened(Expr x) {
+  const bool narrow = x.dtype() == DType::kHalf || x.dtype() == DType::kBFloat16;
+  return narrow ? cast(x, DType::kFloat) : x;
+}
+
 Status sum_gradient(GradientContext& g) {
   MR_TRY_ASSIGN(const Kept kept, Kept::make(g));
   g.set(0, broadcast_to_shape_of(kept(g.gradient()), g.input(0)));
@@ -82,7 +87,8 @@ Status sum_gradient(GradientContext& g) {
 
 Status mean_gradient(GradientContext& g) {
   MR_TRY_ASSIGN(const Kept kept, Kept::make(g));
-  const Expr share = g.gradient() / elements_per_result(g);
+  const Expr dy = widened(g.gradient());
+  const Expr share = cast(dy / elements_per_result(g, dy), g.gradient().dtype());
   g.set(0, broadcast_to_shape_of(kept(share), g.input(0)));
   return ok_status();
 }
@@ -91,9 +97,10 @@ Status max_or_min_gradient(GradientContext& g) {
   MR_TRY_ASSIGN(const Kept kept, Kept::make(g));
   MR_TRY_ASSIGN(const bool keep_dims, g.attr<bool>("keep_dims"));
   const Expr x = g.input(0);
-  const Expr chosen = cast(equal(x, kept(g.output(0))), x.dtype());
+  const Expr dy = widened(g.gradient());
+  const Expr chosen = cast(equal(x, kept(g.output(0))), dy.dtype());
   const Expr count = kept(sum(chosen, g.input(1), keep_dims));
-  g.set(0, chosen / count * kept(g.gradient()));
+  g.set(0, cast(chosen / count * kept(dy), x.dtype()));
   return ok_status();
 }
 

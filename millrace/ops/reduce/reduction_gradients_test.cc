@@ -147,5 +147,24 @@ TEST(SegmentSumGradients, MatchDifferences) {
   check({"SegmentSum", {x, Tensor::vector<int32_t>({0, 0, 1})}, {}});
 }
 
+// More elements than half can count, and more digits than bfloat16 has.
+TEST(ReductionGradients, CountsOfSmallTypesAreExact) {
+  for (const auto& [dtype, n] : {std::pair{DType::kHalf, 70000}, {DType::kBFloat16, 257}}) {
+    const Tensor x = *Tensor::zeros(dtype, Shape{n}), axis = Tensor::scalar<int32_t>(0);
+    const Tensor ids = *Tensor::zeros(DType::kInt32, Shape{n});
+    const double share = 1.0 / n, close = dtype == DType::kHalf ? 6e-8 : share / 500;
+    for (const Case& c : {Case{"Mean", {x, axis}, {}},
+                          {"Max", {x, axis}, {}},
+                          {"SegmentMean", {x, ids}, {}},
+                          {"SegmentMax", {x, ids}, {}}}) {
+      SCOPED_TRACE(str_cat(c.op, " of ", dtype));
+      const Tensor dy = make_tensor(dtype, run(c, x).shape(), {C(1)});
+      for (bool hide_sizes : {false, true}) {
+        EXPECT_NEAR(by_rule(c, dy, hide_sizes)[0].real(), share, close);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -6,6 +6,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/reduce/reduce.h"
 #include "millrace/ops/reduce/reduction_gradients.h"
 #include "millrace/tensor/dispatch.h"
@@ -126,25 +127,7 @@ void reduction_value(ValueContext& c) {
 
 // What elements of T are folded as.
 template <class T>
-struct AccumulatorOf {
-  using Type = int64_t;
-};
-template <>
-struct AccumulatorOf<float> {
-  using Type = float;
-};
-template <>
-struct AccumulatorOf<double> {
-  using Type = double;
-};
-template <>
-struct AccumulatorOf<Half> {
-  using Type = float;
-};
-template <>
-struct AccumulatorOf<BFloat16> {
-  using Type = float;
-};
+using Folded = std::conditional_t<std::is_integral_v<T>, int64_t, ComputeType<T>>;
 
 // Flips the top bit, so that the order of unsigned numbers becomes that of signed ones.
 constexpr uint64_t kTopBit = uint64_t{1} << 63;
@@ -209,7 +192,7 @@ constexpr int64_t kSmall = 64;  // accumulators that fit on the stack
 template <class T>
 Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& dims, int64_t count,
                void* out, int64_t outputs) {
-  using A = typename AccumulatorOf<T>::Type;
+  using A = Folded<T>;
   T* to = static_cast<T*>(out);
   if constexpr (std::is_same_v<A, T>) {
     MR_TRY(reduce<A>(ctx, fold_op(kind), {.data = x}, dims, to));

@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/reduce/linear_recurrence.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -47,11 +48,6 @@ Status cumprod_grad(GradientContext& g) {
   return ok_status();
 }
 
-// Half and BFloat16 run in float; narrow integers wrap.
-template <class T>
-using Running = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
-                                   std::conditional_t<std::is_integral_v<T>, uint64_t, T>>;
-
 template <bool product, class R>
 R combine(R a, R b) {
   if constexpr (!product) {
@@ -70,7 +66,7 @@ constexpr int64_t kColumns = 256;
 // be `x`.
 template <bool product, class T>
 void scan_columns(const T* x, int64_t n, int64_t step, int64_t cols, bool exclusive, T* out) {
-  using R = Running<T>;
+  using R = SumType<T>;
   R running[kColumns];
   std::fill_n(running, cols, product ? R(1) : R(0));
   for (int64_t r = 0; r < n; ++r, x += step, out += step) {

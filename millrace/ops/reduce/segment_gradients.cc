@@ -2,6 +2,7 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/ops/reduce/linear_recurrence.h"
+#include "millrace/ops/reduce/reduction_gradients.h"
 
 namespace millrace {
 namespace {
@@ -53,18 +54,20 @@ Expr gather_segments(Expr y, Expr ids) {
 
 Status segment_extremum_gradient(GradientContext& g) {
   const Expr x = g.input(0), ids = g.input(1);
-  const Expr chosen = cast(equal(x, call("Gather", {g.output(0), ids})), x.dtype());
-  const Expr share = g.gradient() / at_least_one(call("SegmentSum", {chosen, ids}));
-  g.set(0, chosen * call("Gather", {share, ids}));
+  const Expr dy = widened(g.gradient());
+  const Expr chosen = cast(equal(x, call("Gather", {g.output(0), ids})), dy.dtype());
+  const Expr share = dy / at_least_one(call("SegmentSum", {chosen, ids}));
+  g.set(0, cast(chosen * call("Gather", {share, ids}), x.dtype()));
   return ok_status();
 }
 
 Status unsorted_segment_extremum_gradient(GradientContext& g) {
   const Expr x = g.input(0), ids = g.input(1);
   const Expr same = equal(x, gather_segments(g.output(0), ids));
-  const Expr chosen = cast(logical_and(same, is_used(ids, x)), x.dtype());
+  const Expr dy = widened(g.gradient());
+  const Expr chosen = cast(logical_and(same, is_used(ids, x)), dy.dtype());
   const Expr count = call("UnsortedSegmentSum", {chosen, ids, g.input(2)});
-  g.set(0, chosen * gather_segments(g.gradient() / at_least_one(count), ids));
+  g.set(0, cast(chosen * gather_segments(dy / at_least_one(count), ids), x.dtype()));
   return ok_status();
 }
 

@@ -3,6 +3,7 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/reduce/reduction_gradients.h"
 #include "millrace/ops/reduce/segment_gradients.h"
 #include "millrace/ops/reduce/segments.h"
 
@@ -39,10 +40,11 @@ Status segment_sum_grad(GradientContext& g) {
 
 // A segment without rows gives its gradient to nobody; it is not to be divided by zero either.
 Status segment_mean_grad(GradientContext& g) {
-  const Expr x = g.input(0), ids = g.input(1), dy = g.gradient();
+  const Expr x = g.input(0), ids = g.input(1), dy = widened(g.gradient());
   const Expr sizes = call("SegmentSum", {ones_like(ids), ids});
-  const Expr divisors = cast(call("Maximum", {sizes, constant_like(sizes, 1)}), x.dtype());
-  g.set(0, call("Gather", {dy / with_trailing_ones(divisors, x), ids}));
+  const Expr divisors = cast(call("Maximum", {sizes, constant_like(sizes, 1)}), dy.dtype());
+  const Expr share = cast(dy / with_trailing_ones(divisors, x), x.dtype());
+  g.set(0, call("Gather", {share, ids}));
   return ok_status();
 }
 

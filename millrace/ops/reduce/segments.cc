@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/ints.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -121,18 +122,6 @@ Result<UnsortedSegments> UnsortedSegments::make(KernelContext& ctx) {
 
 namespace {
 
-template <class T>
-using SumOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
-
-template <class T>
-T wrapping_add(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-
 template <class S>
 S scaled(S x, [[maybe_unused]] double weight) {
   if constexpr (std::is_integral_v<S>) {
@@ -162,8 +151,8 @@ constexpr int64_t kColumns = 64;
 
 template <class T>
 void sum_columns(const T* x, const RowSums& sums, int64_t cols, int64_t rows, int64_t first,
-                 int64_t last, SumOf<T>* y) {
-  using S = SumOf<T>;
+                 int64_t last, ComputeType<T>* y) {
+  using S = ComputeType<T>;
   for (int64_t s = 0; s < rows; ++s) std::fill(y + s * cols + first, y + s * cols + last, S(0));
   for (size_t i = 0; i < sums.to.size(); ++i) {
     if (sums.to[i] < 0) continue;
@@ -189,7 +178,7 @@ void sum_columns(const T* x, const RowSums& sums, int64_t cols, int64_t rows, in
 
 template <class T>
 void sum_typed(KernelContext& ctx, const T* x, const RowSums& sums, int64_t cols, int64_t rows,
-               SumOf<T>* y) {
+               ComputeType<T>* y) {
   const int64_t chunks = (cols + kColumns - 1) / kColumns;
   const double cost =
       static_cast<double>(sums.to.size()) * (static_cast<double>(kColumns) * 0.3 + 2);
@@ -204,7 +193,7 @@ Status sum_rows(KernelContext& ctx, const Tensor& x, const RowSums& sums, int64_
   if (y.num_elements() == 0) return ok_status();
   const int64_t rows = y.num_elements() / cols;
   return dispatch<NumberTypes>(x.dtype(), [&]<class T>() -> Status {
-    using S = SumOf<T>;
+    using S = ComputeType<T>;
     const T* from = x.data<T>().data();
     T* to = y.mutable_data<T>().data();
     if constexpr (std::is_same_v<S, T>) {
