@@ -23,6 +23,36 @@ void subtract(W* to, const W* from, W factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] -= from[i] * factor;
 }
 
+double largest_part(double x) { return std::abs(x); }
+double largest_part(Complex128 x) { return std::max(std::abs(x.real()), std::abs(x.imag())); }
+double scaled(double x, int exponent) { return std::ldexp(x, exponent); }
+Complex128 scaled(Complex128 x, int exponent) {
+  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
+}
+
+// The exponent of 2 that n numbers, `stride` apart, are to be multiplied by before products of four
+// of them are computed: 0 unless those would overflow or vanish.
+template <class W>
+int safe_exponent(const W* x, int64_t n, int64_t stride = 1) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, largest_part(x[i * stride]));
+  if (largest == 0 || (largest > 0x1p-100 && largest < 0x1p100) || !std::isfinite(largest)) {
+    return 0;
+  }
+  return -std::ilogb(largest);
+}
+
+// The length of a vector of n numbers that lie `stride` apart.
+template <class W>
+double length_of(const W* x, int64_t n, int64_t stride) {
+  const int exponent = safe_exponent(x, n, stride);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    sum += norm_of(exponent == 0 ? x[i * stride] : scaled(x[i * stride], exponent));
+  }
+  return std::ldexp(std::sqrt(sum), -exponent);
+}
+
 // A rotation that is not worth it any more.
 constexpr double kEnough = 1e-15;
 constexpr int kMostSweeps = 60;
@@ -140,6 +170,8 @@ void symmetric_eigen(double* a, int64_t n, double* values, double* v) {
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = i + 1; j < n; ++j) a[i * n + j] = a[j * n + i];
   }
+  const int exponent = safe_exponent(a, n * n);
+  for (int64_t i = 0; exponent != 0 && i < n * n; ++i) a[i] = scaled(a[i], exponent);
   if (v != nullptr) {
     for (int64_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   }
@@ -154,7 +186,7 @@ void symmetric_eigen(double* a, int64_t n, double* values, double* v) {
         }
         rotated = true;
         const double zeta = (right - left) / (2 * off);
-        const double t = (zeta >= 0 ? 1 : -1) / (std::abs(zeta) + std::sqrt(1 + zeta * zeta));
+        const double t = (zeta >= 0 ? 1 : -1) / (std::abs(zeta) + std::hypot(1, zeta));
         const double c = 1 / std::sqrt(1 + t * t), s = c * t;
         const auto rotate = [&](double& x, double& y) {
           const double old = x;
@@ -170,7 +202,7 @@ void symmetric_eigen(double* a, int64_t n, double* values, double* v) {
     if (!rotated) break;
   }
   // Selection sort: n swaps of columns at most.
-  for (int64_t i = 0; i < n; ++i) values[i] = a[i * n + i];
+  for (int64_t i = 0; i < n; ++i) values[i] = std::ldexp(a[i * n + i], -exponent);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t least = std::min_element(values + i, values + n) - values;
     if (least == i) continue;
@@ -182,6 +214,8 @@ void symmetric_eigen(double* a, int64_t n, double* values, double* v) {
 
 template <class W>
 void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v) {
+  const int exponent = safe_exponent(a, m * n);
+  for (int64_t i = 0; exponent != 0 && i < m * n; ++i) a[i] = scaled(a[i], exponent);
   for (int64_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
     bool rotated = false;
@@ -198,7 +232,7 @@ void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v) {
         if (!(size > kEnough * std::sqrt(alpha * beta) && size > 1e-300)) continue;
         rotated = true;
         const double zeta = (beta - alpha) / (2 * size);
-        const double t = (zeta >= 0 ? 1 : -1) / (std::abs(zeta) + std::sqrt(1 + zeta * zeta));
+        const double t = (zeta >= 0 ? 1 : -1) / (std::abs(zeta) + std::hypot(1, zeta));
         const double c = 1 / std::sqrt(1 + t * t), s = c * t;
         const W phase = gamma / size;
         const auto rotate = [&](W& x, W& y) {
@@ -212,11 +246,7 @@ void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v) {
     }
     if (!rotated) break;
   }
-  for (int64_t j = 0; j < n; ++j) {
-    double sum = 0;
-    for (int64_t i = 0; i < m; ++i) sum += norm_of(a[i * n + j]);
-    values[j] = std::sqrt(sum);
-  }
+  for (int64_t j = 0; j < n; ++j) values[j] = length_of(a + j, m, n);
   for (int64_t j = 0; j < n; ++j) {
     const int64_t most = std::max_element(values + j, values + n) - values;
     if (most == j) continue;
@@ -231,6 +261,7 @@ void jacobi_svd(W* a, int64_t m, int64_t n, double* values, W* v) {
     for (int64_t i = 0; i < m; ++i) a[i * n + j] /= values[j];
   }
   complete_basis(a, m, n, rank);
+  for (int64_t j = 0; j < n; ++j) values[j] = std::ldexp(values[j], -exponent);
 }
 
 namespace {
@@ -261,11 +292,10 @@ void householder_qr(W* a, int64_t m, int64_t n, W* q, int64_t columns) {
   std::vector<W> sums(static_cast<size_t>(std::max(n, columns)));
   for (int64_t k = 0; k < steps; ++k) {
     W* const pivot = a + k * n + k;
-    double below = 0;
-    for (int64_t i = k + 1; i < m; ++i) below += norm_of(a[i * n + k]);
-    const double imaginary = norm_of(*pivot - W{real_of(*pivot)});
+    const double below = length_of(pivot + n, m - k - 1, n);
+    const double imaginary = std::abs(*pivot - W{real_of(*pivot)});
     if (below + imaginary <= std::numeric_limits<double>::min()) continue;
-    const double length = std::sqrt(norm_of(*pivot) + below);
+    const double length = std::hypot(std::abs(*pivot), below);
     const double beta = real_of(*pivot) >= 0 ? -length : length;
     for (int64_t i = k + 1; i < m; ++i) a[i * n + k] /= *pivot - beta;
     const W factor = conj_of((beta - *pivot) / beta);

@@ -336,6 +336,35 @@ TEST_F(Decompositions, Qr) {
             Shape({2, 2}));
 }
 
+// Squares of these elements are infinite, or nothing.
+TEST_F(Decompositions, HugeAndTinyElements) {
+  for (double size : {1e300, 1e200, 1e-200, 1e-300}) {
+    SCOPED_TRACE(size);
+    const auto relative = [&](const Tensor& t, size_t i) { return values_of(t)[i].real() / size; };
+    const auto matrix = [&](double a, double b, double c, double d) {
+      return Tensor::of<double>({2, 2}, {a * size, b * size, c * size, d * size});
+    };
+    const std::vector<Tensor> svd = OpTester("Svd").input(matrix(1, 2, 3, 4)).run().value();
+    EXPECT_NEAR(relative(svd[0], 0), 5.46498570421904, 1e-12);
+    EXPECT_NEAR(relative(svd[0], 1), 0.365966190626258, 1e-12);
+    const std::vector<Tensor> eigen =
+        OpTester("SelfAdjointEigV2").input(matrix(2, 5, 5, 8)).run().value();
+    EXPECT_NEAR(relative(eigen[0], 0), -0.830951894845301, 1e-12);
+    EXPECT_NEAR(relative(eigen[0], 1), 10.8309518948453, 1e-12);
+    const std::vector<Tensor> qr = OpTester("Qr").input(matrix(3, 1, 4, 2)).run().value();
+    EXPECT_NEAR(relative(qr[1], 0), -5, 1e-12);
+    EXPECT_NEAR(relative(qr[1], 3), 0.4, 1e-12);
+  }
+  // A column far smaller than the other has a direction too.
+  const Tensor uneven = Tensor::of<double>({2, 2}, {3e-200, 1, 4e-200, 2});
+  const std::vector<Tensor> qr = OpTester("Qr").input(uneven).run().value();
+  EXPECT_NEAR(values_of(qr[0])[0].real(), -0.6, 1e-12);
+  EXPECT_NEAR(values_of(qr[1])[0].real() * 1e200, -5, 1e-12);
+  const std::vector<Tensor> svd =
+      OpTester("Svd").input(Tensor::of<double>({2, 2}, {1e-200, 0, 0, 1})).run().value();
+  EXPECT_NEAR(values_of(svd[0])[1].real() * 1e200, 1, 1e-12);
+}
+
 // Eigenvalues over eigenvectors.
 TEST_F(Decompositions, StackedEigenvectors) {
   const Tensor t = Tensor::of<double>({1, 2, 2}, {2, 1, 1, 3});
