@@ -154,16 +154,23 @@ class AddSparse : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * handles, ctx.allocate_output(0, Shape{count}));
     const std::span<int64_t> out = handles->mutable_data<int64_t>();
+    // There may be far more parts without elements than with some, and they are all alike.
+    SparseEntry none;
+    MR_TRY_ASSIGN(none.indices, ctx.allocate_temp(DType::kInt64, Shape{0, rank - 1}));
+    MR_TRY_ASSIGN(none.values, batch.values.rows(0, 0).clone());
+    none.dims.assign(batch.dims.begin() + 1, batch.dims.end());
     int64_t begin = 0;
     for (int64_t part = 0; part < count; ++part) {
       int64_t end = begin;
       while (end < values && at[end * rank] == part) ++end;
-      SparseEntry entry;
-      MR_TRY_ASSIGN(entry.indices, ctx.allocate_temp(DType::kInt64, Shape{end - begin, rank - 1}));
-      int64_t* to = entry.indices.mutable_data<int64_t>().data();
-      for (int64_t i = begin; i < end; ++i) to = std::copy_n(at + i * rank + 1, rank - 1, to);
-      MR_TRY_ASSIGN(entry.values, batch.values.rows(begin, end).clone());
-      entry.dims.assign(batch.dims.begin() + 1, batch.dims.end());
+      SparseEntry entry = none;
+      if (end > begin) {
+        MR_TRY_ASSIGN(entry.indices,
+                      ctx.allocate_temp(DType::kInt64, Shape{end - begin, rank - 1}));
+        int64_t* to = entry.indices.mutable_data<int64_t>().data();
+        for (int64_t i = begin; i < end; ++i) to = std::copy_n(at + i * rank + 1, rank - 1, to);
+        MR_TRY_ASSIGN(entry.values, batch.values.rows(begin, end).clone());
+      }
       out[static_cast<size_t>(part)] = map.add(std::move(entry));
       begin = end;
     }

@@ -63,6 +63,25 @@ Result<Tensor> copy_range(const Tensor& from, int64_t begin, int64_t end) {
   return out;
 }
 
+// Elements [begin, end) of a sparse tensor without the first dimension: indices and values.
+struct RowText {
+  std::string indices, values;
+};
+Result<RowText> serialize_row(const SparseInput& sparse, int64_t begin, int64_t end) {
+  RowText text;
+  MR_TRY_ASSIGN(Tensor indices,
+                Tensor::allocate(DType::kInt64, Shape{end - begin, sparse.rank - 1}));
+  int64_t* index = indices.mutable_data<int64_t>().data();
+  for (int64_t i = begin; i < end; ++i) {
+    const std::span<const int64_t> rest = sparse.index(i).subspan(1);
+    index = std::copy(rest.begin(), rest.end(), index);
+  }
+  MR_TRY_ASSIGN(const Tensor values, copy_range(*sparse.values, begin, end));
+  MR_TRY_ASSIGN(text.indices, serialize(indices));
+  MR_TRY_ASSIGN(text.values, serialize(values));
+  return text;
+}
+
 Status serialize_many_sparse(KernelContext& ctx) {
   MR_TRY_ASSIGN(const SparseInput sparse, SparseInput::read(ctx, 0, "sparse"));
   if (sparse.rank < 2) {
@@ -78,20 +97,19 @@ Status serialize_many_sparse(KernelContext& ctx) {
   const std::span<const int64_t> sizes = sparse.shape.dims().subspan(1);
   std::copy(sizes.begin(), sizes.end(), shape.mutable_data<int64_t>().begin());
   MR_TRY_ASSIGN(const std::string shape_text, serialize(shape));
+  // There may be far more rows without elements than with some, and they are all alike.
+  MR_TRY_ASSIGN(const RowText none, serialize_row(sparse, 0, 0));
   int64_t at = 0;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < rows; ++row, strings += 3) {
     const int64_t begin = at;
     while (at < sparse.count && sparse.index(at)[0] == row) ++at;
-    MR_TRY_ASSIGN(Tensor indices, Tensor::allocate(DType::kInt64, Shape{at - begin, inner}));
-    int64_t* index = indices.mutable_data<int64_t>().data();
-    for (int64_t i = begin; i < at; ++i) {
-      const std::span<const int64_t> rest = sparse.index(i).subspan(1);
-      index = std::copy(rest.begin(), rest.end(), index);
+    RowText text = none;
+    if (at > begin) {
+      MR_TRY_ASSIGN(text, serialize_row(sparse, begin, at));
     }
-    MR_TRY_ASSIGN(const Tensor values, copy_range(*sparse.values, begin, at));
-    MR_TRY_ASSIGN(*strings++, serialize(indices));
-    MR_TRY_ASSIGN(*strings++, serialize(values));
-    *strings++ = shape_text;
+    strings[0] = std::move(text.indices);
+    strings[1] = std::move(text.values);
+    strings[2] = shape_text;
   }
   if (at < sparse.count) {
     return invalid_argument("indices[", at, "] is out of order: rows must not decrease");

@@ -109,6 +109,26 @@ TEST(EditDistance, OfEachPair) {
   EXPECT_FALSE(shapes("EditDistance", "[?,2];[?];[2];[?,3];[?];[3]").ok());
 }
 
+// A shape with far more rows than elements, which cost no more than their strings.
+TEST(SerializeSparse, EmptyRowsAreAlike) {
+  constexpr int64_t kRows = 200'000;
+  const Tensor rows = OpTester("SerializeManySparse")
+                          .input(indices(1, 2, {kRows - 1, 4}))
+                          .input(Tensor::vector<int32_t>({7}))
+                          .input(longs({kRows, 5}))
+                          .run_one()
+                          .value();
+  const std::span<const std::string> text = rows.data<std::string>();
+  EXPECT_EQ(text[0], text[3]);
+  EXPECT_EQ(text[1], text[4]);
+  const Tensor last = rows.rows(kRows - 2, kRows);
+  const std::vector<Tensor> back =
+      OpTester("DeserializeManySparse").attr("dtype", DType::kInt32).input(last).run().value();
+  expect_tensor_equal(back[0], indices(1, 2, {1, 4}));
+  expect_tensor_equal(back[1], Tensor::vector<int32_t>({7}));
+  expect_tensor_equal(back[2], longs({2, 5}));
+}
+
 TEST(SerializeSparse, RowsComeBack) {
   const Tensor at = indices(3, 3, {0, 1, 0, 2, 0, 0, 2, 1, 1});
   const Tensor values = strings({"a", "", "b"});
