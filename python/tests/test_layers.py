@@ -1,5 +1,7 @@
 """Layers: names, reuse, updates, and what they compute."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -279,3 +281,20 @@ def test_bag_of_words_leaves_zeros_out():
         session.run(tf.global_variables_initializer())
         got, rows = session.run([mean, table])
     np.testing.assert_allclose(got, [(rows[1] + rows[2]) / 2, rows[0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "layer"),
+    [
+        (tf.layers.dense, tf.layers.Dense),
+        (tf.layers.conv2d, tf.layers.Conv2D),
+        (tf.layers.separable_conv1d, tf.layers.SeparableConv1D),
+        (tf.layers.conv3d_transpose, tf.layers.Conv3DTranspose),
+    ],
+)
+def test_functions_take_what_their_classes_take(function, layer):
+    taken = [name for name in inspect.signature(layer).parameters if name != "kwargs"]
+    assert list(inspect.signature(function).parameters) == ["inputs", *taken, "reuse"]
+    assert layer.__name__ in function.__doc__
+    with pytest.raises(TypeError, match=f"{function.__name__}: .*'colour'"):
+        function(tf.ones([2, 3]), 3, (1, 1), colour="red")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from millrace.compat.v1.layers.base import InputSpec, Layer
+from millrace.compat.v1.layers.functional import applied_once
 from millrace.compat.v1.layers.sizes import (  # fmt: skip
     conv_output_length,
     deconv_output_length,
@@ -34,8 +35,10 @@ class _Conv(Layer):
       data_format: "channels_last" or "channels_first".
     """
 
+    rank: int
+
     def __init__(
-        self, rank: int, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
         data_format: str = "channels_last", dilation_rate: Any = 1, activation: Any = None,
         use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
         kernel_regularizer: Any = None, bias_regularizer: Any = None,
@@ -46,7 +49,7 @@ class _Conv(Layer):
         super().__init__(
             trainable=trainable, name=name, activity_regularizer=activity_regularizer, **kwargs
         )
-        self.rank = rank
+        rank = self.rank
         self.filters = filters
         self.kernel_size = normalize_tuple(kernel_size, rank, "kernel_size")
         self.strides = normalize_tuple(strides, rank, "strides")
@@ -139,20 +142,7 @@ class _Conv(Layer):
 class Conv1D(_Conv):
     """A convolution of [batch, width, channels]; see `Conv2D`."""
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-        data_format: str = "channels_last", dilation_rate: Any = 1, activation: Any = None,
-        use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-        kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            1, filters, kernel_size, strides, padding, data_format, dilation_rate, activation,
-            use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 @export(v1="layers.Conv2D")
@@ -167,56 +157,32 @@ class Conv2D(_Conv):
       activation: applied to the output; None for none.
     """
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-        data_format: str = "channels_last", dilation_rate: Any = (1, 1), activation: Any = None,
-        use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-        kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            2, filters, kernel_size, strides, padding, data_format, dilation_rate, activation,
-            use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 @export(v1="layers.Conv3D")
 class Conv3D(_Conv):
     """A convolution of [batch, depth, height, width, channels]; see `Conv2D`."""
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
-        data_format: str = "channels_last", dilation_rate: Any = (1, 1, 1),
-        activation: Any = None, use_bias: bool = True, kernel_initializer: Any = None,
-        bias_initializer: Any = _ZEROS, kernel_regularizer: Any = None,
-        bias_regularizer: Any = None, activity_regularizer: Any = None,
-        kernel_constraint: Any = None, bias_constraint: Any = None, trainable: bool = True,
-        name: str | None = None, **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            3, filters, kernel_size, strides, padding, data_format, dilation_rate, activation,
-            use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 3
 
 
 class _SeparableConv(_Conv):
     """A convolution of each channel by itself, then one across channels."""
 
     def __init__(
-        self, rank: int, filters: int, kernel_size: Any, strides: Any, padding: str,
-        data_format: str, dilation_rate: Any, depth_multiplier: int, activation: Any,
-        use_bias: bool, depthwise_initializer: Any, pointwise_initializer: Any,
-        bias_initializer: Any, depthwise_regularizer: Any, pointwise_regularizer: Any,
-        bias_regularizer: Any, activity_regularizer: Any, depthwise_constraint: Any,
-        pointwise_constraint: Any, bias_constraint: Any, trainable: bool, name: str | None,
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        data_format: str = "channels_last", dilation_rate: Any = 1, depth_multiplier: int = 1,
+        activation: Any = None, use_bias: bool = True, depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None, bias_initializer: Any = _ZEROS,
+        depthwise_regularizer: Any = None, pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None,
+        depthwise_constraint: Any = None, pointwise_constraint: Any = None,
+        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
         **kwargs: Any,
     ):  # fmt: skip
         super().__init__(
-            rank, filters, kernel_size, strides, padding, data_format, dilation_rate, activation,
+            filters, kernel_size, strides, padding, data_format, dilation_rate, activation,
             use_bias, bias_initializer=bias_initializer, bias_regularizer=bias_regularizer,
             activity_regularizer=activity_regularizer, bias_constraint=bias_constraint,
             trainable=trainable, name=name, **kwargs,
@@ -277,24 +243,7 @@ class _SeparableConv(_Conv):
 class SeparableConv1D(_SeparableConv):
     """A convolution of each channel of [batch, width, channels], then one across channels."""
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-        data_format: str = "channels_last", dilation_rate: Any = 1, depth_multiplier: int = 1,
-        activation: Any = None, use_bias: bool = True, depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None, bias_initializer: Any = _ZEROS,
-        depthwise_regularizer: Any = None, pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None, activity_regularizer: Any = None,
-        depthwise_constraint: Any = None, pointwise_constraint: Any = None,
-        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            1, filters, kernel_size, strides, padding, data_format, dilation_rate,
-            depth_multiplier, activation, use_bias, depthwise_initializer, pointwise_initializer,
-            bias_initializer, depthwise_regularizer, pointwise_regularizer, bias_regularizer,
-            activity_regularizer, depthwise_constraint, pointwise_constraint, bias_constraint,
-            trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 @export(v1="layers.SeparableConv2D")
@@ -304,28 +253,26 @@ class SeparableConv2D(_SeparableConv):
     `depth_multiplier`: how many channels the first makes of each; the rest as for `Conv2D`.
     """
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-        data_format: str = "channels_last", dilation_rate: Any = (1, 1),
-        depth_multiplier: int = 1, activation: Any = None, use_bias: bool = True,
-        depthwise_initializer: Any = None, pointwise_initializer: Any = None,
-        bias_initializer: Any = _ZEROS, depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None, bias_constraint: Any = None, trainable: bool = True,
-        name: str | None = None, **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            2, filters, kernel_size, strides, padding, data_format, dilation_rate,
-            depth_multiplier, activation, use_bias, depthwise_initializer, pointwise_initializer,
-            bias_initializer, depthwise_regularizer, pointwise_regularizer, bias_regularizer,
-            activity_regularizer, depthwise_constraint, pointwise_constraint, bias_constraint,
-            trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 class _ConvTranspose(_Conv):
     """The transpose (gradient) of a convolution."""
+
+    def __init__(
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
+        kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
+        kernel_regularizer: Any = None, bias_regularizer: Any = None,
+        activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
+        **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(
+            filters, kernel_size, strides, padding, data_format, 1, activation, use_bias,
+            kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
+        )  # fmt: skip
 
     def build(self, input_shape: Any) -> None:
         """Makes the kernel and the bias."""
@@ -368,159 +315,28 @@ class _ConvTranspose(_Conv):
 class Conv2DTranspose(_ConvTranspose):
     """The transpose of a `Conv2D`: makes images larger by the strides."""
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-        data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
-        kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-        kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            2, filters, kernel_size, strides, padding, data_format, 1, activation, use_bias,
-            kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 @export(v1="layers.Conv3DTranspose")
 class Conv3DTranspose(_ConvTranspose):
     """The transpose of a `Conv3D`: makes volumes larger by the strides."""
 
-    def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
-        data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
-        kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-        kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(
-            3, filters, kernel_size, strides, padding, data_format, 1, activation, use_bias,
-            kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
-        )  # fmt: skip
+    rank = 3
 
 
-# The same as functions.
-
-
-def _function(cls: type, names: tuple[str, ...], values: dict[str, Any]) -> Tensor:
-    """A layer made of the arguments of a function, applied once."""
-    arguments = {name: values[name] for name in names}
-    layer = cls(**arguments, name=values["name"], _scope=values["name"], _reuse=values["reuse"])
-    return layer(values["inputs"])
-
-
-_TRANSPOSE = (
-    "filters", "kernel_size", "strides", "padding", "data_format", "activation", "use_bias",
-    "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer",
-    "activity_regularizer", "kernel_constraint", "bias_constraint", "trainable",
-)  # fmt: skip
-_PLAIN = (*_TRANSPOSE, "dilation_rate")
-_SEPARABLE = (
-    "filters", "kernel_size", "strides", "padding", "data_format", "dilation_rate",
-    "depth_multiplier", "activation", "use_bias", "depthwise_initializer",
-    "pointwise_initializer", "bias_initializer", "depthwise_regularizer",
-    "pointwise_regularizer", "bias_regularizer", "activity_regularizer", "depthwise_constraint",
-    "pointwise_constraint", "bias_constraint", "trainable",
-)  # fmt: skip
-
-
-@export(v1="layers.conv1d")
-def conv1d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-    data_format: str = "channels_last", dilation_rate: Any = 1, activation: Any = None,
-    use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Conv1D` layer applied once."""
-    return _function(Conv1D, _PLAIN, locals())
-
-
-@export(v1="layers.conv2d")
-def conv2d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-    data_format: str = "channels_last", dilation_rate: Any = (1, 1), activation: Any = None,
-    use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Conv2D` layer applied once. `reuse`: take the variables of the layer of the same name."""
-    return _function(Conv2D, _PLAIN, locals())
-
-
-@export(v1="layers.conv3d")
-def conv3d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
-    data_format: str = "channels_last", dilation_rate: Any = (1, 1, 1), activation: Any = None,
-    use_bias: bool = True, kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Conv3D` layer applied once."""
-    return _function(Conv3D, _PLAIN, locals())
-
-
-@export(v1="layers.separable_conv1d")
-def separable_conv1d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-    data_format: str = "channels_last", dilation_rate: Any = 1, depth_multiplier: int = 1,
-    activation: Any = None, use_bias: bool = True, depthwise_initializer: Any = None,
-    pointwise_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    depthwise_regularizer: Any = None, pointwise_regularizer: Any = None,
-    bias_regularizer: Any = None, activity_regularizer: Any = None,
-    depthwise_constraint: Any = None, pointwise_constraint: Any = None,
-    bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-    reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `SeparableConv1D` layer applied once."""
-    return _function(SeparableConv1D, _SEPARABLE, locals())
-
-
-@export(v1="layers.separable_conv2d")
-def separable_conv2d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-    data_format: str = "channels_last", dilation_rate: Any = (1, 1), depth_multiplier: int = 1,
-    activation: Any = None, use_bias: bool = True, depthwise_initializer: Any = None,
-    pointwise_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    depthwise_regularizer: Any = None, pointwise_regularizer: Any = None,
-    bias_regularizer: Any = None, activity_regularizer: Any = None,
-    depthwise_constraint: Any = None, pointwise_constraint: Any = None,
-    bias_constraint: Any = None, trainable: bool = True, name: str | None = None,
-    reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `SeparableConv2D` layer applied once."""
-    return _function(SeparableConv2D, _SEPARABLE, locals())
-
-
-@export(v1="layers.conv2d_transpose")
-def conv2d_transpose(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid",
-    data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
-    kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Conv2DTranspose` layer applied once."""
-    return _function(Conv2DTranspose, _TRANSPOSE, locals())
-
-
-@export(v1="layers.conv3d_transpose")
-def conv3d_transpose(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid",
-    data_format: str = "channels_last", activation: Any = None, use_bias: bool = True,
-    kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Conv3DTranspose` layer applied once."""
-    return _function(Conv3DTranspose, _TRANSPOSE, locals())
+conv1d = export(v1="layers.conv1d")(applied_once(Conv1D, "conv1d"))
+conv2d = export(v1="layers.conv2d")(applied_once(Conv2D, "conv2d"))
+conv3d = export(v1="layers.conv3d")(applied_once(Conv3D, "conv3d"))
+separable_conv1d = export(v1="layers.separable_conv1d")(
+    applied_once(SeparableConv1D, "separable_conv1d")
+)
+separable_conv2d = export(v1="layers.separable_conv2d")(
+    applied_once(SeparableConv2D, "separable_conv2d")
+)
+conv2d_transpose = export(v1="layers.conv2d_transpose")(
+    applied_once(Conv2DTranspose, "conv2d_transpose")
+)
+conv3d_transpose = export(v1="layers.conv3d_transpose")(
+    applied_once(Conv3DTranspose, "conv3d_transpose")
+)

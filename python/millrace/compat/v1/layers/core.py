@@ -3,6 +3,7 @@
 from typing import Any
 
 from millrace.compat.v1.layers.base import InputSpec, Layer
+from millrace.compat.v1.layers.functional import applied_once
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
@@ -89,21 +90,7 @@ class Dense(Layer):
         return shape[:-1].concatenate(self.units)
 
 
-@export(v1="layers.dense")
-def dense(
-    inputs: Any, units: int, activation: Any = None, use_bias: bool = True,
-    kernel_initializer: Any = None, bias_initializer: Any = _ZEROS,
-    kernel_regularizer: Any = None, bias_regularizer: Any = None,
-    activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
-    trainable: bool = True, name: str | None = None, reuse: Any = None,
-) -> Tensor:  # fmt: skip
-    """A `Dense` layer applied once. `reuse`: take the variables of the layer of the same name."""
-    layer = Dense(
-        units, activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-        bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, trainable,
-        name, _scope=name, _reuse=reuse,
-    )  # fmt: skip
-    return layer(inputs)
+dense = export(v1="layers.dense")(applied_once(Dense, "dense"))
 
 
 @export(v1="layers.Dropout")

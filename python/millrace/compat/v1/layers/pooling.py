@@ -3,6 +3,7 @@
 from typing import Any
 
 from millrace.compat.v1.layers.base import InputSpec, Layer
+from millrace.compat.v1.layers.functional import applied_once
 from millrace.compat.v1.layers.sizes import (  # fmt: skip
     conv_output_length,
     native_format,
@@ -100,55 +101,21 @@ class AveragePooling3D(_Pooling):
     _op, _rank = staticmethod(pool.avg_pool3d), 3
 
 
-@export(v1="layers.max_pooling1d")
-def max_pooling1d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """A `MaxPooling1D` layer applied once."""
-    return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
-
-
-@export(v1="layers.average_pooling1d")
-def average_pooling1d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """An `AveragePooling1D` layer applied once."""
-    return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
-
-
-@export(v1="layers.max_pooling2d")
-def max_pooling2d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """A `MaxPooling2D` layer applied once."""
-    return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
-
-
-@export(v1="layers.average_pooling2d")
-def average_pooling2d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """An `AveragePooling2D` layer applied once."""
-    return AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
-
-
-@export(v1="layers.max_pooling3d")
-def max_pooling3d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """A `MaxPooling3D` layer applied once."""
-    return MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
-
-
-@export(v1="layers.average_pooling3d")
-def average_pooling3d(
-    inputs: Any, pool_size: Any, strides: Any, padding: str = "valid",
-    data_format: str = "channels_last", name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """An `AveragePooling3D` layer applied once."""
-    return AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
+max_pooling1d = export(v1="layers.max_pooling1d")(
+    applied_once(MaxPooling1D, "max_pooling1d", reuse=False)
+)
+average_pooling1d = export(v1="layers.average_pooling1d")(
+    applied_once(AveragePooling1D, "average_pooling1d", reuse=False)
+)
+max_pooling2d = export(v1="layers.max_pooling2d")(
+    applied_once(MaxPooling2D, "max_pooling2d", reuse=False)
+)
+average_pooling2d = export(v1="layers.average_pooling2d")(
+    applied_once(AveragePooling2D, "average_pooling2d", reuse=False)
+)
+max_pooling3d = export(v1="layers.max_pooling3d")(
+    applied_once(MaxPooling3D, "max_pooling3d", reuse=False)
+)
+average_pooling3d = export(v1="layers.average_pooling3d")(
+    applied_once(AveragePooling3D, "average_pooling3d", reuse=False)
+)
