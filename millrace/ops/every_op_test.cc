@@ -66,7 +66,8 @@ TEST_F(EveryOp, RunsInEveryType) {
   for (const OpDef* op : ops()) {
     const OpCall call = valid_call(*op);
     const std::vector<TypeChoice> choices = type_choices(*op);
-    EXPECT_FALSE(choices.empty()) << op->name;
+    EXPECT_FALSE(choices.empty())
+        << op->name << " has no CPU kernel for its types: see registry.kernel() in its source";
     // By type attribute and type, what kept it from running; empty when nothing did.
     std::map<std::pair<std::string, DType>, std::string> errors;
     for (const TypeChoice& types : choices) {
@@ -84,7 +85,11 @@ TEST_F(EveryOp, RunsInEveryType) {
       const auto& [attr, dtype] = key;
       EXPECT_EQ(exempt(*op, attr, dtype), !error.empty())
           << to_string(call) << " " << attr << "=" << dtype_name(dtype) << ": "
-          << (error.empty() ? "runs, and is in the list of those that do not" : error);
+          << (error.empty() ? "runs: take it out of kNeverRuns in millrace/ops/every_op_test.cc"
+                            : str_cat(error, "\nNo call of ", op->name,
+                                      " was found that its kernel takes. Mend the kernel or shape "
+                                      "rule, or give the op a row in kRows of "
+                                      "millrace/ops/op_calls_testing.cc."));
     }
   }
 }

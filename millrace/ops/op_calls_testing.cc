@@ -700,6 +700,7 @@ AttrValue guess_attr(const AttrDef& attr, const TypeChoice& types) {
     return attr.allowed_strings.empty() ? "name" : attr.allowed_strings[0].c_str();
   }
   if (attr.type == "shape") return PartialShape();
+  if (attr.type == "list(float)") return std::vector<float>{0.25F, 0.5F};
   if (attr.type == "tensor") {
     return make_elements(types.at("dtype"), Shape{2, 3}, Elements::kPositive, 1);
   }
@@ -799,15 +800,12 @@ OpCall parse_call(const OpDef& op, std::string_view inputs, AttrMap attrs) {
   return call;
 }
 
-OpCall valid_call(const OpDef& op) {
-  for (const Row& row : kRows) {
-    if (row.op != op.name) continue;
-    OpCall call = parse_call(op, row.inputs, row.attrs);
-    call.prepare = row.prepare;
-    return call;
-  }
+namespace {
+
+// Tensors of the shape that elementwise ops take; for optimisers their variables, a gradient, for
+// some rows their indices, and numbers.
+OpCall plain_call(const OpDef& op) {
   OpCall call{.op = &op};
-  // Optimisers have variables, a gradient, for some rows their indices, and numbers.
   const bool optimizer = !op.inputs.empty() && op.inputs[0].name == "var";
   for (const ArgDef& arg : op.inputs) {
     Operand operand{.shape = Shape{2, 3}};
@@ -822,6 +820,68 @@ OpCall valid_call(const OpDef& op) {
     call.arguments.emplace_back(arg.is_list() ? 2 : 1, operand);
   }
   return call;
+}
+
+// What an argument may be tried with, in the order of likeliness: tensors, and for integers what
+// describes them, axes, sizes and indices.
+constexpr const char* kLikelyTensors[] = {"[2,3]",     "[3]",           "[]", "[2]", "[2,2,3]",
+                                          "[1,4,4,3]", "[2,2]{2,1,1,3}"};
+constexpr const char* kLikelyIntegers[] = {"[2,3]", "{1,0}", "{2,3}", "1", "{1}", "[2,1]{1,0}"};
+
+std::span<const char* const> likely_operands(const OpDef& op, const ArgDef& arg) {
+  TypeSet types = {arg.dtype};
+  if (const AttrDef* attr = op.find_attr(arg.type_attr)) types = attr->allowed_types;
+  const bool integers = !types.empty() && (types & kIntegers) == types;
+  return integers ? std::span<const char* const>(kLikelyIntegers) : kLikelyTensors;
+}
+
+bool searchable(const OpDef& op) {
+  const OpTraits& is = op.traits;
+  if (is.stateful || is.blocks || is.send || is.recv || type_choices(op).empty()) return false;
+  return std::none_of(op.inputs.begin(), op.inputs.end(), [](const ArgDef& arg) {
+    return arg.is_ref || arg.dtype == DType::kResource || arg.dtype == DType::kVariant;
+  });
+}
+
+// The first call of likely operands that the op takes, those with the likeliest first; the plain
+// one when it takes none.
+OpCall find_call(const OpDef& op) {
+  constexpr size_t kMostUnlikely = 10;
+  const OpCall plain = plain_call(op);
+  if (!searchable(op)) return plain;
+  const TypeChoice types = type_choices(op)[0];
+  OpCall call = plain;
+  // Gives the arguments from `i` on operands whose places add up to `rank`.
+  const auto try_from = [&](const auto& self, size_t i, size_t rank) -> bool {
+    if (i == op.inputs.size()) {
+      return rank == 0 && run_call(call, types, Elements::kPositive).ok();
+    }
+    const std::span<const char* const> likely = likely_operands(op, op.inputs[i]);
+    for (size_t place = 0; place < likely.size() && place <= rank; ++place) {
+      for (Operand& operand : call.arguments[i]) operand = parse_operand(likely[place]);
+      if (self(self, i + 1, rank - place)) return true;
+    }
+    return false;
+  };
+  for (size_t rank = 0; rank <= kMostUnlikely; ++rank) {
+    if (try_from(try_from, 0, rank)) return call;
+  }
+  return plain;
+}
+
+}  // namespace
+
+OpCall valid_call(const OpDef& op) {
+  for (const Row& row : kRows) {
+    if (row.op != op.name) continue;
+    OpCall call = parse_call(op, row.inputs, row.attrs);
+    call.prepare = row.prepare;
+    return call;
+  }
+  static auto* found = new std::map<std::string, OpCall>;
+  auto known = found->find(op.name);
+  if (known == found->end()) known = found->emplace(op.name, find_call(op)).first;
+  return known->second;
 }
 
 std::string to_string(const OpCall& call) {

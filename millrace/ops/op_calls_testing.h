@@ -52,7 +52,8 @@ struct OpCall {
   Status (*prepare)(OpEnv&, const TypeChoice&) = nullptr;
 };
 
-// One that works: small tensors, from the table in the source where a guess would be refused.
+// One that works: from the table in the source, or else the first that the op takes of those with
+// likely shapes and integers. One that does not work: the op needs a row in the table.
 OpCall valid_call(const OpDef& op);
 // One from words. Inputs are separated by spaces, the tensors of a list by '|' (a list of one ends
 // in it). A tensor is a shape, "[2,3]"; a vector with its elements, "{1,0}"; both, "[2,1]{1,0}"; or
