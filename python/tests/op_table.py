@@ -669,6 +669,16 @@ add(
 )  # fmt: skip
 add("InvertPermutation", np.argsort, Case([vector(2, 0, 1)]), types=())
 add(
+    "UnravelIndex", lambda i, dims: np.array(np.unravel_index(i, tuple(dims)), i.dtype),
+    Case([Draw((4,), 0, 11), vector(2, 2, 3)]), Case([Draw((), 0, 5), vector(6)]),
+    types=("int32",),
+)  # fmt: skip
+add(
+    "Bucketize", lambda x, boundaries: np.searchsorted(boundaries, x, side="right"),
+    Case([Draw((3, 5), -3, 5)], {"boundaries": [-1.0, 0.0, 0.0, 2.5]}),
+    Case([Draw((4,))], {"boundaries": []}), Case([Draw((0, 2))], {"boundaries": [1.0]}),
+)  # fmt: skip
+add(
     "BroadcastTo",
     np.broadcast_to,
     Case([Draw((3,)), vector(2, 3)]),
