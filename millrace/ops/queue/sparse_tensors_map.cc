@@ -10,6 +10,7 @@
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/queue/batch.h"
+#include "millrace/ops/sparse/sparse_input.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {
@@ -143,6 +144,7 @@ class AddSparse : public Kernel {
       return invalid_argument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
     }
     const int64_t count = batch.dims[0];
+    MR_TRY(check_row_by_row(count));
     const int64_t* at = batch.indices.data<int64_t>().data();
     const int64_t values = batch.values.dim(0);
     for (int64_t i = 0; i < values; ++i) {

@@ -38,6 +38,13 @@ class SparseTensorsMap : public testing::Test {
   OpEnv env_;
 };
 
+// A few bytes that ask for gigabytes of entries.
+TEST_F(SparseTensorsMap, RefusesTooManyRows) {
+  const Result<Tensor> handles = add("AddManySparseToTensorsMap", Tensor::of<int64_t>({0, 2}, {}),
+                                     Tensor::vector<float>({}), longs({100'000'000, 2}));
+  EXPECT_EQ(handles.status().code(), Code::kResourceExhausted) << handles.status().to_string();
+}
+
 TEST_F(SparseTensorsMap, StacksWhatWasAdded) {
   const Tensor a = add("AddSparseToTensorsMap", Tensor::of<int64_t>({2, 1}, {0, 3}),
                        Tensor::vector<float>({1, 2}), longs({4}))

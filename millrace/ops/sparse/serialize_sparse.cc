@@ -89,6 +89,7 @@ Status serialize_many_sparse(KernelContext& ctx) {
                             sparse.rank);
   }
   const int64_t rows = sparse.shape.dim(0);
+  MR_TRY(check_row_by_row(rows));
   const int inner = sparse.rank - 1;
   MR_TRY_ASSIGN(const Shape strings_shape, Shape::make(std::vector<int64_t>{rows, 3}));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, strings_shape));

@@ -86,4 +86,11 @@ Result<int64_t> sparse_rank(ShapeContext& c, int first) {
   return both.dim(0);
 }
 
+Status check_row_by_row(int64_t rows) {
+  constexpr int64_t kMost = int64_t{1} << 21;
+  if (rows <= kMost) return ok_status();
+  return resource_exhausted("a sparse tensor of ", rows,
+                            " rows is too long to be taken row by row: at most ", kMost);
+}
+
 }  // namespace millrace

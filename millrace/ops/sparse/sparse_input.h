@@ -36,4 +36,8 @@ struct SparseInput {
 // The shape rule of inputs first, first + 1, first + 2; the rank, or -1 when it is not known.
 Result<int64_t> sparse_rank(ShapeContext& c, int first);
 
+// RESOURCE_EXHAUSTED for more rows than can be turned into objects of their own, one by one: each
+// takes some hundred bytes, while a shape of any number of them takes eight.
+Status check_row_by_row(int64_t rows);
+
 }  // namespace millrace

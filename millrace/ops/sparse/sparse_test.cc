@@ -127,6 +127,14 @@ TEST(SerializeSparse, EmptyRowsAreAlike) {
   expect_tensor_equal(back[0], indices(1, 2, {1, 4}));
   expect_tensor_equal(back[1], Tensor::vector<int32_t>({7}));
   expect_tensor_equal(back[2], longs({2, 5}));
+  EXPECT_EQ(OpTester("SerializeManySparse")
+                .input(indices(0, 2, {}))
+                .input(Tensor::vector<int32_t>({}))
+                .input(longs({100'000'000, 5}))
+                .run()
+                .status()
+                .code(),
+            Code::kResourceExhausted);
 }
 
 TEST(SerializeSparse, RowsComeBack) {
