@@ -18,8 +18,8 @@ namespace {
 const TypeSet kPatchTypes = kNumbers | TypeSet{DType::kBool};
 
 // The attributes are those of a pool under other names.
-Result<WindowSpec> read_spec(const AttrMap& attrs) {
-  AttrMap named = {{"data_format", "NHWC"}};
+Result<WindowSpec<2>> read_spec(const AttrMap& attrs) {
+  AttrMap named;
   const std::pair<const char*, const char*> names[] = {
       {"ksizes", "ksize"}, {"strides", "strides"}, {"rates", "dilations"}, {"padding", "padding"}};
   for (const auto& [ours, theirs] : names) {
@@ -27,22 +27,20 @@ Result<WindowSpec> read_spec(const AttrMap& attrs) {
     if (value == nullptr) return invalid_argument("attr '", ours, "' is missing");
     named.set(theirs, *value);
   }
-  return read_pool_spec(named);
+  return read_pool_spec<2>(named);
 }
 
 Status patches_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const WindowSpec spec, read_spec(c.attrs()));
+  MR_TRY_ASSIGN(const WindowSpec<2> spec, read_spec(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape images, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const int64_t height,
-                axis_output(spec.height, spec.padding, images.dim(1), "height"));
-  MR_TRY_ASSIGN(const int64_t width, axis_output(spec.width, spec.padding, images.dim(2), "width"));
   int64_t depth = -1;
   if (images.dim_known(3)) {
-    const int64_t sizes[] = {spec.height.window, spec.width.window, images.dim(3)};
+    const int64_t sizes[] = {spec.axes[0].window, spec.axes[1].window, images.dim(3)};
     MR_TRY_ASSIGN(const Shape patch, Shape::make(sizes));
     depth = patch.num_elements();
   }
-  c.set_output(0, PartialShape({images.dim(0), height, width, depth}));
+  MR_TRY_ASSIGN(PartialShape out, partial_output_shape(spec, images, depth));
+  c.set_output(0, std::move(out));
   return ok_status();
 }
 
@@ -51,9 +49,9 @@ Status patches_shape(ShapeContext& c) {
 // are [channel, window element], those of patches the other way round.
 class PatchesGradient {
  public:
-  PatchesGradient(GradientContext& c, const WindowSpec& spec) : c_(c), builder_(c.builder()) {
-    const auto height = static_cast<int32_t>(spec.height.window);
-    const auto width = static_cast<int32_t>(spec.width.window);
+  PatchesGradient(GradientContext& c, const WindowSpec<2>& spec) : c_(c), builder_(c.builder()) {
+    const auto height = static_cast<int32_t>(spec.axes[0].window);
+    const auto width = static_cast<int32_t>(spec.axes[1].window);
     sizes_ = shape_of(c.input(0));
     channels_ = slice(sizes_, 3, 4);
     window_ = height * width;
@@ -92,11 +90,11 @@ class PatchesGradient {
 };
 
 Status patches_grad(GradientContext& c) {
-  MR_TRY_ASSIGN(const WindowSpec spec, read_spec({{"ksizes", c.attr_value("ksizes")},
-                                                  {"strides", c.attr_value("strides")},
-                                                  {"rates", c.attr_value("rates")},
-                                                  {"padding", c.attr_value("padding")}}));
-  const int64_t height = spec.height.window, width = spec.width.window;
+  MR_TRY_ASSIGN(const WindowSpec<2> spec, read_spec({{"ksizes", c.attr_value("ksizes")},
+                                                     {"strides", c.attr_value("strides")},
+                                                     {"rates", c.attr_value("rates")},
+                                                     {"padding", c.attr_value("padding")}}));
+  const int64_t height = spec.axes[0].window, width = spec.axes[1].window;
   constexpr int64_t kMost = int64_t{1} << 15;
   if (height > kMost || width > kMost || height * width > kMost) {
     return unimplemented("the gradient of patches of ", height, " x ", width, " elements");
@@ -117,19 +115,17 @@ Status patches_grad(GradientContext& c) {
 
 class PatchesKernel final : public Kernel {
  public:
-  explicit PatchesKernel(const WindowSpec& spec) : spec_(spec) {}
+  explicit PatchesKernel(const WindowSpec<2>& spec) : spec_(spec) {}
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_spec(node.attrs));
+    MR_TRY_ASSIGN(const WindowSpec<2> spec, read_spec(node.attrs));
     return std::unique_ptr<Kernel>(std::make_unique<PatchesKernel>(spec));
   }
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY(expect_rank(ctx, 0, 4));
     const Tensor& images = ctx.input(0);
-    MR_TRY_ASSIGN(const AxisGeometry h,
-                  axis_geometry(spec_.height, spec_.padding, images.dim(1), "height"));
-    MR_TRY_ASSIGN(const AxisGeometry w,
-                  axis_geometry(spec_.width, spec_.padding, images.dim(2), "width"));
+    MR_TRY_ASSIGN(const WindowGeometry<2> axes, window_geometry(spec_, images.shape()));
+    const AxisGeometry &h = axes[0], &w = axes[1];
     const int64_t sizes[] = {h.window, w.window, images.dim(3)};
     MR_TRY_ASSIGN(const Shape patch, Shape::make(sizes));
     const int64_t dims[] = {images.dim(0), h.output, w.output, patch.num_elements()};
@@ -169,7 +165,7 @@ class PatchesKernel final : public Kernel {
     });
   }
 
-  WindowSpec spec_;
+  WindowSpec<2> spec_;
 };
 
 }  // namespace

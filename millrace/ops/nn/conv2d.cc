@@ -1,16 +1,8 @@
-#include <algorithm>
-#include <memory>
-#include <vector>
-
-#include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
-#include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
-#include "millrace/ops/nn/convolution_gradients.h"
+#include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/transpose_images.h"
-#include "millrace/ops/nn/window_geometry.h"
 #include "millrace/tensor/dispatch.h"
 
 // Conv2D and its two gradients. Filters are [height, width, in channels, out channels].
@@ -18,102 +10,32 @@
 namespace millrace {
 namespace {
 
-Status check_channels(int64_t input, int64_t filter) {
-  if (input < 0 || filter < 0 || input == filter) return ok_status();
-  return invalid_argument("the input has ", input, " channels, the filter expects ", filter);
-}
-
-Status conv2d_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(WindowSpec spec, read_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 4));
-  MR_TRY(check_channels(input.dim(spec.channel_dim()), filter.dim(2)));
-  spec.height.window = filter.dim(0);
-  spec.width.window = filter.dim(1);
-  MR_TRY_ASSIGN(const int64_t height,
-                axis_output(spec.height, spec.padding, input.dim(spec.height_dim()), "height"));
-  MR_TRY_ASSIGN(const int64_t width,
-                axis_output(spec.width, spec.padding, input.dim(spec.width_dim()), "width"));
-  c.set_output(0, partial_image_shape(spec.layout, input.dim(0), height, width, filter.dim(3)));
-  return ok_status();
-}
-
-Status conv2d_backprop_input_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const WindowSpec spec, read_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
-  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 4));
-  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, 4));
-  MR_TRY(check_channels(gradient.dim(spec.channel_dim()), filter.dim(3)));
-  PartialShape out = partial_image_shape(spec.layout, gradient.dim(0), -1, -1, filter.dim(2));
-  if (sizes.rank() == 4) {
-    MR_TRY_ASSIGN(out, out.merge(sizes));
-  } else if (sizes.rank() == 2) {
-    out.set_dim(spec.height_dim(), sizes.dim(0));
-    out.set_dim(spec.width_dim(), sizes.dim(1));
-  } else if (sizes.rank_known()) {
-    return invalid_argument("input_sizes must have 4 (or 2) elements, got ", sizes);
-  }
-  c.set_output(0, std::move(out));
-  return ok_status();
-}
-
-Status conv2d_backprop_filter_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const WindowSpec spec, read_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(1));
-  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, 4));
-  const PartialShape out{-1, -1, input.dim(spec.channel_dim()), gradient.dim(spec.channel_dim())};
-  MR_TRY_ASSIGN(PartialShape merged, out.merge(sizes));
-  c.set_output(0, std::move(merged));
-  return ok_status();
-}
-
 struct Family {
+  static constexpr int kAxes = 2;
+  static constexpr bool kDepthwise = false, kShortSizes = true;
   static constexpr const char* kForward = "Conv2D";
   static constexpr const char* kBackwardInput = "Conv2DBackpropInput";
   static constexpr const char* kBackwardFilter = "Conv2DBackpropFilter";
-  static constexpr const char* kAttrs[] = {"strides",          "padding",   "data_format",
-                                           "use_cudnn_on_gpu", "dilations", "explicit_paddings"};
+  static std::vector<OpSpec::Attr> attrs() {
+    return {{"strides", "list(int)"},
+            {"use_cudnn_on_gpu", "bool = true"},
+            {"padding", "string in {'SAME','VALID','EXPLICIT'}"},
+            {"explicit_paddings", "list(int) = []"},
+            {"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"},
+            {"dilations", "list(int) = [1,1,1,1]"}};
+  }
 };
-using Gradients = ConvolutionGradients<Family>;
-
-// The one check of a convolution's shapes; `gradient` (may be null) is that of its output.
-Result<ConvGeometry> conv_geometry(WindowSpec spec, const Shape& image, const Shape& filter,
-                                   const Shape* gradient) {
-  if (image.rank() != 4 || filter.rank() != 4 || (gradient != nullptr && gradient->rank() != 4)) {
-    return invalid_argument("image, filter and output must have rank 4, got ", image, " and ",
-                            filter, gradient != nullptr ? " and " + gradient->to_string() : "");
-  }
-  ConvGeometry g;
-  g.batch = image[0];
-  g.in_channels = filter[2];
-  g.out_channels = filter[3];
-  MR_TRY(check_channels(image[spec.channel_dim()], g.in_channels));
-  spec.height.window = filter[0];
-  spec.width.window = filter[1];
-  MR_TRY_ASSIGN(g.height,
-                axis_geometry(spec.height, spec.padding, image[spec.height_dim()], "height"));
-  MR_TRY_ASSIGN(g.width, axis_geometry(spec.width, spec.padding, image[spec.width_dim()], "width"));
-  if (gradient == nullptr) return g;
-  MR_TRY_ASSIGN(const Shape expected,
-                image_shape(spec.layout, g.batch, g.height.output, g.width.output, g.out_channels));
-  if (!(*gradient == expected)) {
-    return invalid_argument("out_backprop must have shape ", expected, " for an image of ", image,
-                            " and a filter of ", filter, ", got ", *gradient);
-  }
-  return g;
-}
+using Conv2D = Convolution<Family>;
 
 // The GEMM works on NHWC images of float or double. `tensor` in that form, itself where it already
 // is.
 template <class T, class C>
-Result<Tensor> staged(KernelContext& ctx, const Tensor& tensor, ImageLayout layout) {
-  const bool transposes = layout == ImageLayout::kNchw;
-  if (std::is_same_v<T, C> && !transposes) return tensor;
+Result<Tensor> staged(KernelContext& ctx, const Tensor& tensor, bool channels_last) {
+  if (std::is_same_v<T, C> && channels_last) return tensor;
   MR_TRY_ASSIGN(Tensor copy, ctx.allocate_temp(dtype_of<C>, tensor.shape()));
   const T* from = tensor.data<T>().data();
   C* to = copy.mutable_data<C>().data();
-  if (transposes) {
+  if (!channels_last) {
     transpose_images(ctx, tensor.dim(0), tensor.dim(1), tensor.dim(2) * tensor.dim(3), from, to);
   } else {
     ctx.parallel_for(tensor.num_elements(), 1, [&](int64_t begin, int64_t end) {
@@ -125,10 +47,10 @@ Result<Tensor> staged(KernelContext& ctx, const Tensor& tensor, ImageLayout layo
 
 // Writes `result` (NHWC images of C, or a filter) to `out` in its layout and type.
 template <class T, class C>
-void unstage(KernelContext& ctx, const Tensor& result, ImageLayout layout, Tensor& out) {
+void unstage(KernelContext& ctx, const Tensor& result, bool channels_last, Tensor& out) {
   const C* from = result.data<C>().data();
   T* to = out.mutable_data<T>().data();
-  if (layout == ImageLayout::kNchw) {
+  if (!channels_last) {
     transpose_images(ctx, out.dim(0), out.dim(2) * out.dim(3), out.dim(1), from, to);
   } else {
     ctx.parallel_for(out.num_elements(), 1, [&](int64_t begin, int64_t end) {
@@ -136,8 +58,6 @@ void unstage(KernelContext& ctx, const Tensor& result, ImageLayout layout, Tenso
     });
   }
 }
-
-enum class Product : uint8_t { kForward, kBackwardInput, kBackwardFilter };
 
 template <class C>
 Status multiply(const ConvGeometry& g, Product product, const C* image, const C* filter,
@@ -191,55 +111,48 @@ void multiply_reference(const ConvGeometry& g, Product product, const C* image, 
 template <class T>
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(const WindowSpec& spec, Product product, bool reference)
+  ConvKernel(const Conv2D::Spec& spec, Product product, bool reference)
       : spec_(spec), product_(product), reference_(reference) {}
 
   template <Product kProduct, bool kReference>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_conv_spec(node.attrs));
+    MR_TRY_ASSIGN(const Conv2D::Spec spec, read_conv_spec<2>(node.attrs));
     return std::unique_ptr<Kernel>(std::make_unique<ConvKernel>(spec, kProduct, kReference));
   }
 
   Status compute(KernelContext& ctx) const override {
     using C = ComputeType<T>;
-    const bool forward = product_ == Product::kForward;
-    MR_TRY_ASSIGN(const Shape image, image_shape_of(ctx));
-    MR_TRY_ASSIGN(const Shape filter, filter_shape_of(ctx));
-    MR_TRY_ASSIGN(const ConvGeometry g,
-                  conv_geometry(spec_, image, filter, forward ? nullptr : &ctx.input(2).shape()));
-    Shape shape = product_ == Product::kBackwardInput ? image : filter;
-    if (forward) {
-      MR_TRY_ASSIGN(shape, image_shape(spec_.layout, g.batch, g.height.output, g.width.output,
-                                       g.out_channels));
-    }
+    MR_TRY_ASSIGN(const Conv2D::Shapes shapes, Conv2D::shapes(ctx, spec_, product_));
+    const Shape& shape = shapes.of_result(product_);
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
-    // Sums over nothing. Windows of any size may come with an empty filter, so nothing else looks
-    // at it.
-    if (image.num_elements() == 0 || filter.num_elements() == 0 ||
-        (!forward && ctx.input(2).num_elements() == 0)) {
+    if (shapes.empty()) {
       std::fill_n(out->mutable_data<T>().data(), shape.num_elements(), T{});
       return ok_status();
     }
 
-    const ImageLayout plain = ImageLayout::kNhwc;
     Tensor image_tensor, filter_tensor, dy_tensor, result;
     if (product_ != Product::kBackwardInput) {
-      MR_TRY_ASSIGN(image_tensor, (staged<T, C>(ctx, ctx.input(0), spec_.layout)));
+      MR_TRY_ASSIGN(image_tensor, (staged<T, C>(ctx, ctx.input(0), spec_.channels_last)));
     }
     if (product_ != Product::kBackwardFilter) {
-      MR_TRY_ASSIGN(filter_tensor, (staged<T, C>(ctx, ctx.input(1), plain)));
+      MR_TRY_ASSIGN(filter_tensor, (staged<T, C>(ctx, ctx.input(1), true)));
     }
-    if (!forward) {
-      MR_TRY_ASSIGN(dy_tensor, (staged<T, C>(ctx, ctx.input(2), spec_.layout)));
+    if (product_ != Product::kForward) {
+      MR_TRY_ASSIGN(dy_tensor, (staged<T, C>(ctx, ctx.input(2), spec_.channels_last)));
     }
-    const ImageLayout out_layout = product_ == Product::kBackwardFilter ? plain : spec_.layout;
-    const bool in_place = std::is_same_v<T, C> && out_layout == plain;
+    const bool channels_last = product_ == Product::kBackwardFilter || spec_.channels_last;
+    const bool in_place = std::is_same_v<T, C> && channels_last;
     if (in_place) {
       result = *out;
     } else {
       MR_TRY_ASSIGN(result, ctx.allocate_temp(dtype_of<C>, shape));
     }
+    const ConvGeometry g = {.batch = shapes.input[0],
+                            .height = shapes.axes[0],
+                            .width = shapes.axes[1],
+                            .in_channels = shapes.filter[2],
+                            .out_channels = shapes.filter[3]};
     const auto data = [](const Tensor& t) { return t.valid() ? t.data<C>().data() : nullptr; };
     C* const to = result.mutable_data<C>().data();
     if (reference_) {
@@ -249,26 +162,12 @@ class ConvKernel final : public Kernel {
       MR_TRY(multiply(g, product_, data(image_tensor), data(filter_tensor), data(dy_tensor), to,
                       ContextParallel{ctx}));
     }
-    if (!in_place) unstage<T, C>(ctx, result, out_layout, *out);
+    if (!in_place) unstage<T, C>(ctx, result, channels_last, *out);
     return ok_status();
   }
 
  private:
-  Result<Shape> image_shape_of(KernelContext& ctx) const {
-    if (product_ != Product::kBackwardInput) return ctx.input(0).shape();
-    MR_TRY_ASSIGN(const Shape sizes, ctx.shape_input(0));
-    if (sizes.rank() != 2) return sizes;
-    // Only height and width are given.
-    MR_TRY(expect_rank(ctx, 1, 4));
-    MR_TRY(expect_rank(ctx, 2, 4));
-    return image_shape(spec_.layout, ctx.input(2).dim(0), sizes[0], sizes[1], ctx.input(1).dim(2));
-  }
-  Result<Shape> filter_shape_of(KernelContext& ctx) const {
-    if (product_ != Product::kBackwardFilter) return ctx.input(1).shape();
-    return ctx.shape_input(1);
-  }
-
-  WindowSpec spec_;
+  Conv2D::Spec spec_;
   Product product_;
   bool reference_;
 };
@@ -290,50 +189,20 @@ void register_kernels(Registry& registry, const char* op, std::vector<int> host_
    ...);
 }
 
-std::vector<OpSpec::Attr> conv_attr_specs() {
-  return {{"strides", "list(int)"},
-          {"use_cudnn_on_gpu", "bool = true"},
-          {"padding", "string in {'SAME','VALID','EXPLICIT'}"},
-          {"explicit_paddings", "list(int) = []"},
-          {"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"},
-          {"dilations", "list(int) = [1,1,1,1]"}};
-}
-
 }  // namespace
 
 void register_conv2d(Registry& registry) {
-  registry.add({.name = "Conv2D",
-                .doc = "Two-dimensional convolution (cross-correlation) of images with a filter "
-                       "[height, width, in channels, out channels].",
-                .inputs = {{"input", "T"}, {"filter", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = conv_attr_specs(),
-                .traits = {.cost = 100},
-                .shape = conv2d_shape,
-                .gradient = Gradients::of_forward});
-  registry.add({.name = "Conv2DBackpropInput",
-                .doc = "The gradient of Conv2D with respect to its input, an image of input_sizes.",
-                .inputs = {{"input_sizes", "int32"}, {"filter", "T"}, {"out_backprop", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = conv_attr_specs(),
-                .traits = {.cost = 100},
-                .shape = conv2d_backprop_input_shape,
-                .gradient = Gradients::of_backward_input});
-  registry.add({.name = "Conv2DBackpropFilter",
-                .doc = "The gradient of Conv2D with respect to its filter, of shape filter_sizes.",
-                .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = conv_attr_specs(),
-                .traits = {.cost = 1000},
-                .shape = conv2d_backprop_filter_shape,
-                .gradient = Gradients::of_backward_filter});
-  register_kernels<Product::kForward>(registry, "Conv2D", {}, FloatingTypes());
-  register_kernels<Product::kBackwardInput>(registry, "Conv2DBackpropInput", {0}, FloatingTypes());
-  register_kernels<Product::kBackwardFilter>(registry, "Conv2DBackpropFilter", {1},
-                                             FloatingTypes());
+  Conv2D::add_ops(
+      registry,
+      {.forward = "Two-dimensional convolution (cross-correlation) of images with a filter "
+                  "[height, width, in channels, out channels].",
+       .backward_input = "The gradient of Conv2D with respect to its input, an image of "
+                         "input_sizes.",
+       .backward_filter = "The gradient of Conv2D with respect to its filter, of shape "
+                          "filter_sizes."});
+  Conv2D::for_each_product([&]<Product kProduct>(const char* op, std::vector<int> host_inputs) {
+    register_kernels<kProduct>(registry, op, std::move(host_inputs), FloatingTypes());
+  });
 }
 
 }  // namespace millrace

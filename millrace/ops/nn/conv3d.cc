@@ -1,16 +1,8 @@
-#include <algorithm>
-#include <memory>
-#include <vector>
-
-#include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
-#include "millrace/kernel/registry.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
-#include "millrace/ops/nn/convolution_gradients.h"
+#include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/ops/nn/transpose_images.h"
-#include "millrace/ops/nn/volume_geometry.h"
 #include "millrace/tensor/dispatch.h"
 
 // Conv3D and its two gradients: sums of convolutions of slices, [height, width], over the depth of
@@ -19,67 +11,31 @@
 namespace millrace {
 namespace {
 
-Status check_channels(int64_t input, int64_t filter) {
-  if (input < 0 || filter < 0 || input == filter) return ok_status();
-  return invalid_argument("the input has ", input, " channels, the filter expects ", filter);
-}
-
-Status conv3d_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(VolumeSpec spec, read_volume_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 5));
-  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 5));
-  MR_TRY(check_channels(input.dim(spec.channel_dim()), filter.dim(3)));
-  for (int a = 0; a < 3; ++a) spec.axes[static_cast<size_t>(a)].window = filter.dim(a);
-  MR_TRY_ASSIGN(PartialShape out, partial_volume_shape(spec, input, filter.dim(4)));
-  c.set_output(0, std::move(out));
-  return ok_status();
-}
-
-Status conv3d_backprop_input_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const VolumeSpec spec, read_volume_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
-  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 5));
-  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, 5));
-  PartialShape out = PartialShape::of_rank(5);
-  out.set_dim(0, gradient.dim(0));
-  out.set_dim(spec.channel_dim(), filter.dim(3));
-  MR_TRY_ASSIGN(out, out.merge(sizes));
-  c.set_output(0, std::move(out));
-  return ok_status();
-}
-
-Status conv3d_backprop_filter_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const VolumeSpec spec, read_volume_conv_spec(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 5));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(1));
-  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, 5));
-  MR_TRY_ASSIGN(PartialShape out, PartialShape({-1, -1, -1, input.dim(spec.channel_dim()),
-                                                gradient.dim(spec.channel_dim())})
-                                      .merge(sizes));
-  c.set_output(0, std::move(out));
-  return ok_status();
-}
-
-std::vector<OpSpec::Attr> conv_attr_specs() {
-  return {{"strides", "list(int) >= 5"},
-          {"padding", "string in {'SAME','VALID'}"},
-          {"data_format", "string = 'NDHWC' in {'NDHWC','NCDHW'}"},
-          {"dilations", "list(int) = [1,1,1,1,1]"}};
-}
-
 struct Family {
+  static constexpr int kAxes = 3;
+  static constexpr bool kDepthwise = false, kShortSizes = false;
   static constexpr const char* kForward = "Conv3D";
   static constexpr const char* kBackwardInput = "Conv3DBackpropInputV2";
   static constexpr const char* kBackwardFilter = "Conv3DBackpropFilterV2";
-  static constexpr const char* kAttrs[] = {"strides", "padding", "data_format", "dilations"};
+  static std::vector<OpSpec::Attr> attrs() {
+    return {{"strides", "list(int) >= 5"},
+            {"padding", "string in {'SAME','VALID'}"},
+            {"data_format", "string = 'NDHWC' in {'NDHWC','NCDHW'}"},
+            {"dilations", "list(int) = [1,1,1,1,1]"}};
+  }
 };
-using Gradients = ConvolutionGradients<Family>;
+using Conv3D = Convolution<Family>;
 
 // One slice, and how slices follow each other.
 struct Slices {
+  explicit Slices(const Conv3D::Shapes& shapes)
+      : depth(shapes.axes[0]),
+        slice{1, shapes.axes[1], shapes.axes[2], shapes.filter[3], shapes.filter[4]},
+        batch(shapes.input[0]) {}
+
   AxisGeometry depth;
   ConvGeometry slice;  // batch 1
-  int64_t batch = 0;
+  int64_t batch;
 
   int64_t image() const { return slice.height.input * slice.width.input * slice.in_channels; }
   int64_t output() const { return slice.height.output * slice.width.output * slice.out_channels; }
@@ -87,28 +43,6 @@ struct Slices {
     return slice.height.window * slice.width.window * slice.in_channels * slice.out_channels;
   }
 };
-
-// The one check of the shapes; `gradient` (may be null) is that of the output, which is returned.
-Result<Shape> conv_slices(VolumeSpec spec, const Shape& volume, const Shape& filter,
-                          const Shape* gradient, Slices& slices) {
-  if (volume.rank() != 5 || filter.rank() != 5) {
-    return invalid_argument("input and filter must have rank 5, got ", volume, " and ", filter);
-  }
-  MR_TRY(check_channels(volume[spec.channel_dim()], filter[3]));
-  for (int a = 0; a < 3; ++a) spec.axes[static_cast<size_t>(a)].window = filter[a];
-  MR_TRY_ASSIGN(const VolumeGeometry axes, volume_geometry(spec, volume));
-  slices.batch = volume[0];
-  slices.depth = axes[0];
-  slices.slice = {1, axes[1], axes[2], filter[3], filter[4]};
-  MR_TRY_ASSIGN(const Shape expected, volume_shape(spec, volume[0], axes, filter[4]));
-  if (gradient != nullptr && !(*gradient == expected)) {
-    return invalid_argument("out_backprop must have shape ", expected, " for an input of ", volume,
-                            " and a filter of ", filter, ", got ", *gradient);
-  }
-  return expected;
-}
-
-enum class Product : uint8_t { kForward, kBackwardInput, kBackwardFilter };
 
 // Every product of a slice of the volume, one of the filter and one of the output that the result
 // sums, in order, each made in `term`.
@@ -161,11 +95,11 @@ Result<Tensor> staged(KernelContext& ctx, const Tensor& tensor, bool channels_la
 template <class T>
 class Conv3DKernel final : public Kernel {
  public:
-  Conv3DKernel(const VolumeSpec& spec, Product product) : spec_(spec), product_(product) {}
+  Conv3DKernel(const Conv3D::Spec& spec, Product product) : spec_(spec), product_(product) {}
 
   template <Product kProduct>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const VolumeSpec spec, read_volume_conv_spec(node.attrs));
+    MR_TRY_ASSIGN(const Conv3D::Spec spec, read_conv_spec<3>(node.attrs));
     return std::unique_ptr<Kernel>(std::make_unique<Conv3DKernel>(spec, kProduct));
   }
 
@@ -174,20 +108,11 @@ class Conv3DKernel final : public Kernel {
     const bool forward = product_ == Product::kForward;
     const bool to_input = product_ == Product::kBackwardInput;
     const bool to_filter = product_ == Product::kBackwardFilter;
-    Shape volume = ctx.input(0).shape(), filter = ctx.input(1).shape();
-    if (to_input) {
-      MR_TRY_ASSIGN(volume, ctx.shape_input(0));
-    }
-    if (to_filter) {
-      MR_TRY_ASSIGN(filter, ctx.shape_input(1));
-    }
-    Slices slices;
-    const Shape* const gradient = forward ? nullptr : &ctx.input(2).shape();
-    MR_TRY_ASSIGN(const Shape output, conv_slices(spec_, volume, filter, gradient, slices));
-    const Shape& shape = forward ? output : to_input ? volume : filter;
+    MR_TRY_ASSIGN(const Conv3D::Shapes shapes, Conv3D::shapes(ctx, spec_, product_));
+    const Shape& shape = shapes.of_result(product_);
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
-    if (volume.num_elements() == 0 || filter.num_elements() == 0 || output.num_elements() == 0) {
+    if (shapes.empty()) {
       std::fill_n(out->mutable_data<T>().data(), shape.num_elements(), T{});
       return ok_status();
     }
@@ -208,6 +133,7 @@ class Conv3DKernel final : public Kernel {
     } else {
       MR_TRY_ASSIGN(result, compute_buffer<T>(ctx, *out));
     }
+    const Slices slices(shapes);
     const int64_t term_size = forward    ? slices.output()
                               : to_input ? slices.image()
                                          : slices.filter();
@@ -226,7 +152,7 @@ class Conv3DKernel final : public Kernel {
   }
 
  private:
-  VolumeSpec spec_;
+  Conv3D::Spec spec_;
   Product product_;
 };
 
@@ -243,40 +169,17 @@ void register_kernels(Registry& registry, const char* op, const std::vector<int>
 }  // namespace
 
 void register_conv3d(Registry& registry) {
-  registry.add({.name = "Conv3D",
-                .doc = "Three-dimensional convolution (cross-correlation) of volumes with a filter "
-                       "[depth, height, width, in channels, out channels].",
-                .inputs = {{"input", "T"}, {"filter", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = conv_attr_specs(),
-                .traits = {.cost = 100},
-                .shape = conv3d_shape,
-                .gradient = Gradients::of_forward});
-  registry.add(
-      {.name = "Conv3DBackpropInputV2",
-       .doc = "The gradient of Conv3D with respect to its input, of shape input_sizes.",
-       .inputs = {{"input_sizes", "Tshape"}, {"filter", "T"}, {"out_backprop", "T"}},
-       .outputs = {{"output", "T"}},
-       .types = {{"T", kFloating}, {"Tshape", {DType::kInt32, DType::kInt64}, DType::kInt32}},
-       .attrs = conv_attr_specs(),
-       .traits = {.cost = 100},
-       .shape = conv3d_backprop_input_shape,
-       .gradient = Gradients::of_backward_input});
-  registry.add({.name = "Conv3DBackpropFilterV2",
-                .doc = "The gradient of Conv3D with respect to its filter, of shape filter_sizes.",
-                .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", kFloating}},
-                .attrs = conv_attr_specs(),
-                .traits = {.cost = 1000},
-                .shape = conv3d_backprop_filter_shape,
-                .gradient = Gradients::of_backward_filter});
-  register_kernels<Product::kForward>(registry, "Conv3D", {}, FloatingTypes());
-  register_kernels<Product::kBackwardInput>(registry, "Conv3DBackpropInputV2", {0},
-                                            FloatingTypes());
-  register_kernels<Product::kBackwardFilter>(registry, "Conv3DBackpropFilterV2", {1},
-                                             FloatingTypes());
+  Conv3D::add_ops(
+      registry,
+      {.forward = "Three-dimensional convolution (cross-correlation) of volumes with a filter "
+                  "[depth, height, width, in channels, out channels].",
+       .backward_input = "The gradient of Conv3D with respect to its input, of shape input_sizes.",
+       .backward_filter = "The gradient of Conv3D with respect to its filter, of shape "
+                          "filter_sizes."});
+  Conv3D::for_each_product(
+      [&]<Product kProduct>(const char* op, const std::vector<int>& host_inputs) {
+        register_kernels<kProduct>(registry, op, host_inputs, FloatingTypes());
+      });
 }
 
 }  // namespace millrace

@@ -19,33 +19,28 @@ namespace millrace {
 namespace {
 
 // Strides and rates are those of a convolution.
-Result<WindowSpec> read_spec(const AttrMap& attrs) {
-  AttrMap conv = {{"data_format", "NHWC"}};
+Result<WindowSpec<2>> read_spec(const AttrMap& attrs) {
+  AttrMap conv;
   for (const auto& [from, to] : {std::pair{"strides", "strides"}, {"rates", "dilations"}}) {
     MR_TRY_ASSIGN(std::vector<int64_t> sizes, read_attr<std::vector<int64_t>>(attrs, from));
     conv.set(to, std::move(sizes));
   }
   MR_TRY_ASSIGN(std::string padding, read_attr<std::string>(attrs, "padding"));
   conv.set("padding", std::move(padding));
-  return read_conv_spec(conv);
+  return read_conv_spec<2>(conv);
 }
 
 enum class What { kOutput, kInputGradient, kFilterGradient };
 
 template <What kWhat>
 Status dilation_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(WindowSpec spec, read_spec(c.attrs()));
+  MR_TRY_ASSIGN(WindowSpec<2> spec, read_spec(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
   MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, 3));
-  const auto dim = [](const PartialShape& s, int i) { return s.rank_known() ? s.dim(i) : -1; };
-  spec.height.window = dim(filter, 0);
-  spec.width.window = dim(filter, 1);
+  spec.set_windows(filter);
   MR_TRY_ASSIGN(const PartialShape depth,
-                PartialShape({dim(input, 3)}).merge(PartialShape({dim(filter, 2)})));
-  MR_TRY_ASSIGN(const int64_t height,
-                axis_output(spec.height, spec.padding, dim(input, 1), "height"));
-  MR_TRY_ASSIGN(const int64_t width, axis_output(spec.width, spec.padding, dim(input, 2), "width"));
-  PartialShape output({dim(input, 0), height, width, depth.dim(0)});
+                PartialShape({input.dim(3)}).merge(PartialShape({filter.dim(2)})));
+  MR_TRY_ASSIGN(PartialShape output, partial_output_shape(spec, input, depth.dim(0)));
   if (kWhat != What::kOutput) MR_TRY(output.merge(c.input(2)).status());
   c.set_output(0, kWhat == What::kOutput          ? std::move(output)
                   : kWhat == What::kInputGradient ? input
@@ -66,9 +61,9 @@ Status dilation_grad(GradientContext& c) {
 template <class T, What kWhat>
 class DilationKernel final : public Kernel {
  public:
-  explicit DilationKernel(const WindowSpec& spec) : spec_(spec) {}
+  explicit DilationKernel(const WindowSpec<2>& spec) : spec_(spec) {}
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(const WindowSpec spec, read_spec(node.attrs));
+    MR_TRY_ASSIGN(const WindowSpec<2> spec, read_spec(node.attrs));
     return std::unique_ptr<Kernel>(std::make_unique<DilationKernel>(spec));
   }
 
@@ -80,15 +75,11 @@ class DilationKernel final : public Kernel {
       return invalid_argument("input and filter must have the same depth: ", input.dim(3), " vs ",
                               filter.dim(2));
     }
-    WindowSpec spec = spec_;
-    spec.height.window = filter.dim(0);
-    spec.width.window = filter.dim(1);
-    MR_TRY_ASSIGN(const AxisGeometry h,
-                  axis_geometry(spec.height, spec.padding, input.dim(1), "height"));
-    MR_TRY_ASSIGN(const AxisGeometry w,
-                  axis_geometry(spec.width, spec.padding, input.dim(2), "width"));
-    MR_TRY_ASSIGN(const Shape shape,
-                  image_shape(ImageLayout::kNhwc, input.dim(0), h.output, w.output, input.dim(3)));
+    WindowSpec<2> spec = spec_;
+    spec.set_windows(filter.shape());
+    MR_TRY_ASSIGN(const WindowGeometry<2> axes, window_geometry(spec, input.shape()));
+    const AxisGeometry &h = axes[0], &w = axes[1];
+    MR_TRY_ASSIGN(const Shape shape, output_shape(spec, input.dim(0), axes, input.dim(3)));
     if (kWhat != What::kOutput && !(ctx.input(2).shape() == shape)) {
       return invalid_argument("out_backprop must have shape ", shape, ", got ",
                               ctx.input(2).shape());
@@ -161,7 +152,7 @@ class DilationKernel final : public Kernel {
     }
   }
 
-  WindowSpec spec_;
+  WindowSpec<2> spec_;
 };
 
 template <What kWhat, class... Ts>

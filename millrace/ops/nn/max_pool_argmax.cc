@@ -29,18 +29,10 @@ AttrMap argmax_attrs(const GradientContext& c) {
   return attrs;
 }
 
-Result<WindowSpec> read_spec(AttrMap attrs) {
-  attrs.set("data_format", "NHWC");
-  return read_pool_spec(attrs);
-}
-
 Result<PartialShape> pooled(const ShapeContext& c) {
-  MR_TRY_ASSIGN(const WindowSpec spec, read_spec(c.attrs()));
+  MR_TRY_ASSIGN(const WindowSpec<2> spec, read_pool_spec<2>(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const int64_t height,
-                axis_output(spec.height, spec.padding, input.dim(1), "height"));
-  MR_TRY_ASSIGN(const int64_t width, axis_output(spec.width, spec.padding, input.dim(2), "width"));
-  return PartialShape({input.dim(0), height, width, input.dim(3)});
+  return partial_output_shape(spec, input, input.dim(3));
 }
 
 Status argmax_shape(ShapeContext& c) {
@@ -97,14 +89,14 @@ class ArgmaxKernel final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     auto kernel = std::make_unique<ArgmaxKernel>();
-    MR_TRY_ASSIGN(kernel->spec_, read_spec(node.attrs));
+    MR_TRY_ASSIGN(kernel->spec_, read_pool_spec<2>(node.attrs));
     MR_TRY_ASSIGN(kernel->whole_batch_, node.attr<bool>("include_batch_in_index"));
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
   Status compute(KernelContext& ctx) const override {
     const Tensor& input = ctx.input(0);
-    MR_TRY_ASSIGN(const PoolGeometry g, pool_geometry(spec_, input.shape()));
+    MR_TRY_ASSIGN(const PoolGeometry<2> g, pool_geometry(spec_, input.shape()));
     if (input.num_elements() > std::numeric_limits<Index>::max()) {
       return invalid_argument("an input of ", input.num_elements(), " elements needs int64 argmax");
     }
@@ -134,12 +126,13 @@ class ArgmaxKernel final : public Kernel {
   }
 
  private:
-  void pool(KernelContext& ctx, const PoolGeometry& g, const T* in, T* out, Index* argmax) const {
-    g.for_each_output(ctx, [&](int64_t n, int64_t oy, int64_t ox, int64_t at) {
+  void pool(KernelContext& ctx, const PoolGeometry<2>& g, const T* in, T* out,
+            Index* argmax) const {
+    g.for_each_output(ctx, [&](int64_t n, const auto& place, int64_t at) {
       const int64_t image = n * g.image_size();
       for (int64_t c = 0; c < g.channels; ++c) {
         int64_t best = -1;
-        g.for_each_in_window(oy, ox, [&](int64_t offset) {
+        g.for_each_in_window(place, [&](int64_t offset) {
           if (best < 0 || larger(in[image + offset + c], in[image + best])) best = offset + c;
         });
         out[at + c] = best < 0 ? T{} : in[image + best];
@@ -150,7 +143,7 @@ class ArgmaxKernel final : public Kernel {
 
   // Adds every element of grad where it came from, or takes it from there. Windows overlap, so this
   // is one loop.
-  Status move(const PoolGeometry& g, int64_t input_size, const T* grad, const Index* argmax,
+  Status move(const PoolGeometry<2>& g, int64_t input_size, const T* grad, const Index* argmax,
               ComputeType<T>* out) const {
     using C = ComputeType<T>;
     const int64_t size = g.output.num_elements();
@@ -172,7 +165,7 @@ class ArgmaxKernel final : public Kernel {
     return ok_status();
   }
 
-  WindowSpec spec_;
+  WindowSpec<2> spec_;
   bool whole_batch_ = false;
 };
 

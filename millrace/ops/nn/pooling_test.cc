@@ -211,7 +211,6 @@ TEST(WindowGeometry, Sizes) {
   EXPECT_EQ(same.last(2), 2);
   EXPECT_EQ(axis_geometry(axis, Padding::kValid, 6, "height")->output, 1);
   EXPECT_EQ(axis_geometry(axis, Padding::kExplicit, 6, "height")->output, 4);
-  EXPECT_EQ(axis_output(axis, Padding::kValid, -1, "height").value(), -1);
   EXPECT_FALSE(axis_geometry(axis, Padding::kValid, 2, "height").ok());
   EXPECT_FALSE(axis_geometry(axis, Padding::kSame, int64_t{1} << 62, "height").ok());
 }

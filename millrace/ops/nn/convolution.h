@@ -1,0 +1,257 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/window_geometry.h"
+
+// What all convolutions share: an op and the two that are its gradients, of images [height, width]
+// or volumes [depth, height, width], with filters [axes, in channels, out channels]; of a depthwise
+// one [axes, channels, multiplier].
+
+namespace millrace {
+
+// Which of the three ops: of the trilinear form in input, filter and output gradient the one that
+// is not given. Inputs are (input, filter), (shape of input, filter, dy), (input, shape of filter,
+// dy).
+enum class Product : uint8_t { kForward, kBackwardInput, kBackwardFilter };
+
+// The shapes of a convolution, checked against each other.
+template <int N>
+struct ConvolutionShapes {
+  Shape input, filter, output;
+  WindowGeometry<N> axes;
+
+  const Shape& of_result(Product product) const {
+    return product == Product::kForward ? output
+                                        : (product == Product::kBackwardInput ? input : filter);
+  }
+  // Sums over nothing. Windows of any size may come with an empty filter, so nothing else looks at
+  // it.
+  bool empty() const {
+    return input.num_elements() == 0 || filter.num_elements() == 0 || output.num_elements() == 0;
+  }
+};
+
+// `Family` says what is special about a convolution:
+//
+//   kAxes            2 or 3
+//   kDepthwise       every channel has filters of its own
+//   kShortSizes      the backward op takes a shape of the axes alone
+//   kForward, kBackwardInput, kBackwardFilter   names of the ops
+//   attrs()          the attributes that all three share
+template <class Family>
+struct Convolution {
+  static constexpr int kAxes = Family::kAxes;
+  using Spec = WindowSpec<kAxes>;
+  using Shapes = ConvolutionShapes<kAxes>;
+
+  // The shape rules.
+  static Status forward_shape(ShapeContext& c);
+  static Status backward_input_shape(ShapeContext& c);
+  static Status backward_filter_shape(ShapeContext& c);
+
+  // The gradients: that of each product is the other two.
+  static Status forward_grad(GradientContext& c) {
+    const Expr x = c.input(0), filter = c.input(1), dy = c.gradient();
+    c.set(0, backward_input(c, x, filter, dy));
+    c.set(1, backward_filter(c, x, filter, dy));
+    return ok_status();
+  }
+  static Status backward_input_grad(GradientContext& c) {
+    const Expr filter = c.input(1), dy = c.input(2), g = c.gradient();
+    c.set(1, backward_filter(c, g, filter, dy));
+    c.set(2, forward(c, g, filter));
+    return ok_status();
+  }
+  static Status backward_filter_grad(GradientContext& c) {
+    const Expr x = c.input(0), dy = c.input(2), g = c.gradient();
+    c.set(0, backward_input(c, x, g, dy));
+    c.set(2, forward(c, x, g));
+    return ok_status();
+  }
+
+  // What a kernel begins with: the shapes of its inputs, those that are given as tensors of sizes
+  // read.
+  static Result<Shapes> shapes(KernelContext& ctx, Spec spec, Product product);
+
+  // The definitions of the three ops, with costs per output element.
+  struct Docs {
+    std::string forward, backward_input, backward_filter;
+    float cost = 100;
+  };
+  static void add_ops(Registry& registry, const Docs& docs);
+
+  // Calls add(op, inputs in host memory) for each of the three with Product as a template argument:
+  // registers a family's kernels.
+  template <class Add>
+  static void for_each_product(Add add) {
+    add.template operator()<Product::kForward>(Family::kForward, std::vector<int>{});
+    add.template operator()<Product::kBackwardInput>(Family::kBackwardInput, std::vector<int>{0});
+    add.template operator()<Product::kBackwardFilter>(Family::kBackwardFilter, std::vector<int>{1});
+  }
+
+ private:
+  static Status check_channels(int64_t input, int64_t filter) {
+    if (input < 0 || filter < 0 || input == filter) return ok_status();
+    return invalid_argument("the input has ", input, " channels, the filter expects ", filter);
+  }
+  // -1: not known.
+  static int64_t output_channels(const PartialShape& filter) {
+    const int64_t in = filter.dim(kAxes), out = filter.dim(kAxes + 1);
+    if (!Family::kDepthwise) return out;
+    if (in == 0 || out == 0) return 0;
+    int64_t product = -1;
+    return in < 0 || out < 0 || __builtin_mul_overflow(in, out, &product) ? -1 : product;
+  }
+
+  static AttrMap attrs(const GradientContext& c) {
+    AttrMap out;
+    for (const OpSpec::Attr& attr : Family::attrs()) out.set(attr.name, c.attr_value(attr.name));
+    return out;
+  }
+  static Expr forward(const GradientContext& c, Expr x, Expr filter) {
+    return call(Family::kForward, {x, filter}, attrs(c));
+  }
+  static Expr backward_input(const GradientContext& c, Expr x, Expr filter, Expr dy) {
+    return call(Family::kBackwardInput, {shape_of(x), filter, dy}, attrs(c));
+  }
+  static Expr backward_filter(const GradientContext& c, Expr x, Expr filter, Expr dy) {
+    return call(Family::kBackwardFilter, {x, shape_of(filter), dy}, attrs(c));
+  }
+};
+
+template <class Family>
+Status Convolution<Family>::forward_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(Spec spec, read_conv_spec<kAxes>(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, spec.kRank));
+  MR_TRY_ASSIGN(PartialShape filter, c.with_rank(1, spec.kRank));
+  const int64_t channels = input.dim(spec.channel_dim());
+  MR_TRY(check_channels(channels, filter.dim(kAxes)));
+  if (filter.dim(kAxes) < 0) filter.set_dim(kAxes, channels);
+  spec.set_windows(filter);
+  MR_TRY_ASSIGN(PartialShape out, partial_output_shape(spec, input, output_channels(filter)));
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+template <class Family>
+Status Convolution<Family>::backward_input_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const Spec spec, read_conv_spec<kAxes>(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
+  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, spec.kRank));
+  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, spec.kRank));
+  MR_TRY(check_channels(gradient.dim(spec.channel_dim()), output_channels(filter)));
+  PartialShape out = partial_batch_shape(spec, gradient.dim(0), filter.dim(kAxes));
+  if (Family::kShortSizes && sizes.rank() == kAxes) {
+    for (int a = 0; a < kAxes; ++a) out.set_dim(spec.axis_dim(a), sizes.dim(a));
+  } else {
+    MR_TRY_ASSIGN(out, out.merge(sizes));
+  }
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+template <class Family>
+Status Convolution<Family>::backward_filter_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const Spec spec, read_conv_spec<kAxes>(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, spec.kRank));
+  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(1));
+  MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, spec.kRank));
+  PartialShape out = PartialShape::of_rank(spec.kRank);
+  out.set_dim(kAxes, input.dim(spec.channel_dim()));
+  if (!Family::kDepthwise) out.set_dim(kAxes + 1, gradient.dim(spec.channel_dim()));
+  MR_TRY_ASSIGN(out, out.merge(sizes));
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+
+template <class Family>
+auto Convolution<Family>::shapes(KernelContext& ctx, Spec spec, Product product) -> Result<Shapes> {
+  Shapes shapes;
+  const bool forward = product == Product::kForward;
+  const Shape* const gradient = forward ? nullptr : &ctx.input(2).shape();
+  if (product == Product::kBackwardFilter) {
+    MR_TRY_ASSIGN(shapes.filter, ctx.shape_input(1));
+  } else {
+    shapes.filter = ctx.input(1).shape();
+  }
+  if (product == Product::kBackwardInput) {
+    MR_TRY_ASSIGN(shapes.input, ctx.shape_input(0));
+  } else {
+    shapes.input = ctx.input(0).shape();
+  }
+  const Shape& filter = shapes.filter;
+  const bool short_sizes =
+      Family::kShortSizes && product == Product::kBackwardInput && shapes.input.rank() == kAxes;
+  if ((shapes.input.rank() != spec.kRank && !short_sizes) || filter.rank() != spec.kRank ||
+      (gradient != nullptr && gradient->rank() != spec.kRank)) {
+    return invalid_argument("input, filter and output must have rank ", spec.kRank, ", got ",
+                            shapes.input, " and ", filter,
+                            gradient != nullptr ? " and " + gradient->to_string() : "");
+  }
+  if (short_sizes) {
+    const Shape sizes = shapes.input;
+    MR_TRY_ASSIGN(shapes.input, batch_shape(spec, (*gradient)[0], sizes.dims(), filter[kAxes]));
+  }
+  MR_TRY(check_channels(shapes.input[spec.channel_dim()], filter[kAxes]));
+  spec.set_windows(filter);
+  MR_TRY_ASSIGN(shapes.axes, window_geometry(spec, shapes.input));
+  int64_t channels = filter[kAxes + 1];
+  if (Family::kDepthwise) {
+    const int64_t factors[] = {filter[kAxes], filter[kAxes + 1]};
+    MR_TRY_ASSIGN(const Shape product_of, Shape::make(factors));
+    channels = product_of.num_elements();
+  }
+  MR_TRY_ASSIGN(shapes.output, output_shape(spec, shapes.input[0], shapes.axes, channels));
+  if (gradient != nullptr && !(*gradient == shapes.output)) {
+    return invalid_argument("out_backprop must have shape ", shapes.output, " for an input of ",
+                            shapes.input, " and a filter of ", filter, ", got ", *gradient);
+  }
+  return shapes;
+}
+
+template <class Family>
+void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
+  const OpSpec::Type floating{"T", kFloating};
+  registry.add({.name = Family::kForward,
+                .doc = docs.forward,
+                .inputs = {{"input", "T"}, {"filter", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {floating},
+                .attrs = Family::attrs(),
+                .traits = {.cost = docs.cost},
+                .shape = forward_shape,
+                .gradient = forward_grad});
+  OpSpec backward_input = {
+      .name = Family::kBackwardInput,
+      .doc = docs.backward_input,
+      .inputs = {{"input_sizes", "int32"}, {"filter", "T"}, {"out_backprop", "T"}},
+      .outputs = {{"output", "T"}},
+      .types = {floating},
+      .attrs = Family::attrs(),
+      .traits = {.cost = docs.cost},
+      .shape = backward_input_shape,
+      .gradient = backward_input_grad};
+  if (kAxes == 3) {
+    backward_input.inputs[0].type = "Tshape";
+    backward_input.types.push_back({"Tshape", {DType::kInt32, DType::kInt64}, DType::kInt32});
+  }
+  registry.add(std::move(backward_input));
+  registry.add({.name = Family::kBackwardFilter,
+                .doc = docs.backward_filter,
+                .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
+                .outputs = {{"output", "T"}},
+                .types = {floating},
+                .attrs = Family::attrs(),
+                .traits = {.cost = 1000},
+                .shape = backward_filter_shape,
+                .gradient = backward_filter_grad});
+}
+
+}  // namespace millrace
