@@ -15,7 +15,8 @@ For every module below python/millrace/:
     the build generates counts as a folder;
   * modules at the top are entrances: they import anything, and nothing imports them;
   * an import inside a function ends with a comment "# late: REASON". It is for what is heavy and
-    seldom needed; what would else be a circle has something that stands one step too high.
+    seldom needed; what would else be a circle has something that stands one step too high;
+  * modules do not import each other in a circle, but for types under `if TYPE_CHECKING:`.
 """
 
 import ast
@@ -170,10 +171,62 @@ def unexplained_late_imports(path):
     return sorted(number for number in late if not LATE.search(lines[number - 1]))
 
 
+def loading_imports(tree):
+    """The import statements that run when a module is loaded."""
+    todo = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+
+
+def find_circle(imports):
+    """A list of modules of {module: the ones it imports}, each importing the next and the last the
+    first; empty when there is none."""
+    done, path = set(), []
+
+    def visit(module):
+        if module in path:
+            return path[path.index(module) :]
+        if module in done:
+            return []
+        path.append(module)
+        for imported in sorted(imports[module]):
+            if found := visit(imported):
+                return found
+        path.pop()
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(imports) if (found := visit(module))), [])
+
+
+def check_circles(package):
+    """The first circle of modules."""
+    modules = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    imports = {module: set() for module in modules}
+    for module, path in modules.items():
+        for node in loading_imports(ast.parse(path.read_text(encoding="utf-8"))):
+            source = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for name in (source + alias.name for alias in node.names):
+                found = name if name in modules else name.rpartition(".")[0]
+                if found in modules and found != module:
+                    imports[module].add(found)
+    circle = find_circle(imports)
+    return [f"python/millrace: a circle of imports: {' -> '.join(circle)}"] if circle else []
+
+
 def check_package(root):
     """The problems of the Python package."""
-    problems = []
     package = root / "python" / "millrace"
+    problems = check_circles(package)
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         inside = path.relative_to(package).parts

@@ -91,6 +91,16 @@ class CheckLayersTest(unittest.TestCase):
         self.assert_one(files, "millrace.compat.v1: ops may import")
         self.assert_one({"python/millrace/ops/x.py": "from . import math\n"}, "from the root")
 
+    def test_modules_import_no_circles(self):
+        files = {
+            "python/millrace/core/a.py": "from millrace.core import b\n",
+            "python/millrace/core/b.py": "from millrace.core.c import name\n",
+            "python/millrace/core/c.py": "import millrace.core.a\n",
+        }
+        self.assert_one(files, "circle", "core.a -> millrace.core.b -> millrace.core.c")
+        files["python/millrace/core/c.py"] = "if TYPE_CHECKING:\n    import millrace.core.a\n"
+        self.assertEqual(self.problems(files), [])
+
     def test_modules_at_the_top_are_entrances(self):
         text = "from millrace.compat.v1 import layers\n"
         self.assertEqual(self.problems({"python/millrace/__main__.py": text}), [])
