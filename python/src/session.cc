@@ -63,11 +63,11 @@ struct Feed {
 Tensor read_feed(const Feed& feed, nb::handle value) {
   Tensor tensor;
   if (!tensor_from_scalar(value, feed.dtype, tensor)) {
-    nb::object array = library("millrace.graph.session", "feed_array")(value, feed.tensor);
+    nb::object array = library("millrace.graph.fetches", "feed_array")(value, feed.tensor);
     tensor = tensor_from_array(array, feed.dtype, Sharing::kBorrow);
   }
   if (!feed.shape.compatible(PartialShape(tensor.shape()))) {
-    nb::object message = library("millrace.graph.session", "feed_shape_message")(
+    nb::object message = library("millrace.graph.fetches", "feed_shape_message")(
         shape_tuple(PartialShape(tensor.shape())), feed.tensor);
     PyErr_SetObject(PyExc_ValueError, message.ptr());
     throw nb::python_error();
@@ -214,7 +214,7 @@ class KeyMaker {
       return sequence(fetch, kNamedTuple);
     }
     if (nb::hasattr(fetch.type(), "_parts_never_change")) return object(fetch);
-    nb::object known = library("millrace.graph.session", "fixed_element")(fetch);
+    nb::object known = library("millrace.graph.fetches", "fixed_element")(fetch);
     return !known.is_none() && object(known);
   }
 

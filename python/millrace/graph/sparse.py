@@ -10,9 +10,9 @@ from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor, register_tensor_conversion_function
 from millrace.graph.default_graph import name_scope
 from millrace.graph.default_session import session_for
+from millrace.graph.fetches import register_session_run_conversion_functions
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
-from millrace.graph.session import register_session_run_conversion_functions
 from millrace.graph.static_value import constant_value_as_shape
 from millrace.graph.tensor import Tensor
 
