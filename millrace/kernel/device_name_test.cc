@@ -7,7 +7,7 @@ namespace {
 
 DeviceName name(std::string_view text) { return DeviceName::parse(text).value(); }
 
-TEST(Semantics3DeviceNames, ReadsAllParts) {
+TEST(SemanticsOfDeviceNames, ReadsAllParts) {
   DeviceName n = name("/job:ps/replica:2/task:13/device:GPU:4");
   EXPECT_EQ(n.job, "ps");
   EXPECT_EQ(n.replica, 2);
@@ -19,14 +19,14 @@ TEST(Semantics3DeviceNames, ReadsAllParts) {
   EXPECT_EQ(n.task_name(), "/job:ps/replica:2/task:13");
 }
 
-TEST(Semantics3DeviceNames, AnyOrderAndTheLastPartCounts) {
+TEST(SemanticsOfDeviceNames, AnyOrderAndTheLastPartCounts) {
   EXPECT_EQ(name("/device:CPU:0/task:1/job:a"), name("/job:a/task:1/device:CPU:0"));
   EXPECT_EQ(name("/job:a/job:b"), name("/job:b"));
   EXPECT_EQ(name("/device:GPU:1/device:CPU"), name("/device:CPU"));
   EXPECT_EQ(name("/job:a/job:*"), DeviceName());
 }
 
-TEST(Semantics3DeviceNames, OldForms) {
+TEST(SemanticsOfDeviceNames, OldForms) {
   for (const char* text : {"/cpu:0", "/CPU:0", "/device:CPU:0"}) {
     EXPECT_EQ(name(text), name("/device:CPU:0")) << text;
   }
@@ -36,7 +36,7 @@ TEST(Semantics3DeviceNames, OldForms) {
   EXPECT_EQ(name("/device:cpu:0").type, "cpu");
 }
 
-TEST(Semantics3DeviceNames, Stars) {
+TEST(SemanticsOfDeviceNames, Stars) {
   EXPECT_TRUE(name("/job:*/replica:*/task:*/device:*:*").empty());
   EXPECT_EQ(name("/device:*:2").to_string(), "/device:*:2");
   EXPECT_EQ(name("/device:GPU").to_string(), "/device:GPU:*");
@@ -45,7 +45,7 @@ TEST(Semantics3DeviceNames, Stars) {
   EXPECT_EQ(name("").to_string(), "");
 }
 
-TEST(Semantics3DeviceNames, Malformed) {
+TEST(SemanticsOfDeviceNames, Malformed) {
   for (const char* text : {"job:a",          "/job:",    "/job:1a",
                            "/job:_a",        "/job:a-b", "/task:",
                            "/task:-1",       "/task:x",  "/task:99999999999",
@@ -61,7 +61,7 @@ TEST(Semantics3DeviceNames, Malformed) {
   }
 }
 
-TEST(Semantics3DeviceNames, Matches) {
+TEST(SemanticsOfDeviceNames, Matches) {
   DeviceName full = name("/job:a/replica:0/task:1/device:CPU:0");
   for (const char* pattern : {"", "/job:a", "/task:1/cpu:0", "/device:CPU"}) {
     EXPECT_TRUE(full.matches(name(pattern))) << pattern;
@@ -76,13 +76,13 @@ TEST(Semantics3DeviceNames, Matches) {
   EXPECT_FALSE(name("/job:a").compatible(name("/task:1")));
 }
 
-TEST(Semantics3DeviceNames, MergeAddsFields) {
+TEST(SemanticsOfDeviceNames, MergeAddsFields) {
   DeviceName n = name("/job:a");
   ASSERT_TRUE(n.merge(name("/task:1/device:GPU:2")).ok());
   EXPECT_EQ(n, name("/job:a/task:1/device:GPU:2"));
 }
 
-TEST(Semantics3DeviceNames, MergeRefusesDifferentFields) {
+TEST(SemanticsOfDeviceNames, MergeRefusesDifferentFields) {
   for (auto [a, b] : {std::pair{"/job:a", "/job:b"}, std::pair{"/replica:0", "/replica:1"},
                       std::pair{"/task:0", "/task:1"}, std::pair{"/cpu:0", "/gpu:0"},
                       std::pair{"/gpu:0", "/gpu:1"}}) {
@@ -95,7 +95,7 @@ TEST(Semantics3DeviceNames, MergeRefusesDifferentFields) {
   EXPECT_FALSE(n.merge(name("/job:b"), /*soft=*/true).ok());
 }
 
-TEST(Semantics3DeviceNames, SoftMergeDropsTypeOrId) {
+TEST(SemanticsOfDeviceNames, SoftMergeDropsTypeOrId) {
   DeviceName n = name("/job:a/gpu:1");
   ASSERT_TRUE(n.merge(name("/task:3/cpu:1"), /*soft=*/true).ok());
   EXPECT_EQ(n, name("/job:a/task:3"));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

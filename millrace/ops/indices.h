@@ -10,7 +10,8 @@ namespace millrace {
 
 // Numbers from the user that a kernel goes by (rows, classes, places), copied before anybody looks
 // at them: the user may write to a fed array or a reference variable meanwhile, so what was checked
-// must be what is used. (Ints, of array/ints.h, does the same for a few numbers per dimension.)
+// must be what is used. (HostInts, of array/host_ints.h, does the same for a few numbers per
+// dimension.)
 class Indices {
  public:
   // INVALID_ARGUMENT unless `tensor` holds int32 or int64.

@@ -69,7 +69,7 @@ TEST(Executor, WideFans) {
   EXPECT_EQ(run_int(g, {i32(2)}), 999 * 1000);
 }
 
-TEST(Semantics5ControlFlow, SwitchAndMergeTakeOneBranch) {
+TEST(SemanticsOfControlFlow, SwitchAndMergeTakeOneBranch) {
   TestGraph g;
   Expr pred = g.feed(DType::kBool, 0);
   Expr x = g.feed(DType::kInt32, 1);
@@ -78,7 +78,7 @@ TEST(Semantics5ControlFlow, SwitchAndMergeTakeOneBranch) {
   EXPECT_EQ(run_int(g, {Tensor::scalar<bool>(false), i32(7)}), -7);
 }
 
-TEST(Semantics5ControlFlow, FetchingADeadTensorIsAnError) {
+TEST(SemanticsOfControlFlow, FetchingADeadTensorIsAnError) {
   TestGraph g;
   Expr x = g.feed(DType::kInt32, 0);
   std::vector<Expr> branch = call_multi("Switch", {x, g.constant(true)});
@@ -88,7 +88,7 @@ TEST(Semantics5ControlFlow, FetchingADeadTensorIsAnError) {
   EXPECT_NE(out.status().message().find("was not valid"), std::string_view::npos);
 }
 
-TEST(Semantics5ControlFlow, TwoLiveInputsIntoAMergeAreInternal) {
+TEST(SemanticsOfControlFlow, TwoLiveInputsIntoAMergeAreInternal) {
   TestGraph g;
   Expr x = g.feed(DType::kInt32, 0);
   g.fetch(call_multi("Merge", {x + g.constant(1), x + g.constant(2)}, {{"N", 2}})[0], 0);
@@ -96,7 +96,7 @@ TEST(Semantics5ControlFlow, TwoLiveInputsIntoAMergeAreInternal) {
   EXPECT_EQ(out.status().code(), Code::kInternal) << out.status().to_string();
 }
 
-TEST(Semantics5ControlFlow, ControlTriggerRunsAlthoughItsInputIsDead) {
+TEST(SemanticsOfControlFlow, ControlTriggerRunsAlthoughItsInputIsDead) {
   TestGraph g;
   Expr x = g.feed(DType::kInt32, 0);
   std::vector<Expr> branch = call_multi("Switch", {x, g.constant(true)});

@@ -71,7 +71,7 @@ class RandomGraph {
         floats_.push_back(g_.add(kOps[pick(3)], {any(floats_), any(floats_)}, here()));
         break;
       case 5:
-        ints_.push_back({g_.add("Twin", {any(ints_)}, here()).node, pick(2)});
+        ints_.push_back({g_.add("KeepAndFlip", {any(ints_)}, here()).node, pick(2)});
         break;
       case 6:
         ints_.push_back(g_.add("SizeOf", {any(floats_)}, here()));
@@ -83,7 +83,7 @@ class RandomGraph {
         Output pred = g_.add("Less", {any(ints_), any(ints_)}, here(false));
         Output branch = g_.add("Switch", {any(ints_), pred}, here(false));
         Output no = g_.add("Add", {branch, branch}, here(false));
-        Output yes = g_.add("Twin", {Output{branch.node, 1}}, here(false));
+        Output yes = g_.add("KeepAndFlip", {Output{branch.node, 1}}, here(false));
         ints_.push_back(g_.add("Merge", {no, yes}, here(false)));
         break;
       }

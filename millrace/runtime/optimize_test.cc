@@ -7,9 +7,9 @@
 namespace millrace {
 namespace {
 
-class Semantics2Optimizing : public testing::Test {
+class SemanticsOfOptimizing : public testing::Test {
  protected:
-  Semantics2Optimizing() : devices_(toy_devices(1)) {
+  SemanticsOfOptimizing() : devices_(toy_devices(1)) {
     options_.kernels = &ToyOps::get().kernels;
     options_.cpu = devices_[0].get();
   }
@@ -18,7 +18,7 @@ class Semantics2Optimizing : public testing::Test {
   ToyGraph g;
 };
 
-TEST_F(Semantics2Optimizing, FoldsWhatDependsOnConstantsAlone) {
+TEST_F(SemanticsOfOptimizing, FoldsWhatDependsOnConstantsAlone) {
   Output x = g.feed(DType::kInt32, 0);
   Output sum = g.add("Add", {g.constant(2), g.constant(3)}, {.device = "/cpu:0", .name = "sum"});
   Output product = g.add("Mul", {sum, sum}, {.device = "/cpu:0", .name = "product"});
@@ -34,11 +34,11 @@ TEST_F(Semantics2Optimizing, FoldsWhatDependsOnConstantsAlone) {
   EXPECT_EQ(g.graph.size(), 4);
 }
 
-TEST_F(Semantics2Optimizing, FoldsEachOutputUsedOutside) {
+TEST_F(SemanticsOfOptimizing, FoldsEachOutputUsedOutside) {
   Output x = g.feed(DType::kInt32, 0);
-  Output twin = g.add("Twin", {g.constant(5)}, {.name = "twin"});
-  g.fetch(g.add("Add", {x, twin}, {.name = "a"}), 0);
-  g.fetch(g.add("Add", {x, Output{twin.node, 1}}, {.name = "b"}), 1);
+  Output both = g.add("KeepAndFlip", {g.constant(5)}, {.name = "both"});
+  g.fetch(g.add("Add", {x, both}, {.name = "a"}), 0);
+  g.fetch(g.add("Add", {x, Output{both.node, 1}}, {.name = "b"}), 1);
   EXPECT_TRUE(fold_constants(g.graph, options_).value());
   auto value = [&](const char* name) {
     return g.graph.node(g.node(name).inputs[1].node).attr<Tensor>("value").value().item<int32_t>();
@@ -47,7 +47,7 @@ TEST_F(Semantics2Optimizing, FoldsEachOutputUsedOutside) {
   EXPECT_EQ(value("b"), ~5);
 }
 
-TEST_F(Semantics2Optimizing, LeavesWhatIsNotConstant) {
+TEST_F(SemanticsOfOptimizing, LeavesWhatIsNotConstant) {
   Output x = g.feed(DType::kInt32, 0);
   Output tick = g.add("Tick", {});
   Output a = g.add("Add", {x, x});
@@ -63,7 +63,7 @@ TEST_F(Semantics2Optimizing, LeavesWhatIsNotConstant) {
   EXPECT_FALSE(fold_constants(g.graph, options_).value());
 }
 
-TEST_F(Semantics2Optimizing, LargeResultsStayButTheirInputsFold) {
+TEST_F(SemanticsOfOptimizing, LargeResultsStayButTheirInputsFold) {
   options_.max_constant_bytes = 8;
   Output v = g.constant(Tensor::vector<int32_t>({1, 2}));
   Output w = g.add("Add", {v, v}, {.name = "w"});
@@ -79,7 +79,7 @@ TEST_F(Semantics2Optimizing, LargeResultsStayButTheirInputsFold) {
   EXPECT_EQ(count_op(g.graph, "SizeOf"), 0);
 }
 
-TEST_F(Semantics2Optimizing, FoldingHoldsNoMoreMemoryThanConstantsAreWorth) {
+TEST_F(SemanticsOfOptimizing, FoldingHoldsNoMoreMemoryThanConstantsAreWorth) {
   g.fetch(g.add("SizeOf", {g.add("Large", {g.constant(1)})}, {.name = "small"}), 0);
   g.fetch(g.add("SizeOf", {g.add("Large", {g.constant(1 << 10)})}, {.name = "large"}), 1);
   EXPECT_TRUE(fold_constants(g.graph, options_).value());
@@ -88,7 +88,7 @@ TEST_F(Semantics2Optimizing, FoldingHoldsNoMoreMemoryThanConstantsAreWorth) {
   EXPECT_EQ(g.node("large").op->name, "SizeOf");
 }
 
-TEST_F(Semantics2Optimizing, FoldingGivesUpWhatTakesTooLong) {
+TEST_F(SemanticsOfOptimizing, FoldingGivesUpWhatTakesTooLong) {
   options_.max_folding_ms = 20;
   Output many = g.constant(Tensor::zeros(DType::kInt32, Shape({1 << 16})).value());
   g.fetch(g.add("Endless", {many}), 0);
@@ -97,14 +97,14 @@ TEST_F(Semantics2Optimizing, FoldingGivesUpWhatTakesTooLong) {
   EXPECT_EQ(count_op(g.graph, "Endless"), 1);
 }
 
-TEST_F(Semantics2Optimizing, NobodyWaitsForAFoldedNode) {
+TEST_F(SemanticsOfOptimizing, NobodyWaitsForAFoldedNode) {
   Output sum = g.add("Add", {g.constant(1), g.constant(2)});
   g.add("Tick", {}, {.after = {sum.node}, .name = "tick"});
   EXPECT_TRUE(fold_constants(g.graph, options_).value());
   EXPECT_TRUE(g.node("tick").control_inputs.empty());
 }
 
-TEST_F(Semantics2Optimizing, MergesEqualExpressions) {
+TEST_F(SemanticsOfOptimizing, MergesEqualExpressions) {
   Output x = g.feed(DType::kInt32, 0), y = g.feed(DType::kInt32, 1);
   Output a = g.add("Add", {x, y}, {.name = "a"});
   Output b = g.add("Add", {y, x}, {.name = "b"});
@@ -122,14 +122,14 @@ TEST_F(Semantics2Optimizing, MergesEqualExpressions) {
 }
 
 // The bits of a float may tell which input came first.
-TEST_F(Semantics2Optimizing, SwapsNoFloats) {
+TEST_F(SemanticsOfOptimizing, SwapsNoFloats) {
   Output x = g.feed(DType::kFloat, 0), y = g.feed(DType::kFloat, 1);
   g.fetch(g.add("Add", {x, y}), 0);
   g.fetch(g.add("Add", {y, x}), 1);
   EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
 }
 
-TEST_F(Semantics2Optimizing, MergesNothingThatDiffers) {
+TEST_F(SemanticsOfOptimizing, MergesNothingThatDiffers) {
   Output x = g.feed(DType::kInt32, 0);
   g.add("Tick", {});
   Output tick = g.add("Tick", {});
@@ -150,7 +150,7 @@ TEST_F(Semantics2Optimizing, MergesNothingThatDiffers) {
   EXPECT_FALSE(merge_common_subexpressions(g.graph, options_).value());
 }
 
-TEST_F(Semantics2Optimizing, KeepsTargetsStateAndWhatTheyNeed) {
+TEST_F(SemanticsOfOptimizing, KeepsTargetsStateAndWhatTheyNeed) {
   Output x = g.constant(1, {.name = "x"});
   Output waited = g.constant(2, {.name = "waited"});
   g.add("Identity", {x}, {{std::string(kTargetAttr), true}},
@@ -163,7 +163,7 @@ TEST_F(Semantics2Optimizing, KeepsTargetsStateAndWhatTheyNeed) {
   EXPECT_FALSE(remove_dead_nodes(g.graph, options_).value());
 }
 
-TEST_F(Semantics2Optimizing, RoundsRepeatUntilNothingChanges) {
+TEST_F(SemanticsOfOptimizing, RoundsRepeatUntilNothingChanges) {
   // Folding makes two equal constants, merging makes their sums equal.
   Output x = g.feed(DType::kInt32, 0);
   Output a = g.add("Add", {x, g.add("Add", {g.constant(1), g.constant(3)})});
@@ -179,7 +179,7 @@ TEST_F(Semantics2Optimizing, RoundsRepeatUntilNothingChanges) {
   EXPECT_EQ(untouched.size(), size);
 }
 
-TEST_F(Semantics2Optimizing, SwitchesTurnPassesOff) {
+TEST_F(SemanticsOfOptimizing, SwitchesTurnPassesOff) {
   g.fetch(g.add("Add", {g.constant(1), g.constant(1)}), 0);
   options_.constant_folding = false;
   options_.common_subexpressions = false;

@@ -37,7 +37,7 @@ int32_t run_int(const Subgraph& graph, const std::vector<Ref<Device>>& devices,
   return out.ok() ? (*out)[0].item<int32_t>() : INT32_MIN;
 }
 
-TEST(Semantics6Partition, OneDeviceStaysWhole) {
+TEST(SemanticsOfPartition, OneDeviceStaysWhole) {
   ToyGraph g;
   Output x = g.constant(1, {.device = cpu(0)});
   g.fetch(g.add("Add", {x, x}, {.device = cpu(0)}), 0, {.device = cpu(0)});
@@ -47,7 +47,7 @@ TEST(Semantics6Partition, OneDeviceStaysWhole) {
   EXPECT_EQ(parts[0].graph.size(), g.graph.size());
 }
 
-TEST(Semantics6Partition, OnePairForEachTensorAndDestination) {
+TEST(SemanticsOfPartition, OnePairForEachTensorAndDestination) {
   ToyGraph g;
   Output x = g.constant(1, {.device = cpu(0), .name = "x"});
   Output a = g.add("Add", {x, x}, {.device = cpu(1)});
@@ -74,7 +74,7 @@ TEST(Semantics6Partition, OnePairForEachTensorAndDestination) {
   EXPECT_EQ(run_int(g.graph, devices), 2);
 }
 
-TEST(Semantics6Partition, ControlEdgesCarryAnEmptyFloat) {
+TEST(SemanticsOfPartition, ControlEdgesCarryAnEmptyFloat) {
   ToyGraph g;
   Output x = g.constant(1, {.device = cpu(0), .name = "x"});
   Output y = g.constant(2, {.device = cpu(1), .after = {x.node}, .name = "y"});
@@ -93,7 +93,7 @@ TEST(Semantics6Partition, ControlEdgesCarryAnEmptyFloat) {
   EXPECT_EQ(run_int(g.graph, toy_devices(2)), 2);
 }
 
-TEST(Semantics6Partition, ReferencesAreReadLateAndNotShared) {
+TEST(SemanticsOfPartition, ReferencesAreReadLateAndNotShared) {
   ToyGraph g;
   Output var = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = cpu(0), .name = "v"});
   Output set = g.add("Assign", {var, g.constant(7, {.device = cpu(0)})}, {.device = cpu(0)});
@@ -112,7 +112,7 @@ TEST(Semantics6Partition, ReferencesAreReadLateAndNotShared) {
   EXPECT_EQ(run_int(g.graph, toy_devices(2)), 15);
 }
 
-TEST(Semantics6Partition, AVariableItselfCannotTravel) {
+TEST(SemanticsOfPartition, AVariableItselfCannotTravel) {
   ToyGraph g;
   Output var = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = cpu(0), .name = "v"});
   g.add("Assign", {var, g.constant(7, {.device = cpu(1)})}, {.device = cpu(1), .name = "set"});
@@ -121,7 +121,7 @@ TEST(Semantics6Partition, AVariableItselfCannotTravel) {
   EXPECT_NE(status.message().find("\"set\""), std::string_view::npos) << status.to_string();
 }
 
-TEST(Semantics6Partition, UnknownDeviceIsAnError) {
+TEST(SemanticsOfPartition, UnknownDeviceIsAnError) {
   ToyGraph g;
   g.constant(1, {.device = cpu(9), .name = "x"});
   Status status = partition(g.graph, PartitionBy::kDevice, device_set(toy_devices(2))).status();
@@ -148,7 +148,7 @@ Subgraph branches() {
   return std::move(g.graph);
 }
 
-TEST(Semantics6Partition, DeadValuesTravel) {
+TEST(SemanticsOfPartition, DeadValuesTravel) {
   Subgraph graph = branches();
   std::vector<Ref<Device>> devices = toy_devices(3);
   EXPECT_EQ(run_int(graph, devices, {Tensor::scalar<int32_t>(5)}), 6);
@@ -191,20 +191,20 @@ int32_t loop_result(int n) {
   return static_cast<int32_t>(s);
 }
 
-TEST(Semantics6Loops, OverTwoDevices) {
+TEST(SemanticsOfLoops, OverTwoDevices) {
   for (int n : {0, 1, 2, 57}) {
     EXPECT_EQ(run_int(loop(n, cpu(0), cpu(1), cpu(0)), toy_devices(2)), loop_result(n)) << n;
     EXPECT_EQ(run_int(loop(n, cpu(1), cpu(0), cpu(0)), toy_devices(2)), loop_result(n)) << n;
   }
 }
 
-TEST(Semantics6Loops, OverThreeDevices) {
+TEST(SemanticsOfLoops, OverThreeDevices) {
   for (int n : {0, 1, 2, 57}) {
     EXPECT_EQ(run_int(loop(n, cpu(0), cpu(1), cpu(2)), toy_devices(3)), loop_result(n)) << n;
   }
 }
 
-TEST(Semantics6Loops, ControlLoopHasTheShapeOfTheSpecification) {
+TEST(SemanticsOfLoops, ControlLoopHasTheShapeOfTheSpecification) {
   Subgraph graph = loop(3, cpu(0), cpu(1), cpu(0));
   std::vector<Partition> parts = cut(graph, toy_devices(2));
   ASSERT_EQ(parts.size(), 2u);
@@ -240,7 +240,7 @@ TEST(Semantics6Loops, ControlLoopHasTheShapeOfTheSpecification) {
   EXPECT_GE(gated, 3);
 }
 
-TEST(Semantics6Loops, ALocalLoopGetsNothing) {
+TEST(SemanticsOfLoops, ALocalLoopGetsNothing) {
   Subgraph graph = loop(3, cpu(1), cpu(1), cpu(1));
   graph.nodes().back().device = cpu(0);
   for (const Partition& part : cut(graph, toy_devices(2))) {
@@ -249,14 +249,14 @@ TEST(Semantics6Loops, ALocalLoopGetsNothing) {
   EXPECT_EQ(run_int(graph, toy_devices(2)), loop_result(3));
 }
 
-TEST(Semantics6Loops, WithoutLoopCondIsAnError) {
+TEST(SemanticsOfLoops, WithoutLoopCondIsAnError) {
   Subgraph graph = loop(3, cpu(0), cpu(1), cpu(0), /*loop_cond=*/false);
   Status status = partition(graph, PartitionBy::kDevice, device_set(toy_devices(2))).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_NE(status.message().find("LoopCond"), std::string_view::npos) << status.to_string();
 }
 
-TEST(Semantics6Loops, NextIterationMustBeWithItsMerge) {
+TEST(SemanticsOfLoops, NextIterationMustBeWithItsMerge) {
   Subgraph graph = loop(3, cpu(0), cpu(1), cpu(0));
   for (SubNode& node : graph.nodes()) {
     if (node.op->name == "NextIteration") node.device = cpu(1);
@@ -267,7 +267,7 @@ TEST(Semantics6Loops, NextIterationMustBeWithItsMerge) {
   EXPECT_EQ(run_int(graph, toy_devices(2)), loop_result(3));
 }
 
-TEST(Semantics6Partition, ByTaskAndThenByDevice) {
+TEST(SemanticsOfPartition, ByTaskAndThenByDevice) {
   std::vector<Ref<Device>> devices = toy_devices(2, 2);
   EXPECT_EQ(run_int(loop(20, cpu(0, 0), cpu(1, 1), cpu(0, 1)), devices), loop_result(20));
   EXPECT_EQ(run_int(loop(20, cpu(1, 1), cpu(0, 0), cpu(1, 0)), devices), loop_result(20));
@@ -424,9 +424,9 @@ void compare_with_one_device(int per_task, int tasks, uint32_t first_seed, int p
   }
 }
 
-TEST(Semantics6Random, TwoDevices) { compare_with_one_device(2, 1, 1000, 60); }
-TEST(Semantics6Random, ThreeDevices) { compare_with_one_device(3, 1, 2000, 60); }
-TEST(Semantics6Random, TwoTasksOfTwoDevices) { compare_with_one_device(2, 2, 3000, 60); }
+TEST(SemanticsOfRandom, TwoDevices) { compare_with_one_device(2, 1, 1000, 60); }
+TEST(SemanticsOfRandom, ThreeDevices) { compare_with_one_device(3, 1, 2000, 60); }
+TEST(SemanticsOfRandom, TwoTasksOfTwoDevices) { compare_with_one_device(2, 2, 3000, 60); }
 
 }  // namespace
 }  // namespace millrace

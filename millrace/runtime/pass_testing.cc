@@ -72,7 +72,7 @@ Status size_of(KernelContext& ctx) {
   ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(ctx.input(0).num_elements())));
   return ok_status();
 }
-Status twin(KernelContext& ctx) {
+Status keep_and_flip(KernelContext& ctx) {
   ctx.set_output(0, ctx.input(0));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(1, ctx.input(0).shape()));
   for (size_t i = 0; i < out->data<int32_t>().size(); ++i) {
@@ -175,12 +175,12 @@ void register_toys(Registry& r) {
   pair("Mul", true, "T", mul);
   pair("Sub", false, "T", sub);
   pair("Less", false, "bool", less);
-  r.add({.name = "Twin",
+  r.add({.name = "KeepAndFlip",
          .doc = "x and its complement.",
          .inputs = {{"x", "int32"}},
          .outputs = {{"same", "int32"}, {"complement", "int32"}},
          .shape = shape_rules::unknown});
-  both("Twin", twin);
+  both("KeepAndFlip", keep_and_flip);
   r.add({.name = "Tick",
          .doc = "Counts its runs.",
          .outputs = {{"count", "int32"}},

@@ -14,7 +14,7 @@
 //   Const, Identity, Add, Mul, Sub, Less    on CPU and CUDA; int32 and float, shapes must agree
 //   CpuOnly                                 an Identity for CPU
 //   SizeOf                                  metadata_only
-//   Twin                                    x, -x
+//   KeepAndFlip                             x, ~x
 //   Fail                                    an error
 //   Tick                                    stateful: how often it has run
 //   Var, Assign; Handle, UseHandle          reference and resource edges

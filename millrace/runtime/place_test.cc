@@ -34,7 +34,7 @@ AttrMap with(std::string_view name) {
   return {{"_class", std::vector<std::string>{str_cat("loc:@", name), "other"}}};
 }
 
-TEST(Semantics4Placement, WishesAreObeyed) {
+TEST(SemanticsOfPlacement, WishesAreObeyed) {
   ToyGraph g;
   Output x = g.constant(1, {.device = "/device:CPU:1", .name = "x"});
   g.add("Identity", {x}, {.device = "/cpu:0", .name = "y"});
@@ -43,7 +43,7 @@ TEST(Semantics4Placement, WishesAreObeyed) {
   EXPECT_EQ(g.node("y").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, BestKindFirst) {
+TEST(SemanticsOfPlacement, BestKindFirst) {
   ToyGraph g;
   Output x = g.feed(DType::kInt32, 0, {.device = at("CPU:0"), .name = "x"});
   Output y = g.add("Add", {x, x}, {.name = "y"});
@@ -56,7 +56,7 @@ TEST(Semantics4Placement, BestKindFirst) {
   EXPECT_EQ(g.node("w").device, at("GPU:0"));
 }
 
-TEST(Semantics4Placement, NodesFollowMostOfTheirInputs) {
+TEST(SemanticsOfPlacement, NodesFollowMostOfTheirInputs) {
   ToyGraph g;
   Output a = g.constant(1, {.device = "/cpu:1"});
   Output b = g.constant(2, {.device = "/cpu:0"});
@@ -69,7 +69,7 @@ TEST(Semantics4Placement, NodesFollowMostOfTheirInputs) {
   EXPECT_EQ(g.node("e").device, at("CPU:1"));
 }
 
-TEST(Semantics4Placement, SourcesGoToTheirConsumers) {
+TEST(SemanticsOfPlacement, SourcesGoToTheirConsumers) {
   ToyGraph g;
   Output one = g.constant(1, {.name = "one"});
   Output shared = g.constant(2, {.name = "shared"});
@@ -80,7 +80,7 @@ TEST(Semantics4Placement, SourcesGoToTheirConsumers) {
   EXPECT_EQ(g.node("shared").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, ShapesAreReadWhereTheTensorIs) {
+TEST(SemanticsOfPlacement, ShapesAreReadWhereTheTensorIs) {
   ToyGraph g;
   Output x = g.feed(DType::kInt32, 0, {.device = "/cpu:0"});
   g.add("SizeOf", {g.add("CpuOnly", {x}, {.name = "x"})}, {.name = "size"});
@@ -88,7 +88,7 @@ TEST(Semantics4Placement, ShapesAreReadWhereTheTensorIs) {
   EXPECT_EQ(g.node("size").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, ColocationMergesWishes) {
+TEST(SemanticsOfPlacement, ColocationMergesWishes) {
   ToyGraph g;
   g.add("Var", {}, {{"T", DType::kFloat}}, {.device = "/task:1", .name = "v"});
   AttrMap attrs = with("v");
@@ -100,7 +100,7 @@ TEST(Semantics4Placement, ColocationMergesWishes) {
   EXPECT_EQ(g.node("x").device, at("CPU:1", 1));
 }
 
-TEST(Semantics4Placement, ColocationClash) {
+TEST(SemanticsOfPlacement, ColocationClash) {
   auto build = [] {
     ToyGraph g;
     Output x = g.constant(1, {.device = "/cpu:1", .name = "x"});
@@ -114,13 +114,13 @@ TEST(Semantics4Placement, ColocationClash) {
   EXPECT_EQ(soft.node("x").device, soft.node("y").device);
 }
 
-TEST(Semantics4Placement, ColocationWithAnUnknownNode) {
+TEST(SemanticsOfPlacement, ColocationWithAnUnknownNode) {
   ToyGraph g;
   g.add("Identity", {g.constant(1)}, with("nobody"), {.name = "y"});
   expect_error(place_on(g, two_cpus()), {"\"y\"", "\"nobody\""});
 }
 
-TEST(Semantics4Placement, GroupsWithoutACommonKind) {
+TEST(SemanticsOfPlacement, GroupsWithoutACommonKind) {
   ToyGraph g;
   Output x = g.constant(1, {.device = "/gpu:0", .name = "x"});
   g.add("CpuOnly", {x}, with("x"), {.name = "y"});
@@ -129,7 +129,7 @@ TEST(Semantics4Placement, GroupsWithoutACommonKind) {
   EXPECT_EQ(g.node("x").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, ReferenceEdgesDropTheDestinationsWish) {
+TEST(SemanticsOfPlacement, ReferenceEdgesDropTheDestinationsWish) {
   ToyGraph g;
   Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = "/cpu:1", .name = "v"});
   Output set = g.add("Assign", {v, g.constant(1)}, {.device = "/cpu:0", .name = "set"});
@@ -140,7 +140,7 @@ TEST(Semantics4Placement, ReferenceEdgesDropTheDestinationsWish) {
   EXPECT_EQ(g.node("read").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, ResourceEdgesTakeTheMoreSpecificWish) {
+TEST(SemanticsOfPlacement, ResourceEdgesTakeTheMoreSpecificWish) {
   ToyGraph g;
   Output h = g.add("Handle", {}, {.device = "/job:worker", .name = "h"});
   g.add("UseHandle", {h}, {.device = "/job:worker/cpu:1", .name = "use"});
@@ -149,7 +149,7 @@ TEST(Semantics4Placement, ResourceEdgesTakeTheMoreSpecificWish) {
   EXPECT_EQ(g.node("use").device, at("CPU:1"));
 }
 
-TEST(Semantics4Placement, WhatDoesNotExist) {
+TEST(SemanticsOfPlacement, WhatDoesNotExist) {
   auto build = [] {
     ToyGraph g;
     g.constant(1, {.device = "/gpu:7", .name = "x"});
@@ -163,7 +163,7 @@ TEST(Semantics4Placement, WhatDoesNotExist) {
   EXPECT_EQ(soft.node("x").device, at("CPU:0"));
 }
 
-TEST(Semantics4Placement, SoftPlacementKeepsTheTask) {
+TEST(SemanticsOfPlacement, SoftPlacementKeepsTheTask) {
   ToyGraph g;
   g.constant(1, {.device = "/task:1/gpu:0", .name = "x"});
   g.constant(1, {.device = "/task:7", .name = "y"});
@@ -174,20 +174,20 @@ TEST(Semantics4Placement, SoftPlacementKeepsTheTask) {
   expect_error(place_on(g, {at("CPU:0"), at("CPU:0", 1)}, true), {"\"y\"", "/task:7"});
 }
 
-TEST(Semantics4Placement, NoKernelAnywhere) {
+TEST(SemanticsOfPlacement, NoKernelAnywhere) {
   ToyGraph g;
   Output x = g.constant(1, {.device = "/device:CPU:0"});
   g.add("CpuOnly", {x}, {.name = "y"});
   expect_error(place_on(g, {at("GPU:0")}, true), {"CpuOnly \"y\"", at("GPU:0")});
 }
 
-TEST(Semantics4Placement, MalformedDevice) {
+TEST(SemanticsOfPlacement, MalformedDevice) {
   ToyGraph g;
   g.constant(1, {.device = "gpu zero", .name = "x"});
   expect_error(place_on(g, two_cpus(), true), {"\"x\"", "gpu zero"});
 }
 
-TEST(Semantics4Placement, LogsWhenAsked) {
+TEST(SemanticsOfPlacement, LogsWhenAsked) {
   struct Sink : LogSink {
     void write(const LogRecord& record) override { text += record.text; }
     std::string text;
@@ -283,7 +283,7 @@ TEST(Pinner, ColocationWithWhatComesLater) {
   EXPECT_EQ(g.node("late").device, at("CPU:1"));
 }
 
-TEST(Semantics4ControlFlow, MovesToTheData) {
+TEST(SemanticsOfControlFlow, MovesToTheData) {
   ToyGraph g;
   Output x = g.constant(1, {.device = at("CPU:1")});
   Output enter =

@@ -11,9 +11,9 @@ namespace {
 const char kCpu0[] = "/job:localhost/replica:0/task:0/device:CPU:0";
 const char kCpu1[] = "/job:localhost/replica:0/task:0/device:CPU:1";
 
-class Semantics2Pruning : public testing::Test {
+class SemanticsOfPruning : public testing::Test {
  protected:
-  Semantics2Pruning()
+  SemanticsOfPruning()
       : devices_(named_devices({kCpu0, kCpu1})),
         graph_(make_ref<Graph>(ToyOps::get().ops)),
         session_(graph_, devices_, options()) {}
@@ -25,7 +25,7 @@ class Semantics2Pruning : public testing::Test {
   }
 
   Output add(NodeSpec spec) {
-    if (!spec.inputs.empty() && spec.op != "Twin" && spec.op != "UseHandle") {
+    if (!spec.inputs.empty() && spec.op != "KeepAndFlip" && spec.op != "UseHandle") {
       spec.attrs.set("T", base_type(graph_->output_type(spec.inputs[0])));
     }
     return {graph_->add(std::move(spec)).value(), 0};
@@ -50,7 +50,7 @@ class Semantics2Pruning : public testing::Test {
   SessionGraph session_;
 };
 
-TEST_F(Semantics2Pruning, OnlyWhatIsNeeded) {
+TEST_F(SemanticsOfPruning, OnlyWhatIsNeeded) {
   Output x = constant("x"), unused = constant("unused"), waited = constant("waited");
   add({.name = "y", .op = "Add", .inputs = {x, x}, .control_inputs = {waited.node}});
   add({.name = "z", .op = "Add", .inputs = {unused, x}});
@@ -62,20 +62,20 @@ TEST_F(Semantics2Pruning, OnlyWhatIsNeeded) {
   EXPECT_EQ(node_named(pruned, "y").control_inputs.size(), 1u);
 }
 
-TEST_F(Semantics2Pruning, AFeedReplacesATensorNotItsNode) {
-  Output twin = add({.name = "twin", .op = "Twin", .inputs = {constant("x")}});
-  Output second{twin.node, 1};
-  add({.name = "y", .op = "Add", .inputs = {twin, second}, .control_inputs = {twin.node}});
-  Subgraph pruned = prune({.feeds = {"twin"}, .fetches = {"y"}}).value();
+TEST_F(SemanticsOfPruning, AFeedReplacesATensorNotItsNode) {
+  Output both = add({.name = "both", .op = "KeepAndFlip", .inputs = {constant("x")}});
+  Output second{both.node, 1};
+  add({.name = "y", .op = "Add", .inputs = {both, second}, .control_inputs = {both.node}});
+  Subgraph pruned = prune({.feeds = {"both"}, .fetches = {"y"}}).value();
   const SubNode& y = node_named(pruned, "y");
   EXPECT_EQ(pruned.node(y.inputs[0].node).op->name, "_Arg");
-  EXPECT_EQ(pruned.node(y.inputs[1].node).name, "twin");
-  EXPECT_EQ(pruned.node(y.control_inputs[0]).name, "twin");
-  EXPECT_EQ(fetch_dependencies(pruned, {.feeds = {"twin"}, .fetches = {"y"}}),
+  EXPECT_EQ(pruned.node(y.inputs[1].node).name, "both");
+  EXPECT_EQ(pruned.node(y.control_inputs[0]).name, "both");
+  EXPECT_EQ(fetch_dependencies(pruned, {.feeds = {"both"}, .fetches = {"y"}}),
             std::vector<std::vector<int>>{{0}});
 }
 
-TEST_F(Semantics2Pruning, TargetsAreMarked) {
+TEST_F(SemanticsOfPruning, TargetsAreMarked) {
   Output x = constant("x");
   add({.name = "t", .op = "Identity", .inputs = {x}});
   Subgraph pruned = prune({.targets = {"t"}}).value();
@@ -85,7 +85,7 @@ TEST_F(Semantics2Pruning, TargetsAreMarked) {
   EXPECT_FALSE(remove_dead_nodes(pruned, options).value());
 }
 
-TEST_F(Semantics2Pruning, Mistakes) {
+TEST_F(SemanticsOfPruning, Mistakes) {
   Output x = constant("x");
   graph_->add({.name = "nothing", .op = "NoOp"}).value();
   add({.name = "y", .op = "Add", .inputs = {x, x}});
@@ -99,7 +99,7 @@ TEST_F(Semantics2Pruning, Mistakes) {
   expect_error({.feeds = {"x"}, .fetches = {"x"}}, Code::kInvalidArgument, "both fed and fetched");
 }
 
-TEST_F(Semantics2Pruning, StateIsPinnedAcrossExtensions) {
+TEST_F(SemanticsOfPruning, StateIsPinnedAcrossExtensions) {
   Output v = add({.name = "v", .op = "Var", .attrs = {{"T", DType::kInt32}}, .device = "/cpu:1"});
   ASSERT_TRUE(session_.extend().ok());
   EXPECT_FALSE(session_.behind());
@@ -110,7 +110,7 @@ TEST_F(Semantics2Pruning, StateIsPinnedAcrossExtensions) {
   EXPECT_EQ(node_named(pruned, "read").device, "");
 }
 
-TEST_F(Semantics2Pruning, ColocationOutlivesTheNodeThatIsGone) {
+TEST_F(SemanticsOfPruning, ColocationOutlivesTheNodeThatIsGone) {
   Output x = constant("x");
   graph_->set_device(x.node, "/cpu:1").code();
   AttrMap with_x = {{"_class", std::vector<std::string>{"loc:@x"}}};
@@ -123,7 +123,7 @@ TEST_F(Semantics2Pruning, ColocationOutlivesTheNodeThatIsGone) {
   EXPECT_EQ(node_named(pruned, "b").device, kCpu1);
 }
 
-TEST_F(Semantics2Pruning, ColocationWithNobodyIsAnError) {
+TEST_F(SemanticsOfPruning, ColocationWithNobodyIsAnError) {
   add({.name = "a",
        .op = "Identity",
        .inputs = {constant("y")},
@@ -134,7 +134,7 @@ TEST_F(Semantics2Pruning, ColocationWithNobodyIsAnError) {
   EXPECT_NE(status.message().find("nobody"), std::string_view::npos);
 }
 
-TEST_F(Semantics2Pruning, AVariableFedByValueCannotBeAssigned) {
+TEST_F(SemanticsOfPruning, AVariableFedByValueCannotBeAssigned) {
   Output v = add({.name = "v", .op = "Var", .attrs = {{"T", DType::kInt32}}});
   add({.name = "set", .op = "Assign", .inputs = {v, constant("x")}});
   add({.name = "read", .op = "Identity", .inputs = {v}});

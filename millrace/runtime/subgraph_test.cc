@@ -50,7 +50,7 @@ TEST(Subgraph, UsesListDataAndControlConsumers) {
   EXPECT_EQ(uses[2].input, -1);
 }
 
-TEST(Semantics1Cycles, OnlyThroughNextIteration) {
+TEST(SemanticsOfCycles, OnlyThroughNextIteration) {
   LoopGraph loop;
   EXPECT_EQ(loop.graph.topological_order().value().size(), static_cast<size_t>(loop.graph.size()));
 
@@ -78,7 +78,7 @@ TEST(Subgraph, CompactRenumbers) {
 
 TEST(Subgraph, GraphDefRoundTrip) {
   LoopGraph g;
-  g.add("Twin", {g.exit},
+  g.add("KeepAndFlip", {g.exit},
         {.device = "/cpu:1", .after = {g.enter.node - 1}, .name = "_internal/_1"});
   Subgraph back =
       Subgraph::from_graph_def_bytes(g.graph.to_graph_def_bytes().value(), ToyOps::get().ops)
@@ -98,7 +98,7 @@ TEST(Subgraph, GraphDefRoundTrip) {
   }
 }
 
-TEST(Semantics5Frames, EachNodeHasOne) {
+TEST(SemanticsOfFrames, EachNodeHasOne) {
   LoopGraph g;
   FrameInfo info = analyze_frames(g.graph).value();
   ASSERT_EQ(info.frames.size(), 2u);
@@ -115,7 +115,7 @@ TEST(Semantics5Frames, EachNodeHasOne) {
   EXPECT_EQ(frames(g.exit), std::pair(1, 0));
 }
 
-TEST(Semantics5Frames, Mistakes) {
+TEST(SemanticsOfFrames, Mistakes) {
   LoopGraph g;
   Output outside = g.constant(1);
   g.add("Add", {g.merge, outside}, {.name = "both"});

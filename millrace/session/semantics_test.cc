@@ -10,9 +10,9 @@
 namespace millrace {
 namespace {
 
-using Semantics1NamesAndEdges = SessionTest;
+using SemanticsOfNamesAndEdges = SessionTest;
 
-TEST_F(Semantics1NamesAndEdges, OutputsAreNumberedOverAllArguments) {
+TEST_F(SemanticsOfNamesAndEdges, OutputsAreNumberedOverAllArguments) {
   Expr x = builder_->constant(Tensor::vector<float>({1, 2, 3, 4}));
   Expr axis = builder_->constant(Tensor::scalar<int32_t>(0));
   add("Split", "parts", {axis, x}, {{"num_split", 4}});
@@ -25,7 +25,7 @@ TEST_F(Semantics1NamesAndEdges, OutputsAreNumberedOverAllArguments) {
   EXPECT_EQ(code_of(s->run({}, {"parts:01"})), Code::kInvalidArgument);
 }
 
-TEST_F(Semantics1NamesAndEdges, NodesMayStandInAnyOrderAndWritersOmitZero) {
+TEST_F(SemanticsOfNamesAndEdges, NodesMayStandInAnyOrderAndWritersOmitZero) {
   constexpr char kText[] = R"(
     node { name: "y" op: "Neg" input: "x:0" input: "^z" attr { key: "T" value { type: DT_FLOAT } } }
     node { name: "z" op: "NoOp" }
@@ -34,7 +34,7 @@ TEST_F(Semantics1NamesAndEdges, NodesMayStandInAnyOrderAndWritersOmitZero) {
   EXPECT_EQ(session()->run({{"x", f32(3)}}, {"y"}).value()[0].item<float>(), -3);
 }
 
-TEST_F(Semantics1NamesAndEdges, ControlInputsComeLast) {
+TEST_F(SemanticsOfNamesAndEdges, ControlInputsComeLast) {
   constexpr char kText[] = R"(
     node { name: "z" op: "NoOp" }
     node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }
@@ -42,7 +42,7 @@ TEST_F(Semantics1NamesAndEdges, ControlInputsComeLast) {
   EXPECT_EQ(import_graph_def_text(kText, {}, *graph_).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(Semantics1NamesAndEdges, AReferenceIsReadWhereAValueIsWanted) {
+TEST_F(SemanticsOfNamesAndEdges, AReferenceIsReadWhereAValueIsWanted) {
   Expr v = add("VariableV2", "v", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
   add("Assign", "init", {v, constant(5)});
   add("Neg", "y", {v});
@@ -55,9 +55,9 @@ TEST_F(Semantics1NamesAndEdges, AReferenceIsReadWhereAValueIsWanted) {
   EXPECT_EQ(s->run({}, {"y"}).value()[0].item<float>(), -5);
 }
 
-using Semantics7State = SessionTest;
+using SemanticsOfState = SessionTest;
 
-TEST_F(Semantics7State, AnUninitialisedVariableNamesItself) {
+TEST_F(SemanticsOfState, AnUninitialisedVariableNamesItself) {
   Expr v = add("VariableV2", "weights", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
   add("Neg", "y", {v});
   add("IsVariableInitialized", "ready", {v});
@@ -72,7 +72,7 @@ TEST_F(Semantics7State, AnUninitialisedVariableNamesItself) {
   EXPECT_EQ(s->run({}, {"weights"}).value()[0].item<float>(), 5);
 }
 
-TEST_F(Semantics7State, StateIsSharedByAllSignaturesAndEndsWithTheSession) {
+TEST_F(SemanticsOfState, StateIsSharedByAllSignaturesAndEndsWithTheSession) {
   Expr v = add("VariableV2", "v", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
   add("Assign", "init", {v, constant(0)});
   add("AssignAdd", "step", {v, constant(1)});
@@ -84,7 +84,7 @@ TEST_F(Semantics7State, StateIsSharedByAllSignaturesAndEndsWithTheSession) {
   EXPECT_EQ(code_of(other->run({}, {"v"})), Code::kFailedPrecondition);
 }
 
-TEST_F(Semantics7State, FetchedVariablesDoNotChangeAfterwards) {
+TEST_F(SemanticsOfState, FetchedVariablesDoNotChangeAfterwards) {
   Expr v = add("VariableV2", "v", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
   add("Assign", "init", {v, constant(1)});
   add("AssignAdd", "step", {v, constant(1)});
@@ -95,7 +95,7 @@ TEST_F(Semantics7State, FetchedVariablesDoNotChangeAfterwards) {
   EXPECT_EQ(before.item<float>(), 1);
 }
 
-TEST_F(Semantics7State, SharedNamesAndContainers) {
+TEST_F(SemanticsOfState, SharedNamesAndContainers) {
   AttrMap attrs = {{"shape", Shape{}}, {"dtype", DType::kFloat}, {"shared_name", "both"}};
   Expr a = add("VariableV2", "a", {}, attrs);
   add("VariableV2", "b", {}, attrs);
@@ -115,7 +115,7 @@ TEST_F(Semantics7State, SharedNamesAndContainers) {
   EXPECT_EQ(code_of(s->run({}, {"b"})), Code::kFailedPrecondition);
 }
 
-TEST_F(Semantics7State, ARandomOpGoesOnOverSignatures) {
+TEST_F(SemanticsOfState, ARandomOpGoesOnOverSignatures) {
   Expr shape = builder_->constant(Tensor::vector<int32_t>({6}));
   Expr u = add("RandomUniform", "u", {shape},
                {{"dtype", DType::kFloat}, {"seed", 87654321}, {"seed2", 1234}});
@@ -125,7 +125,7 @@ TEST_F(Semantics7State, ARandomOpGoesOnOverSignatures) {
   EXPECT_FLOAT_EQ(s->run({}, {"n"}).value()[0].data<float>()[0], -0.59211946f);
 }
 
-TEST_F(Semantics7State, AResourceVariable) {
+TEST_F(SemanticsOfState, AResourceVariable) {
   Expr h = add("VarHandleOp", "h", {},
                {{"dtype", DType::kFloat}, {"shape", Shape{}}, {"shared_name", "h"}});
   add("ReadVariableOp", "read", {h}, {{"dtype", DType::kFloat}});
@@ -139,7 +139,7 @@ TEST_F(Semantics7State, AResourceVariable) {
   EXPECT_EQ(s->run({}, {"read"}).value()[0].item<float>(), 2);
 }
 
-TEST_F(Semantics7State, WhatAStepMakesEndsWithIt) {
+TEST_F(SemanticsOfState, WhatAStepMakesEndsWithIt) {
   Expr size = builder_->constant(Tensor::scalar<int32_t>(1));
   std::vector<Expr> array = call_multi("TensorArrayV3", {size}, {{"dtype", DType::kFloat}});
   Expr index = builder_->constant(Tensor::scalar<int32_t>(0));
@@ -153,9 +153,9 @@ TEST_F(Semantics7State, WhatAStepMakesEndsWithIt) {
   }
 }
 
-using Semantics10Codes = SessionTest;
+using SemanticsOfCodes = SessionTest;
 
-TEST_F(Semantics10Codes, AnUnknownOpIsKeptAndOnlyAnErrorWhenNeeded) {
+TEST_F(SemanticsOfCodes, AnUnknownOpIsKeptAndOnlyAnErrorWhenNeeded) {
   constexpr char kText[] = R"(
     node { name: "a" op: "NobodyKnowsThis" }
     node { name: "b" op: "NorThat" input: "a" }
@@ -170,7 +170,7 @@ TEST_F(Semantics10Codes, AnUnknownOpIsKeptAndOnlyAnErrorWhenNeeded) {
   EXPECT_EQ(builder_->add("NobodyKnowsThis", "c", {}).status().code(), Code::kNotFound);
 }
 
-TEST_F(Semantics10Codes, MistakesInNodes) {
+TEST_F(SemanticsOfCodes, MistakesInNodes) {
   Expr x = placeholder("x");
   Output out = GraphBuilder::output(x);
   EXPECT_EQ(graph_->add({.name = "x", .op = "NoOp"}).status().code(), Code::kInvalidArgument);
@@ -183,7 +183,7 @@ TEST_F(Semantics10Codes, MistakesInNodes) {
             Code::kInvalidArgument);
 }
 
-TEST_F(Semantics10Codes, MistakesInValues) {
+TEST_F(SemanticsOfCodes, MistakesInValues) {
   Expr a = add("Placeholder", "a", {}, {{"dtype", DType::kFloat}});
   add("MatMul", "m", {a, a});
   Expr i = add("Placeholder", "i", {}, {{"dtype", DType::kInt32}});
@@ -199,7 +199,7 @@ TEST_F(Semantics10Codes, MistakesInValues) {
   EXPECT_TRUE(s->run({{"a", matrix}, {"i", Tensor::scalar<int32_t>(1)}}, {"g"}).ok());
 }
 
-TEST_F(Semantics10Codes, QueuesAndCounters) {
+TEST_F(SemanticsOfCodes, QueuesAndCounters) {
   Expr v = add("VariableV2", "v", {}, {{"shape", Shape{}}, {"dtype", DType::kInt32}});
   add("Assign", "init", {v, builder_->constant(Tensor::scalar<int32_t>(0))});
   add("CountUpTo", "count", {v}, {{"limit", 2}});
@@ -218,7 +218,7 @@ TEST_F(Semantics10Codes, QueuesAndCounters) {
   EXPECT_EQ(code_of(s->run({}, {"dequeue"})), Code::kOutOfRange);
 }
 
-TEST_F(Semantics10Codes, MemoryThatIsNotThere) {
+TEST_F(SemanticsOfCodes, MemoryThatIsNotThere) {
   Expr dims = add("Placeholder", "dims", {}, {{"dtype", DType::kInt64}});
   add("Fill", "f", {dims, constant(1)});
   auto s = session();

@@ -14,9 +14,9 @@
 namespace millrace {
 namespace {
 
-using Semantics2FeedsAndFetches = SessionTest;
+using SemanticsOfFeedsAndFetches = SessionTest;
 
-TEST_F(Semantics2FeedsAndFetches, FeedsAndFetchesByName) {
+TEST_F(SemanticsOfFeedsAndFetches, FeedsAndFetchesByName) {
   Expr x = placeholder("x");
   add("Add", "y", {x, constant(1)});
   auto s = session();
@@ -26,7 +26,7 @@ TEST_F(Semantics2FeedsAndFetches, FeedsAndFetchesByName) {
   for (const Tensor& t : *out) EXPECT_EQ(t.item<float>(), 3);
 }
 
-TEST_F(Semantics2FeedsAndFetches, AnyTensorCanBeFed) {
+TEST_F(SemanticsOfFeedsAndFetches, AnyTensorCanBeFed) {
   Expr a = add("Neg", "a", {constant(1)});
   Expr b = add("Neg", "b", {a});
   add("Neg", "c", {b});
@@ -36,14 +36,14 @@ TEST_F(Semantics2FeedsAndFetches, AnyTensorCanBeFed) {
   EXPECT_EQ(s->run({}, {"c"}).value()[0].item<float>(), -1);
 }
 
-TEST_F(Semantics2FeedsAndFetches, AFedConstantIsNotFolded) {
+TEST_F(SemanticsOfFeedsAndFetches, AFedConstantIsNotFolded) {
   Expr c = add("Const", "c", {}, {{"value", f32(1)}, {"dtype", DType::kFloat}});
   add("Add", "y", {c, c});
   auto s = session();
   EXPECT_EQ(s->run({{"c", f32(10)}}, {"y"}).value()[0].item<float>(), 20);
 }
 
-TEST_F(Semantics2FeedsAndFetches, Mistakes) {
+TEST_F(SemanticsOfFeedsAndFetches, Mistakes) {
   Expr x = placeholder("x");
   add("Neg", "y", {x});
   builder_->add("NoOp", "nothing", {}).value();
@@ -64,7 +64,7 @@ TEST_F(Semantics2FeedsAndFetches, Mistakes) {
   EXPECT_TRUE(s->run({}, {}, {"nothing"}).ok());
 }
 
-TEST_F(Semantics2FeedsAndFetches, ControlEdgesOfAFedPlaceholderMoveToTheFeed) {
+TEST_F(SemanticsOfFeedsAndFetches, ControlEdgesOfAFedPlaceholderMoveToTheFeed) {
   Expr x = placeholder("x");
   Expr a = add("Neg", "a", {constant(1)});
   builder_->context().control_inputs = {GraphBuilder::output(x).node};
@@ -130,9 +130,9 @@ TEST_F(SessionTest, AnErrorLeavesTheSessionUsable) {
   }
 }
 
-using Semantics2PartialRun = SessionTest;
+using SemanticsOfPartialRun = SessionTest;
 
-TEST_F(Semantics2PartialRun, FeedsAndFetchesInPieces) {
+TEST_F(SemanticsOfPartialRun, FeedsAndFetchesInPieces) {
   Expr a = placeholder("a"), b = placeholder("b"), c = placeholder("c");
   Expr r1 = add("Add", "r1", {a, b});
   add("Mul", "r2", {r1, c});
@@ -149,7 +149,7 @@ TEST_F(Semantics2PartialRun, FeedsAndFetchesInPieces) {
   EXPECT_EQ(code_of(s->partial_run(*handle, {}, {"r2"})), Code::kInvalidArgument);
 }
 
-TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneThatWaits) {
+TEST_F(SemanticsOfPartialRun, ClosingTheSessionEndsOneThatWaits) {
   Expr a = placeholder("a");
   add("Neg", "y", {a});
   auto s = session();
@@ -158,7 +158,7 @@ TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneThatWaits) {
 }
 
 // Abandoning what runs on the first device must not end the run before the second is abandoned.
-TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneOnTwoDevices) {
+TEST_F(SemanticsOfPartialRun, ClosingTheSessionEndsOneOnTwoDevices) {
   for (const char* name : {"a", "b"}) {
     builder_->context().device = name[0] == 'a' ? "/cpu:0" : "/cpu:1";
     add("Neg", name[0] == 'a' ? "x" : "y", {placeholder(name)});
@@ -174,7 +174,7 @@ TEST_F(Semantics2PartialRun, ClosingTheSessionEndsOneOnTwoDevices) {
   EXPECT_TRUE(s->close().ok());
 }
 
-TEST_F(Semantics2PartialRun, ADeadFetchLeavesTheRestToBeFedAndFetched) {
+TEST_F(SemanticsOfPartialRun, ADeadFetchLeavesTheRestToBeFedAndFetched) {
   Expr p = add("Placeholder", "p", {}, {{"dtype", DType::kBool}});
   Expr a = placeholder("a");
   Expr branch = add("Switch", "branch", {a, p});

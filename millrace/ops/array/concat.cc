@@ -7,7 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {
@@ -334,7 +334,7 @@ class Pack : public Kernel {
       return invalid_argument("values must have one shape: input ", i, " is ", ctx.input(i).shape(),
                               ", input 0 is ", shape);
     }
-    Ints dims;
+    HostInts dims;
     int64_t outer = 1;
     for (int i = 0; i <= shape.rank(); ++i) {
       dims.add(i < axis ? shape.dim(i) : i == axis ? ctx.num_inputs() : shape.dim(i - 1));

@@ -7,7 +7,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/element.h"
 #include "millrace/ops/indices.h"
 
@@ -21,7 +21,7 @@ bool is_prefix(const Shape& prefix, const Shape& shape) {
 
 // [first] followed by the dimensions of `shape` from `skip` on.
 Result<Shape> rows_of(int64_t first, const Shape& shape, int skip) {
-  Ints dims;
+  HostInts dims;
   dims.add(first);
   for (int i = skip; i < shape.rank(); ++i) dims.add(shape.dim(i));
   return Shape::make(dims.span());

@@ -5,7 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -71,7 +71,7 @@ Status gather_along(KernelContext& ctx, int64_t given_axis, int64_t given_batch_
     return invalid_argument("batch_dims (", batch_dims, ") must not be past axis (", axis, ")");
   }
   GatherSizes sizes;
-  Ints dims;
+  HostInts dims;
   for (int i = 0; i < axis; ++i) {
     dims.add(params.dim(i));
     if (i >= batch_dims) {

@@ -6,7 +6,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
@@ -45,7 +45,7 @@ Status gather_nd_cpu(KernelContext& ctx) {
     return invalid_argument("Requested more than 0 entries, but params is empty. Params shape: ",
                             params.shape());
   }
-  Ints dims;
+  HostInts dims;
   for (int i = 0; i + 1 < indices.rank(); ++i) dims.add(indices.dim(i));
   for (int i = sizes.depth; i < params.rank(); ++i) dims.add(params.dim(i));
   MR_TRY_ASSIGN(const Shape shape, Shape::make(dims.span()));

@@ -7,7 +7,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -88,7 +88,7 @@ class MirrorPlan {
                               " for an input of shape ", in.shape(), ", got ",
                               ctx.input(1).shape());
     }
-    Ints paddings, sizes;
+    HostInts paddings, sizes;
     MR_TRY(paddings.read(ctx, 1, "paddings"));
     for (int i = 0; i < in.rank(); ++i) {
       MR_TRY_ASSIGN(const int64_t size, mirrored_size(i, in.dim(i), paddings[2 * i],

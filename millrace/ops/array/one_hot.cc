@@ -1,7 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
@@ -52,7 +52,7 @@ class OneHot : public Kernel {
     MR_TRY_ASSIGN(const int64_t depth, ctx.int_scalar_input(1));
     if (depth < 0) return invalid_argument("'depth' must not be negative, got ", depth);
     MR_TRY_ASSIGN(const int axis, normalize_axis(axis_, indices.rank() + 1, "axis"));
-    Ints dims;
+    HostInts dims;
     int64_t inner = 1;
     for (int i = 0; i <= indices.rank(); ++i) {
       dims.add(i < axis ? indices.dim(i) : i == axis ? depth : indices.dim(i - 1));

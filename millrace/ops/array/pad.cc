@@ -1,7 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {
@@ -83,7 +83,7 @@ Status pad_cpu(KernelContext& ctx) {
                             " for an input of shape ", input.shape(), ", got ", paddings_shape);
   }
   if (ctx.num_inputs() > 2) MR_TRY(expect_rank(ctx, 2, 0));
-  Ints paddings, sizes;
+  HostInts paddings, sizes;
   MR_TRY(paddings.read(ctx, 1, "paddings"));
   for (int i = 0; i < rank; ++i) {
     MR_TRY_ASSIGN(const int64_t size,

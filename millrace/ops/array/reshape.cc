@@ -3,7 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 
 namespace millrace {
 namespace {
@@ -71,7 +71,7 @@ void reshape_value(ValueContext& c) {
 }
 
 Status reshape_cpu(KernelContext& ctx) {
-  Ints target;
+  HostInts target;
   MR_TRY(target.read_vector(ctx, 1, "shape"));
   const int64_t elements = ctx.input(0).num_elements();
   int missing = -1;
@@ -123,7 +123,7 @@ Status expand_dims_cpu(KernelContext& ctx) {
   const Shape& shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(const int64_t dim, ctx.int_scalar_input(1));
   MR_TRY_ASSIGN(const int axis, normalize_axis(dim, shape.rank() + 1, "dim"));
-  Ints dims;
+  HostInts dims;
   for (int i = 0; i <= shape.rank(); ++i) {
     dims.add(i < axis ? shape.dim(i) : i == axis ? 1 : shape.dim(i - 1));
   }
@@ -187,7 +187,7 @@ class Squeeze : public Kernel {
     const Shape& shape = ctx.input(0).shape();
     bool drop[Shape::kMaxRank];
     MR_TRY(choose_squeezed(shape.dims(), squeeze_dims_, drop));
-    Ints dims;
+    HostInts dims;
     for (int i = 0; i < shape.rank(); ++i) {
       if (!drop[i]) dims.add(shape.dim(i));
     }

@@ -1,7 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {
@@ -86,7 +86,7 @@ Status slice_grad(GradientContext& g) {
 Status slice_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   const int rank = input.rank();
-  Ints begin, size;
+  HostInts begin, size;
   MR_TRY(begin.read_vector(ctx, 1, "begin", rank));
   MR_TRY(size.read_vector(ctx, 2, "size", rank));
   bool rows_only = true;

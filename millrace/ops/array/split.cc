@@ -3,7 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {
@@ -218,7 +218,7 @@ class Unpack : public Kernel {
       return invalid_argument("dimension ", axis, " of ", value.shape(), " must have size ",
                               ctx.num_outputs(), " (num)");
     }
-    Ints dims;
+    HostInts dims;
     for (int i = 0; i < value.rank(); ++i) {
       if (i != axis) dims.add(value.dim(i));
     }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 
 namespace millrace {
 
 Status make_strided_slice_plan(const KernelContext& ctx, std::span<const int64_t> input,
                                const StridedSliceMasks& masks, StridedSlicePlan& plan) {
-  Ints begin, end, strides;
+  HostInts begin, end, strides;
   MR_TRY(begin.read_vector(ctx, 1, "begin"));
   MR_TRY(end.read_vector(ctx, 2, "end"));
   MR_TRY(strides.read_vector(ctx, 3, "strides"));
-  for (Ints* list : {&begin, &end, &strides}) {
+  for (HostInts* list : {&begin, &end, &strides}) {
     for (int i = 0; i < list->size(); ++i) {
       (*list)[i] = std::max((*list)[i], StridedSlicePlan::kUnknown + 1);
     }

@@ -3,7 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 
 namespace millrace {
@@ -74,7 +74,7 @@ Status tile_grad(GradientContext& g) {
 Status tile_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   const int rank = input.rank();
-  Ints multiples, sizes;
+  HostInts multiples, sizes;
   MR_TRY(multiples.read_vector(ctx, 1, "multiples", rank));
   for (int i = 0; i < rank; ++i) {
     MR_TRY_ASSIGN(const int64_t size, tiled_size(i, input.dim(i), multiples[i]));

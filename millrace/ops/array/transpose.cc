@@ -5,16 +5,16 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
 
-// Whether the n values are 0 ... n - 1 in some order; n <= Ints::kMax.
+// Whether the n values are 0 ... n - 1 in some order; n <= HostInts::kMax.
 Status check_permutation(std::span<const int64_t> values) {
-  bool seen[Ints::kMax] = {};
+  bool seen[HostInts::kMax] = {};
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t v = values[i];
     if (v < 0 || v >= static_cast<int64_t>(values.size())) {
@@ -61,7 +61,7 @@ Status transpose_grad(GradientContext& g) {
 Status transpose_cpu(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const int rank = x.rank();
-  Ints perm, strides, sizes;
+  HostInts perm, strides, sizes;
   MR_TRY(perm.read_vector(ctx, 1, "perm", rank));
   MR_TRY(check_permutation(perm.span()));
   int64_t stride = x.num_elements();
@@ -210,7 +210,7 @@ Status reverse_along(KernelContext& ctx, const bool* reversed) {
 }
 
 Status reverse_v2_cpu(KernelContext& ctx) {
-  Ints axes;
+  HostInts axes;
   MR_TRY(axes.read_vector(ctx, 1, "axis"));
   bool reversed[Shape::kMaxRank];
   MR_TRY(read_axes(axes.span(), ctx.input(0).rank(), reversed));

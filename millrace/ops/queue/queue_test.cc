@@ -114,16 +114,16 @@ void expect_error(const Status& status, Code code, std::string_view part) {
   EXPECT_NE(status.message().find(part), std::string_view::npos) << status.to_string();
 }
 
-class Semantics9Queues : public QueueForms {};
+class SemanticsOfQueues : public QueueForms {};
 class Queues : public QueueForms {};
 
 std::string form_name(const testing::TestParamInfo<bool>& info) {
   return info.param ? "Resource" : "Reference";
 }
-INSTANTIATE_TEST_SUITE_P(Forms, Semantics9Queues, testing::Bool(), form_name);
+INSTANTIATE_TEST_SUITE_P(Forms, SemanticsOfQueues, testing::Bool(), form_name);
 INSTANTIATE_TEST_SUITE_P(Forms, Queues, testing::Bool(), form_name);
 
-TEST_P(Semantics9Queues, EnqueueWithRoomIsDoneAtOnce) {
+TEST_P(SemanticsOfQueues, EnqueueWithRoomIsDoneAtOnce) {
   make_fifo(2);
   EXPECT_TRUE(start_enqueue({f(1)})->done());
   EXPECT_TRUE(start_enqueue({f(2)})->done());
@@ -132,7 +132,7 @@ TEST_P(Semantics9Queues, EnqueueWithRoomIsDoneAtOnce) {
   EXPECT_EQ(next(), 2);
 }
 
-TEST_P(Semantics9Queues, FullQueueServesEnqueuesInTurn) {
+TEST_P(SemanticsOfQueues, FullQueueServesEnqueuesInTurn) {
   make_fifo(1);
   ASSERT_TRUE(enqueue({f(1)}).ok());
   Ref<OpRun> second = start_enqueue({f(2)}), third = start_enqueue({f(3)});
@@ -146,7 +146,7 @@ TEST_P(Semantics9Queues, FullQueueServesEnqueuesInTurn) {
   EXPECT_EQ(next(), 3);
 }
 
-TEST_P(Semantics9Queues, CloseComesAfterThoseWhoWait) {
+TEST_P(SemanticsOfQueues, CloseComesAfterThoseWhoWait) {
   make_fifo(1);
   ASSERT_TRUE(enqueue({f(1)}).ok());
   Ref<OpRun> waiting = start_enqueue({f(2)});
@@ -162,7 +162,7 @@ TEST_P(Semantics9Queues, CloseComesAfterThoseWhoWait) {
   expect_error(dequeue().status(), Code::kOutOfRange, "closed and has insufficient elements");
 }
 
-TEST_P(Semantics9Queues, CloseWithCancelFailsThoseWhoWait) {
+TEST_P(SemanticsOfQueues, CloseWithCancelFailsThoseWhoWait) {
   make_fifo(2);
   ASSERT_TRUE(enqueue({f(1)}).ok());
   Ref<OpRun> many = start_enqueue_many({floats({2, 3, 4})});
@@ -176,7 +176,7 @@ TEST_P(Semantics9Queues, CloseWithCancelFailsThoseWhoWait) {
   expect_error(dequeue().status(), Code::kOutOfRange, "closed and has insufficient elements");
 }
 
-TEST_P(Semantics9Queues, SecondClose) {
+TEST_P(SemanticsOfQueues, SecondClose) {
   make_fifo(1);
   ASSERT_TRUE(close(false).ok());
   expect_error(close(false), Code::kCancelled, "already closed");
@@ -184,7 +184,7 @@ TEST_P(Semantics9Queues, SecondClose) {
   EXPECT_TRUE(close(true).ok());
 }
 
-TEST_P(Semantics9Queues, EnqueueManyPutsAsRoomComes) {
+TEST_P(SemanticsOfQueues, EnqueueManyPutsAsRoomComes) {
   make_fifo(2);
   Ref<OpRun> many = start_enqueue_many({floats({1, 2, 3, 4})});
   EXPECT_EQ(size(), 2);
@@ -197,14 +197,14 @@ TEST_P(Semantics9Queues, EnqueueManyPutsAsRoomComes) {
   EXPECT_EQ(next(), 4);
 }
 
-TEST_P(Semantics9Queues, EnqueueManyOfNothingDoesNothing) {
+TEST_P(SemanticsOfQueues, EnqueueManyOfNothingDoesNothing) {
   make_fifo(1);
   EXPECT_TRUE(enqueue_many({floats({})}).ok());
   ASSERT_TRUE(close(false).ok());
   EXPECT_TRUE(enqueue_many({floats({})}).ok());
 }
 
-TEST_P(Semantics9Queues, DequeueWaitsForOne) {
+TEST_P(SemanticsOfQueues, DequeueWaitsForOne) {
   make_fifo(-1);
   Ref<OpRun> first = start_dequeue(), second = start_dequeue();
   EXPECT_FALSE(first->done());
@@ -215,7 +215,7 @@ TEST_P(Semantics9Queues, DequeueWaitsForOne) {
   expect_error(second->wait().status(), Code::kOutOfRange, "requested 1, current size 0");
 }
 
-TEST_P(Semantics9Queues, DequeueManyCollectsMoreThanFits) {
+TEST_P(SemanticsOfQueues, DequeueManyCollectsMoreThanFits) {
   make_fifo(2);
   Ref<OpRun> batch = start_dequeue_many(5);
   ASSERT_TRUE(enqueue_many({floats({1, 2, 3, 4})}).ok());
@@ -227,7 +227,7 @@ TEST_P(Semantics9Queues, DequeueManyCollectsMoreThanFits) {
   EXPECT_EQ(number(behind), 6) << "first come, first served";
 }
 
-TEST_P(Semantics9Queues, DequeueManyPutsElementsBackWhenClosed) {
+TEST_P(SemanticsOfQueues, DequeueManyPutsElementsBackWhenClosed) {
   make_fifo(-1);
   Ref<OpRun> batch = start_dequeue_many(3);
   ASSERT_TRUE(enqueue_many({floats({1, 2})}).ok());
@@ -240,7 +240,7 @@ TEST_P(Semantics9Queues, DequeueManyPutsElementsBackWhenClosed) {
   EXPECT_EQ(next(), 2);
 }
 
-TEST_P(Semantics9Queues, DequeueUpToTakesTheRestOfAClosedQueue) {
+TEST_P(SemanticsOfQueues, DequeueUpToTakesTheRestOfAClosedQueue) {
   make_fifo(-1);
   Ref<OpRun> batch = start_dequeue_up_to(3);
   ASSERT_TRUE(enqueue_many({floats({1, 2})}).ok());
@@ -251,7 +251,7 @@ TEST_P(Semantics9Queues, DequeueUpToTakesTheRestOfAClosedQueue) {
   expect_tensor_equal(tensors(start_dequeue_up_to(0)).value()[0], floats({}));
 }
 
-TEST_P(Semantics9Queues, CancelledStepsLeaveTheQueueUsable) {
+TEST_P(SemanticsOfQueues, CancelledStepsLeaveTheQueueUsable) {
   make_fifo(1);
   Ref<OpRun> batch = start_dequeue_many(3);
   ASSERT_TRUE(enqueue({f(1)}).ok());
@@ -273,7 +273,7 @@ TEST_P(Semantics9Queues, CancelledStepsLeaveTheQueueUsable) {
   EXPECT_TRUE(enqueue({f(5)}).ok()) << "the queue is open";
 }
 
-TEST_P(Semantics9Queues, CancellingTheFirstInLineServesTheNext) {
+TEST_P(SemanticsOfQueues, CancellingTheFirstInLineServesTheNext) {
   make_fifo(-1);
   Ref<OpRun> batch = start_dequeue_many(2), one = start_dequeue();
   ASSERT_TRUE(enqueue({f(1)}).ok());
@@ -282,7 +282,7 @@ TEST_P(Semantics9Queues, CancellingTheFirstInLineServesTheNext) {
   EXPECT_EQ(number(one), 1);
 }
 
-TEST_P(Semantics9Queues, BatchesNeedKnownShapes) {
+TEST_P(SemanticsOfQueues, BatchesNeedKnownShapes) {
   make("FIFOQueue", {{"component_types", std::vector<DType>{DType::kFloat}}});
   ASSERT_TRUE(enqueue({f(1)}).ok());
   ASSERT_TRUE(enqueue({floats({2, 3})}).ok());
@@ -291,13 +291,13 @@ TEST_P(Semantics9Queues, BatchesNeedKnownShapes) {
   expect_tensor_equal(dequeue().value()[0], floats({2, 3}));
 }
 
-TEST_P(Semantics9Queues, NegativeCapacityIsNoLimit) {
+TEST_P(SemanticsOfQueues, NegativeCapacityIsNoLimit) {
   make_fifo(-5);
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(start_enqueue({f(1)})->done());
   EXPECT_EQ(size(), 1000);
 }
 
-TEST_P(Semantics9Queues, WrongTuples) {
+TEST_P(SemanticsOfQueues, WrongTuples) {
   make("FIFOQueue", {{"component_types", std::vector<DType>{DType::kFloat, DType::kInt32}},
                      {"shapes", std::vector<PartialShape>{{2}, PartialShape::scalar()}}});
   const Tensor i = Tensor::scalar<int32_t>(1);
@@ -316,7 +316,7 @@ TEST_P(Semantics9Queues, WrongTuples) {
   EXPECT_EQ(size(), 0);
 }
 
-TEST_P(Semantics9Queues, RandomShuffleFollowsPhilox) {
+TEST_P(SemanticsOfQueues, RandomShuffleFollowsPhilox) {
   make("RandomShuffleQueue", {{"component_types", std::vector<DType>{DType::kFloat}},
                               {"shapes", std::vector<PartialShape>{PartialShape::scalar()}},
                               {"seed", 87654321},
@@ -334,7 +334,7 @@ TEST_P(Semantics9Queues, RandomShuffleFollowsPhilox) {
   }
 }
 
-TEST_P(Semantics9Queues, RandomShuffleKeepsSomeWhileOpen) {
+TEST_P(SemanticsOfQueues, RandomShuffleKeepsSomeWhileOpen) {
   make("RandomShuffleQueue", {{"component_types", std::vector<DType>{DType::kFloat}},
                               {"shapes", std::vector<PartialShape>{PartialShape::scalar()}},
                               {"capacity", 10},
@@ -352,7 +352,7 @@ TEST_P(Semantics9Queues, RandomShuffleKeepsSomeWhileOpen) {
   EXPECT_TRUE(dequeue().ok());
 }
 
-TEST_P(Semantics9Queues, RandomShuffleLosesNothing) {
+TEST_P(SemanticsOfQueues, RandomShuffleLosesNothing) {
   make("RandomShuffleQueue", {{"component_types", std::vector<DType>{DType::kFloat}},
                               {"shapes", std::vector<PartialShape>{PartialShape::scalar()}}});
   Ref<OpRun> batch = start_dequeue_many(4);
@@ -362,7 +362,7 @@ TEST_P(Semantics9Queues, RandomShuffleLosesNothing) {
   EXPECT_EQ(next() + next() + next(), 7);
 }
 
-TEST_P(Semantics9Queues, PaddingFillsWithZeros) {
+TEST_P(SemanticsOfQueues, PaddingFillsWithZeros) {
   make("PaddingFIFOQueue", {{"component_types", std::vector<DType>{DType::kFloat, DType::kString}},
                             {"shapes", std::vector<PartialShape>{{-1, 2}, {-1}}}});
   const std::vector<DType> types = {DType::kFloat, DType::kString};
@@ -377,7 +377,7 @@ TEST_P(Semantics9Queues, PaddingFillsWithZeros) {
   expect_error(enqueue({f(1), Tensor::vector<std::string>({})}), Code::kInvalidArgument, "[?,2]");
 }
 
-TEST_P(Semantics9Queues, PaddingInEveryDimension) {
+TEST_P(SemanticsOfQueues, PaddingInEveryDimension) {
   make("PaddingFIFOQueue", {{"component_types", std::vector<DType>{DType::kInt16}},
                             {"shapes", std::vector<PartialShape>{{-1, -1, -1}}}});
   ASSERT_TRUE(enqueue({Tensor::of<int16_t>({2, 1, 2}, {1, 2, 3, 4})}).ok());
@@ -389,7 +389,7 @@ TEST_P(Semantics9Queues, PaddingInEveryDimension) {
                                                          0, 0, 0, 0, 0, 0, 0, 0}));
 }
 
-TEST_P(Semantics9Queues, PriorityIsTheFirstComponent) {
+TEST_P(SemanticsOfQueues, PriorityIsTheFirstComponent) {
   make("PriorityQueue", {{"component_types", std::vector<DType>{DType::kFloat}},
                          {"shapes", std::vector<PartialShape>{PartialShape::scalar()}}});
   const std::vector<DType> types = {DType::kInt64, DType::kFloat};

@@ -39,13 +39,13 @@ void expect_near(const Tensor& actual, std::vector<double> expected, double tole
   }
 }
 
-TEST(Semantics8Random, PhiloxBlocks) {
+TEST(SemanticsOfRandom, PhiloxBlocks) {
   EXPECT_EQ(Philox(0, 0).next(), (Philox::Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox(kGraphSeed, 1234).next(),
             (Philox::Block{0xd3ec9553, 0x75296ac9, 0x30a741f3, 0xf288ebec}));
 }
 
-TEST(Semantics8Random, Uniform) {
+TEST(SemanticsOfRandom, Uniform) {
   OpEnv env;
   Random op(env, "RandomUniform");
   op.of(DType::kFloat, {6});
@@ -60,14 +60,14 @@ TEST(Semantics8Random, Uniform) {
                      1e-7);
 }
 
-TEST(Semantics8Random, UniformDouble) {
+TEST(SemanticsOfRandom, UniformDouble) {
   OpEnv env;
   expect_near<double>(
       *Random(env, "RandomUniform").of(DType::kDouble, {4}).run_one(),
       {0.7864565445549252, 0.45360178699661, 0.3108524944083375, 0.2669698993792209}, 1e-15);
 }
 
-TEST(Semantics8Random, UniformSixteenBits) {
+TEST(SemanticsOfRandom, UniformSixteenBits) {
   // The low bits of each word of the first block.
   const uint32_t words[] = {0xd3ec9553, 0x75296ac9, 0x30a741f3, 0xf288ebec};
   OpEnv env;
@@ -79,7 +79,7 @@ TEST(Semantics8Random, UniformSixteenBits) {
   }
 }
 
-TEST(Semantics8Random, Normal) {
+TEST(SemanticsOfRandom, Normal) {
   OpEnv env;
   Random op(env, "RandomStandardNormal");
   op.of(DType::kFloat, {6});
@@ -91,14 +91,14 @@ TEST(Semantics8Random, Normal) {
                      3e-7);
 }
 
-TEST(Semantics8Random, TruncatedNormal) {
+TEST(SemanticsOfRandom, TruncatedNormal) {
   OpEnv env;
   expect_near<float>(*Random(env, "TruncatedNormal").of(DType::kFloat, {6}).run_one(),
                      {0.51340485, -0.25581399, 0.65199131, 1.39236379, 0.1662533, -0.9161797},
                      3e-7);
 }
 
-TEST(Semantics8Random, UniformInt) {
+TEST(SemanticsOfRandom, UniformInt) {
   OpEnv env;
   const auto draw = [&](const char* name, Tensor low, Tensor high, int32_t n) {
     Random op(env, "RandomUniformInt");
@@ -110,7 +110,7 @@ TEST(Semantics8Random, UniformInt) {
                       Tensor::vector<int64_t>({459, 707, 456, 778}));
 }
 
-TEST(Semantics8Random, Shuffle) {
+TEST(SemanticsOfRandom, Shuffle) {
   OpEnv env;
   const Tensor rows = Tensor::of<float>({3, 2}, {0, 0, 1, 1, 2, 2});
   expect_tensor_equal(*Random(env, "RandomShuffle", 134).input(rows).run_one(),
@@ -120,7 +120,7 @@ TEST(Semantics8Random, Shuffle) {
                       Tensor::vector<std::string>({"b", "c", "a"}));
 }
 
-TEST(Semantics8Random, ShuffleTakesWhatItNeeds) {
+TEST(SemanticsOfRandom, ShuffleTakesWhatItNeeds) {
   // Five rows take four words: the second run begins with the second block.
   OpEnv env;
   Random op(env, "RandomShuffle");

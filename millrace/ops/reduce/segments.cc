@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "millrace/ops/accumulate.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

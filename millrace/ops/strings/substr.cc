@@ -4,7 +4,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/ops/strings/map_strings.h"
 

@@ -1,8 +1,8 @@
-#include "millrace/ops/array/ints.h"
+#include "millrace/ops/array/host_ints.h"
 
 namespace millrace {
 
-Status Ints::read(const KernelContext& ctx, int i, std::string_view what) {
+Status HostInts::read(const KernelContext& ctx, int i, std::string_view what) {
   const Tensor& tensor = ctx.input(i);
   if (!kIndexTypes.contains(tensor.dtype()) || tensor.num_elements() > kMax) {
     return invalid_argument("'", what, "' must hold at most ", kMax,
@@ -14,14 +14,14 @@ Status Ints::read(const KernelContext& ctx, int i, std::string_view what) {
   return ok_status();
 }
 
-Status Ints::read_vector(const KernelContext& ctx, int i, std::string_view what) {
+Status HostInts::read_vector(const KernelContext& ctx, int i, std::string_view what) {
   if (ctx.input(i).rank() != 1) {
     return invalid_argument("'", what, "' must be a vector, got shape ", ctx.input(i).shape());
   }
   return read(ctx, i, what);
 }
 
-Status Ints::read_vector(const KernelContext& ctx, int i, std::string_view what, int size) {
+Status HostInts::read_vector(const KernelContext& ctx, int i, std::string_view what, int size) {
   const Shape& shape = ctx.input(i).shape();
   if (shape.rank() != 1 || shape.dim(0) != size) {
     return invalid_argument("'", what, "' must be a vector of ", size, " elements, got shape ",

@@ -10,13 +10,13 @@ namespace millrace {
 
 // The integers of a small host tensor (axes, sizes, offsets: at most two per dimension), read
 // without a heap allocation. Large: lives on the stack, passed by reference.
-class Ints {
+class HostInts {
  public:
   static constexpr int kMax = 2 * Shape::kMaxRank;
 
-  Ints() {}  // NOLINT(modernize-use-equals-default): the elements stay uninitialised
-  Ints(const Ints&) = delete;
-  Ints& operator=(const Ints&) = delete;
+  HostInts() {}  // NOLINT(modernize-use-equals-default): the elements stay uninitialised
+  HostInts(const HostInts&) = delete;
+  HostInts& operator=(const HostInts&) = delete;
 
   // Reads input i, an int32 or int64 tensor of at most kMax elements; INVALID_ARGUMENT otherwise.
   Status read(const KernelContext& ctx, int i, std::string_view what);
