@@ -11,7 +11,8 @@ namespace {
 // Whether a second run of such a node gives something else, although nothing flows back through it.
 bool is_drawn(const OpDef& op) {
   const OpTraits& t = op.traits;
-  return t.stateful && t.cannot_differentiate && !t.argument && !t.result;
+  return t.stateful && op.gradient == nullptr && t.functional == FunctionalOp::kNone &&
+         !t.owns_state && !t.step_state && !t.argument && !t.result;
 }
 
 // Whether a function that a node of the graph runs, at any depth, has such nodes.

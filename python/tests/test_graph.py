@@ -238,6 +238,21 @@ def test_an_op_without_a_gradient_is_named_with_the_way_to_it():
         assert part in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x: tf.unique(x)[0],
+        lambda x: tf.bitcast(tf.complex(x, x), tf.complex64),
+        lambda x: tf.image.adjust_hue(tf.reshape(x, [1, 1, 3]), 0.1),
+        lambda x: tf.random_gamma([2], x),
+    ],
+)
+def test_what_tensorflow_does_not_declare_constant_is_an_error(op):
+    x = tf.constant([1.0, 2.0, 3.0])
+    with pytest.raises(LookupError, match="No gradient defined"):
+        tf.gradients(tf.abs(op(x)), x)
+
+
 def test_a_rule_goes_with_its_graph():
     @tf.custom_gradient
     def doubled(v):

@@ -113,7 +113,7 @@ void register_bitcast(Registry& registry) {
                 .inputs = {{"input", "T"}},
                 .outputs = {{"output", "type"}},
                 .types = {{"T", kBitcastTypes}, {"type", kBitcastTypes}},
-                .traits = {.cannot_differentiate = true, .may_alias = 1},
+                .traits = {.may_alias = 1},
                 .shape = bitcast_shape,
                 .no_gradient = "reads numbers as bits"});
   registry.add(

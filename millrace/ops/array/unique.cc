@@ -243,7 +243,7 @@ Status list_diff_cpu(KernelContext& ctx) {
   return ok_status();
 }
 
-constexpr OpTraits kTraits = {.cannot_differentiate = true, .cost = 20};
+constexpr OpTraits kTraits = {.cost = 20};
 constexpr const char* kNoGradient = "which elements are there depends on their values";
 
 }  // namespace

@@ -253,7 +253,7 @@ void register_color(Registry& registry) {
                   .inputs = {{"images", "T"}, {parameter, "float"}},
                   .outputs = {{"output", "T"}},
                   .types = {{"T", type_set_of<AdjustTypes>, DType::kFloat}},
-                  .traits = {.cannot_differentiate = true, .may_alias = 1, .cost = 8},
+                  .traits = {.may_alias = 1, .cost = 8},
                   .shape = pixels_shape,
                   .no_gradient = kNoGradient});
   };

@@ -188,7 +188,8 @@ constexpr TypeSet kPoissonTypes = kFloating | kIndexTypes;
 }  // namespace
 
 void register_random_gamma(Registry& registry) {
-  const OpTraits traits{.stateful = true, .cannot_differentiate = true, .cost = 200};
+  const OpTraits traits{.stateful = true, .cost = 200};
+  const char* no_gradient = "draw random numbers";
   registry.add({.name = "RandomGamma",
                 .doc = "Values of gamma distributions of rate 1: `shape` of them for each alpha.",
                 .inputs = {{"shape", "S"}, {"alpha", "T"}},
@@ -196,7 +197,8 @@ void register_random_gamma(Registry& registry) {
                 .types = {{"S", kIndexTypes}, {"T", kFloating}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = traits,
-                .shape = shape_and_parameters});
+                .shape = shape_and_parameters,
+                .no_gradient = no_gradient});
   registry.add({.name = "RandomPoisson",
                 .doc = "Values of Poisson distributions: `shape` of them for each rate.",
                 .inputs = {{"shape", "S"}, {"rate", "dtype"}},
@@ -204,7 +206,8 @@ void register_random_gamma(Registry& registry) {
                 .types = {{"S", kIndexTypes}, {"dtype", kFloating}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = traits,
-                .shape = shape_and_parameters});
+                .shape = shape_and_parameters,
+                .no_gradient = no_gradient});
   registry.add({.name = "RandomPoissonV2",
                 .doc = "Values of Poisson distributions: `shape` of them for each rate.",
                 .inputs = {{"shape", "S"}, {"rate", "R"}},
@@ -214,7 +217,8 @@ void register_random_gamma(Registry& registry) {
                           {"dtype", kPoissonTypes, DType::kInt64}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = traits,
-                .shape = shape_and_parameters});
+                .shape = shape_and_parameters,
+                .no_gradient = no_gradient});
   registry.kernel({.op = "RandomGamma", .factory = PerParameter<true>::make, .host_inputs = {0}});
   for (const char* op : {"RandomPoisson", "RandomPoissonV2"}) {
     registry.kernel({.op = op, .factory = PerParameter<false>::make, .host_inputs = {0}});

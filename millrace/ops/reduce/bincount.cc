@@ -64,7 +64,7 @@ void register_bincount(Registry& registry) {
                            {"weights", "T", "Of the shape of arr; without elements: all 1."}},
                 .outputs = {{"bins", "T"}},
                 .types = {{"T", type_set_of<CountTypes>}},
-                .traits = {.cannot_differentiate = true, .cost = 2},
+                .traits = {.cost = 2},
                 .shape = bincount_shape,
                 .no_gradient = "counts elements"});
   registry.kernel("Bincount", DeviceKind::kCpu, bincount_cpu);

@@ -86,8 +86,9 @@ void register_strided_slice_assign(Registry& registry) {
                           {"ellipsis_mask", "int = 0"},
                           {"new_axis_mask", "int = 0"},
                           {"shrink_axis_mask", "int = 0"}},
-                .traits = {.stateful = true, .cannot_differentiate = true},
-                .shape = resource ? resource_shape : reference_shape};
+                .traits = {.stateful = true},
+                .shape = resource ? resource_shape : reference_shape,
+                .no_gradient = "change variables in place"};
     if (!resource) {
       spec.outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}};
       spec.traits.may_alias = 1;

@@ -187,7 +187,8 @@ OpSpec make_spec(const OptimizerInfo& info, OptimizerForms form) {
     spec.attrs.push_back(
         {info.flag.name, info.flag.default_value ? "bool = true" : "bool = false", info.flag.doc});
   }
-  spec.traits = {.stateful = true, .cannot_differentiate = true};
+  spec.traits = {.stateful = true};
+  spec.no_gradient = "change variables in place";
   // The elements of a sparse op's output say nothing about its work.
   if (!sparse) spec.traits.cost = info.cost;
   if (!resource) spec.traits.may_alias = 1;
