@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
@@ -29,10 +29,11 @@ struct Names<3> {
 template <int N>
 Status avg_pool_grad_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const WindowSpec<N> spec, read_pool_spec<N>(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
-  MR_TRY(c.with_rank(1, spec.kRank).status());
-  MR_TRY_ASSIGN(PartialShape out, sizes.merge(PartialShape::of_rank(spec.kRank)));
-  c.set_output(0, std::move(out));
+  MR_TRY_ASSIGN(PartialShape sizes, sizes_input(c, 0, spec.kRank));
+  MR_TRY_ASSIGN(const PartialShape pooled,
+                partial_output_shape(spec, sizes, sizes.dim(spec.channel_dim())));
+  MR_TRY(with_shape(c, 1, pooled).status());
+  c.set_output(0, std::move(sizes));
   return ok_status();
 }
 

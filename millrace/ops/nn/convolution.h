@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/nn/window_geometry.h"
 
@@ -101,13 +101,18 @@ struct Convolution {
     if (input < 0 || filter < 0 || input == filter) return ok_status();
     return invalid_argument("the input has ", input, " channels, the filter expects ", filter);
   }
-  // -1: not known.
-  static int64_t output_channels(const PartialShape& filter) {
-    const int64_t in = filter.dim(kAxes), out = filter.dim(kAxes + 1);
-    if (!Family::kDepthwise) return out;
-    if (in == 0 || out == 0) return 0;
-    int64_t product = -1;
-    return in < 0 || out < 0 || __builtin_mul_overflow(in, out, &product) ? -1 : product;
+  // What is known of the convolution of `input` with `filter`.
+  static Result<PartialShape> convolved_shape(Spec spec, const PartialShape& input,
+                                              const PartialShape& filter) {
+    const int64_t channels = input.dim(spec.channel_dim());
+    MR_TRY(check_channels(channels, filter.dim(kAxes)));
+    int64_t out_channels = filter.dim(kAxes + 1);
+    if (Family::kDepthwise) {
+      const int64_t in_channels = filter.dim_known(kAxes) ? filter.dim(kAxes) : channels;
+      MR_TRY_ASSIGN(out_channels, multiply_sizes(in_channels, out_channels));
+    }
+    spec.set_windows(filter);
+    return partial_output_shape(spec, input, out_channels);
   }
 
   static AttrMap attrs(const GradientContext& c) {
@@ -128,14 +133,10 @@ struct Convolution {
 
 template <class Family>
 Status Convolution<Family>::forward_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(Spec spec, read_conv_spec<kAxes>(c.attrs()));
+  MR_TRY_ASSIGN(const Spec spec, read_conv_spec<kAxes>(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, spec.kRank));
-  MR_TRY_ASSIGN(PartialShape filter, c.with_rank(1, spec.kRank));
-  const int64_t channels = input.dim(spec.channel_dim());
-  MR_TRY(check_channels(channels, filter.dim(kAxes)));
-  if (filter.dim(kAxes) < 0) filter.set_dim(kAxes, channels);
-  spec.set_windows(filter);
-  MR_TRY_ASSIGN(PartialShape out, partial_output_shape(spec, input, output_channels(filter)));
+  MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, spec.kRank));
+  MR_TRY_ASSIGN(PartialShape out, convolved_shape(spec, input, filter));
   c.set_output(0, std::move(out));
   return ok_status();
 }
@@ -143,16 +144,17 @@ Status Convolution<Family>::forward_shape(ShapeContext& c) {
 template <class Family>
 Status Convolution<Family>::backward_input_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const Spec spec, read_conv_spec<kAxes>(c.attrs()));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
+  MR_TRY_ASSIGN(const PartialShape sizes, sizes_input(c, 0));
   MR_TRY_ASSIGN(const PartialShape filter, c.with_rank(1, spec.kRank));
   MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, spec.kRank));
-  MR_TRY(check_channels(gradient.dim(spec.channel_dim()), output_channels(filter)));
   PartialShape out = partial_batch_shape(spec, gradient.dim(0), filter.dim(kAxes));
   if (Family::kShortSizes && sizes.rank() == kAxes) {
     for (int a = 0; a < kAxes; ++a) out.set_dim(spec.axis_dim(a), sizes.dim(a));
   } else {
     MR_TRY_ASSIGN(out, out.merge(sizes));
   }
+  MR_TRY_ASSIGN(const PartialShape convolved, convolved_shape(spec, out, filter));
+  MR_TRY(with_shape(c, 2, convolved).status());
   c.set_output(0, std::move(out));
   return ok_status();
 }
@@ -161,12 +163,14 @@ template <class Family>
 Status Convolution<Family>::backward_filter_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const Spec spec, read_conv_spec<kAxes>(c.attrs()));
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, spec.kRank));
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(1));
+  MR_TRY_ASSIGN(const PartialShape sizes, sizes_input(c, 1));
   MR_TRY_ASSIGN(const PartialShape gradient, c.with_rank(2, spec.kRank));
   PartialShape out = PartialShape::of_rank(spec.kRank);
   out.set_dim(kAxes, input.dim(spec.channel_dim()));
   if (!Family::kDepthwise) out.set_dim(kAxes + 1, gradient.dim(spec.channel_dim()));
   MR_TRY_ASSIGN(out, out.merge(sizes));
+  MR_TRY_ASSIGN(const PartialShape convolved, convolved_shape(spec, input, out));
+  MR_TRY(with_shape(c, 2, convolved).status());
   c.set_output(0, std::move(out));
   return ok_status();
 }

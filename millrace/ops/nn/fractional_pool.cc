@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/random/random_state.h"
@@ -59,21 +59,44 @@ Status fractional_shape(ShapeContext& c) {
   return ok_status();
 }
 
-Status fractional_max_grad_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(PartialShape input, c.with_rank(0, 4));
-  for (int i = 1; i < 3; ++i) MR_TRY(c.with_rank(i, 4).status());
-  for (int i = 3; i < 5; ++i) MR_TRY(c.with_rank(i, 1).status());
+// Where regions begin, and the last one ends: a sequence begins at or after 0, rises, and ends
+// within `size` (-1: not known).
+Status check_sequence(const std::vector<int64_t>& sequence, int64_t size) {
+  bool good = sequence.size() >= 2 && sequence[0] >= 0 && (size < 0 || sequence.back() <= size);
+  for (size_t i = 1; good && i < sequence.size(); ++i) good = sequence[i - 1] < sequence[i];
+  if (good) return ok_status();
+  return invalid_argument("a pooling sequence must rise from 0 to at most ", size, ", got [",
+                          str_join(sequence, ","), "]");
+}
+
+// The number of regions that the sequence in input i cuts an axis of `size` into.
+Result<int64_t> num_regions(const ShapeContext& c, int i, int64_t size) {
+  MR_TRY_ASSIGN(const PartialShape sequence, c.with_rank(i, 1));
+  if (const auto known = c.input_vector(i)) MR_TRY(check_sequence(*known, size));
+  if (!sequence.dim_known(0)) return PartialShape::kUnknownDim;
+  if (sequence.dim(0) >= 2) return sequence.dim(0) - 1;
+  return invalid_argument("a pooling sequence must have 2 elements or more, got ", sequence);
+}
+
+// The shape rule of the gradient of pooling `input`: inputs [1, gradient] have the pooled shape,
+// and the sequences follow.
+Status fractional_grad_shape(ShapeContext& c, PartialShape input, int gradient) {
+  MR_TRY_ASSIGN(const int64_t rows, num_regions(c, gradient + 1, input.dim(1)));
+  MR_TRY_ASSIGN(const int64_t columns, num_regions(c, gradient + 2, input.dim(2)));
+  const PartialShape pooled = {input.dim(0), rows, columns, input.dim(3)};
+  for (int i = 1; i <= gradient; ++i) MR_TRY(with_shape(c, i, pooled).status());
   c.set_output(0, std::move(input));
   return ok_status();
 }
 
+Status fractional_max_grad_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape input, c.with_rank(0, 4));
+  return fractional_grad_shape(c, std::move(input), 2);
+}
+
 Status fractional_avg_grad_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape sizes, c.input_as_shape(0));
-  MR_TRY(c.with_rank(1, 4).status());
-  for (int i = 2; i < 4; ++i) MR_TRY(c.with_rank(i, 1).status());
-  MR_TRY_ASSIGN(PartialShape out, sizes.merge(PartialShape::of_rank(4)));
-  c.set_output(0, std::move(out));
-  return ok_status();
+  MR_TRY_ASSIGN(PartialShape sizes, sizes_input(c, 0, 4));
+  return fractional_grad_shape(c, std::move(sizes), 1);
 }
 
 Status fractional_max_grad(GradientContext& c) {
@@ -155,15 +178,11 @@ struct Regions {
   }
 };
 
-// A sequence from an input: it begins at or after 0, rises, and ends within `size`.
 Result<std::vector<int64_t>> read_sequence(const KernelContext& ctx, int input, int64_t size) {
+  MR_TRY(expect_rank(ctx, input, 1));
   MR_TRY_ASSIGN(std::vector<int64_t> sequence, ctx.int_vector_input(input));
-  bool good = ctx.input(input).rank() == 1 && sequence.size() >= 2 && sequence[0] >= 0 &&
-              sequence.back() <= size;
-  for (size_t i = 1; good && i < sequence.size(); ++i) good = sequence[i - 1] < sequence[i];
-  if (good) return sequence;
-  return invalid_argument("a pooling sequence must rise from 0 to at most ", size, ", got ",
-                          ctx.input(input).to_string());
+  MR_TRY(check_sequence(sequence, size));
+  return sequence;
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
@@ -32,9 +32,22 @@ template <int N>
 Status max_pool_grad_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const WindowSpec<N> spec, read_pool_spec<N>(c.attrs()));
   MR_TRY_ASSIGN(PartialShape input, c.with_rank(0, spec.kRank));
-  MR_TRY(c.with_rank(1, spec.kRank).status());
-  MR_TRY(c.with_rank(2, spec.kRank).status());
+  MR_TRY_ASSIGN(const PartialShape pooled,
+                partial_output_shape(spec, input, input.dim(spec.channel_dim())));
+  for (int i = 1; i < 3; ++i) MR_TRY(with_shape(c, i, pooled).status());
   c.set_output(0, std::move(input));
+  return ok_status();
+}
+
+template <int N>
+Status max_pool_grad_grad_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const WindowSpec<N> spec, read_pool_spec<N>(c.attrs()));
+  MR_TRY_ASSIGN(const PartialShape images, c.with_rank(0, spec.kRank));
+  MR_TRY_ASSIGN(const PartialShape input, with_shape(c, 2, images));
+  MR_TRY_ASSIGN(const PartialShape pooled,
+                partial_output_shape(spec, input, input.dim(spec.channel_dim())));
+  MR_TRY_ASSIGN(PartialShape out, with_shape(c, 1, pooled));
+  c.set_output(0, std::move(out));
   return ok_status();
 }
 
@@ -226,7 +239,7 @@ void register_ops(Registry& registry) {
                 .types = {{"T", kFloating}},
                 .attrs = pool_attrs<N>(),
                 .traits = {.cost = 2 * cost},
-                .shape = pool_shape<N>,
+                .shape = max_pool_grad_grad_shape<N>,
                 .gradient = max_pool_grad_grad_grad<N>});
   register_kernels<N>(registry, FloatingTypes());
 }

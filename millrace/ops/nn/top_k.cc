@@ -20,11 +20,17 @@
 namespace millrace {
 namespace {
 
+Status check_row_length(int64_t n) {
+  if (n <= std::numeric_limits<int32_t>::max()) return ok_status();
+  return invalid_argument("rows of ", n, " elements are too long for int32 indices");
+}
+
 Status set_top_k_shapes(ShapeContext& c, std::optional<int64_t> k) {
   MR_TRY_ASSIGN(const PartialShape input, c.with_rank_at_least(0, 1));
   if (k && *k < 0) return invalid_argument("Need k >= 0, got ", *k);
   if (!input.rank_known()) return ok_status();
   const int last = input.rank() - 1;
+  MR_TRY(check_row_length(input.dim(last)));
   if (k && input.dim_known(last) && *k > input.dim(last)) {
     return invalid_argument("input must have last dimension >= k = ", *k, ", got ", input);
   }
@@ -113,9 +119,7 @@ Status top_k(KernelContext& ctx, int64_t k, bool sorted) {
   if (k < 0) return invalid_argument("Need k >= 0, got ", k);
   if (k > n)
     return invalid_argument("input must have last dimension >= k = ", k, ", got ", input.shape());
-  if (n > std::numeric_limits<int32_t>::max()) {
-    return invalid_argument("rows of ", n, " elements are too long for int32 indices");
-  }
+  MR_TRY(check_row_length(n));
   MR_TRY_ASSIGN(const Shape shape, input.shape().with_dim(input.rank() - 1, k));
   MR_TRY_ASSIGN(Tensor * values, ctx.allocate_output(0, shape));
   MR_TRY_ASSIGN(Tensor * indices, ctx.allocate_output(1, shape));
