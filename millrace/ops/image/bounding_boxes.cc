@@ -13,15 +13,32 @@ namespace {
 
 using DrawTypes = TypeList<float, Half, BFloat16>;
 
+// The one check of shapes, as far as they are known. Colours without elements stand for none.
+Status check_drawn(const PartialShape& images, const PartialShape& boxes,
+                   const PartialShape& colors) {
+  const PartialShape batch = {images.dim(0), -1, 4};
+  if (!boxes.compatible(batch)) {
+    return invalid_argument("boxes must have shape ", batch, ", got ", boxes);
+  }
+  const int64_t channels = images.dim(3);
+  if (channels >= 0 && channels != 1 && channels != 3 && channels != 4) {
+    return invalid_argument("images must have 1, 3 or 4 channels, got ", images);
+  }
+  if (colors.dim(0) > 0 && colors.dim(1) > 0 && colors.dim(1) < channels) {
+    return invalid_argument("colors must have shape [n, ", channels, "], got ", colors);
+  }
+  return ok_status();
+}
+
 Status draw_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape images, c.with_rank(0, 4));
   MR_TRY_ASSIGN(const PartialShape boxes, c.with_rank(1, 3));
-  if (boxes.dim_known(2) && boxes.dim(2) != 4) {
-    return invalid_argument("boxes must have 4 columns, got ", boxes);
+  PartialShape colors = PartialShape::of_rank(2);
+  if (c.num_inputs() > 2) {
+    MR_TRY_ASSIGN(colors, c.with_rank(2, 2));
   }
-  if (c.num_inputs() > 2) MR_TRY(c.with_rank(2, 2).status());
-  MR_TRY_ASSIGN(const PartialShape batch, PartialShape({images.dim(0)}).merge({boxes.dim(0)}));
-  images.set_dim(0, batch.dim(0));
+  MR_TRY(check_drawn(images, boxes, colors));
+  if (!images.dim_known(0)) images.set_dim(0, boxes.dim(0));
   c.set_output(0, std::move(images));
   return ok_status();
 }
@@ -75,13 +92,10 @@ struct Image {
 
 // The colours, one after the other, each of `channels` elements.
 template <class T>
-Result<std::vector<T>> palette(KernelContext& ctx, int64_t channels) {
+std::vector<T> palette(KernelContext& ctx, int64_t channels) {
   std::vector<T> colors;
   if (ctx.num_inputs() > 2 && ctx.input(2).num_elements() > 0) {
     const Tensor& given = ctx.input(2);
-    if (given.rank() != 2 || given.dim(1) < channels) {
-      return invalid_argument("colors must have shape [n, ", channels, "], got ", given.shape());
-    }
     for (int64_t i = 0; i < given.dim(0); ++i) {
       for (int64_t c = 0; c < channels; ++c) {
         colors.push_back(
@@ -104,15 +118,11 @@ Status draw_bounding_boxes(KernelContext& ctx) {
   MR_TRY(expect_rank(ctx, 1, 3));
   if (ctx.num_inputs() > 2) MR_TRY(expect_rank(ctx, 2, 2));
   const Tensor &images = ctx.input(0), &boxes = ctx.input(1);
-  if (boxes.dim(0) != images.dim(0) || boxes.dim(2) != 4) {
-    return invalid_argument("boxes must have shape [", images.dim(0), ", n, 4], got ",
-                            boxes.shape());
-  }
+  MR_TRY(check_drawn(
+      images.shape(), boxes.shape(),
+      ctx.num_inputs() > 2 ? PartialShape(ctx.input(2).shape()) : PartialShape::of_rank(2)));
   const int64_t channels = images.dim(3);
-  if (channels != 1 && channels != 3 && channels != 4) {
-    return invalid_argument("images must have 1, 3 or 4 channels, got ", images.shape());
-  }
-  MR_TRY_ASSIGN(const std::vector<T> colors, palette<T>(ctx, channels));
+  const std::vector<T> colors = palette<T>(ctx, channels);
   const Tensor original = images;
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, original.shape()));
   copy_elements(original, *out);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/indices.h"
@@ -31,34 +31,41 @@ Result<int64_t> boxes_dim(const ShapeContext& c, int boxes, int box_ind) {
   return count.dim(0);
 }
 
+// The one check of sizes, as far as they are known: a crop of an image.
+Status check_crop(const PartialShape& image, int64_t crop_height, int64_t crop_width) {
+  const auto possible = [](int64_t size) { return size != 0 && size < int64_t{1} << 31; };
+  if (!possible(crop_height) || !possible(crop_width)) {
+    return invalid_argument("crop dimensions must be positive and below 2^31, got [", crop_height,
+                            ",", crop_width, "]");
+  }
+  if (image.dim(1) != 0 && image.dim(2) != 0) return ok_status();
+  return invalid_argument("image dimensions must be positive, got ", image);
+}
+
 Status crop_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape image, c.with_rank(0, 4));
   MR_TRY_ASSIGN(const int64_t boxes, boxes_dim(c, 1, 2));
-  MR_TRY_ASSIGN(const PartialShape size, c.input_as_shape(3));
-  if (size.rank_known() && size.rank() != 2) {
-    return invalid_argument("crop_size must have 2 elements, got ", size);
-  }
-  const bool known = size.rank_known();
-  c.set_output(
-      0, PartialShape({boxes, known ? size.dim(0) : -1, known ? size.dim(1) : -1, image.dim(3)}));
+  MR_TRY_ASSIGN(const PartialShape size, sizes_input(c, 3, 2));
+  MR_TRY(check_crop(image, size.dim(0), size.dim(1)));
+  c.set_output(0, PartialShape({boxes, size.dim(0), size.dim(1), image.dim(3)}));
   return ok_status();
 }
 
 Status grad_image_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape grads, c.with_rank(0, 4));
-  MR_TRY(boxes_dim(c, 1, 2).status());
-  MR_TRY_ASSIGN(const PartialShape size, c.input_as_shape(3));
-  MR_TRY_ASSIGN(PartialShape out, PartialShape({-1, -1, -1, grads.dim(3)}).merge(size));
-  c.set_output(0, std::move(out));
+  MR_TRY_ASSIGN(const int64_t boxes, boxes_dim(c, 1, 2));
+  MR_TRY_ASSIGN(const PartialShape image, sizes_input(c, 3, 4));
+  MR_TRY_ASSIGN(const PartialShape grads, with_shape(c, 0, {boxes, -1, -1, image.dim(3)}));
+  MR_TRY(check_crop(image, grads.dim(1), grads.dim(2)));
+  c.set_output(0, PartialShape({image.dim(0), image.dim(1), image.dim(2), grads.dim(3)}));
   return ok_status();
 }
 
 Status grad_boxes_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape grads, c.with_rank(0, 4));
-  MR_TRY(c.with_rank(1, 4).status());
+  MR_TRY_ASSIGN(const PartialShape image, c.with_rank(1, 4));
   MR_TRY_ASSIGN(const int64_t boxes, boxes_dim(c, 2, 3));
-  MR_TRY_ASSIGN(PartialShape out, PartialShape({grads.dim(0), 4}).merge({boxes, 4}));
-  c.set_output(0, std::move(out));
+  MR_TRY_ASSIGN(const PartialShape grads, with_shape(c, 0, {boxes, -1, -1, image.dim(3)}));
+  MR_TRY(check_crop(image, grads.dim(1), grads.dim(2)));
+  c.set_output(0, PartialShape({grads.dim(0), 4}));
   return ok_status();
 }
 
@@ -130,14 +137,11 @@ Result<CropSizes> crop_sizes(KernelContext& ctx, const Shape& image, const Tenso
     return invalid_argument("box_ind must have an element for each of the ", boxes.dim(0),
                             " boxes, got ", indices.shape());
   }
-  constexpr int64_t kMost = int64_t{1} << 31;
-  if (crop_height <= 0 || crop_width <= 0 || crop_height >= kMost || crop_width >= kMost) {
-    return invalid_argument("crop dimensions must be positive and below 2^31, got [", crop_height,
-                            ",", crop_width, "]");
+  if (crop_height < 0 || crop_width < 0) {
+    return invalid_argument("crop dimensions must be positive, got [", crop_height, ",", crop_width,
+                            "]");
   }
-  if (image[1] <= 0 || image[2] <= 0) {
-    return invalid_argument("image dimensions must be positive, got ", image);
-  }
+  MR_TRY(check_crop(image, crop_height, crop_width));
   MR_TRY_ASSIGN(Indices images, Indices::read(ctx, indices));
   for (int64_t i : images.span()) {
     if (i < 0 || i >= image[0]) {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/random_state.h"
 #include "millrace/tensor/dispatch.h"
@@ -15,16 +15,65 @@ namespace {
 
 using SizeTypes = TypeList<uint8_t, int8_t, int16_t, int32_t, int64_t>;
 
+// What the attributes say.
+struct Limits {
+  float min_aspect = 0.75F, max_aspect = 1.33F;  // width / height
+  float min_area = 0.05F, max_area = 1;          // of the whole image
+  int64_t attempts = 100;
+
+  static Result<Limits> read(const AttrMap& attrs) {
+    MR_TRY_ASSIGN(const std::vector<float> aspects,
+                  read_attr<std::vector<float>>(attrs, "aspect_ratio_range"));
+    MR_TRY_ASSIGN(const std::vector<float> areas,
+                  read_attr<std::vector<float>>(attrs, "area_range"));
+    MR_TRY_ASSIGN(const int64_t attempts, read_attr<int64_t>(attrs, "max_attempts"));
+    if (aspects.size() != 2 || !(aspects[0] > 0 && aspects[1] > 0) || aspects[0] > 1e6F ||
+        aspects[1] > 1e6F) {
+      return invalid_argument("aspect_ratio_range must be two positive numbers, got [",
+                              str_join(aspects, ","), "]");
+    }
+    if (areas.size() != 2 || !(areas[0] > 0 && areas[1] > 0 && areas[0] <= 1 && areas[1] <= 1)) {
+      return invalid_argument("area_range must be two numbers in (0, 1], got [",
+                              str_join(areas, ","), "]");
+    }
+    if (attempts <= 0 || attempts > 1000000) {
+      return invalid_argument("max_attempts must be between 1 and 1000000, got ", attempts);
+    }
+    return Limits{aspects[0], aspects[1], areas[0], areas[1], attempts};
+  }
+};
+
+Status check_covered(double covered) {
+  if (covered >= 0) return ok_status();
+  return invalid_argument("min_object_covered must not be negative, got ", covered);
+}
+
+Status check_image(int64_t height, int64_t width) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (height > 0 && width > 0 && height < kMost && width < kMost) return ok_status();
+  return invalid_argument("image height and width must be positive and below 2^31, got ", height,
+                          " x ", width);
+}
+
+Status no_boxes() {
+  return invalid_argument(
+      "no bounding boxes were given; set use_image_if_no_bounding_boxes to take the image");
+}
+
 Status distorted_box_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape size, c.with_rank(0, 1));
-  if (size.dim_known(0) && size.dim(0) != 3) {
-    return invalid_argument("image_size must have 3 elements, got ", size);
+  MR_TRY(Limits::read(c.attrs()).status());
+  MR_TRY(with_shape(c, 0, {3}).status());
+  if (const auto size = c.input_vector(0)) MR_TRY(check_image((*size)[0], (*size)[1]));
+  MR_TRY_ASSIGN(const PartialShape boxes, with_shape(c, 1, {-1, -1, 4}));
+  MR_TRY_ASSIGN(const bool whole_if_none, c.attr<bool>("use_image_if_no_bounding_boxes"));
+  if (!whole_if_none && boxes.num_elements() == 0) return no_boxes();
+  if (c.num_inputs() == 2) {
+    MR_TRY_ASSIGN(const float covered, c.attr<float>("min_object_covered"));
+    MR_TRY(check_covered(covered));
+  } else {
+    MR_TRY(c.with_rank(2, 0).status());
+    if (const auto covered = number_input(c, 2)) MR_TRY(check_covered(*covered));
   }
-  MR_TRY_ASSIGN(const PartialShape boxes, c.with_rank(1, 3));
-  if (boxes.dim_known(2) && boxes.dim(2) != 4) {
-    return invalid_argument("bounding_boxes must have 4 columns, got ", boxes);
-  }
-  if (c.num_inputs() > 2) MR_TRY(c.with_rank(2, 0).status());
   c.set_output(0, PartialShape({3}));
   c.set_output(1, PartialShape({3}));
   c.set_output(2, PartialShape({1, 1, 4}));
@@ -40,11 +89,6 @@ struct Rectangle {
     const int64_t columns = std::min(x + width, other.x + other.width) - std::max(x, other.x);
     return rows <= 0 || columns <= 0 ? 0 : static_cast<double>(rows) * static_cast<double>(columns);
   }
-};
-
-struct Limits {
-  float min_aspect = 0.75F, max_aspect = 1.33F;  // width / height
-  float min_area = 0.05F, max_area = 1;          // of the whole image
 };
 
 // Numbers from a stream of random bits.
@@ -105,25 +149,8 @@ class DistortedBoxKernel final : public Kernel {
     if (node.num_inputs() == 2) {
       MR_TRY_ASSIGN(kernel->min_covered_, node.attr<float>("min_object_covered"));
     }
-    MR_TRY_ASSIGN(const std::vector<float> aspects,
-                  node.attr<std::vector<float>>("aspect_ratio_range"));
-    MR_TRY_ASSIGN(const std::vector<float> areas, node.attr<std::vector<float>>("area_range"));
-    MR_TRY_ASSIGN(kernel->attempts_, node.attr<int64_t>("max_attempts"));
+    MR_TRY_ASSIGN(kernel->limits_, Limits::read(node.attrs));
     MR_TRY_ASSIGN(kernel->whole_if_none_, node.attr<bool>("use_image_if_no_bounding_boxes"));
-    if (aspects.size() != 2 || !(aspects[0] > 0 && aspects[1] > 0) || aspects[0] > 1e6F ||
-        aspects[1] > 1e6F) {
-      return invalid_argument("aspect_ratio_range must be two positive numbers, got [",
-                              str_join(aspects, ","), "]");
-    }
-    if (areas.size() != 2 || !(areas[0] > 0 && areas[1] > 0 && areas[0] <= 1 && areas[1] <= 1)) {
-      return invalid_argument("area_range must be two numbers in (0, 1], got [",
-                              str_join(areas, ","), "]");
-    }
-    if (kernel->attempts_ <= 0 || kernel->attempts_ > 1000000) {
-      return invalid_argument("max_attempts must be between 1 and 1000000, got ",
-                              kernel->attempts_);
-    }
-    kernel->limits_ = {aspects[0], aspects[1], areas[0], areas[1]};
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
@@ -134,22 +161,17 @@ class DistortedBoxKernel final : public Kernel {
     }
     const int64_t height = static_cast<int64_t>(size.data<T>()[0]);
     const int64_t width = static_cast<int64_t>(size.data<T>()[1]);
-    constexpr int64_t kMost = int64_t{1} << 31;
-    if (height <= 0 || width <= 0 || height >= kMost || width >= kMost) {
-      return invalid_argument("image height and width must be positive and below 2^31, got ",
-                              height, " x ", width);
-    }
+    MR_TRY(check_image(height, width));
     float covered = min_covered_;
     if (ctx.num_inputs() > 2) {
       MR_TRY(expect_rank(ctx, 2, 0));
       covered = ctx.input(2).template data<float>()[0];
     }
-    if (!(covered >= 0)) {
-      return invalid_argument("min_object_covered must not be negative, got ", covered);
-    }
+    MR_TRY(check_covered(covered));
     MR_TRY_ASSIGN(const std::vector<Rectangle> objects, read_objects(ctx, height, width));
     // Each attempt takes at most seven words, in two blocks.
-    MR_TRY_ASSIGN(const Philox stream, source_.reserve(ctx, 2 * static_cast<uint64_t>(attempts_)));
+    MR_TRY_ASSIGN(const Philox stream,
+                  source_.reserve(ctx, 2 * static_cast<uint64_t>(limits_.attempts)));
     const Rectangle r = sample(stream, objects, covered, height, width);
     const int64_t begin[] = {r.y, r.x, 0}, extent[] = {r.height, r.width, -1};
     for (int i = 0; i < 2; ++i) {
@@ -199,10 +221,7 @@ class DistortedBoxKernel final : public Kernel {
       objects.push_back(r);
     }
     if (objects.empty()) {
-      if (!whole_if_none_) {
-        return invalid_argument(
-            "no bounding boxes were given; set use_image_if_no_bounding_boxes to take the image");
-      }
+      if (!whole_if_none_) return no_boxes();
       objects.push_back({.height = height, .width = width});
     }
     return objects;
@@ -210,7 +229,7 @@ class DistortedBoxKernel final : public Kernel {
 
   Rectangle sample(Philox stream, const std::vector<Rectangle>& objects, float covered,
                    int64_t height, int64_t width) const {
-    for (int64_t i = 0; i < attempts_; ++i, stream.skip(2)) {
+    for (int64_t i = 0; i < limits_.attempts; ++i, stream.skip(2)) {
       Draws draws(stream);
       const double aspect =
           limits_.min_aspect + draws.fraction() * (limits_.max_aspect - limits_.min_aspect);
@@ -227,7 +246,6 @@ class DistortedBoxKernel final : public Kernel {
   RandomSource source_;
   Limits limits_;
   float min_covered_ = 0.1F;
-  int64_t attempts_ = 100;
   bool whole_if_none_ = false;
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/philox.h"
 
@@ -14,24 +14,25 @@
 namespace millrace {
 namespace {
 
-Status glimpse_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
-  MR_TRY_ASSIGN(const PartialShape offsets, c.with_rank(2, 2));
-  if (offsets.dim_known(1) && offsets.dim(1) != 2) {
-    return invalid_argument("offsets must have 2 columns, got ", offsets);
-  }
-  MR_TRY_ASSIGN(const PartialShape batch, PartialShape({input.dim(0)}).merge({offsets.dim(0)}));
-  MR_TRY_ASSIGN(const PartialShape size, c.input_as_shape(1));
-  if (size.rank_known() && size.rank() != 2) {
-    return invalid_argument("size must have 2 elements, got ", size);
-  }
-  const bool known = size.rank_known();
-  c.set_output(0, PartialShape({batch.dim(0), known ? size.dim(0) : -1, known ? size.dim(1) : -1,
-                                input.dim(3)}));
-  return ok_status();
+enum class Noise : uint8_t { kUniform, kGaussian, kZero };
+
+Result<Noise> read_noise(const AttrMap& attrs) {
+  MR_TRY_ASSIGN(const bool uniform, read_attr<bool>(attrs, "uniform_noise"));
+  MR_TRY_ASSIGN(const std::string noise, read_attr<std::string>(attrs, "noise"));
+  if (noise == "zero") return Noise::kZero;
+  if (noise == "gaussian") return Noise::kGaussian;
+  if (noise == "uniform") return uniform ? Noise::kUniform : Noise::kGaussian;
+  return invalid_argument("noise must be uniform, gaussian or zero, got ", noise);
 }
 
-enum class Noise : uint8_t { kUniform, kGaussian, kZero };
+Status glimpse_shape(ShapeContext& c) {
+  MR_TRY(read_noise(c.attrs()).status());
+  MR_TRY_ASSIGN(const PartialShape input, c.with_rank(0, 4));
+  MR_TRY_ASSIGN(const PartialShape offsets, with_shape(c, 2, {input.dim(0), 2}));
+  MR_TRY_ASSIGN(const PartialShape size, sizes_input(c, 1, 2));
+  c.set_output(0, PartialShape({offsets.dim(0), size.dim(0), size.dim(1), input.dim(3)}));
+  return ok_status();
+}
 
 // Noise like the elements of one image.
 class NoiseSource {
@@ -78,14 +79,7 @@ class GlimpseKernel final : public Kernel {
     auto kernel = std::make_unique<GlimpseKernel>();
     MR_TRY_ASSIGN(kernel->centered_, node.attr<bool>("centered"));
     MR_TRY_ASSIGN(kernel->normalized_, node.attr<bool>("normalized"));
-    MR_TRY_ASSIGN(const bool uniform, node.attr<bool>("uniform_noise"));
-    MR_TRY_ASSIGN(const std::string noise, node.attr<std::string>("noise"));
-    if (noise != "uniform" && noise != "gaussian" && noise != "zero") {
-      return invalid_argument("noise must be uniform, gaussian or zero, got ", noise);
-    }
-    kernel->noise_ = noise == "zero"                  ? Noise::kZero
-                     : uniform && noise != "gaussian" ? Noise::kUniform
-                                                      : Noise::kGaussian;
+    MR_TRY_ASSIGN(kernel->noise_, read_noise(node.attrs));
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 

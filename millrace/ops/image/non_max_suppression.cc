@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/tensor/half.h"
 
@@ -15,6 +15,11 @@ namespace {
 
 const TypeSet kBoxTypes = {DType::kHalf, DType::kFloat};
 
+Status check_threshold(double threshold) {
+  if (threshold >= 0 && threshold <= 1) return ok_status();
+  return invalid_argument("iou_threshold must be in [0, 1], got ", threshold);
+}
+
 Status suppression_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape boxes, c.with_rank(0, 2));
   MR_TRY_ASSIGN(const PartialShape scores, c.with_rank(1, 1));
@@ -23,6 +28,16 @@ Status suppression_shape(ShapeContext& c) {
     return invalid_argument("boxes must have 4 columns, got ", boxes);
   }
   for (int i = 2; i < c.num_inputs(); ++i) MR_TRY(c.with_rank(i, 0).status());
+  const std::optional<int64_t> most = c.input_scalar(2);
+  if (most && *most < 0) {
+    return invalid_argument("max_output_size must not be negative, got ", *most);
+  }
+  if (c.num_inputs() == 3) {
+    MR_TRY_ASSIGN(const float threshold, c.attr<float>("iou_threshold"));
+    MR_TRY(check_threshold(threshold));
+  } else if (const std::optional<double> threshold = number_input(c, 3)) {
+    MR_TRY(check_threshold(*threshold));
+  }
   c.set_output(0, PartialShape({-1}));
   if (c.num_outputs() > 1) c.set_output(1, PartialShape::scalar());
   return ok_status();
@@ -113,9 +128,7 @@ class SuppressionKernel final : public Kernel {
     MR_TRY_ASSIGN(const int64_t most, ctx.int_scalar_input(2));
     if (most < 0) return invalid_argument("max_output_size must not be negative, got ", most);
     const float threshold = ctx.num_inputs() > 3 ? floats_of(ctx.input(3))[0] : threshold_;
-    if (!(threshold >= 0 && threshold <= 1)) {
-      return invalid_argument("iou_threshold must be in [0, 1], got ", threshold);
-    }
+    MR_TRY(check_threshold(threshold));
     const float score_threshold =
         ctx.num_inputs() > 4 ? floats_of(ctx.input(4))[0] : std::numeric_limits<float>::lowest();
     const std::vector<int32_t> selected =

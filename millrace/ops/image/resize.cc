@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/image/resize_taps.h"
@@ -19,11 +19,22 @@ namespace {
 using ImageTypes =
     ConcatTypes<FloatingTypes, TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t>>;
 
+// The one check of sizes: `images`, of rank 4, resized to `height` and `width`. A size of -1 is not
+// known.
+Status check_sizes(const PartialShape& images, int64_t height, int64_t width) {
+  const auto possible = [](int64_t size) { return size != 0 && size < int64_t{1} << 31; };
+  if (!possible(height) || !possible(width)) {
+    return invalid_argument("output dimensions must be positive and below 2^31, got [", height, ",",
+                            width, "]");
+  }
+  if (possible(images.dim(1)) && possible(images.dim(2))) return ok_status();
+  return invalid_argument("images must be of non-zero size and below 2^31, got ", images);
+}
+
 // A batch like `images` of the size that the vector in input `i` says.
 Result<PartialShape> resized_shape(ShapeContext& c, const PartialShape& images, int i) {
-  MR_TRY_ASSIGN(const PartialShape size, c.input_as_shape(i));
-  if (!size.rank_known()) return PartialShape({images.dim(0), -1, -1, images.dim(3)});
-  if (size.rank() != 2) return invalid_argument("size must have 2 elements, got ", size);
+  MR_TRY_ASSIGN(const PartialShape size, sizes_input(c, i, 2));
+  MR_TRY(check_sizes(images, size.dim(0), size.dim(1)));
   return PartialShape({images.dim(0), size.dim(0), size.dim(1), images.dim(3)});
 }
 
@@ -39,6 +50,7 @@ Status resize_grad_shape(ShapeContext& c) {
   MR_TRY(read_resize_centers(c.attrs()).status());
   MR_TRY_ASSIGN(const PartialShape grads, c.with_rank(0, 4));
   MR_TRY_ASSIGN(const PartialShape image, c.with_rank(1, 4));
+  MR_TRY(check_sizes(grads, image.dim(1), image.dim(2)));
   MR_TRY_ASSIGN(PartialShape out, PartialShape({grads.dim(0), -1, -1, grads.dim(3)}).merge(image));
   c.set_output(0, std::move(out));
   return ok_status();
@@ -102,25 +114,18 @@ Status nearest_grad_grad(GradientContext& c) {
   return resize_gradient_of_gradient(c, "ResizeNearestNeighbor");
 }
 
-// The one check of sizes: `images` resized to `height` and `width`.
-Result<Shape> check_sizes(const Shape& images, int64_t height, int64_t width) {
+Result<Shape> resized(const Shape& images, int64_t height, int64_t width) {
   if (images.rank() != 4) return invalid_argument("images must have rank 4, got ", images);
-  constexpr int64_t kMost = int64_t{1} << 31;
-  if (height <= 0 || width <= 0 || height >= kMost || width >= kMost) {
-    return invalid_argument("output dimensions must be positive and below 2^31, got [", height, ",",
-                            width, "]");
-  }
-  if (images[1] <= 0 || images[2] <= 0 || images[1] >= kMost || images[2] >= kMost) {
-    return invalid_argument("images must be of non-zero size and below 2^31, got ", images);
-  }
   const int64_t dims[] = {images[0], height, width, images[3]};
-  return Shape::make(dims);
+  MR_TRY_ASSIGN(Shape shape, Shape::make(dims));
+  MR_TRY(check_sizes(images, height, width));
+  return shape;
 }
 
 Result<Shape> read_sizes(KernelContext& ctx, const Shape& images) {
   MR_TRY_ASSIGN(const std::vector<int64_t> size, ctx.int_vector_input(1));
   if (size.size() != 2) return invalid_argument("size must have 2 elements, got ", size.size());
-  return check_sizes(images, size[0], size[1]);
+  return resized(images, size[0], size[1]);
 }
 
 // Both axes of images of one size.
@@ -288,7 +293,7 @@ class ResizeGradKernel final : public Kernel {
       return invalid_argument("grads and original_image must have rank 4, got ", grads, " and ",
                               image);
     }
-    MR_TRY_ASSIGN(const Shape shape, check_sizes(grads, image[1], image[2]));
+    MR_TRY_ASSIGN(const Shape shape, resized(grads, image[1], image[2]));
     if (!(shape == image)) {
       return invalid_argument("original_image must have shape ", shape, " for grads of ", grads,
                               ", got ", image);
