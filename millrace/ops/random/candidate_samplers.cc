@@ -22,19 +22,6 @@ Status check_true_classes(const PartialShape& shape, int64_t num_true) {
   return invalid_argument("true_classes must have shape [batch_size,", num_true, "], got ", shape);
 }
 
-Status sampler_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const int64_t num_true, c.attr<int64_t>("num_true"));
-  MR_TRY_ASSIGN(const int64_t num_sampled, c.attr<int64_t>("num_sampled"));
-  MR_TRY(check_true_classes(c.input(0), num_true));
-  const int64_t batch = c.input(0).rank_known() ? c.input(0).dim(0) : PartialShape::kUnknownDim;
-  const int64_t counts[] = {batch, num_true};
-  MR_TRY_ASSIGN(PartialShape true_counts, PartialShape::make(counts));
-  c.set_output(0, {num_sampled});
-  c.set_output(1, std::move(true_counts));
-  c.set_output(2, {num_sampled});
-  return ok_status();
-}
-
 // How often a class of probability p is expected among `drawn` classes picked in `tries` tries.
 float expected_count(float p, int64_t drawn, int64_t tries) {
   if (tries == drawn) return p * static_cast<float>(drawn);
@@ -54,6 +41,34 @@ T below(T n, Draw draw) {
 
 }  // namespace
 
+Status check_sampler(const AttrMap& attrs, std::string_view range_attr, int64_t max_range) {
+  MR_TRY_ASSIGN(const int64_t num_sampled, read_attr<int64_t>(attrs, "num_sampled"));
+  MR_TRY_ASSIGN(const bool unique, read_attr<bool>(attrs, "unique"));
+  MR_TRY_ASSIGN(const int64_t range, read_attr<int64_t>(attrs, range_attr));
+  if (range > max_range) {
+    return invalid_argument(range_attr, " must be at most ", max_range, ", got ", range);
+  }
+  if (!unique || num_sampled <= range) return ok_status();
+  return invalid_argument("cannot draw num_sampled = ", num_sampled, " different classes out of ",
+                          range_attr, " = ", range);
+}
+
+Status sampler_shape(ShapeContext& c) {
+  const bool has_range = c.attrs().find("range_max") != nullptr;
+  MR_TRY(check_sampler(c.attrs(), has_range ? "range_max" : "num_sampled",
+                       std::numeric_limits<int64_t>::max()));
+  MR_TRY_ASSIGN(const int64_t num_true, c.attr<int64_t>("num_true"));
+  MR_TRY_ASSIGN(const int64_t num_sampled, c.attr<int64_t>("num_sampled"));
+  MR_TRY(check_true_classes(c.input(0), num_true));
+  const int64_t batch = c.input(0).rank_known() ? c.input(0).dim(0) : PartialShape::kUnknownDim;
+  const int64_t counts[] = {batch, num_true};
+  MR_TRY_ASSIGN(PartialShape true_counts, PartialShape::make(counts));
+  c.set_output(0, {num_sampled});
+  c.set_output(1, std::move(true_counts));
+  c.set_output(2, {num_sampled});
+  return ok_status();
+}
+
 uint32_t uniform_below(PhiloxWords& words, uint32_t n) {
   return below(n, [&] { return words.next(); });
 }
@@ -69,13 +84,7 @@ Result<CandidateSampler::Options> CandidateSampler::read_options(const KernelNod
   MR_TRY_ASSIGN(const int64_t num_sampled, node.attr<int64_t>("num_sampled"));
   MR_TRY_ASSIGN(const bool unique, node.attr<bool>("unique"));
   MR_TRY_ASSIGN(const int64_t range, node.attr<int64_t>(range_attr));
-  if (range > max_range) {
-    return invalid_argument(range_attr, " must be at most ", max_range, ", got ", range);
-  }
-  if (unique && num_sampled > range) {
-    return invalid_argument("cannot draw num_sampled = ", num_sampled, " different classes out of ",
-                            range_attr, " = ", range);
-  }
+  MR_TRY(check_sampler(node.attrs, range_attr, max_range));
   return Options{std::move(source), num_true, num_sampled, unique, range};
 }
 

@@ -18,6 +18,8 @@
 
 namespace millrace {
 
+class ShapeContext;
+
 // A random number below n > 0, without bias.
 uint32_t uniform_below(PhiloxWords& words, uint32_t n);
 uint64_t uniform_below(PhiloxWords& words, uint64_t n);
@@ -31,6 +33,12 @@ class ClassDistribution {
   virtual float probability(int64_t k) const = 0;
 };
 
+// INVALID_ARGUMENT when attribute `range_attr` is more than `max_range`, or too little for samples
+// that all differ.
+Status check_sampler(const AttrMap& attrs, std::string_view range_attr, int64_t max_range);
+// The shape rule of all samplers.
+Status sampler_shape(ShapeContext& c);
+
 // A kernel that draws from a ClassDistribution.
 class CandidateSampler : public Kernel {
  protected:
@@ -42,8 +50,7 @@ class CandidateSampler : public Kernel {
     bool unique = false;
     int64_t range = 0;
   };
-  // With attribute `range_attr` as the number of classes. INVALID_ARGUMENT when that is more than
-  // `max_range`, or too few for samples that all differ.
+  // With attribute `range_attr` as the number of classes, checked by check_sampler().
   static Result<Options> read_options(const KernelNode& node,
                                       std::string_view range_attr = "range_max",
                                       int64_t max_range = std::numeric_limits<int64_t>::max());

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "millrace/base/file.h"
+#include "millrace/graph/shape_context.h"
 #include "millrace/ops/random/candidate_samplers.h"
 #include "millrace/ops/random/distributions.h"
 
@@ -18,7 +19,7 @@ constexpr uint64_t kMaxVocabularyBytes = uint64_t{1} << 30;
 // filled up to `keep` by itself and above by one other class, so a draw looks at one column.
 class WeightedClasses final : public ClassDistribution {
  public:
-  // Weights are finite, none is negative, one is positive (checked).
+  // Weights are finite, none is negative, and so is their sum, which is positive.
   static Result<WeightedClasses> make(Tensor weights);
 
   int64_t sample(PhiloxWords& words) const override {
@@ -42,9 +43,6 @@ class WeightedClasses final : public ClassDistribution {
 Result<WeightedClasses> WeightedClasses::make(Tensor weights) {
   WeightedClasses made;
   for (float w : weights.data<float>()) made.total_ += w;
-  if (!std::isfinite(made.total_) || made.total_ <= 0) {
-    return invalid_argument("the weights must have a finite, positive sum, got ", made.total_);
-  }
   MR_TRY_ASSIGN(made.keep_, Tensor::allocate(DType::kFloat, weights.shape()));
   MR_TRY_ASSIGN(made.other_, Tensor::allocate(DType::kInt32, weights.shape()));
   made.weights_ = std::move(weights);
@@ -126,17 +124,6 @@ Result<std::vector<float>> read_vocabulary(const std::string& path) {
   return weights;
 }
 
-Result<std::vector<float>> given_weights(const KernelNode& node) {
-  MR_TRY_ASSIGN(const std::string vocab_file, node.attr<std::string>("vocab_file"));
-  MR_TRY_ASSIGN(std::vector<float> unigrams, node.attr<std::vector<float>>("unigrams"));
-  if (vocab_file.empty() == unigrams.empty()) {
-    return invalid_argument("expected either vocab_file or unigrams, got ",
-                            unigrams.empty() ? "neither" : "both");
-  }
-  if (vocab_file.empty()) return unigrams;
-  return read_vocabulary(vocab_file);
-}
-
 // Which of all classes a sampler has: number `shard`, and every num_shards-th after it.
 struct Shard {
   int64_t num_shards, shard;
@@ -144,57 +131,105 @@ struct Shard {
   int64_t count(int64_t n) const { return n <= shard ? 0 : (n - 1 - shard) / num_shards + 1; }
 };
 
-Result<Shard> read_shard(const KernelNode& node) {
-  MR_TRY_ASSIGN(const int64_t num_shards, node.attr<int64_t>("num_shards"));
-  MR_TRY_ASSIGN(const int64_t shard, node.attr<int64_t>("shard"));
-  if (shard >= num_shards) {
-    return invalid_argument("shard must be in [0, num_shards = ", num_shards, "), got ", shard);
+// What the attributes say of the classes: num_reserved_ids that are never drawn, then those with
+// the given weights, to the power of `distortion`. Every class is in one shard.
+struct Classes {
+  Shard shard;
+  int64_t reserved, range;
+  float distortion;
+  std::string vocab_file;
+  std::vector<float> given;
+
+  static Result<Classes> read(const AttrMap& attrs);
+  // Calls body(class, weight) for each class that may be drawn.
+  template <class Body>
+  Status for_each(Body body) const;
+  // Whether the weights make sense, and are enough for the samples.
+  Status check(const AttrMap& attrs) const;
+};
+
+constexpr int64_t kMaxRange = std::numeric_limits<int32_t>::max();
+
+Result<Classes> Classes::read(const AttrMap& attrs) {
+  Classes c;
+  MR_TRY_ASSIGN(c.range, read_attr<int64_t>(attrs, "range_max"));
+  MR_TRY_ASSIGN(c.distortion, read_attr<float>(attrs, "distortion"));
+  MR_TRY_ASSIGN(c.reserved, read_attr<int64_t>(attrs, "num_reserved_ids"));
+  MR_TRY_ASSIGN(c.shard.num_shards, read_attr<int64_t>(attrs, "num_shards"));
+  MR_TRY_ASSIGN(c.shard.shard, read_attr<int64_t>(attrs, "shard"));
+  MR_TRY_ASSIGN(c.vocab_file, read_attr<std::string>(attrs, "vocab_file"));
+  MR_TRY_ASSIGN(c.given, read_attr<std::vector<float>>(attrs, "unigrams"));
+  MR_TRY(check_sampler(attrs, "range_max", kMaxRange));
+  if (c.shard.shard >= c.shard.num_shards) {
+    return invalid_argument("shard must be in [0, num_shards = ", c.shard.num_shards, "), got ",
+                            c.shard.shard);
   }
-  return Shard{num_shards, shard};
+  if (c.reserved < 0 || c.reserved > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument("num_reserved_ids must be in [0, 2^31), got ", c.reserved);
+  }
+  if (c.vocab_file.empty() == c.given.empty()) {
+    return invalid_argument("expected either vocab_file or unigrams, got ",
+                            c.given.empty() ? "neither" : "both");
+  }
+  return c;
 }
 
-// The weights of this sampler's classes: num_reserved_ids that have none, then the given ones to
-// the power of `distortion`. Every class is in one shard.
-Result<Tensor> class_weights(const KernelNode& node, int64_t range) {
-  MR_TRY_ASSIGN(const float distortion, node.attr<float>("distortion"));
-  MR_TRY_ASSIGN(const int64_t reserved, node.attr<int64_t>("num_reserved_ids"));
-  MR_TRY_ASSIGN(const Shard shard, read_shard(node));
-  if (reserved < 0 || reserved > std::numeric_limits<int32_t>::max()) {
-    return invalid_argument("num_reserved_ids must be in [0, 2^31), got ", reserved);
-  }
-  MR_TRY_ASSIGN(const std::vector<float> given, given_weights(node));
-  const int64_t total = reserved + static_cast<int64_t>(given.size());
-  if (shard.count(total) != range) {
-    return invalid_argument("range_max must be the number of classes: expected ",
-                            shard.count(total), ", got ", range);
-  }
-  MR_TRY_ASSIGN(Tensor weights, Tensor::zeros(DType::kFloat, Shape{range}));
-  const std::span<float> out = weights.mutable_data<float>();
-  const int64_t begin = shard.count(reserved);
-  for (int64_t i = begin; i < range; ++i) {
+template <class Body>
+Status Classes::for_each(Body body) const {
+  for (int64_t i = shard.count(reserved); i < range; ++i) {
     const int64_t id = shard.shard + i * shard.num_shards - reserved;
     const float weight = std::pow(given[static_cast<size_t>(id)], distortion);
     if (!std::isfinite(weight) || weight < 0) {
       return invalid_argument("weight ", given[static_cast<size_t>(id)], " of class ",
                               id + reserved, " to the power of ", distortion, " is ", weight);
     }
-    out[static_cast<size_t>(i)] = weight;
+    body(i, weight);
   }
-  return weights;
+  return ok_status();
+}
+
+Status Classes::check(const AttrMap& attrs) const {
+  const int64_t total = shard.count(reserved + static_cast<int64_t>(given.size()));
+  if (total != range) {
+    return invalid_argument("range_max must be the number of classes: expected ", total, ", got ",
+                            range);
+  }
+  int64_t possible = 0;
+  float sum = 0;
+  MR_TRY(for_each([&](int64_t, float weight) {
+    if (weight > 0) ++possible;
+    sum += weight;
+  }));
+  if (!std::isfinite(sum) || sum <= 0) {
+    return invalid_argument("the weights must have a finite, positive sum, got ", sum);
+  }
+  MR_TRY_ASSIGN(const int64_t num_sampled, read_attr<int64_t>(attrs, "num_sampled"));
+  MR_TRY_ASSIGN(const bool unique, read_attr<bool>(attrs, "unique"));
+  if (!unique || num_sampled <= possible) return ok_status();
+  return invalid_argument("cannot draw num_sampled = ", num_sampled, " different classes: only ",
+                          possible, " have a positive weight");
+}
+
+Status fixed_unigram_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const Classes classes, Classes::read(c.attrs()));
+  // A file is the kernel's to read.
+  if (classes.vocab_file.empty()) MR_TRY(classes.check(c.attrs()));
+  return sampler_shape(c);
 }
 
 class FixedUnigramSampler final : public CandidateSampler {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(Options options,
-                  read_options(node, "range_max", std::numeric_limits<int32_t>::max()));
-    MR_TRY_ASSIGN(Tensor weights, class_weights(node, options.range));
-    const auto possible =
-        std::ranges::count_if(weights.data<float>(), [](float w) { return w > 0; });
-    if (options.unique && options.num_sampled > possible) {
-      return invalid_argument("cannot draw num_sampled = ", options.num_sampled,
-                              " different classes: only ", possible, " have a positive weight");
+    MR_TRY_ASSIGN(Options options, read_options(node, "range_max", kMaxRange));
+    MR_TRY_ASSIGN(Classes classes, Classes::read(node.attrs));
+    if (!classes.vocab_file.empty()) {
+      MR_TRY_ASSIGN(classes.given, read_vocabulary(classes.vocab_file));
     }
+    MR_TRY(classes.check(node.attrs));
+    MR_TRY_ASSIGN(Tensor weights, Tensor::zeros(DType::kFloat, Shape{classes.range}));
+    const std::span<float> out = weights.mutable_data<float>();
+    MR_TRY(
+        classes.for_each([&](int64_t i, float weight) { out[static_cast<size_t>(i)] = weight; }));
     MR_TRY_ASSIGN(WeightedClasses distribution, WeightedClasses::make(std::move(weights)));
     return std::unique_ptr<Kernel>(
         new FixedUnigramSampler(std::move(options), std::move(distribution)));
@@ -214,7 +249,7 @@ class FixedUnigramSampler final : public CandidateSampler {
 }  // namespace
 
 void register_candidate_samplers_fixed(Registry& registry) {
-  registry.add(candidate_sampler_spec(
+  OpSpec spec = candidate_sampler_spec(
       "FixedUnigramCandidateSampler", "Classes drawn in proportion to given weights.",
       {range_max_attr(),
        {"vocab_file", "string = ''",
@@ -223,7 +258,9 @@ void register_candidate_samplers_fixed(Registry& registry) {
        {"num_reserved_ids", "int = 0", "Classes before the first weight; they are never drawn."},
        {"num_shards", "int = 1 >= 1", "Of how many samplers this is one."},
        {"shard", "int = 0 >= 0", "Draws class shard, and every num_shards-th after it."},
-       {"unigrams", "list(float) = []", "The weights, where there is no file."}}));
+       {"unigrams", "list(float) = []", "The weights, where there is no file."}});
+  spec.shape = fixed_unigram_shape;
+  registry.add(std::move(spec));
   registry.kernel<FixedUnigramSampler>("FixedUnigramCandidateSampler", DeviceKind::kCpu);
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <memory>
 
+#include "millrace/graph/shape_context.h"
 #include "millrace/ops/random/candidate_samplers.h"
 #include "millrace/ops/state/variable.h"
 
@@ -84,10 +85,17 @@ class UnigramState final : public Resource {
   UnigramCounts counts_ MR_GUARDED_BY(mu_);
 };
 
+constexpr int64_t kMaxRange = kMaxCount - 1;
+
+Status learned_shape(ShapeContext& c) {
+  MR_TRY(check_sampler(c.attrs(), "range_max", kMaxRange));
+  return sampler_shape(c);
+}
+
 class LearnedUnigramSampler final : public CandidateSampler {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    MR_TRY_ASSIGN(Options options, read_options(node, "range_max", kMaxCount - 1));
+    MR_TRY_ASSIGN(Options options, read_options(node, "range_max", kMaxRange));
     return std::unique_ptr<Kernel>(new LearnedUnigramSampler(std::move(options)));
   }
 
@@ -120,9 +128,11 @@ class LearnedUnigramSampler final : public CandidateSampler {
 void register_candidate_samplers_learned(Registry& registry) {
   for (const char* name :
        {"LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}) {
-    registry.add(candidate_sampler_spec(
+    OpSpec spec = candidate_sampler_spec(
         name, "Classes drawn as often as they were among the true classes of earlier runs.",
-        {range_max_attr()}));
+        {range_max_attr()});
+    spec.shape = learned_shape;
+    registry.add(std::move(spec));
     registry.kernel<LearnedUnigramSampler>(name, DeviceKind::kCpu);
   }
 }

@@ -306,8 +306,11 @@ TEST(CandidateSamplers, FixedUnigramRefusesBadWeights) {
 
 TEST(CandidateSamplers, Shapes) {
   const OpRegistry& ops = OpRegistry::global();
-  const AttrMap attrs = {{"num_true", 2}, {"num_sampled", 3}, {"unique", true}, {"range_max", 10}};
   for (const char* name : kWithRange) {
+    AttrMap attrs = {{"num_true", 2}, {"num_sampled", 3}, {"unique", true}, {"range_max", 10}};
+    if (ops.find(name)->find_attr("unigrams") != nullptr) {
+      attrs.set("unigrams", std::vector<float>(10, 1));
+    }
     EXPECT_EQ(*infer_shapes(ops, name, attrs, "[5,2]"), "[3];[5,2];[3]");
     EXPECT_EQ(*infer_shapes(ops, name, attrs, "?"), "[3];[?,2];[3]");
     EXPECT_FALSE(infer_shapes(ops, name, attrs, "[5,3]").ok());

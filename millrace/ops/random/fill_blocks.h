@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/random/philox.h"
 
@@ -15,7 +15,7 @@ inline constexpr uint64_t kBlocksPerElement = 256;
 // The shape rule of ops whose input 0 is the shape of their output.
 inline Status random_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 1).status());
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(0));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 0));
   c.set_output(0, std::move(shape));
   return ok_status();
 }

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/random/distributions.h"
@@ -175,9 +175,17 @@ struct Truncated {
 };
 
 Status truncated_shape(ShapeContext& c) {
-  for (int i = 1; i <= 4; ++i) MR_TRY(c.with_rank_at_most(i, 1).status());
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(0));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 0));
   if (shape.rank() == 0) return invalid_argument("shape must not be empty");
+  for (int i = 1; i <= 4; ++i) {
+    MR_TRY(c.with_rank_at_most(i, 1).status());
+    const int64_t given = c.input(i).num_elements();
+    if (given < 0 || given == 1 || !shape.rank_known() || !shape.dim_known(0)) continue;
+    if (given != shape.dim(0)) {
+      return invalid_argument("input ", i, " must have one element or shape[0] = ", shape.dim(0),
+                              ", got shape ", c.input(i));
+    }
+  }
   c.set_output(0, std::move(shape));
   return ok_status();
 }

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
@@ -116,7 +116,7 @@ double largest_value() {
 
 // The parameters come after the shape: values of shape S for each of P parameters are S + P.
 Status shape_and_parameters(ShapeContext& c) {
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(0));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 0));
   const PartialShape& parameters = c.input(1);
   if (!shape.rank_known() || !parameters.rank_known()) return ok_status();
   for (int i = 0; i < parameters.rank(); ++i) shape.add_dim(parameters.dim(i));

@@ -262,7 +262,8 @@ TEST(Random, WholeRangeOfIntegers) {
 
 TEST(Random, Shapes) {
   const OpRegistry& ops = OpRegistry::global();
-  EXPECT_EQ(*infer_shapes(ops, "RandomUniform", {}, "=[2,-1]"), "[2,?]");
+  EXPECT_EQ(*infer_shapes(ops, "RandomUniform", {}, "=[2,?]"), "[2,?]");
+  EXPECT_FALSE(infer_shapes(ops, "RandomUniform", {}, "=[2,-1]").ok());
   EXPECT_EQ(*infer_shapes(ops, "RandomUniform", {}, "[2]"), "[?,?]");
   EXPECT_EQ(*infer_shapes(ops, "RandomUniformInt", {}, "=[3];[];[]"), "[3]");
   EXPECT_EQ(*infer_shapes(ops, "RandomShuffle", {}, "[2,?]"), "[2,?]");

@@ -7,10 +7,18 @@
 namespace millrace {
 namespace {
 
+Status check_bounds(int64_t low, int64_t high) {
+  if (low < high) return ok_status();
+  return invalid_argument("Need minval < maxval, got ", low, " >= ", high);
+}
+
 Status uniform_int_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 0).status());
   MR_TRY(c.with_rank(2, 0).status());
-  return random_shape(c);
+  MR_TRY(random_shape(c));
+  const std::optional<int64_t> low = c.input_scalar(1), high = c.input_scalar(2);
+  if (low && high && c.output(0).num_elements() > 0) MR_TRY(check_bounds(*low, *high));
+  return ok_status();
 }
 
 void fill(const KernelContext& ctx, const Philox& stream, int32_t low, int32_t high, int32_t* out,
@@ -53,9 +61,7 @@ class RandomUniformInt final : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const int64_t n = shape.num_elements();
     if (n == 0) return ok_status();
-    if (low >= high) {
-      return invalid_argument("Need minval < maxval, got ", low, " >= ", high);
-    }
+    MR_TRY(check_bounds(low, high));
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerElement));
     fill(ctx, stream, low, high, out->mutable_data<T>().data(), n);
