@@ -158,14 +158,14 @@ Result<std::vector<TensorFacts>> infer(RuleCall& call) {
   return millrace::infer(context);
 }
 
-TypeChoice representative_types(const OpDef& op) {
+TypeChoice representative_types(const OpDef& op, DType numbers) {
   TypeChoice best;
   int best_score = -1;
   for (const TypeChoice& types : type_choices(op)) {
     int score = 0;
     for (const auto& [name, dtype] : types) {
       score += dtype == DType::kInt64 ? 3 : dtype == DType::kFloat ? 2 : 0;
-      if (name == "T" && dtype == DType::kFloat) score += 4;
+      if (name.starts_with('T') && dtype == numbers) score += 4;
     }
     if (score > best_score) best = types;
     best_score = std::max(score, best_score);

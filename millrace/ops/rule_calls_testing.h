@@ -38,9 +38,9 @@ std::string to_string(const RuleCall& call);
 // What the rules say; the definition's own checks (attributes, number of inputs) come first.
 Result<std::vector<TensorFacts>> infer(RuleCall& call);
 
-// Of the types an op has kernels for, one choice: float numbers and indices of 64 bits, where it
-// may choose.
-TypeChoice representative_types(const OpDef& op);
+// Of the types an op has kernels for, one choice: float (or, for rules that compute values, int64)
+// numbers, and indices of 64 bits, where it may choose.
+TypeChoice representative_types(const OpDef& op, DType numbers = DType::kFloat);
 
 // Integers at the ends of what programs, 32 bits and 64 bits hold.
 extern const std::vector<int64_t> kExtremeInts;

@@ -169,43 +169,11 @@ Status concat_v1_cpu(KernelContext& ctx) {
   return concat_of(ctx, concat_values_v1(ctx.num_inputs()));
 }
 
-// The sizes that are known agree but along `axis`, where their sum fits in int32.
-Status check_concat_offsets(const ShapeContext& c, size_t axis) {
-  const std::optional<std::vector<int64_t>> first = c.input_vector(1);
-  int64_t total = 0;
-  for (int i = 1; i < c.num_inputs(); ++i) {
-    const std::optional<std::vector<int64_t>> sizes = c.input_vector(i);
-    if (!sizes) return ok_status();
-    for (size_t k = 0; first && k < sizes->size(); ++k) {
-      if (k == axis || (*sizes)[k] == (*first)[k]) continue;
-      return invalid_argument("all dimensions except ", axis, " must match, got [",
-                              str_join(*first, ","), "] and [", str_join(*sizes, ","), "]");
-    }
-    total += (*sizes)[axis];
-    if ((*sizes)[axis] < 0 || total > std::numeric_limits<int32_t>::max()) {
-      return invalid_argument("shape ", i - 1, " has size ", (*sizes)[axis], " in dimension ", axis,
-                              ": negative, or the sum does not fit in int32");
-    }
-  }
-  return ok_status();
-}
-
-// All are shapes of one rank.
+// That the shapes do not fit each other or the dimension shows when the op runs, as in TensorFlow.
 Status concat_offset_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 0).status());
-  PartialShape shape = PartialShape::of_rank(1);
-  for (int i = 1; i < c.num_inputs(); ++i) {
-    MR_TRY_ASSIGN(shape, shape.merge(c.input(i)));
-  }
-  if (shape.dim(0) > Shape::kMaxRank) {
-    return invalid_argument("a shape has at most ", Shape::kMaxRank, " dimensions, got ",
-                            shape.dim(0));
-  }
-  for (int i = 1; i < c.num_inputs(); ++i) c.set_output(i - 1, shape);
-  const std::optional<int64_t> dim = c.input_scalar(0);
-  if (!dim || !shape.dim_known(0)) return ok_status();
-  MR_TRY_ASSIGN(const int axis, normalize_axis(*dim, static_cast<int>(shape.dim(0)), "concat_dim"));
-  return check_concat_offsets(c, static_cast<size_t>(axis));
+  for (int i = 1; i < c.num_inputs(); ++i) c.set_output(i - 1, c.input(i));
+  return ok_status();
 }
 
 void concat_offset_value(ValueContext& c) {
@@ -218,6 +186,7 @@ void concat_offset_value(ValueContext& c) {
   const size_t at = static_cast<size_t>(*axis);
   std::optional<int64_t> offset = 0;
   for (int i = 1; i < c.num_inputs(); ++i) {
+    if (!c.input_shape(i).compatible(shape)) return;
     PartialValue out;
     out.elements.assign(static_cast<size_t>(shape.dim(0)), 0);
     out.elements[at] = offset;

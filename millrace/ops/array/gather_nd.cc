@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/host_ints.h"
@@ -69,7 +69,7 @@ Status gather_nd_cpu(KernelContext& ctx) {
 Status scatter_nd_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_least(0, 1));
   MR_TRY(c.with_rank(2, 1).status());
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(2));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 2));
   MR_TRY(check_nd_updates(shape, indices, c.input(1)));
   c.set_output(0, std::move(shape));
   return ok_status();

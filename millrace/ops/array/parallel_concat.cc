@@ -18,6 +18,7 @@ Status check_rows(const PartialShape& shape, int count, int i, const PartialShap
 
 Status parallel_concat_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape shape, c.attr<PartialShape>("shape"));
+  MR_TRY(shape.to_shape().status());
   for (int i = 0; i < c.num_inputs(); ++i) {
     MR_TRY(check_rows(shape, c.num_inputs(), i, c.input(i)));
   }

@@ -98,6 +98,9 @@ Status reshape_cpu(KernelContext& ctx) {
 }
 
 Status expand_dims_shape(ShapeContext& c) {
+  if (const int64_t count = c.input(1).num_elements(); count >= 0 && count != 1) {
+    return invalid_argument("dim must be one number, got shape ", c.input(1));
+  }
   const PartialShape& shape = c.input(0);
   if (!shape.rank_known()) return ok_status();
   const std::optional<int64_t> dim = c.input_scalar(1);

@@ -16,6 +16,9 @@ Status roll_shape(ShapeContext& c) {
       shift.num_elements() != axis.num_elements()) {
     return invalid_argument("shift and axis must have the same size, got ", shift, " and ", axis);
   }
+  if (const auto axes = c.input_vector(2); axes && c.input(0).rank_known()) {
+    for (int64_t given : *axes) MR_TRY(normalize_axis(given, c.input(0).rank()).status());
+  }
   c.set_output(0, c.input(0));
   return ok_status();
 }

@@ -1,5 +1,5 @@
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
@@ -8,10 +8,11 @@
 namespace millrace {
 namespace {
 
+// That indices, values and shape do not fit each other shows when the op runs, as in TensorFlow.
 Status sparse_to_dense_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
   MR_TRY(c.with_rank_at_most(0, 2).status());
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 1));
   c.set_output(0, std::move(shape));
   return ok_status();
 }

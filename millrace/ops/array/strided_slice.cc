@@ -1,43 +1,15 @@
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/strided_slice_copy.h"
 
 namespace millrace {
 namespace {
 
-// `n` integers, as far as they are known.
-std::vector<int64_t> known_or_not(const PartialValue* value, size_t n) {
-  std::vector<int64_t> out(n, StridedSlicePlan::kUnknown);
-  for (size_t i = 0; value != nullptr && i < n; ++i) {
-    out[i] = value->elements[i].value_or(StridedSlicePlan::kUnknown);
-  }
-  return out;
-}
-
-const PartialValue* value_or_null(const std::optional<PartialValue>& value) {
-  return value ? &*value : nullptr;
-}
-
 Status strided_slice_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const StridedSliceMasks masks, read_strided_slice_masks(c));
-  PartialShape all = PartialShape::of_rank(1);
-  for (int i = 1; i <= 3; ++i) {
-    MR_TRY_ASSIGN(all, all.merge(c.input(i)));
-  }
-  if (!all.dim_known(0) || !c.input(0).rank_known()) return ok_status();
-  const size_t n = static_cast<size_t>(all.dim(0));
-  if (all.dim(0) > StridedSlicePlan::kMaxEntries) {
-    return invalid_argument("'begin' has ", n, " elements, at most ", StridedSlicePlan::kMaxEntries,
-                            " are possible");
-  }
-  StridedSlicePlan plan;
-  MR_TRY(plan.make(c.input(0).dims(), known_or_not(value_or_null(c.input_facts(1).value), n),
-                   known_or_not(value_or_null(c.input_facts(2).value), n),
-                   known_or_not(value_or_null(c.input_facts(3).value), n), masks));
-  MR_TRY_ASSIGN(PartialShape out, PartialShape::make(plan.output()));
+  MR_TRY_ASSIGN(PartialShape out, sliced_shape(c, c.input(0)));
   c.set_output(0, std::move(out));
   return ok_status();
 }
@@ -87,11 +59,9 @@ Status strided_slice_grad(GradientContext& g) {
 
 Status strided_slice_grad_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 1).status());
-  PartialShape all = PartialShape::of_rank(1);
-  for (int i = 1; i <= 3; ++i) {
-    MR_TRY_ASSIGN(all, all.merge(c.input(i)));
-  }
-  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(0));
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 0));
+  MR_TRY_ASSIGN(const PartialShape slice, sliced_shape(c, shape));
+  MR_TRY(with_shape(c, 4, slice).status());
   c.set_output(0, std::move(shape));
   return ok_status();
 }

@@ -6,6 +6,34 @@
 
 namespace millrace {
 
+std::vector<int64_t> known_or_not(const PartialValue* value, size_t n) {
+  std::vector<int64_t> out(n, StridedSlicePlan::kUnknown);
+  for (size_t i = 0; value != nullptr && i < n; ++i) {
+    if (value->elements[i]) out[i] = std::max(*value->elements[i], StridedSlicePlan::kUnknown + 1);
+  }
+  return out;
+}
+
+Result<PartialShape> sliced_shape(const ShapeContext& c, const PartialShape& input) {
+  MR_TRY_ASSIGN(const StridedSliceMasks masks, read_strided_slice_masks(c));
+  PartialShape all = PartialShape::of_rank(1);
+  for (int i = 1; i <= 3; ++i) {
+    MR_TRY_ASSIGN(all, all.merge(c.input(i)));
+  }
+  if (!all.dim_known(0) || !input.rank_known()) return PartialShape();
+  if (all.dim(0) > StridedSlicePlan::kMaxEntries) {
+    return invalid_argument("'begin' has ", all.dim(0), " elements, at most ",
+                            StridedSlicePlan::kMaxEntries, " are possible");
+  }
+  const auto given = [&](int i) {
+    const std::optional<PartialValue>& value = c.input_facts(i).value;
+    return known_or_not(value ? &*value : nullptr, static_cast<size_t>(all.dim(0)));
+  };
+  StridedSlicePlan plan;
+  MR_TRY(plan.make(input.dims(), given(1), given(2), given(3), masks));
+  return PartialShape::make(plan.output());
+}
+
 Status make_strided_slice_plan(const KernelContext& ctx, std::span<const int64_t> input,
                                const StridedSliceMasks& masks, StridedSlicePlan& plan) {
   HostInts begin, end, strides;

@@ -2,11 +2,12 @@
 
 #include <span>
 
+#include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/array/strided_copy.h"
 #include "millrace/ops/array/strided_slice_plan.h"
 
-// What the kernels of strided slices share.
+// What the shape rules and kernels of strided slices share.
 
 namespace millrace {
 
@@ -21,6 +22,11 @@ Result<StridedSliceMasks> read_strided_slice_masks(const Source& node) {
   MR_TRY_ASSIGN(masks.shrink_axis, node.template attr<int64_t>("shrink_axis_mask"));
   return masks;
 }
+
+// `n` integers, as far as they are known (value null: none), for StridedSlicePlan::make().
+std::vector<int64_t> known_or_not(const PartialValue* value, size_t n);
+// What is known of the slice that the attributes and inputs 1 to 3 take of a tensor.
+Result<PartialShape> sliced_shape(const ShapeContext& c, const PartialShape& input);
 
 // Makes the plan from inputs 1 to 3, for a tensor of sizes `input`.
 Status make_strided_slice_plan(const KernelContext& ctx, std::span<const int64_t> input,

@@ -1,7 +1,7 @@
 // Ops that repeat a tensor along its dimensions.
 
 #include "millrace/graph/gradient.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
@@ -50,10 +50,12 @@ void tile_value(ValueContext& c) {
   if (value == nullptr || multiples == nullptr) return;
   if (value->is_scalar) return c.set_output(0, *value);
   if (!multiples->elements[0]) return;
-  const int64_t n = *multiples->elements[0];
-  if (n < 0 || n * static_cast<int64_t>(value->elements.size()) > kMaxValueElements) return;
+  const int64_t size = static_cast<int64_t>(value->elements.size());
+  // Nothing stays nothing, however often it is repeated.
+  const int64_t n = size == 0 ? 0 : *multiples->elements[0];
+  if (n < 0 || n > kMaxValueElements) return;
   PartialValue out;
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n && i * size <= kMaxValueElements; ++i) {
     out.elements.insert(out.elements.end(), value->elements.begin(), value->elements.end());
   }
   c.set_output(0, std::move(out));
@@ -108,7 +110,7 @@ Status check_broadcast(const PartialShape& from, const PartialShape& to) {
 
 Status broadcast_to_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
-  MR_TRY_ASSIGN(PartialShape target, c.input_as_shape(1));
+  MR_TRY_ASSIGN(PartialShape target, sizes_input(c, 1));
   if (target.rank_known() && c.input(0).rank_known()) MR_TRY(check_broadcast(c.input(0), target));
   c.set_output(0, std::move(target));
   return ok_status();

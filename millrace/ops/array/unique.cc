@@ -146,31 +146,34 @@ Status unique_cpu(KernelContext& ctx) {
   return ok_status();
 }
 
+// The axis of UniqueV2: what input 1 holds, which may be nothing for a vector.
+Result<int> unique_axis(const std::vector<int64_t>& given, int rank) {
+  if (given.empty()) {
+    if (rank == 1) return 0;
+    return invalid_argument("without an axis the input must have rank 1, got rank ", rank);
+  }
+  if (given.size() > 1 || given[0] < -rank || given[0] >= rank) {
+    return invalid_argument("axis must be one number in [", -rank, ", ", rank, "), got ",
+                            str_join(given, ","));
+  }
+  return static_cast<int>(given[0] < 0 ? given[0] + rank : given[0]);
+}
+
 Status unique_slices_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
+  if (c.input(1).rank() > 1) return invalid_argument("axis must be a vector, got ", c.input(1));
+  if (const auto axis = c.input_vector(1); axis && x.rank_known()) {
+    MR_TRY(unique_axis(*axis, x.rank()).status());
+  }
   c.set_output(0, x.rank_known() ? PartialShape::of_rank(x.rank()) : PartialShape::unknown());
   for (int i = 1; i < c.num_outputs(); ++i) c.set_output(i, PartialShape::of_rank(1));
   return ok_status();
 }
 
-// The axis of UniqueV2: input 1, which may be left empty for a vector.
-Result<int> unique_axis(const KernelContext& ctx) {
-  const int rank = ctx.input(0).rank();
-  MR_TRY_ASSIGN(const std::vector<int64_t> axis, ctx.int_vector_input(1));
-  if (axis.empty()) {
-    MR_TRY(expect_rank(ctx, 0, 1));
-    return 0;
-  }
-  if (axis.size() > 1 || axis[0] < -rank || axis[0] >= rank) {
-    return invalid_argument("axis must be one number in [", -rank, ", ", rank, "), got ",
-                            axis.size() > 1 ? str_join(axis, ",") : str_cat(axis[0]));
-  }
-  return static_cast<int>(axis[0] < 0 ? axis[0] + rank : axis[0]);
-}
-
 Status unique_slices_cpu(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
-  MR_TRY_ASSIGN(const int axis, unique_axis(ctx));
+  MR_TRY_ASSIGN(const std::vector<int64_t> given, ctx.int_vector_input(1));
+  MR_TRY_ASSIGN(const int axis, unique_axis(given, x.rank()));
   if (ctx.output_type(1) == DType::kInt32 && x.dim(axis) > std::numeric_limits<int32_t>::max()) {
     return invalid_argument(x.dim(axis), " slices need positions of type int64");
   }

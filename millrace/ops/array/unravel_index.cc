@@ -11,19 +11,6 @@ namespace {
 
 using IndexTypes = TypeList<int32_t, int64_t>;
 
-Status unravel_index_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_most(0, 1));
-  MR_TRY_ASSIGN(const PartialShape dims, c.with_rank(1, 1));
-  if (!indices.rank_known()) {
-    c.set_output(0, PartialShape());
-  } else if (indices.rank() == 0) {
-    c.set_output(0, PartialShape{dims.dim(0)});
-  } else {
-    c.set_output(0, PartialShape{dims.dim(0), indices.dim(0)});
-  }
-  return ok_status();
-}
-
 // The sizes, copied, and with each how many elements one step along it passes over.
 struct Axis {
   int64_t size, stride;
@@ -42,6 +29,20 @@ Result<std::vector<Axis>> read_axes(std::span<const T> dims) {
     }
   }
   return axes;
+}
+
+Status unravel_index_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank_at_most(0, 1));
+  MR_TRY_ASSIGN(const PartialShape dims, c.with_rank(1, 1));
+  if (const auto known = c.input_vector(1)) MR_TRY(read_axes<int64_t>(*known).status());
+  if (!indices.rank_known()) {
+    c.set_output(0, PartialShape());
+  } else if (indices.rank() == 0) {
+    c.set_output(0, PartialShape{dims.dim(0)});
+  } else {
+    c.set_output(0, PartialShape{dims.dim(0), indices.dim(0)});
+  }
+  return ok_status();
 }
 
 template <class T>

@@ -5,6 +5,14 @@
 namespace millrace {
 namespace {
 
+Status check_condition(const PartialShape& condition) {
+  const int64_t count = condition.num_elements();
+  if (count < 0 || count == 1) return ok_status();
+  return invalid_argument("condition must be a scalar, got ", condition);
+}
+
+Status assert_shape(ShapeContext& c) { return check_condition(c.input(0)); }
+
 class Assert : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -15,9 +23,7 @@ class Assert : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     const Tensor& condition = ctx.input(0);
-    if (condition.num_elements() != 1) {
-      return invalid_argument("condition must be a scalar, got ", condition.shape());
-    }
+    MR_TRY(check_condition(condition.shape()));
     if (condition.item<bool>()) return ok_status();
     std::string data;
     for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -39,7 +45,7 @@ void register_assert(Registry& registry) {
                 .attrs = {{"T", "list(type) >= 1"},
                           {"summarize", "int = 3", "Elements of each tensor to show; -1: all."}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
-                .shape = shape_rules::no_outputs});
+                .shape = assert_shape});
   registry.kernel<Assert>("Assert", DeviceKind::kCpu);
 }
 

@@ -77,6 +77,12 @@ Status has_value(KernelContext& ctx) {
   return ok_status();
 }
 
+Status check_output_shapes(const std::vector<PartialShape>& shapes, int num_outputs) {
+  if (static_cast<int>(shapes.size()) == num_outputs) return ok_status();
+  return invalid_argument("attr 'output_shapes' has ", shapes.size(), " shapes for ", num_outputs,
+                          " outputs");
+}
+
 Status get_value(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<OptionalValue> optional, optional_input(ctx));
   if (!optional->has_value()) return invalid_argument("The given optional does not have a value.");
@@ -86,14 +92,13 @@ Status get_value(KernelContext& ctx) {
                             components.size());
   }
   MR_TRY_ASSIGN(auto shapes, ctx.node().attr<std::vector<PartialShape>>("output_shapes"));
+  MR_TRY(check_output_shapes(shapes, ctx.num_outputs()));
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     const Tensor& component = components[static_cast<size_t>(i)];
-    bool fits = static_cast<size_t>(i) >= shapes.size() ||
-                PartialShape(component.shape()).compatible(shapes[static_cast<size_t>(i)]);
-    if (component.dtype() != ctx.output_type(i) || !fits) {
+    const PartialShape& expected = shapes[static_cast<size_t>(i)];
+    if (component.dtype() != ctx.output_type(i) || !expected.compatible(component.shape())) {
       return invalid_argument("component ", i, " is ", component.dtype(), " ", component.shape(),
-                              ", expected ", ctx.output_type(i), " ",
-                              fits ? PartialShape::unknown() : shapes[static_cast<size_t>(i)]);
+                              ", expected ", ctx.output_type(i), " ", expected);
     }
     ctx.set_output(i, component);
   }
@@ -103,10 +108,7 @@ Status get_value(KernelContext& ctx) {
 Status get_value_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 0).status());
   MR_TRY_ASSIGN(auto shapes, c.attr<std::vector<PartialShape>>("output_shapes"));
-  if (static_cast<int>(shapes.size()) != c.num_outputs()) {
-    return invalid_argument("attr 'output_shapes' has ", shapes.size(), " shapes for ",
-                            c.num_outputs(), " outputs");
-  }
+  MR_TRY(check_output_shapes(shapes, c.num_outputs()));
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shapes[static_cast<size_t>(i)]);
   return ok_status();
 }

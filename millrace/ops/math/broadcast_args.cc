@@ -56,13 +56,12 @@ PartialValue known(const Sizes& values) {
   return {false, std::vector<std::optional<int64_t>>(values.begin(), values.end())};
 }
 
-// The broadcasting of two known inputs.
-std::optional<Broadcasting> known_broadcasting(ShapeContext& c) {
+// The broadcasting of two inputs, where they are known.
+Result<std::optional<Broadcasting>> known_broadcasting(ShapeContext& c) {
   const auto s0 = c.input_vector(0), s1 = c.input_vector(1);
-  if (!s0 || !s1) return std::nullopt;
-  Result<Broadcasting> result = broadcasting_of(*s0, *s1);
-  if (!result.ok()) return std::nullopt;
-  return std::move(result).value();
+  if (!s0 || !s1) return std::optional<Broadcasting>();
+  MR_TRY_ASSIGN(Broadcasting result, broadcasting_of(*s0, *s1));
+  return std::optional<Broadcasting>(std::move(result));
 }
 
 std::optional<Broadcasting> known_broadcasting(ValueContext& c) {
@@ -80,7 +79,7 @@ std::optional<Broadcasting> known_broadcasting(ValueContext& c) {
 Status gradient_args_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(0, 1).status());
   MR_TRY(c.with_rank(1, 1).status());
-  const auto known = known_broadcasting(c);
+  MR_TRY_ASSIGN(const std::optional<Broadcasting> known, known_broadcasting(c));
   c.set_output(0, {known ? static_cast<int64_t>(known->r0.size()) : PartialShape::kUnknownDim});
   c.set_output(1, {known ? static_cast<int64_t>(known->r1.size()) : PartialShape::kUnknownDim});
   return ok_status();
@@ -104,6 +103,7 @@ Status gradient_args(KernelContext& ctx) {
 Status args_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape s0, c.with_rank(0, 1));
   MR_TRY_ASSIGN(const PartialShape s1, c.with_rank(1, 1));
+  MR_TRY(known_broadcasting(c).status());
   const bool both = s0.dim_known(0) && s1.dim_known(0);
   c.set_output(0, {both ? std::max(s0.dim(0), s1.dim(0)) : PartialShape::kUnknownDim});
   return ok_status();

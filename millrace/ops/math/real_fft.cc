@@ -17,6 +17,15 @@ namespace {
 // Of the last dimension, for transforms of length n.
 int64_t half_length(int64_t n) { return n == 0 ? 0 : n / 2 + 1; }
 
+// Dimension `at` of the input, of `have` elements, for a transform of length `size`.
+template <bool kInverse>
+Status check_length(int64_t have, int64_t size, int at, bool last) {
+  const int64_t needed = last && kInverse ? half_length(size) : size;
+  if (size >= 0 && needed <= have) return ok_status();
+  return invalid_argument("Input dimension ", at, " must have length of at least ", needed,
+                          " but got: ", have, ", for fft_length ", size);
+}
+
 template <int kRank, bool kInverse>
 Status real_fft_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape shape, c.with_rank_at_least(0, kRank));
@@ -29,8 +38,11 @@ Status real_fft_shape(ShapeContext& c) {
       size = (*lengths)[static_cast<size_t>(i)];
       if (size < 0) return invalid_argument("fft_length must not be negative, got ", size);
     }
-    const bool half = !kInverse && i == kRank - 1 && size >= 0;
-    shape.set_dim(shape.rank() - kRank + i, half ? half_length(size) : size);
+    const int at = shape.rank() - kRank + i;
+    const bool last = i == kRank - 1;
+    if (size >= 0 && shape.dim_known(at))
+      MR_TRY(check_length<kInverse>(shape.dim(at), size, at, last));
+    shape.set_dim(at, !kInverse && last && size >= 0 ? half_length(size) : size);
   }
   c.set_output(0, std::move(shape));
   return ok_status();
@@ -122,11 +134,7 @@ Result<Lines> read_lines(KernelContext& ctx) {
     const int64_t have = input.dim(i);
     const int64_t size = i < batch ? have : lengths.data<int32_t>()[static_cast<size_t>(i - batch)];
     const bool last = i == input.rank() - 1;
-    const int64_t needed = last && kInverse ? half_length(size) : size;
-    if (size < 0 || needed > have) {
-      return invalid_argument("Input dimension ", i, " must have length of at least ", needed,
-                              " but got: ", have, ", for fft_length ", size);
-    }
+    MR_TRY(check_length<kInverse>(have, size, i, last));
     if (last) {
       lines.length = size;
       lines.in_length = have;

@@ -186,6 +186,11 @@ class Barrier final : public Resource {
 };
 
 Result<QueueSpec> read_spec(const AttrMap& attrs) {
+  MR_TRY_ASSIGN(const int64_t capacity, read_attr<int64_t>(attrs, "capacity"));
+  if (capacity != -1) {
+    return invalid_argument("a Barrier has room for any number, expected capacity -1, got ",
+                            capacity);
+  }
   MR_TRY_ASSIGN(std::vector<DType> types, read_attr<std::vector<DType>>(attrs, "component_types"));
   MR_TRY_ASSIGN(std::vector<PartialShape> shapes,
                 read_attr<std::vector<PartialShape>>(attrs, "shapes"));
@@ -249,11 +254,6 @@ class MakeBarrier : public Kernel {
     MR_TRY_ASSIGN(StateName name, StateName::make(node));
     if (name.shared_name.empty()) {
       name.shared_name = ResourceManager::session_name(node.session_prefix, node.name);
-    }
-    MR_TRY_ASSIGN(const int64_t capacity, node.attr<int64_t>("capacity"));
-    if (capacity != -1) {
-      return invalid_argument("a Barrier has room for any number, expected capacity -1, got ",
-                              capacity);
     }
     MR_TRY_ASSIGN(QueueSpec spec, read_spec(node.attrs));
     return std::make_unique<MakeBarrier>(std::move(name), std::move(spec));

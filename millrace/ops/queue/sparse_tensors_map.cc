@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "millrace/base/mutex.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/indices.h"
@@ -61,20 +61,22 @@ class SparseTensorsMap : public Resource {
   int64_t next_ MR_GUARDED_BY(mu_) = 0;
 };
 
-Status sparse_input_shape(ShapeContext& c) {
-  MR_TRY(c.with_rank(0, 2).status());
-  MR_TRY(c.with_rank(1, 1).status());
-  return c.with_rank(2, 1).status();
-}
-
 Status add_shape(ShapeContext& c) {
   c.set_output(0, PartialShape::scalar());
-  return sparse_input_shape(c);
+  return sparse_rank(c, 0).status();
+}
+
+Status check_batch(int64_t rank) {
+  if (rank < 0 || rank > 1) return ok_status();
+  return invalid_argument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
 }
 
 Status add_many_shape(ShapeContext& c) {
-  c.set_output(0, PartialShape::of_rank(1));
-  return sparse_input_shape(c);
+  MR_TRY_ASSIGN(const int64_t rank, sparse_rank(c, 0));
+  MR_TRY(check_batch(rank));
+  MR_TRY_ASSIGN(const PartialShape shape, sizes_input(c, 2));
+  c.set_output(0, PartialShape{shape.rank_known() ? shape.dim(0) : PartialShape::kUnknownDim});
+  return ok_status();
 }
 
 Status take_shape(ShapeContext& c) {
@@ -98,10 +100,9 @@ Result<SparseEntry> sparse_input(const KernelContext& ctx) {
                             " dimensions");
   }
   const std::span<const int64_t> dims = shape.data<int64_t>();
-  if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })) {
-    return invalid_argument("sparse_shape must not be negative");
-  }
-  return SparseEntry{indices, values, std::vector<int64_t>(dims.begin(), dims.end())};
+  SparseEntry entry{indices, values, std::vector<int64_t>(dims.begin(), dims.end())};
+  MR_TRY(Shape::make(entry.dims).status());
+  return entry;
 }
 
 // Where a node keeps what it adds.
@@ -140,9 +141,7 @@ class AddSparse : public Kernel {
   // Adds the parts of `batch` along its first dimension one by one.
   static Status add_each(KernelContext& ctx, SparseTensorsMap& map, const SparseEntry& batch) {
     const int64_t rank = static_cast<int64_t>(batch.dims.size());
-    if (rank < 2) {
-      return invalid_argument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
-    }
+    MR_TRY(check_batch(rank));
     const int64_t count = batch.dims[0];
     MR_TRY(check_row_by_row(count));
     const int64_t* at = batch.indices.data<int64_t>().data();

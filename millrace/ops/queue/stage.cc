@@ -28,6 +28,19 @@ class StagingArea final : public Resource {
   const Ref<Queue> queue_;
 };
 
+Status check_memory_limit(const AttrMap& attrs) {
+  MR_TRY_ASSIGN(const int64_t limit, read_attr<int64_t>(attrs, "memory_limit"));
+  if (limit == 0) return ok_status();
+  return unimplemented("memory_limit of a staging area must be 0, no limit, got ", limit);
+}
+
+Status stage_shape(ShapeContext& c) { return check_memory_limit(c.attrs()); }
+
+Status stage_size_shape(ShapeContext& c) {
+  MR_TRY(check_memory_limit(c.attrs()));
+  return shape_rules::scalar(c);
+}
+
 // The area that a node uses.
 class AreaName {
  public:
@@ -37,11 +50,7 @@ class AreaName {
     if (area.name_.shared_name.empty()) {
       area.name_.shared_name = ResourceManager::session_name(node.session_prefix, node.name);
     }
-    MR_TRY_ASSIGN(const int64_t memory_limit, node.attr<int64_t>("memory_limit"));
-    if (memory_limit != 0) {
-      return unimplemented("memory_limit of a staging area must be 0, no limit, got ",
-                           memory_limit);
-    }
+    MR_TRY(check_memory_limit(node.attrs));
     MR_TRY_ASSIGN(const int64_t capacity, node.attr<int64_t>("capacity"));
     area.spec_.capacity = capacity == 0 ? -1 : capacity;
     MR_TRY_ASSIGN(area.spec_.types, node.attr<std::vector<DType>>("dtypes"));
@@ -164,14 +173,14 @@ void register_stage(Registry& registry) {
                 .inputs = {{"values", "list(dtypes)"}},
                 .attrs = attrs,
                 .traits = {.stateful = true, .cannot_differentiate = true, .retains = ~0u},
-                .shape = shape_rules::no_outputs});
+                .shape = stage_shape});
   registry.kernel({.op = "Stage", .factory = Stage::make});
   registry.add({.name = "Unstage",
                 .doc = "Takes tensors from a staging area, when there are some.",
                 .outputs = {{"values", "list(dtypes)"}},
                 .attrs = attrs,
                 .traits = traits,
-                .shape = shape_rules::unknown});
+                .shape = stage_shape});
   registry.kernel({.op = "Unstage", .factory = Unstage::make});
   std::vector<OpSpec::Attr> size_attrs = attrs;
   size_attrs[0].type = "list(type) >= 0";
@@ -180,7 +189,7 @@ void register_stage(Registry& registry) {
                 .outputs = {{"size", "int32"}},
                 .attrs = std::move(size_attrs),
                 .traits = traits,
-                .shape = shape_rules::scalar});
+                .shape = stage_size_shape});
   registry.kernel({.op = "StageSize", .factory = StageSize::make});
 }
 

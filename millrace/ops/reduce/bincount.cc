@@ -13,12 +13,19 @@ namespace {
 
 using CountTypes = TypeList<int32_t, int64_t, float, double>;
 
+Status check_weights(const PartialShape& arr, const PartialShape& weights) {
+  if (weights.num_elements() <= 0 || weights.compatible(arr)) return ok_status();
+  return invalid_argument("weights must have the shape of arr, ", arr,
+                          ", or no elements; got shape ", weights);
+}
+
 Status bincount_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 0).status());
   const int64_t size = c.input_scalar(1).value_or(PartialShape::kUnknownDim);
   if (size < 0 && c.input_scalar(1)) {
     return invalid_argument("size must not be negative, got ", size);
   }
+  MR_TRY(check_weights(c.input(0), c.input(2)));
   c.set_output(0, PartialShape{size});
   return ok_status();
 }
@@ -30,10 +37,7 @@ Status bincount_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const int32_t size, ctx.scalar_input<int32_t>(1));
   if (size < 0) return invalid_argument("size must not be negative, got ", size);
   const bool weighted = weights.num_elements() > 0;
-  if (weighted && weights.shape() != arr.shape()) {
-    return invalid_argument("weights must have the shape of arr, ", arr.shape(),
-                            ", or no elements; got shape ", weights.shape());
-  }
+  MR_TRY(check_weights(arr.shape(), weights.shape()));
   MR_TRY_ASSIGN(const Indices numbers, Indices::read(ctx, arr));
   const auto negative =
       std::ranges::find_if(numbers.span(), [](int64_t number) { return number < 0; });

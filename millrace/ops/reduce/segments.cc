@@ -42,9 +42,7 @@ Status sorted_segments_shape(ShapeContext& c) {
 }
 
 Status unsorted_segments_shape(ShapeContext& c) {
-  if (c.input(2).num_elements() >= 0 && c.input(2).num_elements() != 1) {
-    return invalid_argument("num_segments must be a scalar, got shape ", c.input(2));
-  }
+  MR_TRY(c.with_rank(2, 0).status());
   MR_TRY_ASSIGN(const PartialShape rest, rest_of_segments(c.input(0), c.input(1)));
   const std::optional<int64_t> segments = c.input_scalar(2);
   if (segments && *segments < 0) {

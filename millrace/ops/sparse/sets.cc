@@ -208,6 +208,8 @@ class SetSize : public Kernel {
 
 template <int kSparse>
 Status set_operation_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const std::string name, c.attr<std::string>("set_operation"));
+  MR_TRY(operation_named(name).status());
   int64_t rank = PartialShape::kUnknownDim;
   const auto note = [&](int64_t other) -> Status {
     if (rank >= 0 && other >= 0 && rank != other) {

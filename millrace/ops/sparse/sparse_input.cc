@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "millrace/graph/size_rules.h"
+
 namespace millrace {
 namespace {
 
@@ -83,6 +85,7 @@ Result<int64_t> sparse_rank(ShapeContext& c, int first) {
   const PartialShape count{indices.dim(0)}, rank{indices.dim(1)};
   MR_TRY(count.merge(values).status());
   MR_TRY_ASSIGN(const PartialShape both, rank.merge(shape));
+  MR_TRY(sizes_input(c, first + 2).status());
   return both.dim(0);
 }
 

@@ -12,6 +12,10 @@ Status count_up_to_shape(ShapeContext& c) {
 }
 
 Status resource_count_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape counter, variable_shape(c, 0, c.output_type(0)));
+  if (!counter.compatible(Shape())) {
+    return invalid_argument("the counter must be a scalar, got ", counter);
+  }
   c.set_output(0, PartialShape::scalar());
   return ok_status();
 }

@@ -96,6 +96,13 @@ std::string step_variable_name(const KernelContext& ctx, std::string_view name) 
   return str_cat(name, "/", ctx.frame(), ":", ctx.iteration());
 }
 
+Status temporary_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const PartialShape declared, c.attr<PartialShape>("shape"));
+  MR_TRY_ASSIGN(const Shape shape, declared.to_shape());
+  c.set_output(0, shape);
+  return ok_status();
+}
+
 class TemporaryVariable : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -196,7 +203,7 @@ void register_reference_variables(Registry& registry) {
                 .attrs = {{"shape", "shape"},
                           {"var_name", "string = ''", "Its name in the step; empty: the node's."}},
                 .traits = {.stateful = true, .step_state = true, .cannot_differentiate = true},
-                .shape = declared_shape});
+                .shape = temporary_shape});
   registry.kernel<TemporaryVariable>("TemporaryVariable", DeviceKind::kCpu);
   registry.add({.name = "DestroyTemporaryVariable",
                 .doc = "The last value of a TemporaryVariable, which ends here.",

@@ -1,5 +1,7 @@
 // A slice of a variable replaced: StridedSlice's masks and indices say where.
 
+#include <algorithm>
+
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/strided_slice_copy.h"
@@ -8,23 +10,30 @@
 namespace millrace {
 namespace {
 
-Status check_indices(const ShapeContext& c) {
-  PartialShape all = PartialShape::of_rank(1);
-  for (int i = 1; i <= 3; ++i) {
-    MR_TRY_ASSIGN(all, all.merge(c.input(i)));
-  }
-  return ok_status();
+bool may_be_empty(const PartialShape& shape) {
+  return std::any_of(shape.dims().begin(), shape.dims().end(), [](int64_t d) { return d <= 0; });
+}
+
+// Nothing fits nothing, whatever its shape.
+Status check_value(const PartialShape& slice, const PartialShape& value) {
+  if (slice.compatible(value) || (may_be_empty(slice) && may_be_empty(value))) return ok_status();
+  return invalid_argument("'value' must have the shape of the slice, ", slice, ", got ", value);
+}
+
+Status check_shapes(const ShapeContext& c, const PartialShape& variable) {
+  MR_TRY_ASSIGN(const PartialShape slice, sliced_shape(c, variable));
+  return check_value(slice, c.input(4));
 }
 
 Status reference_shape(ShapeContext& c) {
-  MR_TRY(check_indices(c));
+  MR_TRY(check_shapes(c, c.input(0)));
   c.set_output(0, c.input(0));
   return ok_status();
 }
 
 Status resource_shape(ShapeContext& c) {
-  MR_TRY(check_indices(c));
-  return variable_shape(c, 0, c.input_type(4)).status();
+  MR_TRY_ASSIGN(const PartialShape variable, variable_shape(c, 0, c.input_type(4)));
+  return check_shapes(c, variable);
 }
 
 class StridedSliceAssign : public Kernel {
@@ -43,12 +52,7 @@ class StridedSliceAssign : public Kernel {
     StridedSlicePlan plan;
     MR_TRY(make_strided_slice_plan(ctx, shape.dims(), masks_, plan));
     MR_TRY_ASSIGN(const Shape slice, Shape::make(plan.output()));
-    // Nothing fits nothing, whatever its shape.
-    const bool any = value.num_elements() > 0 || slice.num_elements() > 0;
-    if (any && !(value.shape() == slice)) {
-      return invalid_argument("'value' must have the shape of the slice, ", slice, ", got ",
-                              value.shape());
-    }
+    MR_TRY(check_value(slice, value.shape()));
     if (slice.num_elements() > 0) {
       // The value may be a part of the variable itself.
       Tensor from = value;

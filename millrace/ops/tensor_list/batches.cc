@@ -45,9 +45,17 @@ Status check_indices(const ShapeContext& c, int tensor, int indices) {
                           at, " for a tensor of shape ", rows);
 }
 
+Status check_length(int64_t length) {
+  if (length >= -1) return ok_status();
+  return invalid_argument("num_elements must be -1 or more, got ", length);
+}
+
 Status scatter_shape(ShapeContext& c) {
   MR_TRY(check_indices(c, 0, 1));
-  if (c.num_inputs() > 3) MR_TRY(c.with_rank(3, 0).status());
+  if (c.num_inputs() > 3) {
+    MR_TRY(c.with_rank(3, 0).status());
+    MR_TRY(check_length(c.input_scalar(3).value_or(-1)));
+  }
   return rows_shape(c, 0, 2);
 }
 
@@ -261,7 +269,7 @@ Status scatter(KernelContext& ctx) {
   int64_t length = -1;
   if (ctx.num_inputs() > 3) {
     MR_TRY_ASSIGN(length, int32_input(ctx, 3));
-    if (length < -1) return invalid_argument("num_elements must be -1 or more, got ", length);
+    MR_TRY(check_length(length));
   }
   if (length >= 0) MR_TRY(list->resize(length));
   MR_TRY(put_rows(ctx, 0, 1, *list));
