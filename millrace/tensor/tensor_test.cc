@@ -12,7 +12,7 @@ namespace millrace {
 namespace {
 
 TEST(TensorTest, NoTensor) {
-  const Tensor none;
+  const Tensor none{};
   EXPECT_FALSE(none.valid());
   EXPECT_FALSE(none.writable());
   EXPECT_EQ(none.raw(), nullptr);
