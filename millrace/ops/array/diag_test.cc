@@ -37,7 +37,8 @@ std::optional<int64_t> row_of(int64_t rows, int64_t cols, int64_t d, int64_t lon
 
 TEST(MatrixDiag, RangesInEveryTypeAndBack) {
   const int64_t rows = 3, cols = 4;
-  for (const auto& [lower, upper] : {std::pair<int, int>{-1, 2}, {-2, -1}, {0, 3}, {1, 1}}) {
+  for (const auto& band : {std::pair<int, int>{-1, 2}, {-2, -1}, {0, 3}, {1, 1}}) {
+    const int lower = band.first, upper = band.second;
     for (const char* align : kAligns) {
       for (DType dtype : moved_types()) {
         const Tensor x = random_tensor(dtype, {2, rows, cols}, 1);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,9 @@ Status stacked_eigen_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const PartialShape shape, square_matrices(c, 0));
   if (!shape.rank_known()) return ok_status();
   const int64_t n = shape.dim(shape.rank() - 1);
+  if (n == std::numeric_limits<int64_t>::max()) {
+    return invalid_argument("expected matrices that fit in memory, got shape ", shape);
+  }
   c.set_output(0, with_last_dims(shape, 2, {n < 0 ? -1 : n + 1, n}));
   return ok_status();
 }
