@@ -203,9 +203,7 @@ void differentiate_whatever(Graph& graph, const RuleCall& call) {
   if (!check_attrs(*call.op, attrs).ok()) return;
   GraphBuilder builder(graph);
   const auto placeholder = [&](const char* op, DType dtype, const PartialShape& shape) {
-    const Result<NodeId> node = builder.add(op, "", {}, {{"dtype", dtype}, {"shape", shape}});
-    MR_CHECK_OK(node.status());
-    return builder.expr({*node, 0});
+    return builder.expr({builder.add(op, "", {}, {{"dtype", dtype}, {"shape", shape}}).value(), 0});
   };
   std::vector<Expr> inputs, outputs, gradients;
   std::vector<DType> types;

@@ -20,8 +20,8 @@ struct Blocks {
 
   int rank() const { return static_cast<int>(sizes.size()); }
   int64_t size(int i) const { return sizes[static_cast<size_t>(i)]; }
-  int64_t before(int i) const { return margins[static_cast<size_t>(2 * i)]; }
-  int64_t after(int i) const { return margins[static_cast<size_t>(2 * i + 1)]; }
+  int64_t before(int i) const { return margins[2 * static_cast<size_t>(i)]; }
+  int64_t after(int i) const { return margins[2 * static_cast<size_t>(i) + 1]; }
 
   // Elements of one block; INVALID_ARGUMENT when that overflows or a size is not positive.
   Result<int64_t> elements() const {

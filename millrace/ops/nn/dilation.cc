@@ -40,11 +40,9 @@ Status dilation_shape(ShapeContext& c) {
   spec.set_windows(filter);
   MR_TRY_ASSIGN(const PartialShape depth,
                 PartialShape({input.dim(3)}).merge(PartialShape({filter.dim(2)})));
-  MR_TRY_ASSIGN(PartialShape output, partial_output_shape(spec, input, depth.dim(0)));
+  MR_TRY_ASSIGN(const PartialShape output, partial_output_shape(spec, input, depth.dim(0)));
   if (kWhat != What::kOutput) MR_TRY(output.merge(c.input(2)).status());
-  c.set_output(0, kWhat == What::kOutput          ? std::move(output)
-                  : kWhat == What::kInputGradient ? input
-                                                  : filter);
+  c.set_output(0, kWhat == What::kOutput ? output : kWhat == What::kInputGradient ? input : filter);
   return ok_status();
 }
 
