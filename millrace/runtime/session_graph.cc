@@ -1,6 +1,8 @@
 #include "millrace/runtime/session_graph.h"
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -277,7 +279,12 @@ std::string Signature::key() const {
   std::string out;
   for (const std::vector<std::string>* list : {&feeds, &fetches, &targets}) {
     // With lengths: a wrong name may hold any character, and must not look like two right ones.
-    for (const std::string& name : *list) append_to(out, str_cat(name.size(), ":", name));
+    for (const std::string& name : *list) {
+      char digits[20];
+      out.append(digits, std::to_chars(digits, std::end(digits), name.size()).ptr);
+      out += ':';
+      out += name;
+    }
     out += ';';
   }
   return out;
