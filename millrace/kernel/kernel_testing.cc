@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "millrace/base/env.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/graph/graph_builder.h"
 
@@ -13,6 +14,13 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kDeadlineMillis = 10'000;
+
+// Fuzzers wait less.
+int64_t deadline_millis() {
+  static const int64_t millis =
+      env_int("MILLRACE_TEST_DEADLINE_MS", kDeadlineMillis, 1, kDeadlineMillis);
+  return millis;
+}
 
 class TestDevice final : public Device {
  public:
@@ -155,14 +163,14 @@ Result<std::vector<Value>> OpRun::wait() {
   };
   {
     MutexLock lock(mu_);
-    if (!wait_until(Deadline::after_millis(kDeadlineMillis))) {
+    if (!wait_until(Deadline::after_millis(deadline_millis()))) {
       lock.unlock();
       step_->cancel->cancel(cancelled("the test waited too long"));
       lock.lock();
       // Its memory cannot be given back while the kernel may still write to it.
       MR_CHECK(wait_until(Deadline::after_millis(kDeadlineMillis)) &&
                "the kernel does not obey cancellation");
-      return deadline_exceeded(node_.op->name, " was not done after ", kDeadlineMillis, " ms");
+      return deadline_exceeded(node_.op->name, " was not done after ", deadline_millis(), " ms");
     }
     MR_TRY(status_);
   }
