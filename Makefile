@@ -35,7 +35,7 @@ test:
 	@tools/python_tests.sh
 	@tools/build.sh asan tests fuzzers
 	@tools/run_tests.sh asan
-	@tools/fuzz.sh $(FUZZ_SECONDS)
+	@tools/fuzz.sh $(FUZZ_SECONDS) graph_def_fuzz
 	@tools/build.sh tsan tests_threads
 	@tools/run_tests.sh tsan -L threads
 
