@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # python_tests.sh [pytest arguments]: runs the tests of the Python package that the release build
-# made, a process per core.
+# made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/venv.sh
