@@ -21,9 +21,17 @@ endif()
 
 # -ffast-math is never used: it changes what NaN and infinity mean. Contraction is off so that a
 # result does not depend on which of two equal expressions the compiler fused.
-# Nobody may replace a function of libmillrace, so calls inside it need no indirection.
+# Nobody may replace a function of libmillrace, so calls inside it need no indirection; and whoever
+# calls an inline function compiles it, so libmillrace does not offer it.
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off
-                    -fno-semantic-interposition)
+                    -fno-semantic-interposition -fvisibility-inlines-hidden)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A file takes a few hundred MB at most: collecting garbage in between is time lost.
+  add_compile_options(--param=ggc-min-heapsize=524288)
+else()
+  # A precompiled header that ccache hands out is older or younger than this tree's headers.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+endif()
 if(MILLRACE_WERROR)
   add_compile_options(-Werror)
 endif()

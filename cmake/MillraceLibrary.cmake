@@ -1,8 +1,9 @@
-# millrace_library(<folder> [deps...] [TEST_DEPS deps...])
+# millrace_library(<folder> [deps...] [TEST_DEPS deps...] [PCH headers...])
 #
 # Makes the static library mr_<folder> from the sources of the current folder and the folders
 # below it, but for those that have a CMakeLists.txt of their own. `deps` are the folders it may
-# include; TEST_DEPS are further ones its tests link.
+# include; TEST_DEPS are further ones its tests link; PCH are headers that all its sources include,
+# to be compiled once.
 # What a source is follows from its name, so adding an op is adding a file, with no list to edit:
 #
 #   x_test.cc     a unit test. All tests of one folder become one executable, <folder>_test, run by
@@ -26,6 +27,8 @@
 # the build writes).
 
 set(MILLRACE_GEN_DIR ${CMAKE_BINARY_DIR}/gen)
+# Tests are compiled more often than they are run.
+set(MILLRACE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)
 add_custom_target(tests)
 add_custom_target(tests_threads)
 add_custom_target(benchmarks)
@@ -67,7 +70,8 @@ function(millrace_source_flags)
       list(APPEND flags -ffp-contract=fast)
     endif()
     if(flags)
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}"
+                                                       SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
 endfunction()
@@ -112,6 +116,7 @@ function(millrace_tests name)
     add_executable(${target} EXCLUDE_FROM_ALL ${sources_${group}})
     target_link_libraries(${target} PRIVATE ${links_${group}} ${arg_LIBS} GTest::gtest_main
                                             Threads::Threads)
+    target_compile_options(${target} PRIVATE ${MILLRACE_TEST_FLAGS})
     target_precompile_headers(${target} REUSE_FROM mr_gtest_pch)
     set_target_properties(${target} PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
@@ -163,7 +168,7 @@ function(millrace_fuzzers)
 endfunction()
 
 function(millrace_library folder)
-  cmake_parse_arguments(arg "" "" "TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "TEST_DEPS;PCH" ${ARGN})
   list(TRANSFORM arg_UNPARSED_ARGUMENTS PREPEND mr_ OUTPUT_VARIABLE deps)
   # x_testing libraries exist only where tests do.
   list(TRANSFORM arg_TEST_DEPS REPLACE "(.+)" "$<TARGET_NAME_IF_EXISTS:mr_\\1>"
@@ -173,6 +178,11 @@ function(millrace_library folder)
   if(found_SOURCES)
     millrace_source_flags(${found_SOURCES})
     add_library(mr_${folder} STATIC ${found_SOURCES})
+    if(NOT arg_PCH)
+      target_precompile_headers(mr_${folder} REUSE_FROM mr_std_pch)
+    else()
+      target_precompile_headers(mr_${folder} PRIVATE ${arg_PCH})
+    endif()
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY MILLRACE_LIBRARIES mr_${folder})
   else()
@@ -194,6 +204,7 @@ function(millrace_library folder)
       endif()
       if(NOT TARGET ${library})
         add_library(${library} STATIC EXCLUDE_FROM_ALL)
+        target_compile_options(${library} PRIVATE ${MILLRACE_TEST_FLAGS})
         target_link_libraries(${library} PUBLIC ${libs} $<TARGET_NAME_IF_EXISTS:mr_${links}>
                                                 GTest::gtest)
         if(NOT links)
@@ -209,10 +220,18 @@ function(millrace_library folder)
   millrace_fuzzers(LIBS ${libs} SOURCES ${found_FUZZ})
 endfunction()
 
-# GoogleTest's header is compiled once for all tests. An executable owns it, because the flags of
-# owner and user must agree, -fPIE included.
+# The standard headers that most sources include, for folders without a list of their own.
+set(MILLRACE_STD_HEADERS <algorithm> <array> <atomic> <cmath> <complex> <cstring> <functional>
+    <limits> <map> <memory> <optional> <set> <span> <string> <string_view> <unordered_map>
+    <unordered_set> <utility> <variant> <vector>)
+add_library(mr_std_pch OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/pch_owner.cc)
+target_precompile_headers(mr_std_pch PRIVATE ${MILLRACE_STD_HEADERS})
+
+# The same with GoogleTest's for all tests. An executable owns it, because the flags of owner and
+# user must agree, -fPIE included.
 if(MILLRACE_TESTS AND GTest_FOUND)
-  add_executable(mr_gtest_pch EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/gtest_pch.cc)
+  add_executable(mr_gtest_pch EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/pch_owner.cc)
+  target_compile_options(mr_gtest_pch PRIVATE ${MILLRACE_TEST_FLAGS})
   target_link_libraries(mr_gtest_pch PRIVATE GTest::gtest Threads::Threads)
-  target_precompile_headers(mr_gtest_pch PRIVATE <gtest/gtest.h>)
+  target_precompile_headers(mr_gtest_pch PRIVATE ${MILLRACE_STD_HEADERS} <gtest/gtest.h>)
 endif()
