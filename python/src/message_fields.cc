@@ -339,11 +339,16 @@ void merge_value(pb::Message& message, pb::Arena* arena, nb::handle value) {
     raise_python(PyExc_TypeError, "expected a " + std::string(type->full_name()) +
                                       " or a dict of its fields, got " + describe(value));
   }
-  // Nested dicts are bounded as views are: Python's own recursion check does it.
-  if (Py_EnterRecursiveCall(" in the construction of a message") != 0) throw nb::python_error();
-  struct Leave {
-    ~Leave() { Py_LeaveRecursiveCall(); }
-  } leave;
+  // Nested dicts are bounded as views are.
+  static thread_local int depth = 0;
+  if (depth > kDeepestNesting) {
+    raise_python(PyExc_ValueError, "messages cannot be nested more than " +
+                                       std::to_string(kDeepestNesting) + " levels deep");
+  }
+  struct Nesting {
+    Nesting() { ++depth; }
+    ~Nesting() { --depth; }
+  } nesting;
   nb::object items = nb::steal(PyDict_Items(value.ptr()));
   for (nb::handle item : nb::borrow<nb::list>(items)) {
     merge_field(message, arena, find_field(type, item[0]), item[1]);
