@@ -52,7 +52,7 @@ std::string snake_case(std::string_view name) {
 // A parameter name that does not hide the others.
 std::string parameter(std::string_view name) {
   std::string out = snake_case(name);
-  if (out == "scope" || out == "attrs" || out == "where") out += '_';
+  if (out == "scope" || out == "attrs" || out == "where" || out == "call") out += '_';
   return out;
 }
 
@@ -215,23 +215,18 @@ class OpWriter {
   }
 
   void write_body() {
-    source_ += "  std::vector<Expr> all_inputs;\n";
+    source_ += str_cat("  OpCall call(scope, \"", op_.name, "\", where);\n");
     for (const ArgDef& in : op_.inputs) {
-      std::string name = parameter(in.name);
-      source_ += in.is_list() ? str_cat("  all_inputs.insert(all_inputs.end(), ", name,
-                                        ".begin(), ", name, ".end());\n")
-                              : str_cat("  all_inputs.push_back(", name, ");\n");
+      source_ +=
+          str_cat("  call.", in.is_list() ? "inputs(" : "input(", parameter(in.name), ");\n");
     }
-    source_ += "  AttrMap map;\n";
     write_list_attrs();
     for (const AttrDef* attr : required_) {
-      source_ += str_cat("  map.set(\"", attr->name, "\", ", parameter(attr->name), ");\n");
+      source_ += str_cat("  call.attr(\"", attr->name, "\", ", parameter(attr->name), ");\n");
     }
     for (const AttrDef* attr : optional_) {
-      source_ += str_cat("  map.set(\"", attr->name, "\", attrs.", parameter(attr->name), ");\n");
+      source_ += str_cat("  call.attr(\"", attr->name, "\", attrs.", parameter(attr->name), ");\n");
     }
-    source_ += str_cat("  Operation op = scope.add(\"", op_.name,
-                       "\", std::move(all_inputs), std::move(map), where);\n");
     write_outputs();
   }
 
@@ -239,38 +234,36 @@ class OpWriter {
   void write_list_attrs() {
     std::set<std::string> done;
     for (const ArgDef& in : op_.inputs) {
-      std::string name = parameter(in.name);
-      if (!in.number_attr.empty() && done.insert(in.number_attr).second) {
-        source_ += str_cat("  map.set(\"", in.number_attr, "\", static_cast<int64_t>(", name,
-                           ".size()));\n");
-      } else if (!in.type_list_attr.empty() && done.insert(in.type_list_attr).second) {
-        source_ += str_cat("  map.set(\"", in.type_list_attr, "\", types_of(", name, "));\n");
-      }
+      const bool numbered = !in.number_attr.empty();
+      const std::string& attr = numbered ? in.number_attr : in.type_list_attr;
+      if (attr.empty() || !done.insert(attr).second) continue;
+      source_ += str_cat("  call.", numbered ? "count_attr(\"" : "types_attr(\"", attr, "\", ",
+                         parameter(in.name), ");\n");
     }
   }
 
   void write_outputs() {
     if (op_.outputs.empty()) {
-      source_ += "  return op;\n";
+      source_ += "  return call.add();\n";
       return;
     }
     if (op_.outputs.size() == 1) {
-      source_ += op_.outputs[0].is_list() ? "  return scope.outputs(op);\n"
-                                          : "  return scope.output(op, 0);\n";
+      source_ += str_cat("  call.add();\n  return call.",
+                         op_.outputs[0].is_list() ? "all();\n" : "one();\n");
       return;
     }
-    source_ += str_cat("  OutputReader out(scope, op);\n  ", op_.name, "Result result;\n");
+    source_ += str_cat("  ", op_.name, "Result result;\n  result.operation = call.add();\n");
     for (const ArgDef& o : op_.outputs) {
       std::string name = parameter(o.name);
       if (!o.number_attr.empty()) {
-        source_ += str_cat("  result.", name, " = out.numbered(\"", o.number_attr, "\");\n");
+        source_ += str_cat("  result.", name, " = call.numbered(\"", o.number_attr, "\");\n");
       } else if (!o.type_list_attr.empty()) {
-        source_ += str_cat("  result.", name, " = out.typed(\"", o.type_list_attr, "\");\n");
+        source_ += str_cat("  result.", name, " = call.typed(\"", o.type_list_attr, "\");\n");
       } else {
-        source_ += str_cat("  result.", name, " = out.one();\n");
+        source_ += str_cat("  result.", name, " = call.one();\n");
       }
     }
-    source_ += "  result.operation = op;\n  return result;\n";
+    source_ += "  return result;\n";
   }
 
   const OpDef& op_;
@@ -295,9 +288,7 @@ namespace millrace::ops {
 constexpr std::string_view kSourceTop = R"(// Written by mr_gen_ops from the op registry.
 #include "millrace/api/ops.h"
 
-#include <utility>
-
-#include "millrace/api/output_reader.h"
+#include "millrace/api/op_call.h"
 
 namespace millrace::ops {
 

@@ -11,6 +11,9 @@ Status::Status(Code code, std::string_view message) : rep_(new Rep{code, std::st
   MR_CHECK(code != Code::kOk);
 }
 
+Status::Status(Code code, std::initializer_list<TextPart> message)
+    : Status(code, join_parts(message)) {}
+
 Status::Rep* Status::copy(const Rep& rep) { return new Rep(rep); }
 
 Status& Status::operator=(const Status& other) {

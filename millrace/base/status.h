@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <new>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ class [[nodiscard]] Status {
   Status() = default;
   // `code` must not be kOk.
   Status(Code code, std::string_view message);
+  [[gnu::cold]] Status(Code code, std::initializer_list<TextPart> message);
   Status(const Status& other) : rep_(other.rep_ == nullptr ? nullptr : copy(*other.rep_)) {}
   Status(Status&& other) noexcept : rep_(std::exchange(other.rep_, nullptr)) {}
   Status& operator=(const Status& other);
@@ -62,7 +64,7 @@ inline Status ok_status() { return Status(); }
 #define MR_DEFINE_STATUS_MAKER(name, code)           \
   template <class... Parts>                          \
   [[gnu::cold]] Status name(const Parts&... parts) { \
-    return Status(Code::code, str_cat(parts...));    \
+    return Status(Code::code, {TextPart(parts)...}); \
   }
 MR_DEFINE_STATUS_MAKER(cancelled, kCancelled)
 MR_DEFINE_STATUS_MAKER(unknown, kUnknown)

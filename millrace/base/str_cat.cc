@@ -26,4 +26,14 @@ void append_to(std::string& out, unsigned long long v) { append_number(out, v); 
 void append_to(std::string& out, float v) { append_number(out, v); }
 void append_to(std::string& out, double v) { append_number(out, v); }
 
+void TextPart::append_chars(std::string& out, const void* text) {
+  out.append(static_cast<const char*>(text));
+}
+
+std::string join_parts(std::initializer_list<TextPart> parts) {
+  std::string out;
+  for (const TextPart& part : parts) part.append(out);
+  return out;
+}
+
 }  // namespace millrace

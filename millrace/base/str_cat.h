@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,11 +34,32 @@ void append_to(std::string& out, T v) {
   }
 }
 
+// One part of a text, by reference. What joins parts is compiled once, not for every list of types.
+class TextPart {
+ public:
+  template <class T>
+  TextPart(const T& part)  // NOLINT(google-explicit-constructor)
+      : part_(&part), append_([](std::string& out, const void* p) {
+          append_to(out, *static_cast<const T*>(p));
+        }) {}
+  template <size_t kSize>
+  TextPart(const char (&text)[kSize])  // NOLINT(google-explicit-constructor)
+      : part_(text), append_(append_chars) {}
+
+  void append(std::string& out) const { append_(out, part_); }
+
+ private:
+  static void append_chars(std::string& out, const void* text);
+
+  const void* part_;
+  void (*append_)(std::string& out, const void* part);
+};
+
+std::string join_parts(std::initializer_list<TextPart> parts);
+
 template <class... Parts>
 std::string str_cat(const Parts&... parts) {
-  std::string out;
-  (append_to(out, parts), ...);
-  return out;
+  return join_parts({TextPart(parts)...});
 }
 
 // The elements of `items` with `separator` between them.

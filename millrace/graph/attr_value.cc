@@ -142,6 +142,37 @@ bool is_empty_list(const AttrValue::Storage& storage) {
 
 }  // namespace
 
+AttrValue::AttrValue() = default;
+AttrValue::AttrValue(int64_t v) : storage_(v) {}
+AttrValue::AttrValue(int v) : storage_(int64_t{v}) {}
+AttrValue::AttrValue(float v) : storage_(v) {}
+AttrValue::AttrValue(bool v) : storage_(v) {}
+AttrValue::AttrValue(const char* v) : storage_(std::string(v)) {}
+AttrValue::AttrValue(std::string_view v) : storage_(std::string(v)) {}
+AttrValue::AttrValue(std::string v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(DType v) : storage_(v) {}
+AttrValue::AttrValue(PartialShape v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(const Shape& v) : storage_(PartialShape(v)) {}
+AttrValue::AttrValue(Tensor v) : storage_(TensorAttr{std::move(v)}) {}
+AttrValue::AttrValue(FunctionAttr v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(AttrPlaceholder v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(EmptyList v) : storage_(v) {}
+AttrValue::AttrValue(std::vector<int64_t> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<float> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<bool> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<std::string> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<DType> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<PartialShape> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<TensorAttr> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(std::vector<FunctionAttr> v) : storage_(std::move(v)) {}
+AttrValue::AttrValue(const AttrValue& other) = default;
+AttrValue::AttrValue(AttrValue&& other) noexcept = default;
+AttrValue& AttrValue::operator=(const AttrValue& other) = default;
+AttrValue& AttrValue::operator=(AttrValue&& other) noexcept = default;
+AttrValue::~AttrValue() = default;
+
+void append_to(std::string& out, const AttrValue& value) { out += value.to_string(); }
+
 AttrMap::AttrMap() = default;
 AttrMap::AttrMap(const AttrMap&) = default;
 AttrMap::AttrMap(AttrMap&&) noexcept = default;

@@ -79,29 +79,35 @@ class AttrValue {
                    std::vector<DType>, std::vector<PartialShape>, std::vector<TensorAttr>,
                    std::vector<FunctionAttr>>;
 
-  AttrValue() = default;
-  AttrValue(int64_t v) : storage_(v) {}                               // NOLINT
-  AttrValue(int v) : storage_(int64_t{v}) {}                          // NOLINT
-  AttrValue(float v) : storage_(v) {}                                 // NOLINT
-  AttrValue(bool v) : storage_(v) {}                                  // NOLINT
-  AttrValue(const char* v) : storage_(std::string(v)) {}              // NOLINT
-  AttrValue(std::string_view v) : storage_(std::string(v)) {}         // NOLINT
-  AttrValue(std::string v) : storage_(std::move(v)) {}                // NOLINT
-  AttrValue(DType v) : storage_(v) {}                                 // NOLINT
-  AttrValue(PartialShape v) : storage_(std::move(v)) {}               // NOLINT
-  AttrValue(const Shape& v) : storage_(PartialShape(v)) {}            // NOLINT
-  AttrValue(Tensor v) : storage_(TensorAttr{std::move(v)}) {}         // NOLINT
-  AttrValue(FunctionAttr v) : storage_(std::move(v)) {}               // NOLINT
-  AttrValue(AttrPlaceholder v) : storage_(std::move(v)) {}            // NOLINT
-  AttrValue(EmptyList v) : storage_(v) {}                             // NOLINT
-  AttrValue(std::vector<int64_t> v) : storage_(std::move(v)) {}       // NOLINT
-  AttrValue(std::vector<float> v) : storage_(std::move(v)) {}         // NOLINT
-  AttrValue(std::vector<bool> v) : storage_(std::move(v)) {}          // NOLINT
-  AttrValue(std::vector<std::string> v) : storage_(std::move(v)) {}   // NOLINT
-  AttrValue(std::vector<DType> v) : storage_(std::move(v)) {}         // NOLINT
-  AttrValue(std::vector<PartialShape> v) : storage_(std::move(v)) {}  // NOLINT
-  AttrValue(std::vector<TensorAttr> v) : storage_(std::move(v)) {}    // NOLINT
-  AttrValue(std::vector<FunctionAttr> v) : storage_(std::move(v)) {}  // NOLINT
+  // None of them is inline: what a variant of so many kinds becomes is compiled once.
+  AttrValue();
+  AttrValue(int64_t v);                    // NOLINT
+  AttrValue(int v);                        // NOLINT
+  AttrValue(float v);                      // NOLINT
+  AttrValue(bool v);                       // NOLINT
+  AttrValue(const char* v);                // NOLINT
+  AttrValue(std::string_view v);           // NOLINT
+  AttrValue(std::string v);                // NOLINT
+  AttrValue(DType v);                      // NOLINT
+  AttrValue(PartialShape v);               // NOLINT
+  AttrValue(const Shape& v);               // NOLINT
+  AttrValue(Tensor v);                     // NOLINT
+  AttrValue(FunctionAttr v);               // NOLINT
+  AttrValue(AttrPlaceholder v);            // NOLINT
+  AttrValue(EmptyList v);                  // NOLINT
+  AttrValue(std::vector<int64_t> v);       // NOLINT
+  AttrValue(std::vector<float> v);         // NOLINT
+  AttrValue(std::vector<bool> v);          // NOLINT
+  AttrValue(std::vector<std::string> v);   // NOLINT
+  AttrValue(std::vector<DType> v);         // NOLINT
+  AttrValue(std::vector<PartialShape> v);  // NOLINT
+  AttrValue(std::vector<TensorAttr> v);    // NOLINT
+  AttrValue(std::vector<FunctionAttr> v);  // NOLINT
+  AttrValue(const AttrValue& other);
+  AttrValue(AttrValue&& other) noexcept;
+  AttrValue& operator=(const AttrValue& other);
+  AttrValue& operator=(AttrValue&& other) noexcept;
+  ~AttrValue();
 
   bool empty() const { return std::holds_alternative<std::monostate>(storage_); }
   // Null when the value is of another kind. An EmptyList reads as any vector: see read().
@@ -124,7 +130,7 @@ class AttrValue {
   Storage storage_;
 };
 
-inline void append_to(std::string& out, const AttrValue& value) { out += value.to_string(); }
+void append_to(std::string& out, const AttrValue& value);
 
 // Reads attribute `name` as a T: int64_t, float, bool, std::string, DType, PartialShape, Tensor,
 // FunctionAttr, or a std::vector of one of them. INVALID_ARGUMENT when it is absent or of another

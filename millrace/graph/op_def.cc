@@ -407,6 +407,10 @@ Status fill_op(const OpSpec& spec, OpDef& op) {
 
 }  // namespace
 
+template class SpecList<OpSpec::Arg>;
+template class SpecList<OpSpec::Type>;
+template class SpecList<OpSpec::Attr>;
+
 const AttrDef* OpDef::find_attr(std::string_view attr) const {
   for (const AttrDef& def : attrs) {
     if (def.name == attr) return &def;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/graph/attr_value.h"
+#include "millrace/graph/spec.h"
 #include "millrace/tensor/dtype.h"
 
 namespace millrace {
@@ -134,13 +135,13 @@ struct OpSpec {
   // "T" (a type attribute), "float" (a dtype), "N*T", "N*int32", "list(Tin)", and "ref(...)" around
   // any of them.
   struct Arg {
-    std::string name;
-    std::string type;
-    std::string doc = {};
+    SpecText name;
+    SpecText type;
+    SpecText doc = {};
   };
   // A type attribute with its allowed types ({}: any) and default (kInvalid: none).
   struct Type {
-    std::string name;
+    SpecText name;
     TypeSet allowed;
     DType default_type = DType::kInvalid;
   };
@@ -148,26 +149,29 @@ struct OpSpec {
   // {'SAME','VALID'}", "float = 1e-3", "list(int) = []", "list(type) >= 1", "shape", "tensor",
   // "func", "type = float".
   struct Attr {
-    std::string name;
-    std::string type;
-    std::string doc = {};
+    SpecText name;
+    SpecText type;
+    SpecText doc = {};
   };
 
-  std::string name;
-  std::string doc;
-  std::vector<Arg> inputs = {};
-  std::vector<Arg> outputs = {};
-  std::vector<Type> types = {};
-  std::vector<Attr> attrs = {};
+  SpecText name;
+  SpecText doc;
+  SpecList<Arg> inputs = {};
+  SpecList<Arg> outputs = {};
+  SpecList<Type> types = {};
+  SpecList<Attr> attrs = {};
   OpTraits traits = {};
   ShapeRule shape = nullptr;
   ValueRule value = nullptr;
   GradientRule gradient = nullptr;
   // Why there is no rule, in a few words, where types and traits do not tell: "counts elements".
-  std::string no_gradient = {};
+  SpecText no_gradient = {};
   int deprecated_since = 0;
-  std::string deprecation = {};
+  SpecText deprecation = {};
 };
+extern template class SpecList<OpSpec::Arg>;
+extern template class SpecList<OpSpec::Type>;
+extern template class SpecList<OpSpec::Attr>;
 
 // The definition that `spec` describes; INVALID_ARGUMENT says what is wrong with it.
 Result<OpDef> parse_op_spec(const OpSpec& spec);

@@ -85,6 +85,9 @@ Status no_kernel(const KernelRegistry& registry, const KernelNode& node, std::st
 
 }  // namespace
 
+template class SpecList<KernelDef::Constraint>;
+template class SpecList<int>;
+
 struct KernelRegistry::Impl {
   // Definitions of one op, by falling priority; equals in the order of registration.
   using Defs = std::vector<const KernelDef*>;
@@ -121,7 +124,7 @@ Status KernelRegistry::add(KernelDef def) {
     }
   }
   MutexLock lock(impl_->mu);
-  Impl::Defs& defs = impl_->by_op[def.op];
+  Impl::Defs& defs = impl_->by_op[std::string(def.op)];
   for (const KernelDef* known : defs) {
     if (same_choice(*known, def)) {
       return already_exists("a kernel of ", def.op, " is registered twice: ", describe(def),
@@ -190,13 +193,13 @@ Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, cons
   return no_kernel(registry, node, op, device, label);
 }
 
-void Registry::add(OpSpec spec) {
+void Registry::add(const OpSpec& spec) {
   Result<OpDef> def = parse_op_spec(spec);
   Status status = def.ok() ? ops_.add(std::move(def).value()) : def.status();
   if (status_.ok() && !status.ok()) status_ = status.with_prefix(str_cat("op ", spec.name));
 }
 
-void Registry::kernel(KernelDef def) {
+void Registry::kernel(const KernelDef& def) {
   Status status = [&]() -> Status {
     if (def.op != kAnyOp) {
       MR_TRY_ASSIGN(const OpDef* op, ops_.lookup(def.op));
@@ -209,6 +212,13 @@ void Registry::kernel(KernelDef def) {
     return kernels_.add(def);
   }();
   if (status_.ok() && !status.ok()) status_ = status.with_prefix(str_cat("kernel of ", def.op));
+}
+
+void Registry::kernel_of_type(SpecText op, DeviceKind device, DType type, KernelFunction function,
+                              KernelFactory factory) {
+  KernelDef def = {.op = op, .device = device, .function = function, .factory = factory};
+  if (type != DType::kInvalid) def.constraints.push_back({"T", {type}});
+  kernel(def);
 }
 
 }  // namespace millrace

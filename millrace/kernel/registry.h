@@ -17,25 +17,28 @@ using KernelFactory = Result<std::unique_ptr<Kernel>> (*)(const KernelNode&);
 struct KernelDef {
   // A type attribute and the type (or types) this kernel handles.
   struct Constraint {
-    std::string attr;
+    SpecText attr;
     TypeSet types;
   };
 
   // The op's name, or "*": any op of this kind of device that has no kernel of its own.
-  std::string op;
+  SpecText op;
   DeviceKind device = DeviceKind::kCpu;
-  std::vector<Constraint> constraints = {};  // all must hold; none: any node
+  SpecList<Constraint> constraints = {};  // all must hold; none: any node
   // Exactly one of the two.
   KernelFunction function = nullptr;  // for kernels that need no attributes
   KernelFactory factory = nullptr;
   // Inputs and outputs (numbers over the expanded lists, -1: all) that live in host memory although
   // the device has memory of its own.
-  std::vector<int> host_inputs = {};
-  std::vector<int> host_outputs = {};
+  SpecList<int> host_inputs = {};
+  SpecList<int> host_outputs = {};
   // Kernels of one op, device and type are tried in this order; the plain reference is 0.
   int priority = 0;
-  std::string label = {};  // for tests that want one kernel: "reference"
+  SpecText label = {};  // for tests that want one kernel: "reference"
 };
+
+extern template class SpecList<KernelDef::Constraint>;
+extern template class SpecList<int>;
 
 // Kernels by op and device. Append-only, safe to read while appended to.
 class KernelRegistry {
@@ -77,38 +80,37 @@ class Registry {
  public:
   Registry(OpRegistry& ops, KernelRegistry& kernels) : ops_(ops), kernels_(kernels) {}
 
-  void add(OpSpec spec);
-  void kernel(KernelDef def);
+  // Calls are cold, so that the compiler spends no more on registration than it is worth.
+  [[gnu::cold]] void add(const OpSpec& spec);
+  [[gnu::cold]] void kernel(const KernelDef& def);
 
   // A kernel for nodes whose attribute "T" is dtype_of<T>, in each of the forms.
   template <class T>
-  void kernel(std::string_view op, DeviceKind device, KernelFunction function) {
-    kernel({.op = std::string(op),
-            .device = device,
-            .constraints = {{"T", {dtype_of<T>}}},
-            .function = function});
+  void kernel(SpecText op, DeviceKind device, KernelFunction function) {
+    kernel_of_type(op, device, dtype_of<T>, function, nullptr);
   }
   // K is a Kernel with a constructor or `static Result<std::unique_ptr<Kernel>> make(const
   // KernelNode&)`.
   template <class T, class K>
-  void kernel(std::string_view op, DeviceKind device) {
-    kernel({.op = std::string(op),
-            .device = device,
-            .constraints = {{"T", {dtype_of<T>}}},
-            .factory = &K::make});
+  void kernel(SpecText op, DeviceKind device) {
+    kernel_of_type(op, device, dtype_of<T>, nullptr, &K::make);
   }
   // For nodes of any type.
-  void kernel(std::string_view op, DeviceKind device, KernelFunction function) {
-    kernel({.op = std::string(op), .device = device, .function = function});
+  void kernel(SpecText op, DeviceKind device, KernelFunction function) {
+    kernel_of_type(op, device, DType::kInvalid, function, nullptr);
   }
   template <class K>
-  void kernel(std::string_view op, DeviceKind device) {
-    kernel({.op = std::string(op), .device = device, .factory = &K::make});
+  void kernel(SpecText op, DeviceKind device) {
+    kernel_of_type(op, device, DType::kInvalid, nullptr, &K::make);
   }
 
   const Status& status() const { return status_; }
 
  private:
+  // kInvalid: of any type.
+  [[gnu::cold]] void kernel_of_type(SpecText op, DeviceKind device, DType type,
+                                    KernelFunction function, KernelFactory factory);
+
   OpRegistry& ops_;
   KernelRegistry& kernels_;
   Status status_;

@@ -178,7 +178,7 @@ void register_diag(Registry& registry) {
   band.types.pop_back();
   band.deprecated_since = 14;
   band.deprecation = "Use MatrixBandPart instead.";
-  registry.add(std::move(band));
+  registry.add(band);
   registry.kernel("Diag", DeviceKind::kCpu, diag_cpu);
   registry.kernel("DiagPart", DeviceKind::kCpu, diag_part_cpu);
   registry.kernel("MatrixBandPart", DeviceKind::kCpu, band_cpu);

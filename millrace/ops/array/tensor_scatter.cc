@@ -70,7 +70,7 @@ void register_tensor_scatter(Registry& registry) {
                   .gradient = gradient});
     KernelDef kernel{.op = name, .function = function};
     if (!kernels.empty()) kernel.constraints = {{"T", kernels}};
-    registry.kernel(std::move(kernel));
+    registry.kernel(kernel);
   };
   add("TensorScatterUpdate", "The tensor with the parts that indices name replaced.", update_grad,
       {}, update_cpu);

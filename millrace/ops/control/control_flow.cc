@@ -102,11 +102,10 @@ std::string maybe_ref(bool ref, const char* type) {
   return ref ? str_cat("ref(", type, ")") : type;
 }
 
-void add(Registry& registry, OpSpec spec, KernelFunction kernel) {
-  std::string name = spec.name;
-  registry.add(std::move(spec));
+void add(Registry& registry, const OpSpec& spec, KernelFunction kernel) {
+  registry.add(spec);
   for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kNull}) {
-    registry.kernel(name, device, kernel);
+    registry.kernel(spec.name, device, kernel);
   }
 }
 

@@ -22,7 +22,7 @@ class OptionalValue : public VariantObject {
 
   std::string_view type_name() const override { return kTypeName; }
   Status encode(std::string& metadata, std::vector<Tensor>& tensors) const override {
-    metadata = has_value_ ? "1" : "0";
+    metadata.assign(1, has_value_ ? '1' : '0');
     tensors = components_;
     return ok_status();
   }

@@ -163,7 +163,7 @@ void register_bounding_boxes(Registry& registry) {
                 .shape = draw_shape,
                 .no_gradient = "prepares images for training or for people"};
     if (colors) spec.inputs.push_back({"colors", "float"});
-    registry.add(std::move(spec));
+    registry.add(spec);
   }
   register_kernels(registry, DrawTypes());
 }

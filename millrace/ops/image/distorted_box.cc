@@ -277,7 +277,7 @@ void register_distorted_box(Registry& registry) {
     spec.attrs.push_back({"area_range", "list(float) = [0.05,1]"});
     spec.attrs.push_back({"max_attempts", "int = 100"});
     spec.attrs.push_back({"use_image_if_no_bounding_boxes", "bool = false"});
-    registry.add(std::move(spec));
+    registry.add(spec);
   }
   register_kernels(registry, "SampleDistortedBoundingBox", SizeTypes());
   register_kernels(registry, "SampleDistortedBoundingBoxV2", SizeTypes());

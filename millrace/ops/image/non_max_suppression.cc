@@ -175,9 +175,8 @@ void register_non_max_suppression(Registry& registry) {
       spec.outputs.push_back({"valid_outputs", "int32"});
       spec.attrs = {{"pad_to_max_output_size", "bool = false"}};
     }
-    const std::string name = spec.name;
-    registry.add(std::move(spec));
-    registry.kernel({.op = name, .factory = &SuppressionKernel::make});
+    registry.add(spec);
+    registry.kernel({.op = spec.name, .factory = &SuppressionKernel::make});
   }
 }
 

@@ -128,7 +128,7 @@ void register_cholesky(Registry& registry) {
                  .shape = cholesky_shape,
                  .gradient = cholesky_grad};
   registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
-  registry.add(std::move(spec));
+  registry.add(spec);
   OpSpec grad = {.name = "CholeskyGrad",
                  .doc = "The gradient of Cholesky, from its output l.",
                  .inputs = {{"l", "T"}, {"grad", "T"}},
@@ -138,7 +138,7 @@ void register_cholesky(Registry& registry) {
                  .shape = cholesky_shape,
                  .no_gradient = "has no second derivative in TensorFlow either"};
   registry.add(older_matrix_op(grad, type_set_of<RealMatrixTypes>, 13));
-  registry.add(std::move(grad));
+  registry.add(grad);
   register_kernels(registry, "Cholesky", MatrixTypes());
   register_kernels(registry, "BatchCholesky", RealMatrixTypes());
   register_grad_kernels(registry, "CholeskyGrad", RealMatrixTypes());

@@ -296,7 +296,7 @@ void register_eigen(Registry& registry) {
   const TypeSet real = type_set_of<RealMatrixTypes>;
   const auto add = [&](OpSpec spec, TypeSet types, int since) {
     registry.add(older_matrix_op(spec, types, since));
-    registry.add(std::move(spec));
+    registry.add(spec);
   };
   add({.name = "SelfAdjointEigV2",
        .doc = "Eigenvalues, rising, and eigenvectors of symmetric matrices, of which the "

@@ -264,7 +264,7 @@ void register_log_kernels(Registry& registry, TypeList<Ts...>) {
 void register_solve(Registry& registry) {
   const auto add = [&](OpSpec spec) {
     registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
-    registry.add(std::move(spec));
+    registry.add(spec);
   };
   const std::vector<OpSpec::Type> types = {{"T", type_set_of<MatrixTypes>}};
   add({.name = "MatrixInverse",

@@ -216,7 +216,7 @@ void register_solve_ls(Registry& registry) {
                  .shape = solve_ls_shape,
                  .gradient = solve_ls_grad};
   registry.add(older_matrix_op(spec, type_set_of<RealMatrixTypes>, 13));
-  registry.add(std::move(spec));
+  registry.add(spec);
   register_kernels(registry, "MatrixSolveLs", MatrixTypes());
   register_kernels(registry, "BatchMatrixSolveLs", RealMatrixTypes());
 }

@@ -80,10 +80,10 @@ void register_one(Registry& registry) {
   }
   if constexpr (Op::info.differentiable) spec.gradient = binary_grad<Op>;
   const bool typed = !spec.types.empty();
-  registry.add(std::move(spec));
+  registry.add(spec);
   KernelDef kernel{.op = Op::info.name, .factory = make_binary<Op>};
   if (typed) kernel.constraints = {{"T", Op::info.kernels}};
-  registry.kernel(std::move(kernel));
+  registry.kernel(kernel);
 }
 
 template <class... Ops>

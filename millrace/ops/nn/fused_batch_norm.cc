@@ -579,7 +579,7 @@ void register_kernels(Registry& registry, const char* forward, const char* backw
   const auto add = [&](const char* op, DType type, KernelFactory factory) {
     KernelDef def{.op = op, .constraints = {{"T", {type}}}, .factory = factory};
     if (has_u) def.constraints.push_back({"U", {DType::kFloat}});
-    registry.kernel(std::move(def));
+    registry.kernel(def);
   };
   (add(forward, dtype_of<Ts>, &FusedBatchNormKernel<Ts>::make), ...);
   (add(backward, dtype_of<Ts>, &FusedBatchNormGradKernel<Ts>::make), ...);

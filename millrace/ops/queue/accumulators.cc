@@ -171,15 +171,15 @@ Status set_step_cpu(KernelContext& ctx) {
 // The op for handles that are references and, with `prefix` "Resource", its twin for resources.
 void add_op(Registry& registry, const char* prefix, OpSpec spec, KernelDef kernel) {
   const bool resource = *prefix != '\0';
-  spec.name = prefix + spec.name;
+  spec.name = str_cat(prefix, spec.name);
   std::vector<OpSpec::Arg>& args = spec.inputs.empty() ? spec.outputs : spec.inputs;
   args[0].type = resource ? "resource" : "ref(string)";
   spec.traits.stateful = true;
   spec.traits.cannot_differentiate = true;
   kernel.op = spec.name;
   if (!spec.types.empty()) kernel.constraints = {{"dtype", kNumbers}};
-  registry.add(std::move(spec));
-  registry.kernel(std::move(kernel));
+  registry.add(spec);
+  registry.kernel(kernel);
 }
 
 void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,

@@ -232,13 +232,12 @@ template <class RegisterKernel>
 void add_forms(Registry& registry, const OpSpec& spec, RegisterKernel kernel) {
   for (const bool v2 : {false, true}) {
     OpSpec form = spec;
-    if (v2) form.name += "V2";
+    if (v2) form.name = str_cat(form.name, "V2");
     form.inputs[0].type = v2 ? "resource" : "ref(string)";
     form.traits.stateful = true;
     form.traits.cannot_differentiate = true;
-    const std::string name = form.name;
-    registry.add(std::move(form));
-    kernel(name);
+    registry.add(form);
+    kernel(form.name);
   }
 }
 
@@ -249,7 +248,7 @@ void register_queue_access(Registry& registry) {
   const std::vector<OpSpec::Attr> put_attrs = {{"Tcomponents", "list(type) >= 1"}, timeout};
   const std::vector<OpSpec::Attr> take_attrs = {{"component_types", "list(type) >= 1"}, timeout};
   const auto kernel = [&]<class K>() {
-    return [&registry](const std::string& op) { registry.kernel<K>(op, DeviceKind::kCpu); };
+    return [&registry](SpecText op) { registry.kernel<K>(op, DeviceKind::kCpu); };
   };
   add_forms(registry,
             {.name = "QueueEnqueue",
@@ -298,14 +297,13 @@ void register_queue_access(Registry& registry) {
                         "Those who wait for room fail instead of going first."}},
              .shape = shape_rules::no_outputs},
             kernel.operator()<Close>());
-  add_forms(
-      registry,
-      {.name = "QueueSize",
-       .doc = "The number of elements in a queue.",
-       .inputs = {{"handle", ""}},
-       .outputs = {{"size", "int32"}},
-       .shape = size_shape},
-      [&registry](const std::string& op) { registry.kernel(op, DeviceKind::kCpu, queue_size); });
+  add_forms(registry,
+            {.name = "QueueSize",
+             .doc = "The number of elements in a queue.",
+             .inputs = {{"handle", ""}},
+             .outputs = {{"size", "int32"}},
+             .shape = size_shape},
+            [&registry](SpecText op) { registry.kernel(op, DeviceKind::kCpu, queue_size); });
 }
 
 }  // namespace millrace

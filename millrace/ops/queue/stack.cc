@@ -170,7 +170,7 @@ void register_stack(Registry& registry) {
                    .traits = {.stateful = true, .step_state = true, .cannot_differentiate = true},
                    .shape = v2 ? handle_shape : reference_shape};
     if (v2) make.inputs = {{"max_size", "int32", "How many elements fit; negative: any number."}};
-    registry.add(std::move(make));
+    registry.add(make);
     registry.add(
         {.name = "StackPush" + suffix,
          .doc = "Puts a tensor on a stack and hands it on.",

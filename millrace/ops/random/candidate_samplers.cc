@@ -148,8 +148,8 @@ OpSpec::Attr range_max_attr() {
 
 OpSpec candidate_sampler_spec(std::string_view name, std::string_view doc,
                               std::vector<OpSpec::Attr> own_attrs) {
-  OpSpec spec = {.name = std::string(name),
-                 .doc = std::string(doc),
+  OpSpec spec = {.name = name,
+                 .doc = doc,
                  .inputs = {{"true_classes", "int64"}},
                  .outputs = {{"sampled_candidates", "int64"},
                              {"true_expected_count", "float"},

@@ -289,7 +289,7 @@ void register_one(Registry& registry, const char* name, const char* doc, TypeSet
   OpSpec spec = reduction_spec(name, doc);
   spec.gradient = gradient;
   if constexpr (kind != Reduction::kMean) spec.value = reduction_value<kind>;
-  registry.add(std::move(spec));
+  registry.add(spec);
   registry.kernel({.op = name, .constraints = {{"T", computed}}, .factory = Reduce::make<kind>});
 }
 
@@ -301,7 +301,7 @@ void register_logical(Registry& registry, const char* name, const char* doc) {
   spec.outputs[0].type = "bool";
   spec.types = {{"Tidx", kIndexTypes, DType::kInt32}};
   spec.traits.cannot_differentiate = true;
-  registry.add(std::move(spec));
+  registry.add(spec);
   registry.kernel({.op = name, .factory = Reduce::make<kind>});
 }
 

@@ -143,15 +143,14 @@ void register_scale(Registry& registry, const std::string& what) {
   const std::string name = name_of(kScale);
   const TypeSet types = kScale == Scale::kSum ? kRealNumbers : kFloating;
   const auto add = [&](OpSpec spec, TypeSet kernel_types, KernelFunction function) {
-    const std::string op = spec.name;
     spec.outputs = {{"output", "T"}};
     spec.types.insert(spec.types.begin(), {{"T", kernel_types},
                                            {"Tidx", kIndexTypes, DType::kInt32},
                                            {"Tsegmentids", kIndexTypes, DType::kInt32}});
     spec.traits.cost = 0.5F;
     spec.shape = sparse_segment_shape;
-    registry.add(std::move(spec));
-    registry.kernel({.op = op, .constraints = {{"T", kernel_types}}, .function = function});
+    registry.add(spec);
+    registry.kernel({.op = spec.name, .constraints = {{"T", kernel_types}}, .function = function});
   };
   const OpSpec::Arg indices = {"indices", "Tidx", "Of rows of data."};
   const OpSpec::Arg ids = {"segment_ids", "Tsegmentids", "For each index; they do not decrease."};

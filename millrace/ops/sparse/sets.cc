@@ -260,13 +260,13 @@ OpSpec set_operation_spec(const char* name, std::vector<OpSpec::Arg> inputs) {
 void register_sets(Registry& registry) {
   OpSpec dense = set_operation_spec("DenseToDenseSetOperation", {{"set1", "T"}, {"set2", "T"}});
   dense.shape = set_operation_shape<0>;
-  registry.add(std::move(dense));
+  registry.add(dense);
   registry.kernel<SetOperation<0>>("DenseToDenseSetOperation", DeviceKind::kCpu);
   OpSpec mixed = set_operation_spec(
       "DenseToSparseSetOperation",
       {{"set1", "T"}, {"set2_indices", "int64"}, {"set2_values", "T"}, {"set2_shape", "int64"}});
   mixed.shape = set_operation_shape<1>;
-  registry.add(std::move(mixed));
+  registry.add(mixed);
   registry.kernel<SetOperation<1>>("DenseToSparseSetOperation", DeviceKind::kCpu);
   OpSpec sparse = set_operation_spec("SparseToSparseSetOperation", {{"set1_indices", "int64"},
                                                                     {"set1_values", "T"},
@@ -275,7 +275,7 @@ void register_sets(Registry& registry) {
                                                                     {"set2_values", "T"},
                                                                     {"set2_shape", "int64"}});
   sparse.shape = set_operation_shape<2>;
-  registry.add(std::move(sparse));
+  registry.add(sparse);
   registry.kernel<SetOperation<2>>("SparseToSparseSetOperation", DeviceKind::kCpu);
   registry.add({.name = "SetSize",
                 .doc = "The number of elements of each set of the last dimension.",

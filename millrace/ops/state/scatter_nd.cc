@@ -111,10 +111,10 @@ void register_one(Registry& registry) {
       spec.outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}};
       spec.traits.may_alias = 1;
     }
-    registry.add(std::move(spec));
+    registry.add(spec);
     KernelDef kernel{.op = name, .factory = ScatterNd::make<kIndex>};
     if (op.update != nullptr) kernel.constraints = {{"T", op.update->kernels & kNumbers}};
-    registry.kernel(std::move(kernel));
+    registry.kernel(kernel);
   };
   add(str_cat("ScatterNd", op.suffix), false);
   if (op.has_resource_form) add(str_cat("ResourceScatterNd", op.suffix), true);

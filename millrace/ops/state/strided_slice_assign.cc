@@ -97,7 +97,7 @@ void register_strided_slice_assign(Registry& registry) {
       spec.outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}};
       spec.traits.may_alias = 1;
     }
-    registry.add(std::move(spec));
+    registry.add(spec);
     registry.kernel<StridedSliceAssign>(name, DeviceKind::kCpu);
   }
 }

@@ -163,7 +163,9 @@ OpSpec make_spec(const OptimizerInfo& info, OptimizerForms form) {
   spec.name = str_cat(resource ? "Resource" : "", sparse ? "SparseApply" : "Apply", info.name);
   spec.doc = info.doc;
   if (sparse) {
-    spec.doc += "\nDone to the rows of var and its slots that indices name, one after the other.";
+    spec.doc =
+        str_cat(info.doc,
+                "\nDone to the rows of var and its slots that indices name, one after the other.");
   }
   for (int k = 0; k < info.num_slots(); ++k) {
     spec.inputs.push_back({info.slots[k], resource ? "resource" : "ref(T)"});
@@ -208,8 +210,8 @@ void add_optimizer_ops(Registry& registry, unsigned forms, ShapeRule shape, Kern
                           .device = DeviceKind::kCpu,
                           .constraints = {{"T", kFloating}},
                           .factory = factory};
-      registry.add(std::move(spec));
-      registry.kernel(std::move(kernel));
+      registry.add(spec);
+      registry.kernel(kernel);
     }
   }
 }
