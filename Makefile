@@ -32,12 +32,14 @@ test:
 	@tools/build.sh release all tests examples benchmarks python
 	@tools/run_tests.sh release
 	@MILLRACE_ISA=baseline tools/run_tests.sh release -LE install
-	@tools/python_tests.sh
-	@tools/build.sh asan tests fuzzers
+	@tools/python_tests.sh release
+	@tools/build.sh asan tests fuzzers python
 	@tools/run_tests.sh asan
-	@tools/fuzz.sh $(FUZZ_SECONDS) graph_def_fuzz
-	@tools/build.sh tsan tests_threads
+	@tools/python_tests.sh asan
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+	@tools/build.sh tsan tests_threads python
 	@tools/run_tests.sh tsan -L threads
+	@tools/python_tests.sh tsan
 
 test-all:
 	@tools/setup.sh build test lint
@@ -51,6 +53,7 @@ test-all:
 	else echo '== cuda: no CUDA toolkit here, left out'; fi
 	@tools/build.sh asan fuzzers
 	@tools/fuzz.sh $(FUZZ_SECONDS)
+	@tools/python_versions.sh
 	@tools/lint.sh --all
 
 wheel:

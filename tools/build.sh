@@ -6,7 +6,7 @@ preset=$1
 shift
 
 . tools/common.sh
-[ "$preset" != release ] || tools/venv.sh
+tools/venv.sh
 CXX=$(choose_cxx)
 export CXX
 

@@ -26,3 +26,13 @@ sources() {
 }
 
 cxx_sources() { sources '*.cc' '*.h' '*.cu' '*.cuh'; }
+
+# test_launcher PRESET: what to put before a test's command. The thread sanitizer of older compilers
+# cannot start where the kernel randomises addresses widely.
+test_launcher() {
+  if [ "$1" = tsan ] && setarch "$(uname -m)" -R true 2> /dev/null; then
+    echo "setarch $(uname -m) -R"
+  else
+    echo env
+  fi
+}

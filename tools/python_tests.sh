@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# python_tests.sh [pytest arguments]: runs the tests of the Python package that the release build
-# made.
+# python_tests.sh PRESET [pytest arguments]: runs the tests of the Python package that a preset's
+# build made, a process per core. Under the thread sanitizer: those that are about threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/common.sh
+preset=$1
+shift
 tools/venv.sh
-echo "== python: test${*:+ ($*)}"
-exec .venv/bin/python -m pytest "$@"
+if [ $# -eq 0 ] && [ "$preset" = tsan ]; then
+  set -- python/tests/test_{barrier,control_flow,queues,session}.py
+fi
+
+echo "== $preset: python tests${*:+ ($*)}"
+read -ra launcher <<< "$(test_launcher "$preset")"
+exec "${launcher[@]}" build/"$preset"/run_python -m pytest -n "${JOBS:-$(nproc)}" "$@"
