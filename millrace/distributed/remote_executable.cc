@@ -30,7 +30,7 @@ std::string describe(const Subgraph& graph) {
     }
     for (NodeId input : node.control_inputs) inputs.push_back(str_cat("^", graph.node(input).name));
     out += str_cat("  ", node.name, " = ", node.op->name, "(", str_join(inputs, ", "), ") on ",
-                   node.device, "\n");
+                   graph.device_name(node), "\n");
   }
   return out;
 }

@@ -45,7 +45,7 @@ struct Expression {
 
   uint64_t hash() const {
     uint64_t h = hash_bytes(node->op->name);
-    h = hash_combine(h, hash_bytes(node->device));
+    h = hash_combine(h, static_cast<uint64_t>(node->device));
     for (const auto& [name, value] : *node->attrs) {
       h = hash_combine(hash_combine(h, hash_bytes(name)), value.hash());
     }

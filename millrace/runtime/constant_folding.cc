@@ -83,7 +83,7 @@ class Folder {
 
   // Another kind of device may round differently.
   bool runs_on_cpu(const SubNode& node) const {
-    Result<DeviceName> device = DeviceName::parse(node.device);
+    const Result<DeviceName>& device = graph_.devices().parsed(node.device);
     return device.ok() && (!device->type || *device->type == device_type(DeviceKind::kCpu)) &&
            kernels_.any(node.op->name, DeviceKind::kCpu, *node.attrs);
   }

@@ -10,8 +10,7 @@ size_t index(NodeId id) { return static_cast<size_t>(id); }
 
 class LoopBuilder {
  public:
-  LoopBuilder(Subgraph& graph, const std::map<std::string, std::string>& location_of)
-      : graph_(graph), location_of_(location_of) {}
+  LoopBuilder(Subgraph& graph, std::span<const int> part_of) : graph_(graph), part_of_(part_of) {}
 
   Result<ControlLoops> run() {
     MR_TRY_ASSIGN(FrameInfo info, analyze_frames(graph_));
@@ -30,6 +29,9 @@ class LoopBuilder {
   }
 
  private:
+  DeviceId device(NodeId id) const { return graph_.node(id).device; }
+  int part(NodeId id) const { return part_of_[static_cast<size_t>(device(id))]; }
+
   std::vector<NodeId> sources(NodeId id) const {
     const SubNode& node = graph_.node(id);
     std::vector<NodeId> out = node.control_inputs;
@@ -51,7 +53,7 @@ class LoopBuilder {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (graph_.node(id).erased) continue;
       for (NodeId from : sources(id)) {
-        if (location_of_.at(graph_.node(from).device) != location_of_.at(graph_.node(id).device)) {
+        if (part(from) != part(id)) {
           split_[static_cast<size_t>(loops_.output_frame[index(from)])] = true;
         }
       }
@@ -65,23 +67,22 @@ class LoopBuilder {
 
   Status add_for_edge(NodeId from, NodeId to) {
     int frame = loops_.output_frame[index(from)];
-    const std::string& source = graph_.node(from).device;
-    const std::string& target = graph_.node(to).device;
-    if (!split_[static_cast<size_t>(frame)] || source == target) return ok_status();
-    MR_TRY(loop(frame, std::string(target)).status());
+    if (!split_[static_cast<size_t>(frame)] || device(from) == device(to)) return ok_status();
+    MR_TRY(loop(frame, device(to)).status());
     // The source must go round as often as the target, also when nothing else tells it to.
     NodeId leader = frames_[static_cast<size_t>(frame)].loop_cond;
-    if (leader >= 0 && graph_.node(leader).device == graph_.node(from).device) return ok_status();
-    return loop(frame, graph_.node(from).device).status();
+    if (leader >= 0 && device(leader) == device(from)) return ok_status();
+    return loop(frame, device(from)).status();
   }
 
   // The Merge of the control loop for `frame` on `device`.
-  Result<NodeId> loop(int frame, std::string device) {
+  Result<NodeId> loop(int frame, DeviceId device) {
     auto found = loops_.merges.find({frame, device});
     if (found != loops_.merges.end()) return found->second;
     const FrameInfo::Frame desc = frames_[static_cast<size_t>(frame)];
     if (desc.loop_cond < 0) {
-      return invalid_argument("the loop '", desc.name, "' runs on several devices, ", device,
+      return invalid_argument("the loop '", desc.name, "' runs on several devices, ",
+                              graph_.devices().name(device),
                               " among them, so it must have a LoopCond");
     }
     NodeId start = -1;
@@ -105,12 +106,12 @@ class LoopBuilder {
     MR_TRY_ASSIGN(NodeId next, add(frame, name(desc), "NextIteration", {{branch, 1}},
                                    {{"T", DType::kFloat}}, device));
     graph_.node(merge).inputs[1] = {next, 0};
-    loops_.merges.emplace(std::pair(frame, std::move(device)), merge);
+    loops_.merges.emplace(std::pair(frame, device), merge);
     return merge;
   }
 
   Result<NodeId> add(int frame, std::string name, std::string_view op, std::vector<Output> inputs,
-                     AttrMap attrs, const std::string& device) {
+                     AttrMap attrs, DeviceId device) {
     Result<NodeId> added =
         graph_.add(std::move(name), op, std::move(inputs), {}, std::move(attrs), device);
     if (added.ok()) loops_.output_frame.push_back(frame);
@@ -127,7 +128,7 @@ class LoopBuilder {
   }
 
   Subgraph& graph_;
-  const std::map<std::string, std::string>& location_of_;
+  const std::span<const int> part_of_;  // by device
   std::vector<FrameInfo::Frame> frames_;
   std::vector<bool> split_;  // by frame
   ControlLoops loops_;
@@ -137,15 +138,14 @@ class LoopBuilder {
 }  // namespace
 
 Result<NodeId> add_empty_constant(Subgraph& graph, std::string name,
-                                  std::vector<NodeId> control_inputs, std::string device) {
+                                  std::vector<NodeId> control_inputs, DeviceId device) {
   MR_TRY_ASSIGN(Tensor empty, Tensor::zeros(DType::kFloat, Shape{0}));
   return graph.add(std::move(name), "Const", {}, std::move(control_inputs),
-                   {{"dtype", DType::kFloat}, {"value", std::move(empty)}}, std::move(device));
+                   {{"dtype", DType::kFloat}, {"value", std::move(empty)}}, device);
 }
 
-Result<ControlLoops> add_control_loops(Subgraph& graph,
-                                       const std::map<std::string, std::string>& location_of) {
-  return LoopBuilder(graph, location_of).run();
+Result<ControlLoops> add_control_loops(Subgraph& graph, std::span<const int> part_of) {
+  return LoopBuilder(graph, part_of).run();
 }
 
 }  // namespace millrace

@@ -110,10 +110,11 @@ class LocalFunctionRunner final : public FunctionRunner {
     for (NodeId id : body.control_results) {
       graph.node(id).set_attr(kTargetAttr, true);
     }
+    const DeviceId device = graph.devices().intern(device_->name());
     for (NodeId id = 0; id < graph.size(); ++id) {
       MR_TRY(outputs.error(id));
       SubNode& node = graph.node(id);
-      node.device = device_->name();
+      node.device = device;
       // State is kept by name: two functions must not share it.
       node.name = str_cat(function, "_", handle, "/", node.name);
     }

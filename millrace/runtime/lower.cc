@@ -179,9 +179,9 @@ class Lowering {
     for (NodeId id = 0; id < g.num_nodes(); ++id) {
       if (map[index(id)] < 0) continue;
       const Node& inner = g.node(id);
-      SubNode copy = Subgraph::detached_copy(inner);
+      SubNode copy = graph_.detached_copy(inner);
       copy.name = str_cat(place.prefix, inner.name());
-      if (copy.device.empty()) copy.device = node_.device;
+      if (copy.device == 0) copy.device = node_.device;
       if (copy.origin == 0) copy.origin = node_.origin;
       rename_colocation(copy, g, place.prefix);
       MR_TRY(rename_frame(copy, place.prefix));

@@ -27,7 +27,7 @@ TEST_F(SemanticsOfOptimizing, FoldsWhatDependsOnConstantsAlone) {
   const SubNode& folded = g.graph.node(g.node("result").inputs[1].node);
   EXPECT_EQ(folded.op->name, "Const");
   EXPECT_EQ(folded.name, "product__cf__0");
-  EXPECT_EQ(folded.device, "/cpu:0");
+  EXPECT_EQ(g.graph.device_name(folded), "/cpu:0");
   EXPECT_EQ(folded.attr<Tensor>("value").value().item<int32_t>(), 25);
   EXPECT_FALSE(fold_constants(g.graph, options_).value());
   EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());

@@ -13,12 +13,6 @@ namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
-Result<std::string> location_of(const std::string& device, PartitionBy by) {
-  if (by == PartitionBy::kDevice) return device;
-  MR_TRY_ASSIGN(DeviceName name, DeviceName::parse(device));
-  return name.task_name();
-}
-
 class Cutter {
  public:
   Cutter(Subgraph graph, PartitionBy by, const DeviceSet& devices)
@@ -27,7 +21,7 @@ class Cutter {
   Result<std::vector<Partition>> run() {
     MR_TRY(find_locations());
     if (part_of_location_.size() <= 1) return whole();
-    MR_TRY_ASSIGN(loops_, add_control_loops(graph_, location_of_));
+    MR_TRY_ASSIGN(loops_, add_control_loops(graph_, part_of_device_));
     for (const SubNode& node : graph_.nodes()) names_.insert(node.name);
     MR_TRY(add_parts());
     for (NodeId id = 0; id < graph_.size(); ++id) {
@@ -37,23 +31,33 @@ class Cutter {
   }
 
  private:
-  const std::string& device(NodeId id) const { return graph_.node(id).device; }
+  const std::string& device(NodeId id) const { return graph_.device_name(graph_.node(id)); }
   int part(NodeId id) const { return part_[index(id)]; }
   Subgraph& part_graph(int p) { return parts_[static_cast<size_t>(p)].graph; }
 
   Status find_locations() {
+    std::vector<const std::string*> location_of(index(graph_.devices().size()));
+    info_.resize(location_of.size());
     for (const SubNode& node : graph_.nodes()) {
-      if (node.erased || location_of_.contains(node.device)) continue;
-      if (devices_.find(node.device) < 0) {
-        return invalid_argument(node.op->name, " \"", node.name, "\" is on \"", node.device,
+      if (node.erased || location_of[index(node.device)] != nullptr) continue;
+      const std::string& name = graph_.device_name(node);
+      const int found = devices_.find(name);
+      if (found < 0) {
+        return invalid_argument(node.op->name, " \"", node.name, "\" is on \"", name,
                                 "\", which is not one of the devices ", devices_.to_string());
       }
-      MR_TRY_ASSIGN(std::string location, location_of(node.device, by_));
-      part_of_location_.try_emplace(location, 0);
-      location_of_.emplace(node.device, std::move(location));
+      const Device::Info& info = devices_.devices()[static_cast<size_t>(found)];
+      info_[index(node.device)] = &info;
+      location_of[index(node.device)] =
+          &part_of_location_
+               .try_emplace(by_ == PartitionBy::kDevice ? name : info.name.task_name(), 0)
+               .first->first;
     }
     int next = 0;
     for (auto& [location, number] : part_of_location_) number = next++;
+    for (const std::string* location : location_of) {
+      part_of_device_.push_back(location != nullptr ? part_of_location_.at(*location) : -1);
+    }
     return ok_status();
   }
 
@@ -69,7 +73,7 @@ class Cutter {
   // Every node, without its edges, goes to its part.
   Status add_parts() {
     for (const auto& [location, number] : part_of_location_) {
-      parts_.push_back({location, Subgraph(graph_.registry())});
+      parts_.push_back({location, graph_.derived()});
     }
     part_.assign(index(graph_.size()), -1);
     new_id_.assign(index(graph_.size()), -1);
@@ -79,7 +83,7 @@ class Cutter {
       SubNode copy = node;
       copy.inputs.clear();
       copy.control_inputs.clear();
-      part_[index(id)] = part_of_location_.at(location_of_.at(node.device));
+      part_[index(id)] = part_of_device_[index(node.device)];
       new_id_[index(id)] = part_graph(part(id)).add(std::move(copy));
     }
     return ok_status();
@@ -101,7 +105,7 @@ class Cutter {
       }
       bool reference = is_ref(graph_.output_type(from));
       if (reference && is_ref(node.input_types[i])) {
-        return invalid_argument(node.op->name, " \"", node.name, "\" on ", node.device,
+        return invalid_argument(node.op->name, " \"", node.name, "\" on ", device(id),
                                 " needs the variable \"", graph_.node(from.node).name,
                                 "\" itself, which is on ", device(from.node));
       }
@@ -146,8 +150,8 @@ class Cutter {
 
   Result<NodeId> add_transfer(Output from, NodeId to, int64_t edge) {
     const SubNode& source = graph_.node(from.node);
-    const std::string& target_device = device(to);
-    MR_TRY(check_every_iteration(source, to));
+    const DeviceId target_device = graph_.node(to).device;
+    MR_TRY(check_every_iteration(from.node, to));
     Subgraph& here = part_graph(part(from.node));
     Subgraph& there = part_graph(part(to));
 
@@ -161,11 +165,11 @@ class Cutter {
       here.node(empty).origin = source.origin;
       sent = {empty, 0};
     }
-    const Device::Info& info = devices_.devices()[index(devices_.find(source.device))];
     AttrMap attrs = {{"tensor_name", str_cat("edge_", edge, "_", source.name)},
-                     {"send_device", source.device},
-                     {"recv_device", target_device},
-                     {"send_device_incarnation", static_cast<int64_t>(info.incarnation)}};
+                     {"send_device", device(from.node)},
+                     {"recv_device", device(to)},
+                     {"send_device_incarnation",
+                      static_cast<int64_t>(info_[index(source.device)]->incarnation)}};
     AttrMap send_attrs = attrs;
     send_attrs.set("T", type);
     MR_TRY_ASSIGN(NodeId send, here.add(new_name(source.name), "_Send", {sent}, {},
@@ -191,14 +195,15 @@ class Cutter {
   }
 
   // The other side expects a value in each iteration of the loop.
-  Status check_every_iteration(const SubNode& source, NodeId to) const {
+  Status check_every_iteration(NodeId from, NodeId to) const {
+    const SubNode& source = graph_.node(from);
     ControlFlow flow = source.op->traits.control_flow;
     bool every = flow != ControlFlow::kNextIteration;
     if (flow == ControlFlow::kEnter) {
       MR_TRY_ASSIGN(every, source.attr<bool>("is_constant"));
     }
     if (every) return ok_status();
-    return invalid_argument(source.op->name, " \"", source.name, "\" on ", source.device,
+    return invalid_argument(source.op->name, " \"", source.name, "\" on ", device(from),
                             " must be on the device of \"", graph_.node(to).name, "\", ",
                             device(to));
   }
@@ -216,7 +221,8 @@ class Cutter {
   Subgraph graph_;
   PartitionBy by_;
   const DeviceSet& devices_;
-  std::map<std::string, std::string> location_of_;  // by device
+  std::vector<const Device::Info*> info_;  // by device that is used
+  std::vector<int> part_of_device_;
   std::map<std::string, int> part_of_location_;
   ControlLoops loops_;
   std::vector<Partition> parts_;

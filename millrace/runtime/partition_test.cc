@@ -242,7 +242,7 @@ TEST(SemanticsOfLoops, ControlLoopHasTheShapeOfTheSpecification) {
 
 TEST(SemanticsOfLoops, ALocalLoopGetsNothing) {
   Subgraph graph = loop(3, cpu(1), cpu(1), cpu(1));
-  graph.nodes().back().device = cpu(0);
+  graph.nodes().back().device = graph.devices().intern(cpu(0));
   for (const Partition& part : cut(graph, toy_devices(2))) {
     for (const SubNode& node : part.graph.nodes()) EXPECT_FALSE(node.name.starts_with("_cloop"));
   }
@@ -259,7 +259,7 @@ TEST(SemanticsOfLoops, WithoutLoopCondIsAnError) {
 TEST(SemanticsOfLoops, NextIterationMustBeWithItsMerge) {
   Subgraph graph = loop(3, cpu(0), cpu(1), cpu(0));
   for (SubNode& node : graph.nodes()) {
-    if (node.op->name == "NextIteration") node.device = cpu(1);
+    if (node.op->name == "NextIteration") node.device = graph.devices().intern(cpu(1));
   }
   EXPECT_EQ(partition(graph, PartitionBy::kDevice, device_set(toy_devices(2))).status().code(),
             Code::kInvalidArgument);

@@ -242,9 +242,10 @@ Output ToyGraph::add(std::string_view op, std::vector<Output> inputs, AttrMap at
   }
   if (def->find_attr("N") != nullptr) attrs.set("N", static_cast<int64_t>(inputs.size()));
   if (place.name.empty()) place.name = str_cat(op, "_", graph.size());
-  return {graph.add(place.name, op, std::move(inputs), place.after, std::move(attrs), place.device)
-              .value(),
-          0};
+  const DeviceId device = graph.devices().intern(place.device);
+  return {
+      graph.add(place.name, op, std::move(inputs), place.after, std::move(attrs), device).value(),
+      0};
 }
 
 Output ToyGraph::constant(Tensor value, ToyPlace place) {
@@ -261,6 +262,10 @@ void ToyGraph::fetch(Output value, int position, ToyPlace place) {
 }
 
 const SubNode& ToyGraph::node(std::string_view name) const { return node_named(graph, name); }
+
+const std::string& ToyGraph::device(std::string_view name) const {
+  return graph.device_name(node(name));
+}
 
 const SubNode& node_named(const Subgraph& graph, std::string_view name) {
   for (const SubNode& node : graph.nodes()) {

@@ -50,6 +50,8 @@ class ToyGraph {
   Output feed(DType dtype, int position, ToyPlace place = {});
   void fetch(Output value, int position, ToyPlace place = {});
   const SubNode& node(std::string_view name) const;
+  // What that node asks for or is on.
+  const std::string& device(std::string_view name) const;
 };
 
 // The node of that name; fails the test when there is none.

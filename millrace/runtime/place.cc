@@ -58,7 +58,8 @@ class Placer {
   Placer(const DeviceSet& devices, const PlaceOptions& options)
       : devices_(devices),
         options_(options),
-        kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()) {
+        kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()),
+        full_ids_(devices.devices().size()) {
     for (const Device::Info& info : devices_.devices()) {
       if (std::find(kinds_.begin(), kinds_.end(), info.kind) == kinds_.end()) {
         kinds_.push_back(info.kind);
@@ -127,11 +128,11 @@ class Placer {
       parent_[index(id)] = id;
       if (node.erased) continue;
       groups_[index(id)].members.ids.push_back(id);
-      Result<DeviceName> wish = DeviceName::parse(node.device);
+      const Result<DeviceName>& wish = graph_->devices().parsed(node.device);
       if (!wish.ok()) {
         groups_[index(id)].error = wish.status().with_prefix(describe(node));
       } else if (!wish->empty()) {
-        groups_[index(id)].wish = std::move(wish).value();
+        groups_[index(id)].wish = *wish;
         groups_[index(id)].wished_by = node.name;
       }
     }
@@ -378,8 +379,11 @@ class Placer {
 
   void assign(NodeId id) {
     SubNode& node = graph_->node(id);
-    node.device = devices_.full_name(group(id).device);
-    if (options_.log) MR_LOG(kInfo, describe(node), " on ", node.device);
+    const int device = group(id).device;
+    std::optional<DeviceId>& full = full_ids_[static_cast<size_t>(device)];
+    if (!full) full = graph_->devices().intern(devices_.full_name(device));
+    node.device = *full;
+    if (options_.log) MR_LOG(kInfo, describe(node), " on ", graph_->device_name(node));
   }
 
   // For the session's life: later members go to the same device.
@@ -397,10 +401,11 @@ class Placer {
   const DeviceSet& devices_;
   const PlaceOptions options_;
   const KernelRegistry& kernels_;
-  std::vector<DeviceKind> kinds_;  // that there are
-  std::vector<NodeId> parent_;     // union-find
-  std::vector<Group> groups_;      // by root
-  std::vector<bool> pinned_;       // by node
+  std::vector<std::optional<DeviceId>> full_ids_;  // by device: its id in the graph, once used
+  std::vector<DeviceKind> kinds_;                  // that there are
+  std::vector<NodeId> parent_;                     // union-find
+  std::vector<Group> groups_;                      // by root
+  std::vector<bool> pinned_;                       // by node
   std::vector<std::vector<Subgraph::Use>> uses_;
   std::unordered_map<std::string, NodeId> by_name_;  // of the nodes before `named_`
   NodeId named_ = 0;

@@ -17,16 +17,16 @@ struct PlaceOptions {
   bool log = false;
 };
 
-// Gives every node a device: SubNode::device becomes a full name. Obeys, in this order: what nodes
-// ask for, colocation (attribute _class, reference and resource edges), the kernels there are, and
-// then the cost of moving tensors: a node without a wish goes where most of its inputs are, sources
-// to their consumers, Shape-like ops to their input. INVALID_ARGUMENT names the node, what it asked
-// for and what there is.
+// Gives every node a device: SubNode::device is then of a full name. Obeys, in this order: what
+// nodes ask for, colocation (attribute _class, reference and resource edges), the kernels there
+// are, and then the cost of moving tensors: a node without a wish goes where most of its inputs
+// are, sources to their consumers, Shape-like ops to their input. INVALID_ARGUMENT names the node,
+// what it asked for and what there is.
 Status place(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options);
 
 // Fixes, for the session's life, the devices of nodes that have state, and of those that must be
-// with them (colocation groups): their SubNode::device becomes a full name. All other nodes stay as
-// they are; so does a group that cannot be placed: a request that needs it gets the error from
+// with them (colocation groups): their SubNode::device is then of a full name. All other nodes stay
+// as they are; so does a group that cannot be placed: a request that needs it gets the error from
 // place().
 //
 // One serves one graph, which grows at its end between the calls and changes in nothing else that

@@ -40,7 +40,7 @@ class Pruner {
         devices_(devices),
         signature_(signature),
         needed_(static_cast<size_t>(lowered.size()), false),
-        out_(lowered.registry()) {}
+        out_(lowered.derived()) {}
 
   Result<Subgraph> run() {
     if (signature_.fetches.empty() && signature_.targets.empty()) {
@@ -145,11 +145,12 @@ class Pruner {
   }
 
   Status add_feeds() {
+    client_device_ = out_.devices().intern(devices_.client_name());
     for (size_t i = 0; i < feeds_.size(); ++i) {
       DType type = base_type(lowered_.output_type(feeds_[i]));
-      MR_TRY_ASSIGN(NodeId id, out_.add(boundary_name("_recv_", signature_.feeds[i], i), "_Arg", {},
-                                        {}, {{"T", type}, {"index", static_cast<int64_t>(i)}},
-                                        devices_.client_name()));
+      MR_TRY_ASSIGN(NodeId id,
+                    out_.add(boundary_name("_recv_", signature_.feeds[i], i), "_Arg", {}, {},
+                             {{"T", type}, {"index", static_cast<int64_t>(i)}}, client_device_));
       feed_nodes_.push_back(id);
     }
     return ok_status();
@@ -199,7 +200,7 @@ class Pruner {
       NodeId other = find_lowered(entry.substr(kColocation.size()));
       if (other < 0 || needed_[index(other)]) continue;
       other = follow_colocation(other);
-      if (node.device.empty()) node.device = lowered_.node(other).device;
+      if (node.device == 0) node.device = lowered_.node(other).device;
       const std::string& with = needed_[index(other)]
                                     ? lowered_.node(other).name
                                     : stands_for_.try_emplace(other, node.name).first->second;
@@ -248,7 +249,7 @@ class Pruner {
       MR_TRY(
           out_.add(boundary_name("_send_", signature_.fetches[i], i), "_Retval", {from}, {},
                    {{"T", base_type(out_.output_type(from))}, {"index", static_cast<int64_t>(i)}},
-                   devices_.client_name())
+                   client_device_)
               .status());
     }
     return ok_status();
@@ -270,6 +271,7 @@ class Pruner {
   std::vector<NodeId> feed_nodes_;
   std::vector<NodeId> map_;
   std::string fed_reference_;
+  DeviceId client_device_ = 0;
   Subgraph out_;
 };
 
@@ -336,7 +338,7 @@ Status SessionGraph::take(int count, const PinnedDevices& pinned) {
   MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), kMaxNodes, lowered_outputs_));
   for (NodeId id = first; id < lowered_.size(); ++id) {
     auto it = pinned.find(lowered_.node(id).name);
-    if (it != pinned.end()) lowered_.node(id).device = it->second;
+    if (it != pinned.end()) lowered_.node(id).device = lowered_.devices().intern(it->second);
   }
   pinner_.pin(lowered_, first);
   return ok_status();
@@ -346,7 +348,7 @@ Status SessionGraph::take(int count, const PinnedDevices& pinned) {
 Status SessionGraph::lower_anew(int count) {
   PinnedDevices pinned;
   for (const SubNode& node : lowered_.nodes()) {
-    if (node.op->traits.stateful) pinned.emplace(node.name, node.device);
+    if (node.op->traits.stateful) pinned.emplace(node.name, lowered_.device_name(node));
   }
   SessionGraph fresh(graph_, devices_, place_options_);
   MR_TRY(fresh.take(count, pinned));

@@ -58,7 +58,7 @@ TEST_F(SemanticsOfPruning, OnlyWhatIsNeeded) {
   EXPECT_EQ(pruned.size(), 4);
   const SubNode& fetch = node_named(pruned, "_send_y_0_0");
   EXPECT_EQ(fetch.op->name, "_Retval");
-  EXPECT_EQ(fetch.device, kCpu0);
+  EXPECT_EQ(pruned.device_name(fetch), kCpu0);
   EXPECT_EQ(node_named(pruned, "y").control_inputs.size(), 1u);
 }
 
@@ -106,8 +106,8 @@ TEST_F(SemanticsOfPruning, StateIsPinnedAcrossExtensions) {
   add({.name = "read", .op = "Identity", .inputs = {v}});
   EXPECT_TRUE(session_.behind());
   Subgraph pruned = prune({.fetches = {"read"}}).value();
-  EXPECT_EQ(node_named(pruned, "v").device, kCpu1);
-  EXPECT_EQ(node_named(pruned, "read").device, "");
+  EXPECT_EQ(pruned.device_name(node_named(pruned, "v")), kCpu1);
+  EXPECT_EQ(pruned.device_name(node_named(pruned, "read")), "");
 }
 
 TEST_F(SemanticsOfPruning, ColocationOutlivesTheNodeThatIsGone) {
@@ -119,8 +119,8 @@ TEST_F(SemanticsOfPruning, ColocationOutlivesTheNodeThatIsGone) {
   add({.name = "b", .op = "Identity", .inputs = {y}, .attrs = with_x});
   Subgraph pruned = prune({.fetches = {"a", "b"}}).value();
   ASSERT_TRUE(place(pruned, devices_, options()).ok());
-  EXPECT_EQ(node_named(pruned, "a").device, kCpu1);
-  EXPECT_EQ(node_named(pruned, "b").device, kCpu1);
+  EXPECT_EQ(pruned.device_name(node_named(pruned, "a")), kCpu1);
+  EXPECT_EQ(pruned.device_name(node_named(pruned, "b")), kCpu1);
 }
 
 TEST_F(SemanticsOfPruning, ColocationWithNobodyIsAnError) {

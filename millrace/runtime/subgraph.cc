@@ -19,19 +19,18 @@ bool is_back_edge(const SubNode& from, const SubNode& to) {
          to.op->traits.control_flow == ControlFlow::kMerge;
 }
 
-SubNode copy_of(const Node& node) {
-  SubNode out = Subgraph::detached_copy(node);
-  out.inputs.assign(node.inputs().begin(), node.inputs().end());
-  out.control_inputs.assign(node.control_inputs().begin(), node.control_inputs().end());
-  return out;
-}
-
 }  // namespace
 
 void SubNode::set_attr(std::string_view attr_name, AttrValue value) {
   auto copy = std::make_shared<AttrMap>(*attrs);
   copy->set(attr_name, std::move(value));
   attrs = std::move(copy);
+}
+
+Subgraph Subgraph::derived() const {
+  Subgraph out(*registry_);
+  out.devices_ = devices_;
+  return out;
 }
 
 SubNode Subgraph::detached_copy(const Node& node) {
@@ -42,8 +41,15 @@ SubNode Subgraph::detached_copy(const Node& node) {
   out.attrs = std::make_shared<const AttrMap>(node.attrs());
   out.input_types.assign(node.input_types().begin(), node.input_types().end());
   out.output_types.assign(node.output_types().begin(), node.output_types().end());
-  out.device = node.device();
+  out.device = devices_.intern(node.device());
   out.origin = node.origin();
+  return out;
+}
+
+SubNode Subgraph::copy_of(const Node& node) {
+  SubNode out = detached_copy(node);
+  out.inputs.assign(node.inputs().begin(), node.inputs().end());
+  out.control_inputs.assign(node.control_inputs().begin(), node.control_inputs().end());
   return out;
 }
 
@@ -53,8 +59,7 @@ NodeId Subgraph::add(SubNode node) {
 }
 
 Result<NodeId> Subgraph::add(std::string name, std::string_view op, std::vector<Output> inputs,
-                             std::vector<NodeId> control_inputs, AttrMap attrs,
-                             std::string device) {
+                             std::vector<NodeId> control_inputs, AttrMap attrs, DeviceId device) {
   SubNode node;
   MR_TRY_ASSIGN(node.op, registry_->lookup(op));
   MR_TRY(check_attrs(*node.op, attrs));
@@ -68,7 +73,7 @@ Result<NodeId> Subgraph::add(std::string name, std::string_view op, std::vector<
   node.attrs = std::make_shared<const AttrMap>(std::move(attrs));
   node.inputs = std::move(inputs);
   node.control_inputs = std::move(control_inputs);
-  node.device = std::move(device);
+  node.device = device;
   return add(std::move(node));
 }
 
@@ -156,7 +161,7 @@ Result<std::string> Subgraph::to_graph_def_bytes() const {
     tensorflow::NodeDef* out = def.add_node();
     out->set_name(n.name);
     out->set_op(n.op->name);
-    out->set_device(n.device);
+    out->set_device(device_name(n));
     for (Output input : n.inputs) {
       const std::string& from = node(input.node).name;
       out->add_input(input.index == 0 ? from : str_cat(from, ":", input.index));
@@ -190,7 +195,7 @@ Result<Subgraph> Subgraph::from_graph_def_bytes(std::string_view bytes,
 
 Subgraph Subgraph::from_graph(const Graph& graph) {
   Subgraph out(graph.registry());
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) out.add(copy_of(graph.node(id)));
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) out.add(out.copy_of(graph.node(id)));
   return out;
 }
 

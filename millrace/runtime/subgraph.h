@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/graph/graph.h"
-#include "millrace/kernel/device_name.h"
+#include "millrace/runtime/device_table.h"
 
 namespace millrace {
 
@@ -22,7 +22,7 @@ struct SubNode {
   std::vector<NodeId> control_inputs;
   std::vector<DType> input_types;
   std::vector<DType> output_types;
-  std::string device;  // what was asked for; after placement the full name of the device
+  DeviceId device = 0;  // what was asked for; after placement the device's full name
   OriginId origin = 0;
   bool erased = false;  // left out by compact()
 
@@ -48,15 +48,22 @@ class Subgraph {
   std::vector<SubNode>& nodes() { return nodes_; }
   const std::vector<SubNode>& nodes() const { return nodes_; }
 
+  // The names of all devices that nodes hold.
+  DeviceTable& devices() { return devices_; }
+  const DeviceTable& devices() const { return devices_; }
+  const std::string& device_name(const SubNode& node) const { return devices_.name(node.device); }
+  // A graph without nodes that nodes from here may be added to: a device has the same id there.
+  Subgraph derived() const;
+
   // Appends a node; its inputs exist already, except the back edges of a Merge (set later).
   NodeId add(SubNode node);
   // Makes a node of a registered op: attributes are checked and completed, types worked out.
   Result<NodeId> add(std::string name, std::string_view op, std::vector<Output> inputs,
-                     std::vector<NodeId> control_inputs, AttrMap attrs, std::string device);
+                     std::vector<NodeId> control_inputs, AttrMap attrs, DeviceId device);
   // Appends a copy of a graph's node; `node_map` gives the ids of its inputs here.
   NodeId add_copy(const Node& node, std::span<const NodeId> node_map);
-  // A graph's node without its edges.
-  static SubNode detached_copy(const Node& node);
+  // A graph's node without its edges, to be added here.
+  SubNode detached_copy(const Node& node);
 
   DType output_type(Output o) const {
     return node(o.node).output_types[static_cast<size_t>(o.index)];
@@ -86,7 +93,10 @@ class Subgraph {
   static Subgraph from_graph(const Graph& graph);
 
  private:
+  SubNode copy_of(const Node& node);
+
   const OpRegistry* registry_;
+  DeviceTable devices_;
   std::vector<SubNode> nodes_;
   int64_t next_name_ = 0;
 };

@@ -24,9 +24,32 @@ struct LoopGraph : ToyGraph {
 
 TEST(Subgraph, AddChecksAttributesAndInputs) {
   ToyGraph g;
-  EXPECT_EQ(g.graph.add("x", "Nonsense", {}, {}, {}, "").status().code(), Code::kNotFound);
-  EXPECT_EQ(g.graph.add("x", "Const", {}, {}, {}, "").status().code(), Code::kInvalidArgument);
-  EXPECT_FALSE(g.graph.add("x", "Add", {g.constant(1)}, {}, {{"T", DType::kInt32}}, "").ok());
+  EXPECT_EQ(g.graph.add("x", "Nonsense", {}, {}, {}, 0).status().code(), Code::kNotFound);
+  EXPECT_EQ(g.graph.add("x", "Const", {}, {}, {}, 0).status().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(g.graph.add("x", "Add", {g.constant(1)}, {}, {{"T", DType::kInt32}}, 0).ok());
+}
+
+TEST(Subgraph, EachDeviceNameIsKeptOnce) {
+  ToyGraph g;
+  g.constant(1, {.name = "anywhere"});
+  g.constant(1, {.device = "/cpu:0", .name = "old"});
+  g.constant(1, {.device = "/device:CPU:0", .name = "new"});
+  g.constant(1, {.device = "/cpu:0", .name = "again"});
+  g.constant(1, {.device = "cpu zero", .name = "wrong"});
+  EXPECT_EQ(g.node("anywhere").device, 0);
+  EXPECT_EQ(g.node("old").device, g.node("again").device);
+  // What was written stays: that the two are one device is for their parsed names to say.
+  EXPECT_NE(g.node("old").device, g.node("new").device);
+  const DeviceTable& devices = g.graph.devices();
+  EXPECT_EQ(devices.size(), 4);
+  EXPECT_TRUE(*devices.parsed(g.node("old").device) == *devices.parsed(g.node("new").device));
+  EXPECT_EQ(devices.parsed(g.node("wrong").device).status().code(), Code::kInvalidArgument);
+
+  Subgraph derived = g.graph.derived();
+  derived.devices().intern("/cpu:7");
+  derived.add(g.node("again"));
+  EXPECT_EQ(derived.device_name(derived.node(0)), "/cpu:0");
+  EXPECT_EQ(devices.size(), 4);
 }
 
 TEST(Subgraph, SetAttrLeavesCopiesAlone) {
@@ -87,7 +110,7 @@ TEST(Subgraph, GraphDefRoundTrip) {
   for (const SubNode& node : g.graph.nodes()) {
     const SubNode& other = node_named(back, node.name);
     EXPECT_EQ(other.op, node.op);
-    EXPECT_EQ(other.device, node.device);
+    EXPECT_EQ(back.device_name(other), g.graph.device_name(node));
     EXPECT_TRUE(*other.attrs == *node.attrs) << node.name;
     ASSERT_EQ(other.inputs.size(), node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
