@@ -50,7 +50,7 @@ def write_stub(ops, path: Path, raw: bool) -> None:
     out = [HEADER.format(doc="Signatures of the ops.")]
     out.append("from collections.abc import Sequence\nfrom typing import Any\n\n")
     out.append("from millrace.graph.operation import Operation\n")
-    out.append("from millrace.graph.tensor import Tensor\n")
+    out.append("from millrace.core.tensor import Tensor\n")
     out.append("from millrace.graph.typing import DTypeLike, ShapeLike, TensorLike\n\n")
     for op in ops:
         name = op.name if raw else op.function

@@ -99,7 +99,8 @@ struct Reader {
       proto.mutable_func()->CopyFrom(*message);
       return *unwrap_value(attr_from_proto(proto)).get<FunctionAttr>();
     }
-    if (nb::hasattr(value, "add_to_graph")) value.attr("add_to_graph")(default_graph().python());
+    if (nb::hasattr(value, "add_to_graph"))
+      value.attr("add_to_graph")(Context::here().default_graph().python());
     if (!nb::hasattr(value, "name")) raise_kind(op, name, "function", value);
     return {nb::cast<std::string>(value.attr("name")), {}};
   }
@@ -198,5 +199,25 @@ AttrValue attr_from_python(std::string_view op, const AttrDef& def, nb::handle v
 }
 
 nb::object attr_to_python(const AttrValue& value) { return std::visit(Writer(), value.storage()); }
+
+nb::object shape_tuple(const PartialShape& shape) {
+  if (!shape.rank_known()) return nb::none();
+  PyObject* tuple = PyTuple_New(shape.rank());
+  for (int i = 0; i < shape.rank(); ++i) {
+    PyObject* size = shape.dim_known(i) ? PyLong_FromLongLong(shape.dim(i)) : Py_NewRef(Py_None);
+    PyTuple_SET_ITEM(tuple, i, size);
+  }
+  return nb::steal(tuple);
+}
+
+PartialShape shape_from_python(nb::handle shape) {
+  nb::object dims = library("millrace.core.shapes", "as_dims")(shape);
+  if (dims.is_none()) return PartialShape::unknown();
+  std::vector<int64_t> sizes;
+  for (nb::handle size : dims) {
+    sizes.push_back(size.is_none() ? PartialShape::kUnknownDim : nb::cast<int64_t>(size));
+  }
+  return unwrap_value(PartialShape::make(sizes));
+}
 
 }  // namespace millrace::python

@@ -5,6 +5,7 @@
 
 #include "millrace/graph/functional_builders.h"
 #include "python/src/array.h"
+#include "python/src/elements.h"
 #include "python/src/function_graph.h"
 #include "python/src/graph.h"
 #include "python/src/status.h"
@@ -26,8 +27,9 @@ nb::object open_function_graph(PyGraph& outer, GraphBuilder& inside) {
 
 namespace {
 
-// Runs a Python function that builds a part: it gets the parameters as Tensors and gives a list of
-// Tensors. What it must wait for outside becomes the settings of the builder around.
+// The tracer of every body: runs a Python function that builds it, which gets the parameters as a
+// list of Tensors and gives a list of Tensors. What it must wait for outside becomes the settings
+// of the builder around.
 class Part {
  public:
   Part(PyGraph& outer, nb::handle code, PendingException& pending)
@@ -59,7 +61,7 @@ class Part {
     nb::object results;
     {
       DefaultGraph open(graph);
-      results = code_(graph, arguments);
+      results = code_(arguments);
     }
     std::vector<Expr> out;
     for (nb::handle result : results) out.push_back(core.expr(import_tensor(core, result)));
@@ -125,7 +127,8 @@ nb::object add_while_node(PyGraph& graph, const std::vector<nb::object>& variabl
 }
 
 // A function in the library of `graph`: its parameters have the types and shapes given. Returns its
-// name, the tensors around it that it uses, and its result types.
+// name, the tensors around it that it uses, its result types and shapes, and whether it is
+// stateful.
 nb::object add_function(PyGraph& graph, const std::string& name, const nb::list& types,
                         const nb::list& shapes, const std::vector<std::string>& names,
                         nb::handle code) {
@@ -162,7 +165,8 @@ nb::object add_function(PyGraph& graph, const std::string& name, const nb::list&
     result_shapes.append(shape_tuple(result.shape()));
   }
   std::string made = unwrap_value(inside.finish(name, arguments, outputs));
-  return nb::make_tuple(made, captures, result_types, result_shapes);
+  const bool stateful = graph.graph().functions().find(made)->signature.traits.stateful;
+  return nb::make_tuple(made, captures, result_types, result_shapes, stateful);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "millrace/autodiff/gradient_registry.h"
+#include "python/src/elements.h"
 #include "python/src/function_graph.h"
 #include "python/src/gil.h"
 #include "python/src/graph.h"

@@ -9,18 +9,22 @@
 
 #include "millrace/graph/function_builder.h"
 #include "python/src/binding.h"
+#include "python/src/context.h"
 
 namespace millrace::python {
 
-// What Python's Graph is made of: a graph, the builder that adds to it, and the settings of the
-// contexts that are open (scope, device, control inputs, ...). Python's Operation and Tensor are
-// plain Python objects; the list of them that Python's Graph keeps is known here too, so that a
-// node has one Operation for good. Used with the GIL held.
+// What Python's Graph is made of: a graph, the builder that adds to it, and what is open in it for
+// all threads (devices, attributes, overrides); what is open for one thread is in its Context.
+// Python's Operation and Tensor are plain Python objects; the list of them that Python's Graph
+// keeps is known here too, so that a node has one Operation for good. Used with the GIL held.
 class PyGraph {
  public:
   PyGraph();
   // The body of a function in the making; attach() says which. `outer` lives as long as this.
-  explicit PyGraph(PyGraph* outer);
+  explicit PyGraph(PyGraph* outer) : outer_(outer) {}
+  ~PyGraph() { Context::forget(*this); }
+  PyGraph(const PyGraph&) = delete;
+  PyGraph& operator=(const PyGraph&) = delete;
 
   // Python's Graph object and its list of operations by node; both own this.
   void set_python(PyObject* self, PyObject* operations) {
@@ -57,35 +61,15 @@ class PyGraph {
   NodeId add(const std::string& op, std::string name, std::vector<Output> inputs, AttrMap attrs);
   // To be called for a node that was added through builder(): the open contexts take note of it.
   void made(NodeId id);
-  // Where in the user's program we are.
-  static OriginId origin();
 
-  // Contexts. What a `with` statement opened since it adds control inputs to what is made.
-  struct Controller {
-    std::vector<NodeId> inputs;
-    std::unordered_set<NodeId> seen;  // made inside, so they wait already
-    // Operations of the graph around that what is made inside must wait for.
-    std::vector<NodeId> outer_inputs;
-  };
-  // Those that are open on this thread.
-  struct Contexts {
-    std::string scope;  // "a/b/"
-    // The scope was given whole: in a body, not below the scope around the body.
-    bool scope_is_absolute = false;
-    std::vector<Controller> controllers;
-  };
-  Contexts& here() const;
+  // What is open in this graph on this thread.
+  Scopes& here() const { return Context::here().scopes_of(*this); }
   // Those of all threads, or of this thread after places_by_thread().
-  struct Places {
-    std::string device;                   // merged from the open device contexts
-    bool device_functions = false;        // Python must be asked for the device of each operation
-    std::vector<std::string> colocation;  // node names
-  };
   Places& places() const;
   // From now on every thread has places of its own, which begin as they are now.
-  void places_by_thread() {
-    if (first_places_ == nullptr) first_places_ = std::make_unique<Places>(places_);
-  }
+  void places_by_thread() { places_by_thread_ = true; }
+  // A name that nothing has yet, from a full one. `mark`: nobody else gets it any more.
+  std::string unique_name(std::string_view full, bool mark);
   // Those of the graph, whatever the thread.
   AttrMap attrs;                                                    // for every operation
   std::unordered_map<std::string, std::string> gradient_overrides;  // op -> name of the rule
@@ -103,17 +87,9 @@ class PyGraph {
  private:
   std::vector<NodeId> control_inputs_for(const std::vector<Output>& inputs) const;
 
-  // What only other threads than the one that made the graph have.
-  struct OfThread {
-    Contexts contexts;
-    std::unique_ptr<Places> places;  // null: not asked for yet
-  };
-
-  const void* const maker_;  // see this_thread()
-  mutable Contexts contexts_;
   mutable Places places_;
-  mutable std::unordered_map<const void*, OfThread> of_threads_;
-  std::unique_ptr<Places> first_places_;  // see places_by_thread()
+  bool places_by_thread_ = false;
+  std::unordered_set<std::string> marked_names_;  // of scopes, and by unique_name()
   Ref<Graph> graph_;
   std::unique_ptr<GraphBuilder> own_;
   GraphBuilder* builder_ = nullptr;
@@ -122,31 +98,6 @@ class PyGraph {
   PyObject* self_ = nullptr;        // borrowed
   PyObject* operations_ = nullptr;  // borrowed
 };
-
-// The graph that this thread adds to now.
-PyGraph& default_graph();
-// Opens a graph as the default one of this thread, in C++ code.
-class DefaultGraph {
- public:
-  explicit DefaultGraph(nb::handle graph);
-  ~DefaultGraph();
-  DefaultGraph(const DefaultGraph&) = delete;
-  DefaultGraph& operator=(const DefaultGraph&) = delete;
-};
-
-bool is_tensor(nb::handle object);
-bool is_operation(nb::handle object);
-// A Python Tensor's graph and output (checked by is_tensor).
-PyGraph& graph_of(nb::handle tensor_or_operation);
-Output output_of(nb::handle tensor);
-NodeId node_of(nb::handle operation);
-// Whether the tensor is one of `graph` or of a graph around it, or stands for one of those.
-bool can_import(PyGraph& graph, nb::handle tensor);
-// The tensor as the builder of its own graph, which is `graph` or one around it, has it. Raises
-// ValueError.
-Expr visible_expr(PyGraph& graph, nb::handle tensor);
-// The tensor as one of `graph`, captured where it is one of a graph around it. Raises ValueError.
-Output import_tensor(PyGraph& graph, nb::handle tensor);
 
 // Between attributes and Python values. `def` may be null: then the value says its kind.
 AttrValue attr_from_python(std::string_view op, const AttrDef& def, nb::handle value);

@@ -13,6 +13,7 @@
 
 #include "proto/config.pb.h"
 #include "python/src/array.h"
+#include "python/src/elements.h"
 #include "python/src/gil.h"
 #include "python/src/graph.h"
 #include "python/src/status.h"

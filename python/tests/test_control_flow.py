@@ -302,3 +302,37 @@ def test_group_and_tuple(sess):
     assert sess.run(tf.tuple([a, b])) == [1, 2]
     with pytest.raises(TypeError, match="zero or more"):
         tf.group(3)
+
+
+def test_the_gradient_of_a_function_uses_what_its_run_drew():
+    @tf.contrib.framework.Defun(tf.float32)
+    def drop(x):
+        return tf.nn.dropout(x, rate=0.5) * tf.random_uniform([100])
+
+    x = tf.placeholder(tf.float32, [100])
+    y = drop(x)
+    (slope,) = tf.gradients(y, x)
+    with tf.Session() as session:
+        for _ in range(3):
+            value, gradient = session.run([y, slope], {x: np.ones(100)})
+            assert 0 < np.count_nonzero(value) < 100
+            np.testing.assert_array_equal(value, gradient)
+
+
+def test_the_gradient_of_a_function_in_a_function_uses_what_its_run_drew():
+    @tf.contrib.framework.Defun(tf.float32)
+    def inner(x):
+        return x * x * tf.random_normal([10])
+
+    @tf.contrib.framework.Defun(tf.float32)
+    def outer(x):
+        return inner(x) + tf.random_normal([10]) * x
+
+    x = tf.placeholder(tf.float32, [10])
+    y = outer(x)
+    (slope,) = tf.gradients(y, x)
+    (curve,) = tf.gradients(slope, x)
+    with tf.Session() as session:
+        y1, dy1, d2y = session.run([y, slope, curve], {x: np.ones(10)})
+    # y = a x^2 + b x, of which y(1) = a + b, y'(1) = 2 a + b and y'' = 2 a.
+    np.testing.assert_allclose(y1 + d2y / 2, dy1, rtol=1e-5, atol=1e-6)

@@ -379,3 +379,60 @@ def test_hessians_and_unconnected_gradients():
     z = tf.constant(1.0)
     assert tf.gradients(z, x) == [None]
     assert value(tf.gradients(z, x, unconnected_gradients="zero"))[0].tolist() == [0, 0]
+
+
+def test_tensor_is_the_base_of_all_tensors_and_made_by_operations_only():
+    x = tf.constant([1.0, 2.0])
+    assert isinstance(x, tf.Tensor) and type(x) is not tf.Tensor
+    assert isinstance(tf.placeholder(tf.float32) + 1.0, tf.Tensor)
+    assert not isinstance(tf.Variable(1.0), tf.Tensor)
+    for cls in (tf.Tensor, type(x)):
+        with pytest.raises(TypeError, match="cannot be made directly"):
+            cls(x.op, 0, tf.float32)
+    with pytest.raises(NotImplementedError):  # what each kind of tensor says for itself
+        tf.Tensor.shape.fget(x)
+
+
+def test_what_is_set_on_the_class_tensor_holds_for_all_tensors(monkeypatch):
+    monkeypatch.setattr(tf.Tensor, "__add__", lambda a, b: "added")
+    monkeypatch.setattr(tf.Tensor, "rank", property(lambda t: t.shape.ndims), raising=False)
+    x = tf.zeros([2, 3])
+    assert x + x == "added" and x.rank == 2
+
+
+def test_a_conversion_registered_for_the_class_tensor_is_one_for_all_tensors():
+    class Wrapped:
+        pass
+
+    tf.register_tensor_conversion_function(
+        Wrapped, lambda value, dtype=None, name=None, as_ref=False: tf.constant(3.0)
+    )
+    assert isinstance(tf.convert_to_tensor(Wrapped()), tf.Tensor)
+
+
+def test_what_a_thread_leaves_open_ends_with_it():
+    graph = tf.Graph()
+
+    def leave_open(graph):
+        graph.as_default().__enter__()
+        tf.name_scope("left").__enter__()
+        tf.control_dependencies([tf.no_op()]).__enter__()
+        return tf.constant(1.0).op.name
+
+    assert in_thread(lambda graph=graph: leave_open(graph)) == "left/Const"
+    with graph.as_default():
+        later = tf.constant(1.0)
+    assert later.op.name == "Const" and not later.op.control_inputs
+    gone = weakref.ref(graph)
+    del graph, later
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_graph_in_the_place_of_one_that_is_gone_has_no_scope_open():
+    for _ in range(20):
+        graph = tf.Graph()
+        graph.name_scope("left").__enter__()
+        assert graph.get_name_scope() == "left"
+        del graph
+        assert tf.Graph().get_name_scope() == ""

@@ -5,11 +5,11 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies, device, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor
 from millrace.ops.ordering import group, no_op
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
 from millrace.state.variable_lists import global_variables, report_uninitialized_variables

@@ -8,8 +8,8 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor, is_tensor_like
 
 # Conversion functions by priority: [(priority, [(type, function)])].
 _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []

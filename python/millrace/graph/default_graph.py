@@ -11,9 +11,8 @@ from millrace.graph.scopes import (
     ContainerScope,
     ControlDependencies,
     DeviceScope,
-    NameScope,
 )
-from millrace.graph.tensor import Tensor
+from millrace.graph.tensor import SymbolicTensor
 
 _global: Graph | None = None
 
@@ -94,23 +93,11 @@ class name_scope:
         return self._name
 
     def __enter__(self) -> str:
-        graph = graph_of_values(self._values) if self._values else get_default_graph()
-        self._graph = graph
-        self._open = graph is not _core.innermost_graph()
-        if self._open:
-            _core.open_graph(graph)
-        try:
-            self._scope = NameScope(graph, self._name)
-            return self._scope.__enter__()
-        except BaseException:
-            if self._open:
-                _core.close_graph()
-            raise
+        self._opened = _core.open_scope(self._name, self._values)
+        return self._opened.name
 
     def __exit__(self, *_: Any) -> None:
-        self._scope.__exit__()
-        if self._open:
-            _core.close_graph()
+        self._opened.close()
 
 
 @export(v1="op_scope")
@@ -126,8 +113,8 @@ def graph_of_values(values: Any) -> Graph:
     first: Any = None
     for value in values:
         if isinstance(value, (list, tuple)):
-            element = next((v for v in value if isinstance(v, (Tensor, Operation))), None)
-        elif isinstance(value, (Tensor, Operation)):
+            element = next((v for v in value if isinstance(v, (SymbolicTensor, Operation))), None)
+        elif isinstance(value, (SymbolicTensor, Operation)):
             element = value
         else:
             convert = getattr(value, "_as_graph_element", None)

@@ -9,9 +9,9 @@ import numpy as np
 
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.operation import Operation
 from millrace.graph.session_handles import fetched_handle
-from millrace.graph.tensor import Tensor
 
 if TYPE_CHECKING:
     from millrace.graph.session import BaseSession

@@ -3,15 +3,16 @@
 import inspect
 from typing import Any, Callable
 
-from millrace import _core, gen_ops
+from millrace import _core
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
+from millrace.graph.tracing import leaf_of
 
 
 @export(v1="contrib.framework.Defun")
@@ -105,7 +106,8 @@ class DefinedFunction:
     def add_to_graph(self, graph: Graph) -> Any:
         """Builds the function in a graph, unless it is there.
 
-        Returns its name, the tensors that it captures, the types and the shapes of its results.
+        Returns its name, the tensors that it captures, the types and the shapes of its results, and
+        whether it is stateful.
         """
         known = graph._local.setdefault("defined_functions", {})
         if self not in known:
@@ -113,17 +115,13 @@ class DefinedFunction:
         return known[self]
 
     def _build(self, graph: Graph) -> Any:
-        def code(inner: Any, parameters: list[Tensor]) -> list[Tensor]:
-            del inner
+        def code(parameters: list[Tensor]) -> list[Tensor]:
             result = self._func(*parameters)
             self._returns_operation = isinstance(result, Operation)
-            if self._returns_operation:
-                with get_default_graph().control_dependencies([result]):
-                    return [gen_ops.identity(convert_to_tensor(True))]
             parts = [None] if result is None else nest.flatten(result)
             if any(part is None for part in parts):
                 raise ValueError(f"Function {self._name_wanted()} can not return None.")
-            out = [convert_to_tensor(part) for part in parts]
+            out = [convert_to_tensor(leaf_of(part)) for part in parts]
             if self._out_names is not None and len(self._out_names) != len(out):
                 raise ValueError(
                     f"Length of out_names ({len(self._out_names)}) does not match number of "
@@ -200,16 +198,22 @@ class DefinedFunction:
         if kwargs:
             raise ValueError(f"Unknown keyword arguments: {', '.join(kwargs)}")
         graph = get_default_graph()
-        function, captures, _, shapes = self.add_to_graph(graph)
+        function, captures, types, shapes, stateful = self.add_to_graph(graph)
         inputs = [
             convert_to_tensor(a, dtype=t.base_dtype) for a, t in zip(args, self._types, strict=True)
         ]
         attrs = {} if noinline is None else {"_noinline": bool(noinline)}
         rule = self._gradient_rule()
-        overrides = {} if rule is None else {function: rule}
+        inputs += captures
+        op_type, overrides = function, {} if rule is None else {function: rule}
+        if stateful and rule is None:
+            # An operation whose gradient uses what this run of the body drew and read: one named
+            # after the function would run it again.
+            op_type = "StatefulPartitionedCall"
+            attrs |= {"Tin": [t.dtype.base_dtype for t in inputs], "Tout": types, "f": function}
         with graph.gradient_override_map(overrides):
             op = _core.create_op(
-                graph, function, inputs + captures, _core.full_name(graph, name or function), attrs
+                graph, op_type, inputs, _core.full_name(graph, name or function), attrs
             )
         if self._shape_func is not None:
             shapes = self._shape_func(op)

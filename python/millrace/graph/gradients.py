@@ -6,13 +6,13 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, graph_of_values, name_scope
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor
 
 
 @export(v1="AggregationMethod")

@@ -19,7 +19,7 @@ from millrace.graph.scopes import (
     NameScope,
     Overrides,
 )
-from millrace.graph.tensor import Tensor
+from millrace.graph.tensor import SymbolicTensor
 
 
 class _ThreadDevices(threading.local):
@@ -45,13 +45,12 @@ class Graph(_core.GraphBase):
         self._shared_devices: list[Any] = []
         self._thread_devices: _ThreadDevices | None = None
         self._seed: int | None = None
-        self._unfeedable: set[Tensor] = set()
+        self._unfeedable: set[SymbolicTensor] = set()
         self._unfetchable: set[Any] = set()
         self._functions: dict[str, Any] = {}
         self._variable_store: Any = None
         self._container = ""
         self._local: dict[str, Any] = {}
-        self._marked_names: set[str] = set()  # of scopes, and by unique_name
 
     # Operations.
 
@@ -65,7 +64,7 @@ class Graph(_core.GraphBase):
             raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
         return self.as_graph_element(name, allow_tensor=False, allow_operation=True)
 
-    def get_tensor_by_name(self, name: str) -> Tensor:
+    def get_tensor_by_name(self, name: str) -> SymbolicTensor:
         """The tensor "operation:output". KeyError when there is none, ValueError for a bad name."""
         if not isinstance(name, str):
             raise TypeError(f"Tensor names are strings (or similar), not {type(name).__name__}.")
@@ -93,7 +92,7 @@ class Graph(_core.GraphBase):
         convert = getattr(obj, "_as_graph_element", None)
         if convert is not None:
             obj = convert()
-        if (isinstance(obj, Tensor) and allow_tensor) or (
+        if (isinstance(obj, SymbolicTensor) and allow_tensor) or (
             isinstance(obj, Operation) and allow_operation
         ):
             if obj.graph is not self:
@@ -247,19 +246,7 @@ class Graph(_core.GraphBase):
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
         """A full name below the open scope that nothing has yet."""
-        full = self._scope + name
-        if mark_as_used:
-            return self._mark_name(full)
-        candidate, number = full, 1
-        while self._find(candidate) >= 0 or candidate in self._marked_names:
-            candidate = f"{full}_{number}"
-            number += 1
-        return candidate
-
-    def _mark_name(self, full: str) -> str:
-        unique = self._unique_name(full)
-        self._marked_names.add(unique)
-        return unique
+        return self._unique_name(self._scope + name, mark_as_used)
 
     def name_scope(self, name: str | None) -> "NameScope":
         """A context in which names begin with `name/`.

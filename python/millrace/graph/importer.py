@@ -6,11 +6,11 @@ from typing import Any
 from millrace import _core, protos
 from millrace.core.export import export
 from millrace.core.suggest import nearest_names
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 
 
 @export(v1=("import_graph_def", "graph_util.import_graph_def"))

@@ -10,8 +10,8 @@ from millrace.core.export import export
 from millrace.graph.default_session import session_for
 
 if TYPE_CHECKING:
+    from millrace.core.tensor import Tensor
     from millrace.graph.graph import Graph
-    from millrace.graph.tensor import Tensor
 
 
 def result_class(op: str, names: list[str]) -> type:

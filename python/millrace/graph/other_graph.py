@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
+from millrace.graph.tensor import SymbolicTensor
 
 if TYPE_CHECKING:
     from millrace.graph.graph import Graph
 
 
-def other_graph_message(tensor: Tensor, graph: "Graph", arguments: Any = ()) -> str:
+def other_graph_message(tensor: SymbolicTensor, graph: "Graph", arguments: Any = ()) -> str:
     """Why a tensor cannot be used in a graph, with the other tensors among `arguments`."""
     if tensor.graph._is_function:
         return (
@@ -17,7 +17,7 @@ def other_graph_message(tensor: Tensor, graph: "Graph", arguments: Any = ()) -> 
             f"cannot be used outside of it: return it from there.{_where(tensor.op)}"
         )
     flat = [a for arg in arguments for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
-    other = next((a for a in flat if isinstance(a, Tensor) and a.graph is graph), None)
+    other = next((a for a in flat if isinstance(a, SymbolicTensor) and a.graph is graph), None)
     rest = "" if other is None else f" as the tensor {_describe(other)}"
     return (
         f"The tensor {_describe(tensor)} must be from the same graph{rest}: they belong to "
@@ -26,12 +26,12 @@ def other_graph_message(tensor: Tensor, graph: "Graph", arguments: Any = ()) -> 
     )
 
 
-def _describe(tensor: Tensor) -> str:
+def _describe(tensor: SymbolicTensor) -> str:
     return f"'{tensor.name}' ({tensor.dtype.name}, shape {tensor.shape})"
 
 
-def where_of(element: "Tensor | Operation") -> str:
-    return _where(element.op if isinstance(element, Tensor) else element)
+def where_of(element: "SymbolicTensor | Operation") -> str:
+    return _where(element.op if isinstance(element, SymbolicTensor) else element)
 
 
 def other_graph_message_for_op(op: Operation) -> str:

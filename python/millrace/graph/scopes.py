@@ -9,7 +9,7 @@ from millrace import _core
 from millrace.core.device import device_text, merge_device
 from millrace.graph.operation import Operation
 from millrace.graph.other_graph import other_graph_message_for_op
-from millrace.graph.tensor import Tensor
+from millrace.graph.tensor import SymbolicTensor
 
 if TYPE_CHECKING:
     from millrace.graph.graph import Graph
@@ -36,30 +36,15 @@ class AsDefault:
 
 class NameScope:
     def __init__(self, graph: "Graph", name: str | None):
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"'{name!r}' is not a valid scope name: expected a str")
         self._graph = graph
         self._name = name
 
     def __enter__(self) -> str:
-        graph, name = self._graph, self._name
-        self._before = graph._scope, graph._scope_is_absolute
-        if not name:
-            graph._scope = ""
-            graph._scope_is_absolute = True
-        elif name[-1] == "/":
-            graph._scope = name
-            graph._scope_is_absolute = True
-        else:
-            around = self._before[0]
-            valid = _core.is_valid_scope_name if around else _core.is_valid_node_name
-            if not valid(name):
-                raise ValueError(f"'{name}' is not a valid scope name")
-            graph._scope = graph._mark_name(around + name) + "/"
-        return graph._scope
+        self._opened = self._graph._open_scope(self._name)
+        return self._opened.name
 
     def __exit__(self, *_: Any) -> None:
-        self._graph._scope, self._graph._scope_is_absolute = self._before
+        self._opened.close()
 
 
 class DeviceScope:
@@ -97,14 +82,14 @@ class ControlDependencies:
         self._ops: list[Operation] = []
         if control_inputs is None:
             return
-        if isinstance(control_inputs, (Tensor, Operation)):
+        if isinstance(control_inputs, (SymbolicTensor, Operation)):
             control_inputs = [control_inputs]
         for item in control_inputs:
             if hasattr(item, "values") and hasattr(item, "indices"):
                 item = item.values  # IndexedSlices, SparseTensor
             convert = getattr(item, "_as_graph_element", None)
             element = convert() if convert is not None else graph.as_graph_element(item)
-            op = element.op if isinstance(element, Tensor) else element
+            op = element.op if isinstance(element, SymbolicTensor) else element
             if not isinstance(op, Operation):
                 raise TypeError(
                     f"Control input must be Operation, Tensor or Variable, got "
@@ -147,7 +132,7 @@ class ColocateWith:
         self._graph = graph
         if op is not None:
             element = op._as_graph_element() if hasattr(op, "_as_graph_element") else op
-            op = element.op if isinstance(element, Tensor) else element
+            op = element.op if isinstance(element, SymbolicTensor) else element
             if not isinstance(op, Operation):
                 raise TypeError(f"Tried to colocate with {op!r}, which is no operation or tensor")
         elif not ignore_existing:

@@ -11,13 +11,13 @@ from typing import Any, Callable
 from millrace import _core, protos
 from millrace.core import errors, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.core.tracebacks import install_for_threads
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import AsDefaultSession, default_sessions
 from millrace.graph.fetches import Fetches, build_result, expansion_of
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.graph_util import extract_sub_graph
-from millrace.graph.tensor import Tensor
 
 install_for_threads()
 

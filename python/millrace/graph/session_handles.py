@@ -7,10 +7,10 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import colocate_with, device
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 
 # Handles that nobody holds any more are deleted when there are so many.
 _MAX_DEAD = 10

@@ -7,6 +7,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor, register_tensor_conversion_function
 from millrace.graph.default_graph import name_scope
 from millrace.graph.default_session import session_for
@@ -14,7 +15,6 @@ from millrace.graph.fetches import register_session_run_conversion_functions
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
 from millrace.graph.static_value import constant_value_as_shape
-from millrace.graph.tensor import Tensor
 
 IndexedSlicesValue = export(v1="IndexedSlicesValue")(
     namedtuple("IndexedSlicesValue", ["values", "indices", "dense_shape"])

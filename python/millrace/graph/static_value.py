@@ -6,8 +6,8 @@ import numpy as np
 
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.graph import Graph
-from millrace.graph.tensor import Tensor
 
 
 @export(v1=("get_static_value", "contrib.util.constant_value"))

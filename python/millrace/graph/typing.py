@@ -7,7 +7,7 @@ import numpy as np
 
 from millrace.core.dtypes import DType
 from millrace.core.shapes import TensorShape
-from millrace.graph.tensor import Tensor
+from millrace.core.tensor import Tensor
 
 TensorLike = Union[
     Tensor, np.ndarray, np.generic, int, float, complex, bool, str, bytes, Sequence[Any], Any

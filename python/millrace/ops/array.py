@@ -8,10 +8,10 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.graph.tensor import Tensor
 
 # Larger constants of one value are kept as a Fill rather than written out.
 _SMALL = 1000

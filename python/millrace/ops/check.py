@@ -7,12 +7,12 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes, errors
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops.ordering import Assert
 from millrace.ops.reduce import reduce_all
 

@@ -5,10 +5,10 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
 from millrace.graph.sparse import IndexedSlices, convert_to_tensor_or_indexed_slices
-from millrace.graph.tensor import Tensor
 from millrace.ops.math import cast
 from millrace.ops.reduce import reduce_sum
 

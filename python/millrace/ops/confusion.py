@@ -5,9 +5,9 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import check
 from millrace.ops.control_flow import cond
 from millrace.ops.math import cast

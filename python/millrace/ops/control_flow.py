@@ -5,12 +5,12 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.operation import Operation
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
-from millrace.ops.composites import described, is_composite, kind_of, tensors_of, value_of, wholes
+from millrace.graph.tracing import described, kind_of, leaf_of, tensors_of, value_of, wholes
 from millrace.ops.ordering import Assert
 
 
@@ -26,8 +26,8 @@ class _Branches:
     def code(self, number: int, function: Callable[[], Any]) -> Callable[..., list[Tensor]]:
         """The function as `_core` calls it."""
 
-        def run(graph: Any, parameters: Any) -> list[Tensor]:
-            del graph, parameters
+        def run(parameters: Any) -> list[Tensor]:
+            del parameters
             return self._take(number, function())
 
         return run
@@ -40,7 +40,7 @@ class _Branches:
             )
         if not self._strict and is_singleton(result):
             result = result[0]
-        leaves = [_branch_leaf(leaf) for leaf in nest.flatten(result)]
+        leaves = [leaf_of(leaf) for leaf in nest.flatten(result)]
         parts = [[value_of(t) for t in tensors_of(leaf)] for leaf in leaves]
         if self.leaves is None:
             if not any(parts):
@@ -91,16 +91,6 @@ class _Branches:
 
 def is_singleton(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 1 and not nest.is_namedtuple(value)
-
-
-def _branch_leaf(value: Any) -> Any:
-    """A value that a branch returns, as tensors; an operation becomes a bool that waits for it."""
-    if isinstance(value, Operation):
-        with control_dependencies([value]):
-            return gen_ops.identity(convert_to_tensor(True))
-    if value is None or is_composite(value):
-        return value
-    return convert_to_tensor(value)
 
 
 def _predicate(pred: Any, op: str) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core.export import export
-from millrace.graph.tensor import Tensor
+from millrace.core.tensor import Tensor
 
 _PLAIN = {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0}
 

@@ -5,9 +5,9 @@ from typing import Any, Callable
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, loops
 from millrace.ops.tensor_array import TensorArray
 

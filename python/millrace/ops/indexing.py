@@ -9,9 +9,9 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import partition
 from millrace.ops.array import ones_like
 

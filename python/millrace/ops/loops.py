@@ -6,22 +6,22 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
-from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
-from millrace.graph.tensor import Tensor
-from millrace.ops.composites import described, is_composite, kind_of, tensors_of, value_of, wholes
+from millrace.graph.operation import Operation
+from millrace.graph.sparse import IndexedSlices, SparseTensor
+from millrace.graph.tracing import described, kind_of, leaf_of, tensors_of, value_of, wholes
 from millrace.ops.control_flow import is_singleton
 
 
 def _loop_leaf(value: Any, number: int) -> Any:
-    if is_composite(value):
-        return value
-    if isinstance(value, SparseTensorValue):
-        return SparseTensor.from_value(value)
+    """A loop variable, as tensors or something made of them."""
     if value is None:
         raise ValueError(f"None values not supported: loop variable {number} is None.")
-    return convert_to_tensor(value)
+    if isinstance(value, Operation):
+        raise TypeError(f"Loop variable {number} is the operation '{value.name}', not a tensor.")
+    return leaf_of(value)
 
 
 def _part_shapes(leaf: Any, invariant: Any) -> list[TensorShape]:
@@ -105,9 +105,8 @@ class _Loop:
     def _arguments(self, parameters: list[Tensor]) -> Any:
         return nest.pack_sequence_as(self._loop_vars, wholes(self.leaves, parameters))
 
-    def condition(self, graph: Any, parameters: list[Tensor]) -> list[Tensor]:
+    def condition(self, parameters: list[Tensor]) -> list[Tensor]:
         """Builds the condition."""
-        del graph
         result = self._cond(*self._arguments(parameters))
         if is_singleton(result):
             result = result[0]
@@ -122,9 +121,8 @@ class _Loop:
             )
         return [value_of(result)]
 
-    def body(self, graph: Any, parameters: list[Tensor]) -> list[Tensor]:
+    def body(self, parameters: list[Tensor]) -> list[Tensor]:
         """Builds the body."""
-        del graph
         arguments = self._arguments(parameters)
         result = self._body(*arguments)
         if not nest.is_nested(result) or isinstance(result, dict):

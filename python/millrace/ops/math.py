@@ -8,10 +8,10 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, convert_to_tensor_or_indexed_slices
-from millrace.graph.tensor import Tensor
 
 # Functions that are ops as they stand.
 

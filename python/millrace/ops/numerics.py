@@ -4,10 +4,10 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, get_default_graph, name_scope
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.ops.math import either
 
 check_numerics = export(

@@ -9,7 +9,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices, SparseTensor
-from millrace.ops.composites import is_composite, tensors_of
+from millrace.graph.tracing import is_composite, tensors_of
 
 no_op = export(v1="no_op")(gen_ops.no_op)
 

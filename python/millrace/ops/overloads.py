@@ -1,7 +1,7 @@
 """The operators of tensors: `a + b`, `a[1:, None]`, and so on.
 
-Whoever reaches for the class Tensor, this package's users and its C++ part, does it here: so it has
-its operators.
+Whoever reaches for the classes of tensors, this package's users and its C++ part, does it here: so
+they have their operators.
 """
 
 from typing import Any, Callable
@@ -9,10 +9,11 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import OPERATORS, Tensor, TensorOperators
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import OPERATORS, Tensor, TensorOperators
+from millrace.graph.tensor import SymbolicTensor as SymbolicTensor
 from millrace.ops import indexing, linalg, math
 from millrace.ops.sparse import operators as sparse_operators
 

@@ -5,11 +5,11 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather
 
 dynamic_partition = export(v1="dynamic_partition", v2="dynamic_partition")(

@@ -8,9 +8,9 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops.py_func import py_func
 
 

@@ -7,10 +7,10 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.static_value import constant_value_as_shape
-from millrace.graph.tensor import Tensor
 
 _DEFAULT_GRAPH_SEED = 87654321
 _MOST = 2**31 - 1

@@ -7,9 +7,9 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops.math import cast
 
 segment_sum = export(v1=("segment_sum", "math.segment_sum"), v2="math.segment_sum")(

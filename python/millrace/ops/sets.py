@@ -5,12 +5,12 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.sparse import (
     SparseTensor,
     SparseTensorValue,
     convert_to_tensor_or_sparse_tensor,
 )
-from millrace.graph.tensor import Tensor
 
 _TYPES = frozenset(
     {dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16,

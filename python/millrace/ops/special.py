@@ -6,9 +6,9 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops.math import imag, real
 from millrace.ops.reduce import reduce_sum
 

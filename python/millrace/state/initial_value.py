@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from millrace.core.tensor import Tensor
 from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.state.variable import Variable
 
 

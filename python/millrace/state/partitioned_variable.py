@@ -5,9 +5,9 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor, TensorOperators
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.graph import Graph
-from millrace.graph.tensor import Tensor, TensorOperators
 from millrace.state.variable import Variable
 
 

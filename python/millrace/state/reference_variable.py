@@ -5,11 +5,11 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.state.initial_value import guarded
 from millrace.state.variable import (
     ColocatedBy,

@@ -6,6 +6,7 @@ from millrace import protos
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor, TensorOperators
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import session_for
@@ -13,7 +14,6 @@ from millrace.graph.graph import FunctionGraph, Graph, root_graph
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor, TensorOperators
 from millrace.ops import control_flow
 from millrace.state.init_scope import Lifted
 from millrace.state.save_slice_info import SaveSliceInfo

@@ -5,11 +5,11 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, internal_convert
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.ops.ordering import group
 from millrace.state.initial_value import VARIABLE_OPS
 from millrace.state.partitioned_variable import PartitionedVariable

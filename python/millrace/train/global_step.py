@@ -4,10 +4,10 @@ from typing import Any
 
 from millrace.core import dtypes, logging
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
 from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor
 from millrace.state.initializers import Zeros
 from millrace.state.variable import Variable, VariableAggregation
 from millrace.state.variable_scope import get_variable

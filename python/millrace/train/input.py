@@ -6,12 +6,12 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_indexed_slices
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops.control_flow import cond
 from millrace.ops.ordering import Assert
 from millrace.ops.random import random_shuffle

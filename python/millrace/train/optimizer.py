@@ -5,13 +5,13 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.gradients import gradients
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor
 from millrace.ops.ordering import group, tuple_
 from millrace.state.init_scope import init_scope
 from millrace.state.partitioned_variable import PartitionedVariable

@@ -5,11 +5,11 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor
 from millrace.ops.ordering import group
 from millrace.state.initializers import Constant, Ones
 from millrace.train.optimizer import FusedOptimizer, as_type

@@ -5,9 +5,9 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import Tensor
 from millrace.ops.sparse.arrange import sparse_retain
 
 

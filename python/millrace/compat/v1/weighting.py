@@ -3,10 +3,10 @@
 from typing import Any
 
 from millrace import gen_ops
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, confusion, control_flow, gather, math, ordering, reduce
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import array, check, math, ordering
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import array, indexing, math
 from millrace.ops.image.checks import (
     after_checks,

@@ -4,10 +4,10 @@ from typing import Any, Callable
 
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, control_flow, gather, math, random
 from millrace.ops.image.checks import image34
 

@@ -7,10 +7,10 @@ from millrace import gen_ops
 from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, linalg, math, random, reduce
 
 relu = export(v1="nn.relu", v2="nn.relu")(gen_ops.relu)

@@ -5,10 +5,10 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, check, functional, gather, linalg, math, reduce
 
 # For the logarithm of zero: far below any sum of logarithms, with gradients that are finite.

@@ -5,9 +5,9 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array
 from millrace.ops.nn.conv import conv2d
 from millrace.ops.nn.dilated_conv import with_space_to_batch

@@ -7,10 +7,10 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, space
 from millrace.ops.nn.conv import conv1d, conv2d, conv3d, transpose_sizes
 from millrace.ops.nn.geometry import (  # fmt: skip

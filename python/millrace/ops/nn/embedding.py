@@ -7,11 +7,11 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, clip, gather, math, reduce
 from millrace.ops.sparse import arrange
 

@@ -5,9 +5,9 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, math, reduce
 from millrace.ops.nn.geometry import (  # fmt: skip
     sequence,

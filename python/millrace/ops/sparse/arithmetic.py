@@ -5,10 +5,10 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes, errors
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import Tensor
 from millrace.ops import array
 from millrace.ops.sparse import parts
 from millrace.ops.sparse.arrange import sparse_retain

@@ -8,11 +8,11 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value, constant_value_as_shape
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather
 from millrace.ops.sparse import parts
 from millrace.ops.sparse.checks import as_sparse, places_of, sparse_list

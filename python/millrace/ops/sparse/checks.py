@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from millrace.core.tensor import Tensor
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.graph.tensor import Tensor
 from millrace.ops.sparse import parts
 
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import Tensor
 from millrace.ops import array
 from millrace.ops.sparse import parts
 

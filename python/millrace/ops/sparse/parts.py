@@ -9,8 +9,8 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.graph.tensor import Tensor
 from millrace.ops import array
 
 

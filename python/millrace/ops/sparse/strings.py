@@ -5,8 +5,8 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import Tensor
 from millrace.ops.sparse.checks import as_sparse, parts_of
 
 

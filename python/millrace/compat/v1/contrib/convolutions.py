@@ -15,9 +15,9 @@ from millrace.compat.v1.contrib.layer_outputs import (
 from millrace.compat.v1.layers import convolutional
 from millrace.compat.v1.layers.sizes import normalize_tuple
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops.nn import activations, depthwise_conv, pool
 from millrace.state.variable_scope import get_variable, variable_scope
 

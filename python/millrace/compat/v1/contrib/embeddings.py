@@ -6,10 +6,10 @@ from millrace import gen_ops
 from millrace.compat.v1.contrib.variables import model_variable
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, math, reduce
 from millrace.ops.nn import embedding
 from millrace.state.variable_scope import variable_scope

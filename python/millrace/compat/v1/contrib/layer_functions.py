@@ -19,9 +19,9 @@ from millrace.compat.v1.contrib.variables import model_variable
 from millrace.compat.v1.layers import core
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, math
 from millrace.ops.nn import activations
 from millrace.state.variable_scope import variable_scope

@@ -5,8 +5,8 @@ from typing import Any, Callable
 from millrace.compat.v1.contrib.regularizers import xavier_initializer
 from millrace.compat.v1.contrib.variables import add_model_variable
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import get_default_graph
-from millrace.graph.tensor import Tensor
 from millrace.state.initializers import Ones, Zeros
 
 ZEROS = Zeros()

@@ -8,9 +8,9 @@ from millrace.compat.v1.rnn.static_rnn import static_rnn
 from millrace.compat.v1.rnn.wrappers import EmbeddingWrapper, OutputProjectionWrapper
 from millrace.core import dtypes, nest
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, control_flow, linalg, math, reduce
 from millrace.ops.nn.activations import softmax, xw_plus_b
 from millrace.ops.nn.conv import conv2d

@@ -17,10 +17,10 @@ from millrace.compat.v1.contrib.variables import model_variable
 from millrace.compat.v1.layers import normalization
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor, is_tensor_like
 from millrace.ops import array, control_flow, math, reduce
 from millrace.ops.nn import activations
 from millrace.ops.nn import normalization as nn_normalization

@@ -5,8 +5,8 @@ from typing import Any
 from millrace.compat.v1.losses import losses
 from millrace.compat.v1.metrics import counts, means, thresholds
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import math, reduce
 from millrace.ops.nn import activations, cross_entropy
 

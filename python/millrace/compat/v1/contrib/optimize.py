@@ -3,11 +3,11 @@
 from typing import Any, Callable
 
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, clip, math, numerics, random
 from millrace.state.initializers import Constant
 from millrace.state.variable_lists import trainable_variables

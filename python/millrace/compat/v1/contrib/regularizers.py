@@ -6,10 +6,10 @@ from typing import Any, Callable
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor
 from millrace.ops import math, random, reduce
 from millrace.state.initializers import Initializer
 

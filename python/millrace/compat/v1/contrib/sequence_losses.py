@@ -3,9 +3,9 @@
 from typing import Any
 
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, math, reduce
 from millrace.ops.nn.cross_entropy import sparse_softmax_cross_entropy_with_logits
 

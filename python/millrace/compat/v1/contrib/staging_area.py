@@ -7,10 +7,10 @@ from millrace.core import dtypes
 from millrace.core.dtypes import as_dtype
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, get_default_graph, name_scope
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 
 
 @export(v1="contrib.staging.StagingArea")

@@ -10,11 +10,11 @@ import numpy as np
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
 

@@ -6,8 +6,8 @@ from millrace.compat.v1.layers.base import InputSpec, Layer
 from millrace.compat.v1.layers.functional import applied_once
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, control_flow, linalg, math
 from millrace.ops.nn import activations
 from millrace.state.initializers import Zeros

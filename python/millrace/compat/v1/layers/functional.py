@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, Callable, Concatenate, ParamSpec
 
-from millrace.graph.tensor import Tensor
+from millrace.core.tensor import Tensor
 
 P = ParamSpec("P")
 

@@ -6,10 +6,10 @@ from millrace.compat.v1.layers.base import InputSpec, Layer
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
 from millrace.graph.operation import Operation
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, clip, control_flow, gather, math, reduce
 from millrace.ops.nn import normalization
 from millrace.state import assign as state

@@ -13,8 +13,8 @@ from millrace.compat.v1.layers.sizes import (  # fmt: skip
 )
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.tensor import Tensor
 from millrace.ops.nn import pool
 
 

@@ -6,10 +6,10 @@ from millrace import gen_ops
 from millrace.compat.v1.weighting import assert_broadcastable, broadcast_weights, safe_div
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, control_flow, gather, math, reduce
 from millrace.ops.confusion import remove_squeezable_dimensions
 from millrace.ops.nn import cross_entropy

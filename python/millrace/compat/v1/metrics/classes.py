@@ -8,9 +8,9 @@ from millrace.compat.v1.metrics.streaming import collected, metric_variable
 from millrace.compat.v1.weighting import safe_div
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, check, confusion, math, reduce
 from millrace.state import assign as state
 from millrace.state.variable_scope import variable_scope

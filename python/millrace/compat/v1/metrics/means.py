@@ -6,8 +6,8 @@ from millrace.compat.v1.metrics.streaming import as_float, collected, metric_var
 from millrace.compat.v1.weighting import broadcast_weights, safe_div, squeezed
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, confusion, gather, math, reduce
 from millrace.state import assign as state
 from millrace.state.variable_scope import variable_scope

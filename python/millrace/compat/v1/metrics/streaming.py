@@ -3,10 +3,10 @@
 from typing import Any
 
 from millrace.core import dtypes
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, math
 from millrace.state.variables import Variable
 

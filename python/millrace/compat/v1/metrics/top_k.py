@@ -7,10 +7,10 @@ from millrace.compat.v1.metrics.streaming import collected, metric_variable
 from millrace.compat.v1.weighting import broadcast_weights, safe_div
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_sparse_tensor
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, math, reduce
 from millrace.state import assign as state
 

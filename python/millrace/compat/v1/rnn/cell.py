@@ -7,10 +7,10 @@ from millrace.compat.v1.layers.base import Layer
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array
 from millrace.ops.nn import activations
 from millrace.state.initializers import Constant, Zeros

@@ -15,7 +15,7 @@ from millrace.compat.v1.rnn.cell import (
 )
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.graph.tensor import Tensor
+from millrace.core.tensor import Tensor
 from millrace.ops import array, reduce
 from millrace.ops.nn.activations import dropout
 from millrace.state.partitioners import fixed_size_partitioner

@@ -16,9 +16,9 @@ from millrace.compat.v1.rnn.lengths import (
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, loops
 from millrace.ops.reduce import reduce_all
 from millrace.ops.tensor_array import TensorArray

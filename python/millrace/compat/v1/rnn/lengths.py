@@ -6,10 +6,10 @@ from millrace import gen_ops
 from millrace.compat.v1.rnn.cell import zero_state
 from millrace.core import dtypes, nest
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, ordering
 from millrace.ops.reduce import reduce_all
 

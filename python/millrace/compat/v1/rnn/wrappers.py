@@ -17,10 +17,10 @@ from millrace.compat.v1.rnn.cells import LSTMStateTuple
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.static_value import constant_value
-from millrace.graph.tensor import Tensor
 from millrace.ops import array, gather, random
 from millrace.ops.nn.activations import dropout
 from millrace.state.initializers import RandomUniform

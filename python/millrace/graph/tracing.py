@@ -1,10 +1,32 @@
-"""Values made of several tensors: they go into a branch or loop in parts and come out whole."""
+"""What goes into the bodies of branches, loops and functions, and what comes out of them.
+
+A body is traced by the extension module: it opens a graph for it, calls Python code with the
+parameters, a list of tensors, and takes the list of tensors that comes back (`add_if`, `add_while`,
+`add_function`, ... of `_core`). Here are the two directions between such lists and the values that
+programs use: values made of several tensors travel in parts and come out whole.
+"""
 
 from typing import Any
 
 from millrace import gen_ops
-from millrace.graph.sparse import IndexedSlices, SparseTensor
-from millrace.graph.tensor import Tensor
+from millrace.core.tensor import Tensor
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.default_graph import control_dependencies
+from millrace.graph.operation import Operation
+from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
+
+
+def leaf_of(value: Any) -> Any:
+    """A leaf of a structure as tensors, or what is made of them. An operation becomes a bool that
+    waits for it; None stays None."""
+    if isinstance(value, Operation):
+        with control_dependencies([value]):
+            return gen_ops.identity(convert_to_tensor(True))
+    if isinstance(value, SparseTensorValue):
+        return SparseTensor.from_value(value)
+    if value is None or is_composite(value):
+        return value
+    return convert_to_tensor(value)
 
 
 def tensors_of(leaf: Any) -> list[Tensor]:
