@@ -331,9 +331,9 @@ Callable::Callable() = default;
 Callable::~Callable() = default;
 
 Status Callable::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
-                     RunMetadata* metadata) {
-  return impl_->session->run(impl_->session, *impl_->prepared, feeds, fetches, impl_->options,
-                             metadata);
+                     RunMetadata* metadata, const RunOptions* options) {
+  return impl_->session->run(impl_->session, *impl_->prepared, feeds, fetches,
+                             options != nullptr ? *options : impl_->options, metadata);
 }
 
 Result<std::shared_ptr<Callable>> Session::make_callable(const Signature& signature,

@@ -79,9 +79,9 @@ class Session {
 // closed.
 class Callable {
  public:
-  // Feeds and fetches in the order of the signature.
+  // Feeds and fetches in the order of the signature. `options`: instead of those it was made with.
   Status run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
-             RunMetadata* metadata = nullptr);
+             RunMetadata* metadata = nullptr, const RunOptions* options = nullptr);
 
   // About how much memory its plan holds.
   int64_t bytes() const;

@@ -133,6 +133,7 @@ struct RunValue {
 // What one kind of run comes to.
 struct Compiled {
   std::shared_ptr<Callable> callable;  // null: nothing is computed
+  RunOptions on_main;                  // for runs on the main thread, which signals may end
   std::vector<Feed> feeds;             // one per fed tensor
   nb::object expand;  // makes the values of `feeds` from those given; None: they are the same
   // For each fetched tensor the number of the feed that it is, -1 for what the run computes.
@@ -146,7 +147,7 @@ struct Compiled {
       Status status;
       {
         WithoutGil no_gil;
-        status = callable->run(values, fetched, metadata);
+        status = callable->run(values, fetched, metadata, on_main_thread() ? &on_main : nullptr);
       }
       check_run(status);
     }
@@ -354,7 +355,6 @@ class PySession {
     }
     const auto make_key = [&](Key& key, std::vector<nb::object>* keep) {
       KeyMaker maker(key, keep);
-      key.push_back(on_main_thread() ? 1 : 0);
       bool fixed = maker.append(fetches);
       for (size_t i = 0; i < fed.size() && fixed; ++i) fixed = maker.append(fed[i]);
       return fixed;
@@ -537,8 +537,9 @@ class PySession {
     compiled->result = RunValue::read(parts[3]);
     compiled->expand = parts[4];
     if (signature.fetches.empty() && signature.targets.empty()) return compiled;
-    RunOptions run_options = options != nullptr ? *options : RunOptions();
-    if (on_main_thread()) run_options.interrupted = interrupted;
+    const RunOptions run_options = options != nullptr ? *options : RunOptions();
+    compiled->on_main = run_options;
+    compiled->on_main.interrupted = interrupted;
     Result<std::shared_ptr<Callable>> callable = Status(Code::kUnknown, "");
     {
       WithoutGil no_gil;

@@ -368,6 +368,34 @@ def test_an_interrupt_ends_a_run_and_leaves_the_session_usable():
     assert done.stdout == "interrupted 3\n", done.stderr
 
 
+@pytest.mark.parametrize("made_by", ["call = session.make_callable(forever)", "call = prepare()"])
+def test_an_interrupt_ends_a_run_that_another_thread_prepared(made_by):
+    done = python(
+        LOOP
+        + f"""
+    def prepare():
+        # What a run comes to is worked out by the first one.
+        n = tf.placeholder(tf.int32, [])
+        loop = tf.while_loop(lambda i: i < n, lambda i: i + 1, [0])
+        session.run(loop, {{n: 3}})
+        return lambda: session.run(loop, {{n: 2**31 - 2}})
+    def work():
+        global call
+        with session.graph.as_default():
+            {made_by}
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+
+
 @pytest.mark.parametrize(
     "work", ["session.run(forever)", "session.run(tf.py_func(lambda: time.sleep(50), [], []))"]
 )
