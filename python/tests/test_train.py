@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -354,7 +355,6 @@ def test_clusters():
     assert total.device == "/job:worker"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_replicas_in_one_process():
     w = tf.Variable(1.0)
     steps = tf.train.get_or_create_global_step()
@@ -368,6 +368,23 @@ def test_replicas_in_one_process():
             sess.run(train)
         # The last step may be under way still; the two before it are done.
         assert sess.run(w) <= 1 - 2 * 0.2 + 1e-6
+
+
+def test_a_runner_that_outlives_its_session_ends_quietly(monkeypatch):
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    queue = tf.FIFOQueue(1, tf.float32)
+    runner = tf.train.QueueRunner(queue, [queue.dequeue()], cancel_op=tf.no_op())
+    coord = tf.train.Coordinator()
+    session = tf.Session()
+    threads = runner.create_threads(session, coord, daemon=True, start=True)
+    coord.request_stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        coord.join(threads, stop_grace_period_secs=0.01)
+    session.close()
+    for thread in threads:
+        thread.join()
+    assert not raised
 
 
 def test_timeline():

@@ -133,7 +133,10 @@ class QueueRunner:
                     return
         except Exception as error:
             if coord is not None:
-                coord.request_stop(error)
+                # What the end of the session cancels after the stop is an end like others; whoever
+                # joined the coordinator is gone, too.
+                if not (isinstance(error, errors.CancelledError) and coord.should_stop()):
+                    coord.request_stop(error)
             else:
                 if not getattr(sess, "_closed", False):  # an end like others
                     logging.error("Exception in QueueRunner: %s", error)
