@@ -109,17 +109,36 @@ Result<Shape> KernelContext::shape_input(int i) const {
   return shape;
 }
 
+Ref<Buffer> KernelContext::take_planned(const Allocator& allocator, int i,
+                                        const Shape& shape) const {
+  if (args_.planned == nullptr) return nullptr;
+  Ref<Buffer>& planned = args_.planned[i];
+  const DType dtype = output_type(i);
+  size_t bytes;
+  if (!planned || !is_plain(dtype) || planned->allocator() != &allocator || !planned->writable() ||
+      __builtin_mul_overflow(static_cast<size_t>(shape.num_elements()), dtype_size(dtype),
+                             &bytes) ||
+      bytes > planned->bytes()) {
+    return nullptr;
+  }
+  return std::move(planned);
+}
+
 Result<Tensor*> KernelContext::allocate_output_in(Allocator& allocator, int i, const Shape& shape) {
   DType dtype = output_type(i);
-  Result<Ref<Buffer>> buffer = Buffer::allocate(dtype, shape.num_elements(), allocator);
-  if (!buffer.ok()) [[unlikely]] {
-    return allocation_error(buffer.status(), dtype, shape, device(), allocator);
+  Ref<Buffer> memory = take_planned(allocator, i, shape);
+  if (!memory) {
+    Result<Ref<Buffer>> buffer = Buffer::allocate(dtype, shape.num_elements(), allocator);
+    if (!buffer.ok()) [[unlikely]] {
+      return allocation_error(buffer.status(), dtype, shape, device(), allocator);
+    }
+    memory = std::move(*buffer);
+    allocated_bytes_ += static_cast<int64_t>(memory->bytes());
   }
   Value& output = args_.outputs[i];
   if (!output.empty()) [[unlikely]]
     output.clear();
-  allocated_bytes_ += static_cast<int64_t>((*buffer)->bytes());
-  output.tensor.assign(dtype, shape, std::move(*buffer));
+  output.tensor.assign(dtype, shape, std::move(memory));
   output.state = Value::State::kTensor;
   return &output.tensor;
 }

@@ -85,6 +85,12 @@ class KernelContext {
     // keeps those of all its nodes close together. By default both are taken from the node.
     bool host_outputs = false;
     const DType* output_types = nullptr;
+    // Memory set aside for the outputs, one entry per output, null where there is none; or null:
+    // none for any. A buffer of plain elements that nobody else holds and nobody writes. The output
+    // that fits it takes it over, and the entry is null from then on: it is memory like any other,
+    // kept by reference for as long as somebody needs it. Who planned it may have it back from a
+    // value that is dropped and holds the last reference, and plans another otherwise.
+    Ref<Buffer>* planned = nullptr;
   };
   explicit KernelContext(const Args& args) : args_(args) {
     if (args_.output_types == nullptr) take_types_of_node();
@@ -119,7 +125,8 @@ class KernelContext {
   // Input i (a shape vector) as a checked shape; INVALID_ARGUMENT otherwise.
   Result<Shape> shape_input(int i) const;
 
-  // Sets output i to a fresh tensor of its type, uninitialised, and returns it to be written.
+  // Sets output i to a fresh tensor of its type, uninitialised, and returns it to be written: in
+  // the memory planned for it where that fits.
   // RESOURCE_EXHAUSTED "OOM when allocating tensor with shape ..." when memory is short.
   Result<Tensor*> allocate_output(int i, const Shape& shape);
   // As allocate_output, but over the memory of one of `candidates` (input numbers) when that input
@@ -159,6 +166,8 @@ class KernelContext {
     bool host = args_.host_outputs && args_.node->host_outputs[static_cast<size_t>(i)];
     return host ? device().host_allocator() : device().allocator();
   }
+  // The memory planned for output i, when it holds such a tensor; else null.
+  Ref<Buffer> take_planned(const Allocator& allocator, int i, const Shape& shape) const;
   Status check_scalar(int i, DType dtype) const;
   Result<Tensor*> allocate_output_in(Allocator& allocator, int i, const Shape& shape);
 

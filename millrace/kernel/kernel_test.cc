@@ -182,6 +182,58 @@ TEST(KernelContext, NeverForwardsWhatOthersSee) {
   EXPECT_EQ(memory[0], 1);
 }
 
+std::vector<Ref<Buffer>> plan_floats(int64_t count) {
+  return {Buffer::allocate(DType::kFloat, count, cpu_allocator()).value()};
+}
+
+TEST(KernelContext, WritesToPlannedMemory) {
+  for (const int64_t size : {3, 5}) {  // exactly as much as it takes, or more
+    std::vector<Ref<Buffer>> planned = plan_floats(size);
+    const void* memory = planned[0]->data();
+    OpTester tester("TestNegate");
+    tester.planned(planned).input(kThree);
+    const Tensor y = tester.run_one().value();
+    EXPECT_TRUE(bit_equal(y, kMinusThree));
+    EXPECT_EQ(y.raw(), memory);
+    // It is the output's own now: the next run does not see it.
+    EXPECT_FALSE(planned[0]);
+    EXPECT_TRUE(y.writable());
+    EXPECT_NE(tester.run_one()->raw(), memory);
+  }
+}
+
+TEST(KernelContext, WritesElsewhereWhenPlannedMemoryDoesNotFit) {
+  Tensor other = kThree.clone().value();
+  float borrowed[3] = {};
+  struct {
+    const char* why;
+    std::vector<Ref<Buffer>> planned;
+  } cases[] = {{"nothing is planned for this output", {nullptr}},
+               {"too small", plan_floats(2)},
+               {"somebody else holds it", {other.buffer()}},
+               {"not ours to write", {Buffer::borrow(borrowed, sizeof(borrowed), nullptr)}},
+               {"of another allocator", {Buffer::own(borrowed, sizeof(borrowed), nullptr)}}};
+  for (auto& [why, planned] : cases) {
+    const Buffer* before = planned[0].get();
+    const Tensor y = OpTester("TestNegate").planned(planned).input(kThree).run_one().value();
+    EXPECT_TRUE(bit_equal(y, kMinusThree)) << why;
+    EXPECT_NE(y.buffer().get(), before) << why;
+    EXPECT_EQ(planned[0].get(), before) << why;
+  }
+  EXPECT_TRUE(bit_equal(other, kThree));
+  EXPECT_EQ(borrowed[0], 0);
+}
+
+TEST(KernelContext, PrefersAnInputsMemoryToPlannedMemory) {
+  std::vector<Ref<Buffer>> planned = plan_floats(3);
+  Tensor x = kThree.clone().value();
+  const void* memory = x.raw();
+  const Tensor y =
+      OpTester("TestNegate").planned(planned).movable(true).input(std::move(x)).run_one().value();
+  EXPECT_EQ(y.raw(), memory);
+  EXPECT_TRUE(planned[0]);
+}
+
 TEST(KernelContext, TakeInput) {
   Value value = Value::of(kThree.clone().value());
   Value* pointer = &value;

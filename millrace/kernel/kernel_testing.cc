@@ -259,6 +259,11 @@ OpTester& OpTester::movable(bool movable) {
   movable_ = movable;
   return *this;
 }
+OpTester& OpTester::planned(std::vector<Ref<Buffer>>& buffers) {
+  planned_ = &buffers;
+  return *this;
+}
+
 OpTester& OpTester::device(Device& device) {
   device_ = &device;
   return *this;
@@ -370,6 +375,10 @@ Result<Ref<OpRun>> OpTester::start() {
   args.num_inputs = node.num_inputs();
   args.num_outputs = node.num_outputs();
   args.movable = movable_ ? ~uint64_t{0} : 0;
+  if (planned_ != nullptr) {
+    MR_CHECK(static_cast<int>(planned_->size()) == node.num_outputs());
+    args.planned = planned_->data();
+  }
   run->context_.emplace(args);
   // Kept to the end of the environment: state of a kernel may go with it.
   env_.made_.push_back(std::move(kernel));

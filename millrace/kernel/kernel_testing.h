@@ -134,6 +134,9 @@ class OpTester {
   // Lets the kernel take its inputs. The tester then gives its own references up, so the inputs are
   // good for one run; a caller who wants memory reused moves tensors in.
   OpTester& movable(bool movable);
+  // Memory planned for the outputs, one entry for each, as KernelContext::Args says. It outlives
+  // the runs, which leave the entries that they did not take.
+  OpTester& planned(std::vector<Ref<Buffer>>& buffers);
   // Another device than the environment's; it outlives the runs.
   OpTester& device(Device& device);
   // Runs with a pool of `n` threads instead of the process's.
@@ -169,6 +172,7 @@ class OpTester {
   bool check_shapes_ = true;
   int threads_ = 0;
   Device* device_ = nullptr;
+  std::vector<Ref<Buffer>>* planned_ = nullptr;
 };
 
 // A reference variable for input_ref(); without a tensor it is uninitialised.
