@@ -22,8 +22,6 @@ Ref<Step> Step::make_shared(int64_t step_id, Ref<CancellationToken> parent) {
   return step;
 }
 
-void Step::hold_feeds() { hold_feeds(std::vector<Tensor>(feeds.begin(), feeds.end())); }
-
 void Step::hold_feeds(std::vector<Tensor> values) {
   held_feeds_ = std::move(values);
   feeds = held_feeds_;
@@ -47,6 +45,7 @@ void Step::fail_at_end(const Status& status) {
 }
 
 void Step::begin(int parts, Done done) {
+  if (!cancel) cancel = make_ref<CancellationToken>();
   {
     MutexLock lock(mu_);
     parts_ = parts + 1;

@@ -44,19 +44,19 @@ class Step final : public RefCounted {
   bool (*interrupted)() = nullptr;
   // Where the plans of the step meet; null for one plan that sends nothing.
   Ref<Rendezvous> rendezvous;
-  // Stops the step; null: nothing can. The step's own, or shared with others when it runs straight.
+  // Stops the step; null: nothing can, in a step that runs straight. The step's own, or shared with
+  // others when it runs straight. begin() makes one where there is none: errors travel by it.
   Ref<CancellationToken> cancel;
   Ref<TraceCollector> trace;      // null: no tracing
   Ref<FunctionRunner> functions;  // null: no kernel may call functions
   // By position in the signature; invalid where no plan of this process reads it. Memory of a
-  // caller who waits, until hold_feeds().
+  // caller who waits, or what hold_feeds() keeps.
   std::span<const Tensor> feeds;
 
   // By position in the signature: each is set by the plan that owns it, and read when all is over.
   std::vector<Tensor> fetches;
 
-  // Copies the feeds (references to buffers), for a step that may outlast its caller.
-  void hold_feeds();
+  // Sets the feeds and keeps them, for a step that may outlast its caller.
   void hold_feeds(std::vector<Tensor> values);
 
   // The container, in the devices' resource managers, of what ends with the step: TensorArrays,

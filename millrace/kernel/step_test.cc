@@ -51,6 +51,16 @@ TEST(Step, TheFirstErrorStopsEverything) {
   EXPECT_EQ(step->status().message(), "first");
 }
 
+TEST(Step, OnceBegunItCanBeStopped) {
+  Ref<Step> step = make_ref<Step>(1);
+  EXPECT_FALSE(step->cancel);
+  step->begin(1, nullptr);
+  step->fail(aborted("first"));
+  EXPECT_TRUE(step->stopped());
+  step->end_part();
+  EXPECT_EQ(step->status().message(), "first");
+}
+
 TEST(Step, AnErrorThatLetsTheRestRunIsToldAtTheEnd) {
   Ref<Step> step = Step::make_shared(1);
   step->begin(1, nullptr);

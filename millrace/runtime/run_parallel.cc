@@ -400,7 +400,6 @@ void ParallelRun::end_async(AsyncStep* state, ReadyList& next) {
 }
 
 void run_parallel(Ref<Plan> plan, Ref<Step> step) {
-  MR_CHECK(step->cancel);  // how an error reaches the other threads
   Ref<ParallelRun> run = make_ref<ParallelRun>(std::move(plan), std::move(step));
   run->start(/*feeds_later=*/false);
 }
