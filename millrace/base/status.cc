@@ -1,13 +1,37 @@
 #include "millrace/base/status.h"
 
 namespace millrace {
+namespace {
+
+// A message may show a user's value, which may be a list of millions. No message is longer than
+// this.
+constexpr size_t kLongest = 64 << 10;
+
+// `at`, or the start of the character (UTF-8) that it is in.
+size_t character_start(std::string_view text, size_t at) {
+  for (int i = 0; i < 3 && at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; ++i) {
+    --at;
+  }
+  return at;
+}
+
+// What is wrong stands at the start, and where at the end.
+std::string bounded(std::string_view message) {
+  if (message.size() <= kLongest) return std::string(message);
+  const size_t head = character_start(message, kLongest / 2);
+  const size_t tail = character_start(message, message.size() - kLongest / 2 + 64);
+  return str_cat(message.substr(0, head), "... [", tail - head, " bytes left out] ...",
+                 message.substr(tail));
+}
+
+}  // namespace
 
 struct Status::Rep {
   Code code;
   std::string message;
 };
 
-Status::Status(Code code, std::string_view message) : rep_(new Rep{code, std::string(message)}) {
+Status::Status(Code code, std::string_view message) : rep_(new Rep{code, bounded(message)}) {
   MR_CHECK(code != Code::kOk);
 }
 

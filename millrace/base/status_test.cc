@@ -66,6 +66,24 @@ Status check_even(int x) {
   return ok_status();
 }
 
+TEST(Status, LongMessagesKeepTheirStartAndEnd) {
+  std::string list;
+  for (int i = 0; i < 1'000'000; ++i) list += "\xc3\xa9,";  // a character of two bytes
+  const Status status = invalid_argument("expected two sizes, got ", list)
+                            .with_prefix("Op \"x\"")
+                            .with_line("line 7");
+  EXPECT_LT(status.message().size(), 70'000u);
+  EXPECT_TRUE(status.message().starts_with("Op \"x\": expected two sizes, got \xc3\xa9,"));
+  EXPECT_TRUE(status.message().ends_with("\xc3\xa9,\nline 7"));
+  EXPECT_NE(status.message().find(" bytes left out] ..."), std::string_view::npos);
+  // Never half a character.
+  std::string_view rest = status.message();
+  for (size_t at; (at = rest.find('\xa9')) != std::string_view::npos; rest.remove_prefix(at + 1)) {
+    ASSERT_TRUE(at > 0 && rest[at - 1] == '\xc3');
+  }
+  EXPECT_EQ(rest.find('\xc3'), std::string_view::npos);
+}
+
 TEST(Result, HoldsValueOrError) {
   EXPECT_EQ(*quarter(8), 2);
   EXPECT_EQ(quarter(6).status().message(), "expected an even number, got 3");
