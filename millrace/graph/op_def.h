@@ -45,6 +45,14 @@ enum class FunctionalOp : uint8_t {
   kSymbolicGradient,  // the gradient of "f"
 };
 
+// What one operand of an elementwise op may be, so that the op leaves the other as it is.
+enum class Neutral : uint8_t {
+  kNone,
+  kZero,       // x - 0
+  kMinusZero,  // x + 0: of real numbers -0, for -0 + 0 is 0
+  kOne,        // x * 1
+};
+
 // Facts about an op that passes and the executor ask for. No pass keeps a list of op names.
 struct OpTraits {
   bool stateful = false;     // has effects or memory: never folded, merged, or run twice
@@ -63,6 +71,9 @@ struct OpTraits {
   bool result = false;         // result of a function body
   bool constant = false;       // its value is its attribute "value"
   bool cannot_differentiate = false;  // has no gradient by its nature: gradients end here, no error
+  bool permutes = false;  // output 0 is input 0, its dimensions in the order that input 1 lists
+  // Output 0 is input 0, to the bit, whenever the two have one shape: Reshape, Tile, Slice, Sum.
+  bool same_when_same_shape = false;
   ControlFlow control_flow = ControlFlow::kNone;
   FunctionalOp functional = FunctionalOp::kNone;
   // Bit i: the kernel may hand input i on as an output (same buffer).
@@ -71,6 +82,11 @@ struct OpTraits {
   uint32_t retains = 0;
   // Rough cost of one output element in nanoseconds on a CPU; 0: not worth a thread of its own.
   float cost = 0;
+  // Bit i: without elements in input i, a list of things to do, output 0 is input 0, to the bit.
+  uint32_t same_when_empty = 0;
+  // Of two inputs that are broadcast together: f(x, neutral) is x, with `commutative` f(neutral, x)
+  // too. To the bit for integers and bool; of real numbers a signalling NaN comes out quiet.
+  Neutral neutral = Neutral::kNone;
 };
 
 // One input or output of an op definition.

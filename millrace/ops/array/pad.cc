@@ -120,7 +120,7 @@ void register_pad(Registry& registry) {
                 .inputs = {{"input", "T"}, {"paddings", "Tpaddings"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1, .cost = 0.7F},
+                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
                 .shape = pad_shape,
                 .gradient = pad_grad});
   registry.add({.name = "PadV2",
@@ -128,7 +128,7 @@ void register_pad(Registry& registry) {
                 .inputs = {{"input", "T"}, {"paddings", "Tpaddings"}, {"constant_values", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1, .cost = 0.7F},
+                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
                 .shape = pad_shape,
                 .gradient = pad_grad});
   registry.kernel("Pad", DeviceKind::kCpu, pad_cpu);

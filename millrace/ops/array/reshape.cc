@@ -210,7 +210,7 @@ void register_reshape(Registry& registry) {
                 .inputs = {{"tensor", "T"}, {"shape", "Tshape"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tshape", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1},
+                .traits = {.same_when_same_shape = true, .may_alias = 1},
                 .shape = reshape_shape,
                 .value = reshape_value,
                 .gradient = reshape_back});
@@ -229,7 +229,7 @@ void register_reshape(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"squeeze_dims", "list(int) = [] >= 0"}},
-                .traits = {.may_alias = 1},
+                .traits = {.same_when_same_shape = true, .may_alias = 1},
                 .shape = squeeze_shape,
                 .value = squeeze_value,
                 .gradient = reshape_back});

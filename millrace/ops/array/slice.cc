@@ -126,7 +126,7 @@ void register_slice(Registry& registry) {
        .inputs = {{"input", "T"}, {"begin", "Index"}, {"size", "Index"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"Index", kIndexTypes}},
-       .traits = {.may_alias = 1, .cost = 0.5F},
+       .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
        .shape = slice_shape,
        .value = slice_value,
        .gradient = slice_grad});

@@ -148,7 +148,7 @@ void register_tile(Registry& registry) {
                 .inputs = {{"input", "T"}, {"multiples", "Tmultiples"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tmultiples", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1, .cost = 0.5F},
+                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
                 .shape = tile_shape,
                 .value = tile_value,
                 .gradient = tile_grad});
@@ -157,7 +157,7 @@ void register_tile(Registry& registry) {
                 .inputs = {{"input", "T"}, {"shape", "Tidx"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tidx", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1, .cost = 0.5F},
+                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
                 .shape = broadcast_to_shape,
                 .gradient = broadcast_to_grad});
   registry.kernel("Tile", DeviceKind::kCpu, tile_cpu);

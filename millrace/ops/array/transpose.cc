@@ -238,7 +238,7 @@ void register_transpose(Registry& registry) {
                   .inputs = {{"x", "T"}, {"perm", "Tperm"}},
                   .outputs = {{"y", "T"}},
                   .types = {{"T", {}}, {"Tperm", kIndexTypes, DType::kInt32}},
-                  .traits = {.may_alias = 1, .cost = 1},
+                  .traits = {.permutes = !conjugate, .may_alias = 1, .cost = 1},
                   .shape = transpose_shape,
                   .gradient = conjugate ? transpose_grad<true> : transpose_grad<false>});
   }
@@ -255,7 +255,7 @@ void register_transpose(Registry& registry) {
                 .inputs = {{"tensor", "T"}, {"axis", "Tidx"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"Tidx", kIndexTypes, DType::kInt32}, {"T", kReversible}},
-                .traits = {.cost = 0.7F},
+                .traits = {.cost = 0.7F, .same_when_empty = 2},
                 .shape = reverse_v2_shape,
                 .value = reverse_v2_value,
                 .gradient = reverse_v2_grad});

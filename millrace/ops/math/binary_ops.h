@@ -99,29 +99,34 @@ inline constexpr TypeSet kModTypes = kFloating | kIntegers;
 // One formula, one line.
 // clang-format off
 struct Add {
-  static constexpr OpInfo info{"Add", kNumbers, "x + y; strings are joined."};
+  static constexpr OpInfo info =
+      OpInfo{"Add", kNumbers, "x + y; strings are joined."}.leaves_alone(Neutral::kMinusZero);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::add(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, g}; }
 };
 struct AddV2 {
-  static constexpr OpInfo info = OpInfo{"AddV2", kNumbers, "x + y."}.is_commutative();
+  static constexpr OpInfo info = OpInfo{"AddV2", kNumbers, "x + y."}.is_commutative().leaves_alone(
+      Neutral::kMinusZero);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::add(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, g}; }
 };
 struct Sub {
-  static constexpr OpInfo info{"Sub", kNumbers, "x - y."};
+  static constexpr OpInfo info = OpInfo{"Sub", kNumbers, "x - y."}.leaves_alone(Neutral::kZero);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::sub(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, -g}; }
 };
 struct Mul {
-  static constexpr OpInfo info = OpInfo{"Mul", kNumbers, "x * y."}.is_commutative();
+  static constexpr OpInfo info = OpInfo{"Mul", kNumbers, "x * y."}.is_commutative().leaves_alone(
+      Neutral::kOne);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::mul(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g * y, x * g}; }
 };
 struct Div {
   static constexpr OpInfo info =
-      OpInfo{"Div", kNumbers, "x / y; of integers, towards zero."}.costs(0.5F).checks(
-          OperandCheck::kDivisor);
+      OpInfo{"Div", kNumbers, "x / y; of integers, towards zero."}
+          .costs(0.5F)
+          .checks(OperandCheck::kDivisor)
+          .leaves_alone(Neutral::kOne);
   template <class T>
   MR_DEVICE_FN static T eval(T x, T y) {
     if constexpr (std::is_integral_v<vec::Element<T>>) {
@@ -135,7 +140,8 @@ struct Div {
 struct RealDiv {
   static constexpr OpInfo info = OpInfo{"RealDiv", kNumbers, "x / y of real numbers."}
                                      .computed_for(kFloating | kComplex)
-                                     .costs(0.5F);
+                                     .costs(0.5F)
+                                     .leaves_alone(Neutral::kOne);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return x / y; }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g / y, g * ((-x / y) / y)}; }
 };
@@ -153,7 +159,8 @@ struct TruncateDiv {
                                      .computed_for(kIntegers)
                                      .costs(0.8F)
                                      .checks(OperandCheck::kDivisor)
-                                     .is_piecewise_constant();
+                                     .is_piecewise_constant()
+                                     .leaves_alone(Neutral::kOne);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::truncate_div(x, y); }
 };
 struct FloorMod {
@@ -321,13 +328,15 @@ struct NotEqual {
 struct LogicalAnd {
   static constexpr OpInfo info = OpInfo{"LogicalAnd", {DType::kBool}, "Whether x and y are true."}
                                      .is_predicate()
-                                     .is_commutative();
+                                     .is_commutative()
+                                     .leaves_alone(Neutral::kOne);
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x & y; }
 };
 struct LogicalOr {
   static constexpr OpInfo info = OpInfo{"LogicalOr", {DType::kBool}, "Whether x or y is true."}
                                      .is_predicate()
-                                     .is_commutative();
+                                     .is_commutative()
+                                     .leaves_alone(Neutral::kZero);
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x | y; }
 };
 // clang-format on

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "millrace/graph/op_def.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/tensor/dtype.h"
 
@@ -29,6 +30,7 @@ struct OpInfo {
   // The function is holomorphic: the gradient of complex operands uses their conjugates.
   bool holomorphic = true;
   OperandCheck check = OperandCheck::kNone;
+  Neutral neutral = Neutral::kNone;
   int deprecated_since = 0;
   const char* deprecation = "";
 
@@ -87,6 +89,11 @@ struct OpInfo {
   constexpr OpInfo checks(OperandCheck what) const {
     OpInfo i = *this;
     i.check = what;
+    return i;
+  }
+  constexpr OpInfo leaves_alone(Neutral what) const {
+    OpInfo i = *this;
+    i.neutral = what;
     return i;
   }
   constexpr OpInfo deprecated(int since, const char* why) const {

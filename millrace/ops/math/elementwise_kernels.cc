@@ -140,6 +140,7 @@ OpSpec elementwise_spec(const OpInfo& info, int num_inputs) {
   spec.traits.cannot_differentiate = !info.differentiable;
   spec.traits.may_alias = info.predicate && !only_bool ? 0 : (1U << num_inputs) - 1;
   spec.traits.cost = info.cost;
+  spec.traits.neutral = info.neutral;
   spec.deprecated_since = info.deprecated_since;
   spec.deprecation = info.deprecation;
   return spec;

@@ -272,15 +272,16 @@ class Reduce final : public Kernel {
 };
 
 OpSpec reduction_spec(const char* name, const char* doc) {
-  return {.name = name,
-          .doc = doc,
-          .inputs = {{"input", "T"},
-                     {"reduction_indices", "Tidx", "The axes to reduce; negative from the end."}},
-          .outputs = {{"output", "T"}},
-          .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
-          .attrs = {{"keep_dims", "bool = false", "Keeps reduced dimensions, with size 1."}},
-          .traits = {.may_alias = 1, .cost = 0.2F},
-          .shape = reduction_shape};
+  return {
+      .name = name,
+      .doc = doc,
+      .inputs = {{"input", "T"},
+                 {"reduction_indices", "Tidx", "The axes to reduce; negative from the end."}},
+      .outputs = {{"output", "T"}},
+      .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
+      .attrs = {{"keep_dims", "bool = false", "Keeps reduced dimensions, with size 1."}},
+      .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.2F, .same_when_empty = 2},
+      .shape = reduction_shape};
 }
 
 template <Reduction kind>
