@@ -62,15 +62,19 @@ if(MILLRACE_FUZZERS)
   add_link_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# Sources named *_avx2.cc and *_avx512.cc are compiled for that instruction set and called only on
-# machines that have it; on other processors they are left out.
+# The instruction sets, besides the baseline, that sources named x_isa.cc are compiled for: name,
+# enumerator of Isa (millrace/base/isa.h) and flags. Which copy is called is decided at run time, in
+# millrace/ops/isa_table.h.
+set(MILLRACE_ISAS "")
+macro(millrace_isa name enumerator)
+  list(APPEND MILLRACE_ISAS ${name})
+  set(MILLRACE_ISA_${name} ${enumerator})
+  set(MILLRACE_ISA_${name}_FLAGS ${ARGN})
+endmacro()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  set(MILLRACE_X86 ON)
-else()
-  set(MILLRACE_X86 OFF)
+  millrace_isa(avx2 kAvx2 -mavx2 -mfma -mf16c)
+  millrace_isa(avx512 kAvx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
 endif()
-set(MILLRACE_AVX2_FLAGS -mavx2 -mfma -mf16c)
-set(MILLRACE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
 
 include(CheckCXXSourceCompiles)
 foreach(linker mold lld)

@@ -17,8 +17,8 @@
 #   x_bench.cc    a Google Benchmark program, bench/x_bench.
 #   x_fuzz.cc     a libFuzzer program, fuzz/x_fuzz.
 #   x_main.cc     a program; the folder's CMakeLists.txt says what to do with it.
-#   x_avx2.cc     compiled for that instruction set, left out where it does not exist
-#   x_avx512.cc   (see MillraceCompiler.cmake).
+#   x_isa.cc      compiled for the baseline and again for each instruction set of the processor (see
+#                 MillraceCompiler.cmake).
 #   *gemm*        the only files in which a*b+c may be contracted.
 #
 # A folder without sources becomes a library of headers only.
@@ -51,27 +51,44 @@ function(millrace_glob out)
     list(FILTER all EXCLUDE REGEX "_${suffix}\\.cc$")
     set(${out}_${kind} ${files} PARENT_SCOPE)
   endforeach()
-  if(NOT MILLRACE_X86)
-    list(FILTER all EXCLUDE REGEX "_avx(2|512)\\.cc$")
-  endif()
   set(${out}_SOURCES ${all} PARENT_SCOPE)
 endfunction()
 
 function(millrace_source_flags)
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME)
-    set(flags "")
-    if(name MATCHES "_avx2\\.cc$")
-      list(APPEND flags ${MILLRACE_AVX2_FLAGS})
-    elseif(name MATCHES "_avx512\\.cc$")
-      list(APPEND flags ${MILLRACE_AVX512_FLAGS})
-    endif()
     if(name MATCHES "gemm")
-      list(APPEND flags -ffp-contract=fast)
-    endif()
-    if(flags)
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}"
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast
                                                        SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
+endfunction()
+
+# Adds to mr_<folder> the copies of its sources x_isa.cc for each instruction set besides the
+# baseline: the objects of mr_<folder>_<isa>, with a test that they define nothing that the linker
+# could take for another copy's.
+function(millrace_isa_copies folder)
+  set(sources ${ARGN})
+  list(FILTER sources INCLUDE REGEX "_isa\\.cc$")
+  if(NOT sources)
+    return()
+  endif()
+  foreach(isa ${MILLRACE_ISAS})
+    set(copies mr_${folder}_${isa})
+    add_library(${copies} OBJECT ${sources})
+    target_compile_definitions(${copies} PRIVATE MR_ISA=${MILLRACE_ISA_${isa}}
+                                                 MR_ISA_NAMESPACE=isa_${isa})
+    target_compile_options(${copies} PRIVATE $<TARGET_PROPERTY:mr_${folder},COMPILE_OPTIONS>
+                                             ${MILLRACE_ISA_${isa}_FLAGS})
+    target_include_directories(${copies} PRIVATE ${CMAKE_SOURCE_DIR})
+    target_sources(mr_${folder} PRIVATE $<TARGET_OBJECTS:${copies}>)
+    set_property(GLOBAL APPEND PROPERTY MILLRACE_LIBRARIES ${copies})
+    # Without optimisation functions are called that would be inlined; sanitizers add their own.
+    if(MILLRACE_TESTS AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT MILLRACE_SANITIZE)
+      add_test(NAME ${folder}_${isa}_symbols
+               COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DISA=${isa}
+                       "-DOBJECTS=$<TARGET_OBJECTS:${copies}>"
+                       -P ${CMAKE_SOURCE_DIR}/cmake/isa_symbols_test.cmake)
     endif()
   endforeach()
 endfunction()
@@ -185,6 +202,7 @@ function(millrace_library folder)
     endif()
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY MILLRACE_LIBRARIES mr_${folder})
+    millrace_isa_copies(${folder} ${found_SOURCES})
   else()
     add_library(mr_${folder} INTERFACE)
     set(scope INTERFACE)

@@ -52,7 +52,7 @@ Isa machine_isa() { return Isa::kBaseline; }
 
 Isa lower_isa(Isa machine, std::string_view wanted) {
   if (wanted.empty()) return machine;
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (isa_name(isa) == wanted) return isa < machine ? isa : machine;
   }
   MR_LOG(kWarning, "MILLRACE_ISA=", wanted,

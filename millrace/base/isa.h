@@ -10,6 +10,7 @@ enum class Isa : int {
   kAvx2 = 1,      // AVX2, FMA and F16C
   kAvx512 = 2,    // AVX-512 F, BW, VL and DQ
 };
+inline constexpr Isa kIsas[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
 
 // "avx2" for Isa::kAvx2.
 std::string_view isa_name(Isa isa);

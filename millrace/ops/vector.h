@@ -10,15 +10,14 @@
 // The one way to write vector code: GCC vector types as wide as the instruction set that this
 // source is compiled for, and mathematical functions over them.
 //
-// A loop for several instruction sets stands in a header that x.cc, x_avx2.cc and x_avx512.cc
-// include (the build compiles the latter two for their instruction set); x.cc asks best_isa() once.
-// Such a header keeps everything between
+// Loops for several instruction sets stand in a source x_isa.cc (see isa_table.h), in an unnamed
+// namespace. What such sources share stands in headers, between
 //
-//   namespace millrace::MR_ISA_NAMESPACE { ... }
+//   inline namespace MR_ISA_NAMESPACE { ... }
 //
-// and calls only force-inlined functions (MR_VECTOR_FN), builtins, or functions of the C library:
-// any other inline function compiled here for AVX-512 may be the copy that the linker keeps for
-// everybody.
+// They call only what is there, force-inlined functions (MR_VECTOR_FN), builtins, or functions of
+// the C library: any other inline function compiled for AVX-512 may be the copy that the linker
+// keeps for everybody. A test reads the symbols of the objects.
 //
 // Functions take scalars and vectors alike: x < y ? a : b, x * y and the functions below mean the
 // same for float and for Vec<float>. Results have the same bits on every instruction set and in
@@ -31,11 +30,9 @@
 // with NaN, infinities, signed zeros and subnormal results as C99 has them. double goes lane by
 // lane through the C library.
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__)
-#define MR_ISA_NAMESPACE isa_avx512
-#elif defined(__AVX2__)
-#define MR_ISA_NAMESPACE isa_avx2
-#else
+// The build names the set where it is not the baseline.
+#if !defined(MR_ISA)
+#define MR_ISA kBaseline
 #define MR_ISA_NAMESPACE isa_baseline
 #endif
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "millrace/base/isa.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/scratch.h"
 #include "millrace/tensor/complex.h"
@@ -31,20 +30,6 @@ constexpr double kFlopsPerNs = 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
-const GemmKernelTable& kernel_table() {
-#if defined(__x86_64__)
-  switch (best_isa()) {
-    case Isa::kAvx512:
-      return kGemmAvx512;
-    case Isa::kAvx2:
-      return kGemmAvx2;
-    case Isa::kBaseline:
-      break;
-  }
-#endif
-  return kGemmBaseline;
-}
 
 template <class T>
 void fill_rows(const GemmProblem<T>& problem) {
@@ -190,23 +175,6 @@ void pack_panels(const GemmSource<T>& source, int64_t line, int64_t count, int64
 
 }  // namespace
 
-template <>
-const GemmKernels<float>& gemm_kernels<float>() {
-  return kernel_table().f32;
-}
-template <>
-const GemmKernels<double>& gemm_kernels<double>() {
-  return kernel_table().f64;
-}
-template <>
-const GemmKernels<uint32_t>& gemm_kernels<uint32_t>() {
-  return kernel_table().u32;
-}
-template <>
-const GemmKernels<uint64_t>& gemm_kernels<uint64_t>() {
-  return kernel_table().u64;
-}
-
 template <class T, class S>
 void StridedSource<T, S>::pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
                                T* out) const {
@@ -229,7 +197,7 @@ void StridedSource<T, S>::pack(int64_t line, int64_t count, int64_t k, int64_t d
     const T* rows[kMaxPanel];
     if constexpr (std::is_same_v<S, T>) {
       for (int i = 0; i < here; ++i) rows[i] = data + i * line_step_;
-      gemm_kernels<T>().interleave(rows, here, width, depth, out);
+      isa_table<GemmKernels<T>>().interleave(rows, here, width, depth, out);
     } else {
       constexpr int64_t kChunk = 64;
       T converted[kMaxPanel * kChunk];
@@ -241,7 +209,7 @@ void StridedSource<T, S>::pack(int64_t line, int64_t count, int64_t k, int64_t d
           for (int64_t q = 0; q < length; ++q) to[q] = static_cast<T>(from[q]);
           rows[i] = to;
         }
-        gemm_kernels<T>().interleave(rows, here, width, length, out + p * width);
+        isa_table<GemmKernels<T>>().interleave(rows, here, width, length, out + p * width);
       }
     }
   }

@@ -71,7 +71,7 @@ struct GemmProblem {
 // memory for panels.
 template <class T>
 Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
-            const GemmKernels<T>& kernels = gemm_kernels<T>());
+            const GemmKernels<T>& kernels = isa_table<GemmKernels<T>>());
 
 // A matrix in memory: element (i, j) is data[i * row_step + j * column_step], conjugated on demand.
 template <class S>

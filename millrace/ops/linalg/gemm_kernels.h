@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
+
 namespace millrace {
 
 // What the GEMM driver and the packing code need of one instruction set, for elements T: float,
@@ -25,20 +27,5 @@ struct GemmKernels {
   // out[p * width + i] = rows[i][p] for p < length and i < count, zeros for count <= i < width.
   void (*interleave)(const T* const* rows, int count, int width, int64_t length, T* out);
 };
-
-// The set for best_isa().
-template <class T>
-const GemmKernels<T>& gemm_kernels();
-
-// One table per instruction set; the vector ones exist on x86-64 only.
-struct GemmKernelTable {
-  GemmKernels<float> f32;
-  GemmKernels<double> f64;
-  GemmKernels<uint32_t> u32;
-  GemmKernels<uint64_t> u64;
-};
-extern const GemmKernelTable kGemmBaseline;
-extern const GemmKernelTable kGemmAvx2;
-extern const GemmKernelTable kGemmAvx512;
 
 }  // namespace millrace

@@ -6,7 +6,6 @@
 #include <random>
 #include <vector>
 
-#include "millrace/base/isa.h"
 #include "millrace/tensor/complex.h"
 #include "millrace/tensor/half.h"
 
@@ -91,22 +90,17 @@ TYPED_TEST(GemmTest, LargeBlocks) {
 TEST(Gemm, EveryInstructionSet) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  std::vector<const GemmKernelTable*> tables = {&kGemmBaseline};
-#if defined(__x86_64__)
-  if (machine_isa() >= Isa::kAvx2) tables.push_back(&kGemmAvx2);
-  if (machine_isa() >= Isa::kAvx512) tables.push_back(&kGemmAvx512);
-#endif
-  for (const GemmKernelTable* table : tables) {
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
     for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 700, 9}, {37, 70, 50}, {150, 33, 700}}) {
-      SCOPED_TRACE(testing::Message()
-                   << "mr " << table->f32.mr << ": " << m << "x" << n << "x" << k);
+      SCOPED_TRACE(testing::Message() << isa_name(isa) << ": " << m << "x" << n << "x" << k);
       std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
       for (float& x : a) x = normal(random);
       for (float& x : b) x = normal(random);
       std::vector<float> got(static_cast<size_t>(m * n)), want = got;
       const StridedSource<float> left(a.data(), k, 1), right(b.data(), 1, n);
-      ASSERT_TRUE(
-          gemm<float>({m, n, k, left, right, got.data(), n}, run_serially, table->f32).ok());
+      ASSERT_TRUE(gemm<float>({m, n, k, left, right, got.data(), n}, run_serially, kernels).ok());
       matmul_reference(m, n, k, MatrixView<float>::of(a.data(), k),
                        MatrixView<float>::of(b.data(), n), want.data());
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << i;

@@ -1,7 +1,8 @@
 #include <utility>
 
-#include "millrace/ops/math/binary_loops.h"
+#include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/math/elementwise_kernels.h"
+#include "millrace/ops/math/gradient_ops.h"
 
 // Definitions, rules and kernels of the tables in binary_ops.h and gradient_ops.h.
 
@@ -92,12 +93,6 @@ void register_all(Registry& registry, OpList<Ops...>) {
 }
 
 }  // namespace
-
-BinaryLoop binary_loop_baseline(const char* op, DType dtype) {
-  using Types = ConcatTypes<TypeList<float, double, bool>, IntegerTypes, ComplexTypes>;
-  const BinaryLoop loop = pick_binary_loop(op, dtype, BinaryOps(), Types());
-  return loop != nullptr ? loop : pick_binary_loop(op, dtype, GradientOps(), Types());
-}
 
 void register_binary(Registry& registry) {
   register_all(registry, BinaryOps());

@@ -4,7 +4,6 @@
 #include <limits>
 #include <random>
 
-#include "millrace/base/isa.h"
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/elementwise.h"
@@ -368,7 +367,6 @@ TEST(Binary, ResultsDoNotDependOnThreads) {
 }
 
 TEST(Binary, InstructionSetsAgree) {
-#if defined(__x86_64__)
   std::mt19937 random(5);
   constexpr int64_t kN = 5003;
   std::vector<float> x(kN), y(kN), wanted(kN), got(kN);
@@ -376,13 +374,14 @@ TEST(Binary, InstructionSetsAgree) {
   for (float& v : y) v = std::bit_cast<float>(static_cast<uint32_t>(random()));
   for (const OpDef* op : OpRegistry::global().list()) {
     for (DType dtype : {DType::kFloat, DType::kInt32}) {
-      const BinaryLoop baseline = binary_loop_baseline(op->name.c_str(), dtype);
+      const BinaryLoop baseline =
+          isa_table<BinaryLoops>(Isa::kBaseline).find(op->name.c_str(), dtype);
       if (baseline == nullptr || op->outputs[0].dtype == DType::kBool) continue;
       baseline(x.data(), y.data(), wanted.data(), kN);
-      for (const auto& [isa, find] : {std::pair(Isa::kAvx2, &binary_loop_avx2),
-                                      std::pair(Isa::kAvx512, &binary_loop_avx512)}) {
-        if (machine_isa() < isa) continue;
-        find(op->name.c_str(), dtype)(x.data(), y.data(), got.data(), kN);
+      for (const Isa isa : kIsas) {
+        if (isa > machine_isa()) break;
+        const BinaryLoop loop = isa_table<BinaryLoops>(isa).find(op->name.c_str(), dtype);
+        loop(x.data(), y.data(), got.data(), kN);
         for (size_t i = 0; i < kN; ++i) {
           if (dtype == DType::kFloat && std::isnan(wanted[i]) && std::isnan(got[i])) continue;
           ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(wanted[i]))
@@ -391,7 +390,6 @@ TEST(Binary, InstructionSetsAgree) {
       }
     }
   }
-#endif
 }
 
 std::string shapes(const char* op, AttrMap attrs, const char* inputs) {

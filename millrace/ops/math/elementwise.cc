@@ -1,34 +1,9 @@
 #include "millrace/ops/math/elementwise.h"
 
-#include "millrace/base/isa.h"
-#include "millrace/ops/math/float_blocks.h"
-#include "millrace/tensor/half.h"
-
 namespace millrace {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // floats in a block, so that a few fit in the first-level cache
-
-inline void half_to_float_baseline(const void* from, float* to, int64_t n) {
-  const Half* half = static_cast<const Half*>(from);
-  for (int64_t i = 0; i < n; ++i) to[i] = half[i];
-}
-
-inline void float_to_half_baseline(const float* from, void* to, int64_t n) {
-  Half* half = static_cast<Half*>(to);
-  for (int64_t i = 0; i < n; ++i) half[i] = Half(from[i]);
-}
-
-FloatBlocks float_blocks_baseline(DType dtype) {
-  switch (dtype) {
-    case DType::kHalf:
-      return {half_to_float_baseline, float_to_half_baseline};
-    case DType::kBFloat16:
-      return {bfloat16_to_float, float_to_bfloat16};
-    default:
-      return {};
-  }
-}
 
 // The type whose loop serves `dtype`: the one that computes with it, or has the same bits.
 DType loop_type(DType dtype) {
@@ -54,35 +29,24 @@ DType loop_type(DType dtype) {
 }  // namespace
 
 FloatBlocks float_blocks(DType dtype) {
-#if defined(__x86_64__)
-  switch (best_isa()) {
-    case Isa::kAvx512:
-      return float_blocks_avx512(dtype);
-    case Isa::kAvx2:
-      return float_blocks_avx2(dtype);
+  switch (dtype) {
+    case DType::kHalf:
+      return isa_table<FloatBlocksTable>().half;
+    case DType::kBFloat16:
+      return isa_table<FloatBlocksTable>().bfloat16;
     default:
-      break;
+      return {};
   }
-#endif
-  return float_blocks_baseline(dtype);
 }
 
 UnaryLoop find_unary_loop(const char* op, DType dtype) {
-  UnaryLoop loop = nullptr;
-#if defined(__x86_64__)
-  if (best_isa() >= Isa::kAvx512) loop = unary_loop_avx512(op, dtype);
-  if (loop == nullptr && best_isa() >= Isa::kAvx2) loop = unary_loop_avx2(op, dtype);
-#endif
-  return loop != nullptr ? loop : unary_loop_baseline(op, dtype);
+  const UnaryLoop loop = isa_table<UnaryLoops>().find(op, dtype);
+  return loop != nullptr ? loop : isa_table<UnaryLoops>(Isa::kBaseline).find(op, dtype);
 }
 
 BinaryLoop find_binary_loop(const char* op, DType dtype) {
-  BinaryLoop loop = nullptr;
-#if defined(__x86_64__)
-  if (best_isa() >= Isa::kAvx512) loop = binary_loop_avx512(op, dtype);
-  if (loop == nullptr && best_isa() >= Isa::kAvx2) loop = binary_loop_avx2(op, dtype);
-#endif
-  return loop != nullptr ? loop : binary_loop_baseline(op, dtype);
+  const BinaryLoop loop = isa_table<BinaryLoops>().find(op, dtype);
+  return loop != nullptr ? loop : isa_table<BinaryLoops>(Isa::kBaseline).find(op, dtype);
 }
 
 UnaryFunction::UnaryFunction(const OpInfo& info, DType dtype)

@@ -3,11 +3,12 @@
 #include <cstdint>
 
 #include "millrace/graph/op_def.h"
+#include "millrace/ops/isa_table.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/tensor/dtype.h"
 
 // What the tables of elementwise ops (unary_ops.h, binary_ops.h, gradient_ops.h) are made of, and
-// the loops that the sources for each instruction set provide for them.
+// the loops that are compiled for each instruction set (isa_table.h) of them.
 
 namespace millrace {
 
@@ -111,14 +112,14 @@ struct OpList {};
 // y[i] = f(x[i]) over n elements; y may be x. (BinaryLoop stands in broadcast.h.)
 using UnaryLoop = void (*)(const void* x, void* y, int64_t n);
 
-// The loop of the op called `op` for one element type (never half or bfloat16: see FloatBlocks), in
-// the source for each instruction set. Null when that source has none: a lower one has.
-UnaryLoop unary_loop_baseline(const char* op, DType dtype);
-UnaryLoop unary_loop_avx2(const char* op, DType dtype);
-UnaryLoop unary_loop_avx512(const char* op, DType dtype);
-BinaryLoop binary_loop_baseline(const char* op, DType dtype);
-BinaryLoop binary_loop_avx2(const char* op, DType dtype);
-BinaryLoop binary_loop_avx512(const char* op, DType dtype);
+// What unary_isa.cc and binary_isa.cc have: the loop of the op called `op` for one element type
+// (never half or bfloat16: see FloatBlocks). Null when the copy has none: the baseline's has.
+struct UnaryLoops {
+  UnaryLoop (*find)(const char* op, DType dtype);
+};
+struct BinaryLoops {
+  BinaryLoop (*find)(const char* op, DType dtype);
+};
 
 // The best loop this machine can run.
 UnaryLoop find_unary_loop(const char* op, DType dtype);
@@ -131,8 +132,12 @@ struct FloatBlocks {
   void (*from_float)(const float* from, void* to, int64_t n) = nullptr;
 };
 FloatBlocks float_blocks(DType dtype);
-FloatBlocks float_blocks_avx2(DType dtype);
-FloatBlocks float_blocks_avx512(DType dtype);
+
+// What float_blocks_isa.cc has.
+struct FloatBlocksTable {
+  FloatBlocks half;
+  FloatBlocks bfloat16;
+};
 
 // A loop for tensors of any type it was found for: half and bfloat16 pass through blocks of floats.
 class UnaryFunction {

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "millrace/ops/math/elementwise_kernels.h"
-#include "millrace/ops/math/unary_loops.h"
+#include "millrace/ops/math/unary_ops.h"
 
 // Definitions, rules and kernels of the table in unary_ops.h.
 
@@ -52,11 +52,6 @@ void register_all(Registry& registry, OpList<Ops...>) {
 }
 
 }  // namespace
-
-UnaryLoop unary_loop_baseline(const char* op, DType dtype) {
-  using Types = ConcatTypes<TypeList<float, double, bool>, IntegerTypes, ComplexTypes>;
-  return pick_unary_loop(op, dtype, UnaryOps(), Types());
-}
 
 void register_unary(Registry& registry) { register_all(registry, UnaryOps()); }
 

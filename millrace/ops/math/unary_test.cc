@@ -3,7 +3,6 @@
 #include <cmath>
 #include <random>
 
-#include "millrace/base/isa.h"
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/elementwise.h"
@@ -202,19 +201,17 @@ TEST(Unary, ResultsDoNotDependOnThreads) {
 
 // Every instruction set gives the same bits, for every float there is a loop for.
 TEST(Unary, InstructionSetsAgree) {
-#if defined(__x86_64__)
   std::mt19937 random(3);
   constexpr int kN = 10007;
   std::vector<float> x(kN), wanted(kN), got(kN);
   for (float& v : x) v = std::bit_cast<float>(static_cast<uint32_t>(random()));
   for (const Row& row : kRows) {
-    const UnaryLoop baseline = unary_loop_baseline(row.op, DType::kFloat);
+    const UnaryLoop baseline = isa_table<UnaryLoops>(Isa::kBaseline).find(row.op, DType::kFloat);
     if (baseline == nullptr) continue;
     baseline(x.data(), wanted.data(), kN);
-    for (const auto& [isa, find] :
-         {std::pair(Isa::kAvx2, &unary_loop_avx2), std::pair(Isa::kAvx512, &unary_loop_avx512)}) {
-      if (machine_isa() < isa) continue;
-      const UnaryLoop loop = find(row.op, DType::kFloat);
+    for (const Isa isa : kIsas) {
+      if (isa > machine_isa()) break;
+      const UnaryLoop loop = isa_table<UnaryLoops>(isa).find(row.op, DType::kFloat);
       ASSERT_NE(loop, nullptr);
       got = x;
       loop(got.data(), got.data(), kN);
@@ -230,7 +227,6 @@ TEST(Unary, InstructionSetsAgree) {
       }
     }
   }
-#endif
 }
 
 TEST(Unary, TypesWithoutAMeaningHaveNoKernel) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
+
 namespace millrace {
 
 // What batch normalisation does over [rows, channels] (NHWC: a row is a pixel) and over one channel
@@ -30,17 +32,5 @@ struct BatchNormLoops {
   void (*differentiate_plane)(const T* dy, const T* x, int64_t n, T mean, T shift, T slope, T scale,
                               T* dx);
 };
-
-// The set for best_isa(); T is float or double.
-template <class T>
-const BatchNormLoops<T>& batch_norm_loops();
-
-// One table per instruction set; the vector ones exist on x86-64 only.
-struct BatchNormLoopsTable {
-  BatchNormLoops<float> f32;
-  BatchNormLoops<double> f64;
-};
-extern const BatchNormLoopsTable kBatchNormLoopsAvx2;
-extern const BatchNormLoopsTable kBatchNormLoopsAvx512;
 
 }  // namespace millrace

@@ -99,7 +99,7 @@ class PatchSource final : public GemmSource<T> {
     const int64_t columns = kWholeRows ? 1 : static_cast<int64_t>(p_.column_taps.size());
     const int64_t run =
         p_.channels * (kWholeRows ? static_cast<int64_t>(p_.column_taps.size()) : 1);
-    const auto interleave = gemm_kernels<T>().interleave;
+    const auto interleave = isa_table<GemmKernels<T>>().interleave;
     const T* rows[kMaxPanel];
     for (int64_t done = 0; done < depth;) {
       const int64_t tap = (k + done) / run, at = (k + done) % run;
@@ -181,7 +181,7 @@ class FilterSource final : public GemmSource<T> {
         for (int i = 0; i < here; ++i) {
           rows[i] = filter_ + (pixel * g_.in_channels + line + i) * g_.out_channels + at;
         }
-        gemm_kernels<T>().interleave(rows, here, width, length, out + done * width);
+        isa_table<GemmKernels<T>>().interleave(rows, here, width, length, out + done * width);
         done += length;
       }
     }

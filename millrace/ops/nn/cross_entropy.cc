@@ -116,7 +116,7 @@ Status cross_entropy(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Tensor labels, as_compute_type<T>(ctx, ctx.input(1)));
   const C* const all_labels = labels.data<C>().data();
   const int64_t n = labels.dim(1);
-  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
   return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
     const C* label = all_labels + i * n;
     const RowSums<C> sums = softmax_into(rows, x, n, y);
@@ -148,7 +148,7 @@ Status sparse_cross_entropy(KernelContext& ctx) {
                               " which is outside the valid range of [0, ", n, "), in row ", i);
     }
   }
-  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
   return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
     const int64_t label = classes[i];
     const RowSums<C> sums = softmax_into(rows, x, n, y);

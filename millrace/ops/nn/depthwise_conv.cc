@@ -99,8 +99,9 @@ Status multiply_filter(KernelContext& ctx, const DepthwiseGeometry& g, const C* 
       C* const part = all + p * size;
       std::fill_n(part, size, C{});
       for (int64_t row = rows * p / parts; row < rows * (p + 1) / parts; ++row) {
-        depthwise_loops<C>().backward_filter(g, image + row / g.height.output * g.image_size(),
-                                             dy + row * row_size, row % g.height.output, part);
+        isa_table<DepthwiseLoops<C>>().backward_filter(
+            g, image + row / g.height.output * g.image_size(), dy + row * row_size,
+            row % g.height.output, part);
       }
     }
   });
@@ -125,9 +126,11 @@ Status multiply(KernelContext& ctx, Product product, const DepthwiseGeometry& g,
       C* const to = result + row * width * g.channels;
       const int64_t n = row / height;
       if (forward) {
-        depthwise_loops<C>().forward(g, image + n * g.image_size(), filter, row % height, to);
+        isa_table<DepthwiseLoops<C>>().forward(g, image + n * g.image_size(), filter, row % height,
+                                               to);
       } else {
-        depthwise_loops<C>().backward_input(g, filter, dy + n * g.output_size(), row % height, to);
+        isa_table<DepthwiseLoops<C>>().backward_input(g, filter, dy + n * g.output_size(),
+                                                      row % height, to);
       }
     }
   });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
 #include "millrace/ops/nn/window_geometry.h"
 
 namespace millrace {
@@ -32,17 +33,5 @@ struct DepthwiseLoops {
   void (*backward_filter)(const DepthwiseGeometry& g, const T* image, const T* dy_row, int64_t oy,
                           T* sums);
 };
-
-// The set for best_isa(); T is float or double.
-template <class T>
-const DepthwiseLoops<T>& depthwise_loops();
-
-// One table per instruction set; the vector ones exist on x86-64 only.
-struct DepthwiseLoopsTable {
-  DepthwiseLoops<float> f32;
-  DepthwiseLoops<double> f64;
-};
-extern const DepthwiseLoopsTable kDepthwiseLoopsAvx2;
-extern const DepthwiseLoopsTable kDepthwiseLoopsAvx512;
 
 }  // namespace millrace

@@ -280,7 +280,7 @@ double plane_cost(const NormSizes& sizes) { return 0.5 * static_cast<double>(siz
 // Mean and biased variance of every channel of x, which has elements.
 template <class C>
 Status statistics(KernelContext& ctx, const NormSizes& sizes, const C* x, C* mean, C* variance) {
-  const BatchNormLoops<C>& loops = batch_norm_loops<C>();
+  const BatchNormLoops<C>& loops = isa_table<BatchNormLoops<C>>();
   const int64_t channels = sizes.channels, inner = sizes.inner;
   if (inner > 1) {
     ctx.parallel_for(channels, plane_cost(sizes), [&](int64_t begin, int64_t end) {
@@ -411,7 +411,7 @@ class FusedBatchNormKernel final : public Kernel {
     const C* const from = converted.data<C>().data();
     C* const to = result.mutable_data<C>().data();
     const C* const offset = vector(2);
-    const BatchNormLoops<C>& loops = batch_norm_loops<C>();
+    const BatchNormLoops<C>& loops = isa_table<BatchNormLoops<C>>();
     for_each_piece(
         ctx, sizes,
         [&](int64_t at, int64_t rows) {
@@ -453,7 +453,7 @@ class FusedBatchNormKernel final : public Kernel {
 template <class C>
 Status products(KernelContext& ctx, const NormSizes& sizes, const C* dy, const C* x, const C* mean,
                 C* sum, C* product) {
-  const BatchNormLoops<C>& loops = batch_norm_loops<C>();
+  const BatchNormLoops<C>& loops = isa_table<BatchNormLoops<C>>();
   const int64_t channels = sizes.channels, inner = sizes.inner;
   if (inner > 1) {
     ctx.parallel_for(channels, plane_cost(sizes), [&](int64_t begin, int64_t end) {
@@ -552,7 +552,7 @@ class FusedBatchNormGradKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *dx));
     C* const to = result.mutable_data<C>().data();
-    const BatchNormLoops<C>& loops = batch_norm_loops<C>();
+    const BatchNormLoops<C>& loops = isa_table<BatchNormLoops<C>>();
     for_each_piece(
         ctx, sizes,
         [&](int64_t at, int64_t rows) {

@@ -61,7 +61,7 @@ Status softmax(KernelContext& ctx) {
   const int64_t n = shape[shape.rank() - 1];
   const C* const x = logits.data<C>().data();
   C* const y = result.mutable_data<C>().data();
-  const SoftmaxRows<C>& rows = softmax_rows<C>();
+  const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
   ctx.parallel_for(shape.num_elements() / n, 10 + static_cast<double>(n),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i) {

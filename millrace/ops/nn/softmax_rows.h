@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
+
 namespace millrace {
 
 // The two reductions of a softmax over a row of n elements of T, float or double. Sums run in a
@@ -14,17 +16,5 @@ struct SoftmaxRows {
   // `x`.
   T (*exp_sum)(const T* x, T shift, int64_t n, T* out);
 };
-
-// The set for best_isa().
-template <class T>
-const SoftmaxRows<T>& softmax_rows();
-
-// One table per instruction set; the vector ones exist on x86-64 only.
-struct SoftmaxRowsTable {
-  SoftmaxRows<float> f32;
-  SoftmaxRows<double> f64;
-};
-extern const SoftmaxRowsTable kSoftmaxRowsAvx2;
-extern const SoftmaxRowsTable kSoftmaxRowsAvx512;
 
 }  // namespace millrace

@@ -1,25 +1,9 @@
 #include "millrace/ops/reduce/fold.h"
 
-#include "millrace/base/isa.h"
-#include "millrace/ops/reduce/fold_loops.h"
 #include "millrace/tensor/complex.h"
 
 namespace millrace {
 namespace {
-
-const FoldTable& table() {
-#if defined(__x86_64__)
-  switch (best_isa()) {
-    case Isa::kAvx512:
-      return kFoldAvx512;
-    case Isa::kAvx2:
-      return kFoldAvx2;
-    case Isa::kBaseline:
-      break;
-  }
-#endif
-  return MR_ISA_NAMESPACE::kFoldTable;
-}
 
 template <class C>
 C complex_product(C a, C b) {
@@ -47,25 +31,18 @@ constexpr FoldLoops<C> kComplexProduct = {product_of_rows<C>, product_of_columns
 
 }  // namespace
 
-template <>
-const FoldLoops<float>& fold_loops(FoldOp op) {
-  return table().f32[static_cast<int>(op)];
+template <class A>
+const FoldLoops<A>& fold_loops(FoldOp op) {
+  if constexpr (is_complex_v<A>) {
+    return kComplexProduct<A>;
+  } else {
+    return isa_table<FoldTable<A>>().loops[static_cast<int>(op)];
+  }
 }
-template <>
-const FoldLoops<double>& fold_loops(FoldOp op) {
-  return table().f64[static_cast<int>(op)];
-}
-template <>
-const FoldLoops<int64_t>& fold_loops(FoldOp op) {
-  return table().i64[static_cast<int>(op)];
-}
-template <>
-const FoldLoops<Complex64>& fold_loops(FoldOp) {
-  return kComplexProduct<Complex64>;
-}
-template <>
-const FoldLoops<Complex128>& fold_loops(FoldOp) {
-  return kComplexProduct<Complex128>;
-}
+template const FoldLoops<float>& fold_loops(FoldOp);
+template const FoldLoops<double>& fold_loops(FoldOp);
+template const FoldLoops<int64_t>& fold_loops(FoldOp);
+template const FoldLoops<Complex64>& fold_loops(FoldOp);
+template const FoldLoops<Complex128>& fold_loops(FoldOp);
 
 }  // namespace millrace

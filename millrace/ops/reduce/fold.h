@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
+
 namespace millrace {
 
 // How two elements become one.
@@ -23,17 +25,14 @@ struct FoldLoops {
   void (*columns)(A* acc, const A* x, int64_t rows, int64_t stride, int64_t cols);
 };
 
-// The loops for best_isa().
+// The loops for this machine.
 template <class A>
 const FoldLoops<A>& fold_loops(FoldOp op);
 
-// One table per instruction set, indexed by FoldOp; the vector ones exist on x86-64 only.
+// What fold_isa.cc has for float, double and int64_t, by FoldOp.
+template <class A>
 struct FoldTable {
-  FoldLoops<float> f32[4];
-  FoldLoops<double> f64[4];
-  FoldLoops<int64_t> i64[4];
+  FoldLoops<A> loops[4];
 };
-extern const FoldTable kFoldAvx2;
-extern const FoldTable kFoldAvx512;
 
 }  // namespace millrace

@@ -5,30 +5,15 @@
 #include <cstring>
 #include <vector>
 
-#include "millrace/base/isa.h"
-#include "millrace/ops/reduce/fold_loops.h"
 #include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {
 namespace {
 
-struct Named {
-  const char* name;
-  const FoldTable* table;
-};
-
-// The tables that this machine can run, besides the baseline.
-std::vector<Named> vector_tables() {
-  std::vector<Named> tables;
-#if defined(__x86_64__)
-  if (machine_isa() >= Isa::kAvx2) tables.push_back({"avx2", &kFoldAvx2});
-  if (machine_isa() >= Isa::kAvx512) tables.push_back({"avx512", &kFoldAvx512});
-#endif
-  return tables;
-}
-
 template <class A>
-void expect_same_bits(const FoldLoops<A> (&expected)[4], const FoldLoops<A> (&actual)[4]) {
+void expect_same_bits(Isa isa) {
+  const auto& expected = isa_table<FoldTable<A>>(Isa::kBaseline).loops;
+  const auto& actual = isa_table<FoldTable<A>>(isa).loops;
   const Tensor x = random_tensor(dtype_of<A>, {kFoldBlock}, 3);
   const A* data = x.data<A>().data();
   for (int op = 0; op < 4; ++op) {
@@ -51,12 +36,12 @@ void expect_same_bits(const FoldLoops<A> (&expected)[4], const FoldLoops<A> (&ac
 }
 
 TEST(Fold, SameBitsOnEveryInstructionSet) {
-  const FoldTable& baseline = MR_ISA_NAMESPACE::kFoldTable;
-  for (const Named& other : vector_tables()) {
-    SCOPED_TRACE(other.name);
-    expect_same_bits(baseline.f32, other.table->f32);
-    expect_same_bits(baseline.f64, other.table->f64);
-    expect_same_bits(baseline.i64, other.table->i64);
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    SCOPED_TRACE(isa_name(isa));
+    expect_same_bits<float>(isa);
+    expect_same_bits<double>(isa);
+    expect_same_bits<int64_t>(isa);
   }
 }
 

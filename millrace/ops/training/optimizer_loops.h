@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "millrace/ops/isa_table.h"
 #include "millrace/ops/training/optimizer_info.h"
 #include "millrace/tensor/dtype.h"
 
@@ -30,17 +31,12 @@ using NormLoop = void (*)(const void* const* slots, const void* grad, const void
 int num_optimizers();
 const OptimizerInfo& optimizer_info(int rule);
 
-// The loop of optimiser number `rule` with its flag: the best that this machine can run.
-ApplyLoop find_apply_loop(int rule, bool flag, DType dtype);
-// Null for an optimiser without a trust ratio.
-NormLoop find_norm_loop(int rule, DType dtype);
-
-// The same in the source for each instruction set.
-ApplyLoop apply_loop_baseline(int rule, bool flag, DType dtype);
-ApplyLoop apply_loop_avx2(int rule, bool flag, DType dtype);
-ApplyLoop apply_loop_avx512(int rule, bool flag, DType dtype);
-NormLoop norm_loop_baseline(int rule, DType dtype);
-NormLoop norm_loop_avx2(int rule, DType dtype);
-NormLoop norm_loop_avx512(int rule, DType dtype);
+// What optimizer_loops_isa.cc has, to be asked of isa_table<OptimizerLoops>().
+struct OptimizerLoops {
+  // The loop of optimiser number `rule` with its flag.
+  ApplyLoop (*apply)(int rule, bool flag, DType dtype);
+  // Null for an optimiser without a trust ratio.
+  NormLoop (*norm)(int rule, DType dtype);
+};
 
 }  // namespace millrace

@@ -6,30 +6,10 @@
 #include <random>
 #include <vector>
 
-#include "millrace/base/isa.h"
 #include "millrace/base/str_cat.h"
 
 namespace millrace {
 namespace {
-
-struct Loops {
-  ApplyLoop apply;
-  NormLoop norms;
-};
-
-std::vector<Loops> all_loops(int rule, bool flag, DType dtype) {
-  std::vector<Loops> loops = {
-      {apply_loop_baseline(rule, flag, dtype), norm_loop_baseline(rule, dtype)}};
-#if defined(__x86_64__)
-  if (machine_isa() >= Isa::kAvx2) {
-    loops.push_back({apply_loop_avx2(rule, flag, dtype), norm_loop_avx2(rule, dtype)});
-  }
-  if (machine_isa() >= Isa::kAvx512) {
-    loops.push_back({apply_loop_avx512(rule, flag, dtype), norm_loop_avx512(rule, dtype)});
-  }
-#endif
-  return loops;
-}
 
 template <class T>
 void expect_same_bits(int rule, bool flag, DType dtype) {
@@ -51,17 +31,20 @@ void expect_same_bits(int rule, bool flag, DType dtype) {
 
   std::vector<std::vector<T>> first;
   double first_squares[2] = {};
-  for (const Loops& loops : all_loops(rule, flag, dtype)) {
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const ApplyLoop apply = isa_table<OptimizerLoops>(isa).apply(rule, flag, dtype);
+    const NormLoop norm = isa_table<OptimizerLoops>(isa).norm(rule, dtype);
     std::vector<std::vector<T>> slots = start;
     void* pointers[OptimizerInfo::kMaxSlots];
     for (size_t k = 0; k < slots.size(); ++k) pointers[k] = slots[k].data();
     double squares[2] = {};
-    if (loops.norms != nullptr) {
-      loops.norms(pointers, grad.data(), scalars.data(), kElements, squares);
+    if (norm != nullptr) {
+      norm(pointers, grad.data(), scalars.data(), kElements, squares);
       EXPECT_GT(squares[1], 0);
       EXPECT_EQ(slots, start);
     }
-    loops.apply(rows, pointers, grad.data(), scalars.data());
+    apply(rows, pointers, grad.data(), scalars.data());
     EXPECT_NE(slots[0], start[0]);
     if (first.empty()) {
       first = slots;

@@ -31,8 +31,8 @@ Result<OptimizerFunction> OptimizerFunction::make(const KernelNode& node) {
   if (f.info_->flag.name != nullptr) {
     MR_TRY_ASSIGN(f.flag_, node.attr<bool>(f.info_->flag.name));
   }
-  f.loop_ = find_apply_loop(rule, f.flag_, f.dtype_);
-  f.norms_ = find_norm_loop(rule, f.dtype_);
+  f.loop_ = isa_table<OptimizerLoops>().apply(rule, f.flag_, f.dtype_);
+  f.norms_ = isa_table<OptimizerLoops>().norm(rule, f.dtype_);
   f.blocks_ = float_blocks(f.dtype_);
   return f;
 }

@@ -1,23 +1,20 @@
-#pragma once
-
-#include <cstdint>
-
+#include "millrace/ops/math/elementwise.h"
 #include "millrace/ops/vector.h"
-#include "millrace/tensor/dtype.h"
+#include "millrace/tensor/half.h"
 
-// Loops between 16-bit floating types and float, for the sources of each instruction set. They do
-// what tensor/half.h says, except that a signalling NaN may come out quiet.
+// Loops between 16-bit floating types and float. They do what tensor/half.h says, except that a
+// signalling NaN may come out quiet.
 
 namespace millrace {
-inline namespace MR_ISA_NAMESPACE {
+namespace {
 
-inline void bfloat16_to_float(const void* from, float* to, int64_t n) {
+void bfloat16_to_float(const void* from, float* to, int64_t n) {
   const uint16_t* bits = static_cast<const uint16_t*>(from);
   for (int64_t i = 0; i < n; ++i)
     to[i] = vec::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
 }
 
-inline void float_to_bfloat16(const float* from, void* to, int64_t n) {
+void float_to_bfloat16(const float* from, void* to, int64_t n) {
   uint16_t* out = static_cast<uint16_t*>(to);
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t bits = vec::bit_cast<uint32_t>(from[i]);
@@ -28,7 +25,7 @@ inline void float_to_bfloat16(const float* from, void* to, int64_t n) {
 }
 
 #if defined(__F16C__)
-inline void half_to_float(const void* from, float* to, int64_t n) {
+void half_to_float(const void* from, float* to, int64_t n) {
   const uint16_t* bits = static_cast<const uint16_t*>(from);
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -38,7 +35,7 @@ inline void half_to_float(const void* from, float* to, int64_t n) {
   for (; i < n; ++i) to[i] = _cvtsh_ss(bits[i]);
 }
 
-inline void float_to_half(const float* from, void* to, int64_t n) {
+void float_to_half(const float* from, void* to, int64_t n) {
   uint16_t* out = static_cast<uint16_t*>(to);
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -47,7 +44,26 @@ inline void float_to_half(const float* from, void* to, int64_t n) {
   }
   for (; i < n; ++i) out[i] = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
 }
+#else
+void half_to_float(const void* from, float* to, int64_t n) {
+  const Half* half = static_cast<const Half*>(from);
+  for (int64_t i = 0; i < n; ++i) to[i] = half[i];
+}
+
+void float_to_half(const float* from, void* to, int64_t n) {
+  Half* half = static_cast<Half*>(to);
+  for (int64_t i = 0; i < n; ++i) half[i] = Half(from[i]);
+}
 #endif
 
-}  // namespace MR_ISA_NAMESPACE
+constexpr FloatBlocksTable kFloatBlocks = {{half_to_float, float_to_half},
+                                           {bfloat16_to_float, float_to_bfloat16}};
+
+}  // namespace
+
+template <>
+const FloatBlocksTable& isa_table<FloatBlocksTable, Isa::MR_ISA>() {
+  return kFloatBlocks;
+}
+
 }  // namespace millrace

@@ -1,11 +1,8 @@
-#pragma once
-
 #include "millrace/ops/nn/depthwise_loops.h"
 #include "millrace/ops/vector.h"
 
-// The loops of depthwise_loops.h for the instruction set that the including source is compiled for.
-
-namespace millrace::inline MR_ISA_NAMESPACE {
+namespace millrace {
+namespace {
 
 struct Span {
   int64_t begin, end;
@@ -145,10 +142,19 @@ void depthwise_backward_filter(const DepthwiseGeometry& g, const T* image, const
   }
 }
 
-inline constexpr DepthwiseLoopsTable kDepthwiseLoops = {
-    {&depthwise_forward<float>, &depthwise_backward_input<float>,
-     &depthwise_backward_filter<float>},
-    {&depthwise_forward<double>, &depthwise_backward_input<double>,
-     &depthwise_backward_filter<double>}};
+template <class T>
+constexpr DepthwiseLoops<T> kDepthwiseLoops = {&depthwise_forward<T>, &depthwise_backward_input<T>,
+                                               &depthwise_backward_filter<T>};
 
-}  // namespace millrace::inline MR_ISA_NAMESPACE
+}  // namespace
+
+template <>
+const DepthwiseLoops<float>& isa_table<DepthwiseLoops<float>, Isa::MR_ISA>() {
+  return kDepthwiseLoops<float>;
+}
+template <>
+const DepthwiseLoops<double>& isa_table<DepthwiseLoops<double>, Isa::MR_ISA>() {
+  return kDepthwiseLoops<double>;
+}
+
+}  // namespace millrace

@@ -1,11 +1,8 @@
-#pragma once
-
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/ops/vector.h"
 
-// The loops of softmax_rows.h for the instruction set that the including source is compiled for.
-
-namespace millrace::inline MR_ISA_NAMESPACE {
+namespace millrace {
+namespace {
 
 // As many running sums as the widest vector has lanes.
 template <class T>
@@ -68,7 +65,18 @@ T row_exp_sum(const T* x, T shift, int64_t n, T* out) {
   return fold_sums<T>(sums, [](T a, T b) __attribute__((always_inline)) { return a + b; });
 }
 
-inline constexpr SoftmaxRowsTable kSoftmaxRows = {{&row_max<float>, &row_exp_sum<float>},
-                                                  {&row_max<double>, &row_exp_sum<double>}};
+template <class T>
+constexpr SoftmaxRows<T> kSoftmaxRows = {&row_max<T>, &row_exp_sum<T>};
 
-}  // namespace millrace::inline MR_ISA_NAMESPACE
+}  // namespace
+
+template <>
+const SoftmaxRows<float>& isa_table<SoftmaxRows<float>, Isa::MR_ISA>() {
+  return kSoftmaxRows<float>;
+}
+template <>
+const SoftmaxRows<double>& isa_table<SoftmaxRows<double>, Isa::MR_ISA>() {
+  return kSoftmaxRows<double>;
+}
+
+}  // namespace millrace

@@ -1,30 +1,22 @@
-// The kernels of gemm_kernels.h for one instruction set. Included by one file per set, inside a
-// namespace of its own, after kVectorBytes and kRows are defined; so everything here is internal to
-// that file.
+#include "millrace/ops/linalg/gemm_kernels.h"
+#include "millrace/ops/vector.h"
 
-template <class T>
-struct VectorOf {
-  typedef T Type __attribute__((vector_size(kVectorBytes)));
-  typedef T Four __attribute__((vector_size(4 * sizeof(T))));
-};
-template <class T>
-using Vector = typename VectorOf<T>::Type;
+namespace millrace {
+namespace {
 
+// As many rows as there are registers for the sums.
+constexpr int kRows = vec::kVectorBytes == 64 ? 12 : vec::kVectorBytes == 32 ? 6 : 4;
 template <class T>
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
-template <class T>
-constexpr int kColumns = 2 * kLanes<T>;
+constexpr int kColumns = 2 * vec::kLanes<T>;
 
 // The sums of a tile live in 2 * kRowsDone registers while k advances.
 template <class T, int kRowsDone>
 void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
              bool accumulate) {
-  constexpr int kL = kLanes<T>;
-  Vector<T> sums[kRowsDone][2] = {};
+  constexpr int kL = vec::kLanes<T>;
+  vec::Vec<T> sums[kRowsDone][2] = {};
   for (int64_t p = 0; p < k; ++p) {
-    Vector<T> b0, b1;
-    __builtin_memcpy(&b0, b, sizeof b0);
-    __builtin_memcpy(&b1, b + kL, sizeof b1);
+    const vec::Vec<T> b0 = vec::load(b), b1 = vec::load(b + kL);
 #pragma GCC unroll 16
     for (int i = 0; i < kRowsDone; ++i) {
       sums[i][0] += a[i] * b0;
@@ -37,14 +29,11 @@ void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ld
   for (int i = 0; i < kRowsDone; ++i) {
     T* row = c + i * ldc;
     if (accumulate) {
-      Vector<T> c0, c1;
-      __builtin_memcpy(&c0, row, sizeof c0);
-      __builtin_memcpy(&c1, row + kL, sizeof c1);
-      sums[i][0] += c0;
-      sums[i][1] += c1;
+      sums[i][0] += vec::load(row);
+      sums[i][1] += vec::load(row + kL);
     }
-    __builtin_memcpy(row, &sums[i][0], sizeof(Vector<T>));
-    __builtin_memcpy(row + kL, &sums[i][1], sizeof(Vector<T>));
+    vec::store(row, sums[i][0]);
+    vec::store(row + kL, sums[i][1]);
   }
 }
 
@@ -75,18 +64,13 @@ void row(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c) {
     const T a0 = a[p], a1 = a[p + 1], a2 = a[p + 2], a3 = a[p + 3];
     const T *b0 = b + p * b_step, *b1 = b0 + b_step, *b2 = b1 + b_step, *b3 = b2 + b_step;
     int64_t j = 0;
-    for (; j + kLanes<T> <= n; j += kLanes<T>) {
-      Vector<T> x0, x1, x2, x3, sum;
-      __builtin_memcpy(&x0, b0 + j, sizeof x0);
-      __builtin_memcpy(&x1, b1 + j, sizeof x1);
-      __builtin_memcpy(&x2, b2 + j, sizeof x2);
-      __builtin_memcpy(&x3, b3 + j, sizeof x3);
-      __builtin_memcpy(&sum, c + j, sizeof sum);
-      sum += a0 * x0;
-      sum += a1 * x1;
-      sum += a2 * x2;
-      sum += a3 * x3;
-      __builtin_memcpy(c + j, &sum, sizeof sum);
+    for (; j + vec::kLanes<T> <= n; j += vec::kLanes<T>) {
+      vec::Vec<T> sum = vec::load(c + j);
+      sum += a0 * vec::load(b0 + j);
+      sum += a1 * vec::load(b1 + j);
+      sum += a2 * vec::load(b2 + j);
+      sum += a3 * vec::load(b3 + j);
+      vec::store(c + j, sum);
     }
     for (; j < n; ++j) c[j] = c[j] + a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j];
   }
@@ -98,8 +82,13 @@ void row(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c) {
 }
 
 template <class T>
+struct FourOf {
+  typedef T Type __attribute__((vector_size(4 * sizeof(T))));
+};
+
+template <class T>
 void interleave(const T* const* rows, int count, int width, int64_t length, T* out) {
-  using Four = typename VectorOf<T>::Four;
+  using Four = typename FourOf<T>::Type;
   int i = 0;
   for (; i + 4 <= count; i += 4) {
     const T *r0 = rows[i], *r1 = rows[i + 1], *r2 = rows[i + 2], *r3 = rows[i + 3];
@@ -144,5 +133,24 @@ void interleave(const T* const* rows, int count, int width, int64_t length, T* o
 
 template <class T>
 constexpr GemmKernels<T> kKernels = {kRows, kColumns<T>, &tile<T>, &row<T>, &interleave<T>};
-constexpr GemmKernelTable kTable = {kKernels<float>, kKernels<double>, kKernels<uint32_t>,
-                                    kKernels<uint64_t>};
+
+}  // namespace
+
+template <>
+const GemmKernels<float>& isa_table<GemmKernels<float>, Isa::MR_ISA>() {
+  return kKernels<float>;
+}
+template <>
+const GemmKernels<double>& isa_table<GemmKernels<double>, Isa::MR_ISA>() {
+  return kKernels<double>;
+}
+template <>
+const GemmKernels<uint32_t>& isa_table<GemmKernels<uint32_t>, Isa::MR_ISA>() {
+  return kKernels<uint32_t>;
+}
+template <>
+const GemmKernels<uint64_t>& isa_table<GemmKernels<uint64_t>, Isa::MR_ISA>() {
+  return kKernels<uint64_t>;
+}
+
+}  // namespace millrace

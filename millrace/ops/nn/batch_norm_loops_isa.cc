@@ -1,12 +1,8 @@
-#pragma once
-
 #include "millrace/ops/nn/batch_norm_loops.h"
 #include "millrace/ops/vector.h"
 
-// The loops of batch_norm_loops.h for the instruction set that the including source is compiled
-// for.
-
-namespace millrace::inline MR_ISA_NAMESPACE {
+namespace millrace {
+namespace {
 
 template <class V, class T>
 MR_VECTOR_FN V load_as(const T* p) {
@@ -191,10 +187,19 @@ void differentiate_plane(const T* dy, const T* x, int64_t n, T mean, T shift, T 
 }
 
 template <class T>
-inline constexpr BatchNormLoops<T> kLoopsOf = {
+constexpr BatchNormLoops<T> kBatchNormLoops = {
     &add_statistics<T>,       &normalize<T>,       &add_products<T>,       &differentiate<T>,
     &add_plane_statistics<T>, &normalize_plane<T>, &add_plane_products<T>, &differentiate_plane<T>};
 
-inline constexpr BatchNormLoopsTable kBatchNormLoops = {kLoopsOf<float>, kLoopsOf<double>};
+}  // namespace
 
-}  // namespace millrace::inline MR_ISA_NAMESPACE
+template <>
+const BatchNormLoops<float>& isa_table<BatchNormLoops<float>, Isa::MR_ISA>() {
+  return kBatchNormLoops<float>;
+}
+template <>
+const BatchNormLoops<double>& isa_table<BatchNormLoops<double>, Isa::MR_ISA>() {
+  return kBatchNormLoops<double>;
+}
+
+}  // namespace millrace

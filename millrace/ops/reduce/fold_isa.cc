@@ -1,12 +1,8 @@
-#pragma once
-
 #include "millrace/ops/reduce/fold.h"
 #include "millrace/ops/vector.h"
 
-// The loops of fold.h for the instruction set that this source is compiled for.
-
 namespace millrace {
-inline namespace MR_ISA_NAMESPACE {
+namespace {
 
 struct FoldSum {
   template <class A>
@@ -41,15 +37,15 @@ struct FoldMin {
   }
 };
 template <>
-inline constexpr int64_t FoldMax::kIdentity<int64_t> = INT64_MIN;
+constexpr int64_t FoldMax::kIdentity<int64_t> = INT64_MIN;
 template <>
-inline constexpr int64_t FoldMin::kIdentity<int64_t> = INT64_MAX;
+constexpr int64_t FoldMin::kIdentity<int64_t> = INT64_MAX;
 
 // Every instruction set sums in as many lanes as four of the widest registers have.
 template <class A>
-inline constexpr int64_t kFoldLanes = 256 / static_cast<int64_t>(sizeof(A));
+constexpr int64_t kFoldLanes = 256 / static_cast<int64_t>(sizeof(A));
 // Up to here one element after the other is quickest.
-inline constexpr int64_t kFoldSerial = 16;
+constexpr int64_t kFoldSerial = 16;
 
 template <class A, class Op>
 MR_VECTOR_FN A fold_row(const A* x, int64_t n) {
@@ -108,17 +104,25 @@ void fold_columns(A* acc, const A* x, int64_t rows, int64_t stride, int64_t cols
   }
 }
 
-#define MR_FOLD_LOOPS(A)                                     \
-  {                                                          \
-    {fold_rows<A, FoldSum>, fold_columns<A, FoldSum>},       \
-        {fold_rows<A, FoldProd>, fold_columns<A, FoldProd>}, \
-        {fold_rows<A, FoldMax>, fold_columns<A, FoldMax>}, { \
-      fold_rows<A, FoldMin>, fold_columns<A, FoldMin>        \
-    }                                                        \
-  }
-constexpr FoldTable kFoldTable = {MR_FOLD_LOOPS(float), MR_FOLD_LOOPS(double),
-                                  MR_FOLD_LOOPS(int64_t)};
-#undef MR_FOLD_LOOPS
+template <class A, class Op>
+constexpr FoldLoops<A> kFoldLoops = {fold_rows<A, Op>, fold_columns<A, Op>};
+template <class A>
+constexpr FoldTable<A> kFoldTable = {{kFoldLoops<A, FoldSum>, kFoldLoops<A, FoldProd>,
+                                      kFoldLoops<A, FoldMax>, kFoldLoops<A, FoldMin>}};
 
-}  // namespace MR_ISA_NAMESPACE
+}  // namespace
+
+template <>
+const FoldTable<float>& isa_table<FoldTable<float>, Isa::MR_ISA>() {
+  return kFoldTable<float>;
+}
+template <>
+const FoldTable<double>& isa_table<FoldTable<double>, Isa::MR_ISA>() {
+  return kFoldTable<double>;
+}
+template <>
+const FoldTable<int64_t>& isa_table<FoldTable<int64_t>, Isa::MR_ISA>() {
+  return kFoldTable<int64_t>;
+}
+
 }  // namespace millrace

@@ -1,12 +1,10 @@
-#pragma once
-
 #include "millrace/ops/math/unary_ops.h"
 #include "millrace/tensor/dispatch.h"
 
-// The loops of unary_ops.h for the instruction set that the including source is compiled for.
+// The loops of unary_ops.h.
 
 namespace millrace {
-inline namespace MR_ISA_NAMESPACE {
+namespace {
 
 template <class Op, class T>
 void unary_loop(const void* x_data, void* y_data, int64_t n) {
@@ -53,5 +51,24 @@ UnaryLoop pick_unary_loop(const char* op, DType dtype, OpList<Ops...>, Types typ
   return loop;
 }
 
-}  // namespace MR_ISA_NAMESPACE
+// Other types gain nothing by wider vectors; only the baseline has them.
+using VectorTypes = TypeList<float, double>;
+using LoopTypes =
+    std::conditional_t<Isa::MR_ISA == Isa::kBaseline,
+                       ConcatTypes<VectorTypes, TypeList<bool>, IntegerTypes, ComplexTypes>,
+                       VectorTypes>;
+
+UnaryLoop find_loop(const char* op, DType dtype) {
+  return pick_unary_loop(op, dtype, UnaryOps(), LoopTypes());
+}
+
+constexpr UnaryLoops kUnaryLoops = {&find_loop};
+
+}  // namespace
+
+template <>
+const UnaryLoops& isa_table<UnaryLoops, Isa::MR_ISA>() {
+  return kUnaryLoops;
+}
+
 }  // namespace millrace

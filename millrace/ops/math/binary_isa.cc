@@ -1,17 +1,14 @@
-#pragma once
-
 #include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/math/gradient_ops.h"
 #include "millrace/tensor/dispatch.h"
 
-// The loops of binary_ops.h and gradient_ops.h for the instruction set that the including source is
-// compiled for.
+// The loops of binary_ops.h and gradient_ops.h.
 
 namespace millrace {
-inline namespace MR_ISA_NAMESPACE {
+namespace {
 
 template <class T>
-inline constexpr bool kHasVectors =
+constexpr bool kHasVectors =
     std::is_floating_point_v<T> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
 
 template <class Op, class T>
@@ -63,5 +60,25 @@ BinaryLoop pick_binary_loop(const char* op, DType dtype, OpList<Ops...>, Types t
   return loop;
 }
 
-}  // namespace MR_ISA_NAMESPACE
+// Other types gain nothing by wider vectors; only the baseline has them.
+using VectorTypes = TypeList<float, double, int32_t, int64_t>;
+using LoopTypes =
+    std::conditional_t<Isa::MR_ISA == Isa::kBaseline,
+                       ConcatTypes<TypeList<float, double, bool>, IntegerTypes, ComplexTypes>,
+                       VectorTypes>;
+
+BinaryLoop find_loop(const char* op, DType dtype) {
+  const BinaryLoop loop = pick_binary_loop(op, dtype, BinaryOps(), LoopTypes());
+  return loop != nullptr ? loop : pick_binary_loop(op, dtype, GradientOps(), LoopTypes());
+}
+
+constexpr BinaryLoops kBinaryLoops = {&find_loop};
+
+}  // namespace
+
+template <>
+const BinaryLoops& isa_table<BinaryLoops, Isa::MR_ISA>() {
+  return kBinaryLoops;
+}
+
 }  // namespace millrace

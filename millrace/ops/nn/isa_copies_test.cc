@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "millrace/ops/nn/batch_norm_loops.h"
+#include "millrace/ops/nn/depthwise_loops.h"
+#include "millrace/ops/nn/softmax_rows.h"
+
+namespace millrace {
+namespace {
+
+template <class T>
+class IsaCopies : public testing::Test {
+ protected:
+  std::vector<T> numbers(int64_t n) {
+    std::vector<T> values;
+    for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<T>(normal_(random_)));
+    return values;
+  }
+
+  // What `compute(table, results)` appends to results is the same for every instruction set.
+  template <class Table, class F>
+  void expect_same_bits(F compute) {
+    std::vector<T> wanted;
+    compute(isa_table<Table>(Isa::kBaseline), wanted);
+    for (const Isa isa : kIsas) {
+      if (isa > machine_isa()) break;
+      std::vector<T> got;
+      compute(isa_table<Table>(isa), got);
+      ASSERT_EQ(got.size(), wanted.size());
+      EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)), 0) << isa_name(isa);
+    }
+  }
+
+ private:
+  std::mt19937 random_{17};
+  std::normal_distribution<double> normal_;
+};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(IsaCopies, Types);
+
+template <class T>
+void append(const std::vector<T>& values, std::vector<T>& to) {
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+TYPED_TEST(IsaCopies, Softmax) {
+  using T = TypeParam;
+  const std::vector<T> x = this->numbers(200);
+  this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& rows, std::vector<T>& results) {
+    for (int64_t n : {0, 1, 7, 16, 17, 64, 200}) {
+      std::vector<T> terms(x.size());
+      const T max = rows.max(x.data(), n);
+      results.push_back(max);
+      results.push_back(rows.exp_sum(x.data(), max, n, terms.data()));
+      append(terms, results);
+    }
+  });
+}
+
+TYPED_TEST(IsaCopies, BatchNorm) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 11;
+  for (int64_t channels : {1, 5, 16, 37}) {
+    const int64_t n = kRows * channels;
+    const std::vector<T> x = this->numbers(n), dy = this->numbers(n);
+    const std::vector<T> a = this->numbers(channels), b = this->numbers(channels),
+                         c = this->numbers(channels), d = this->numbers(channels);
+    this->template expect_same_bits<BatchNormLoops<T>>([&](const auto& loops,
+                                                           std::vector<T>& results) {
+      std::vector<T> mean = a, other = b, scratch(static_cast<size_t>(2 * channels)), y = x;
+      loops.add_statistics(x.data(), kRows, channels, 3, scratch.data(), mean.data(), other.data());
+      loops.add_products(dy.data(), x.data(), kRows, channels, a.data(), mean.data(), other.data());
+      append(mean, results);
+      append(other, results);
+      loops.normalize(x.data(), kRows, channels, a.data(), b.data(), c.data(), y.data());
+      append(y, results);
+      loops.differentiate(dy.data(), x.data(), kRows, channels, a.data(), b.data(), c.data(),
+                          d.data(), y.data());
+      append(y, results);
+      T sums[2] = {1, 2};
+      loops.add_plane_statistics(x.data(), n, 3, &sums[0], &sums[1]);
+      loops.add_plane_products(dy.data(), x.data(), n, a[0], &sums[0], &sums[1]);
+      append({sums[0], sums[1]}, results);
+      loops.normalize_plane(x.data(), n, a[0], b[0], c[0], y.data());
+      append(y, results);
+      loops.differentiate_plane(dy.data(), x.data(), n, a[0], b[0], c[0], d[0], y.data());
+      append(y, results);
+    });
+  }
+}
+
+TYPED_TEST(IsaCopies, Depthwise) {
+  using T = TypeParam;
+  for (int64_t channels : {1, 5, 16, 37}) {
+    DepthwiseGeometry g;
+    g.batch = 1;
+    g.height = {.input = 7, .window = 3, .stride = 2, .before = 1, .output = 4};
+    g.width = {.input = 9, .window = 3, .before = 1, .output = 9};
+    g.channels = channels;
+    const std::vector<T> image = this->numbers(g.image_size()), dy = this->numbers(g.output_size()),
+                         filter = this->numbers(g.filter_size());
+    this->template expect_same_bits<DepthwiseLoops<T>>(
+        [&](const auto& loops, std::vector<T>& results) {
+          std::vector<T> out(static_cast<size_t>(g.width.output * channels));
+          std::vector<T> dx(static_cast<size_t>(g.width.input * channels)), sums = filter;
+          for (int64_t oy = 0; oy < g.height.output; ++oy) {
+            loops.forward(g, image.data(), filter.data(), oy, out.data());
+            append(out, results);
+            loops.backward_filter(g, image.data(), dy.data() + oy * g.width.output * channels, oy,
+                                  sums.data());
+          }
+          append(sums, results);
+          for (int64_t iy = 0; iy < g.height.input; ++iy) {
+            loops.backward_input(g, filter.data(), dy.data(), iy, dx.data());
+            append(dx, results);
+          }
+        });
+  }
+}
+
+}  // namespace
+}  // namespace millrace
