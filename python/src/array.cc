@@ -195,6 +195,13 @@ nb::object descriptor(DType dtype) {
   return nb::borrow(nb::handle(dtype_objects[static_cast<int>(dtype)]).attr("_storage_dtype"));
 }
 
+[[noreturn]] void refuse(nb::handle array, DType expected) {
+  PyErr_Format(PyExc_TypeError, "A tensor of type %s cannot be made from a NumPy array of type %S",
+               dtype_name(expected).c_str(),
+               reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array))));
+  throw nb::python_error();
+}
+
 }  // namespace
 
 nb::handle dtype_object(DType dtype) {
@@ -220,14 +227,8 @@ Tensor tensor_from_array(nb::handle array, DType expected, Sharing sharing) {
   }
   const int type = PyArray_TYPE(as_array(array));
   DType dtype = type_of_numpy(type);
-  if (dtype == DType::kString) {
-    if (expected == DType::kResource || expected == DType::kVariant) {
-      PyErr_Format(PyExc_TypeError, "A tensor of type %s cannot be made from a NumPy array",
-                   dtype_name(expected).c_str());
-      throw nb::python_error();
-    }
-    return strings_from_array(array);
-  }
+  if (expected == DType::kResource || expected == DType::kVariant) refuse(array, expected);
+  if (dtype == DType::kString) return strings_from_array(array);
   if (dtype == DType::kInvalid ||
       (expected != DType::kInvalid && numpy_type(expected) == NPY_NOTYPE)) {
     // Types that NumPy has no numbers for come as their storage.
@@ -235,7 +236,12 @@ Tensor tensor_from_array(nb::handle array, DType expected, Sharing sharing) {
                                                                       static_cast<int>(expected));
     nb::tuple parts = nb::cast<nb::tuple>(read);
     Tensor bits = tensor_from_array(parts[0], DType::kInvalid, sharing);
-    return bits.bit_cast_to(static_cast<DType>(nb::cast<int>(parts[1])));
+    const auto special = static_cast<DType>(nb::cast<int>(parts[1]));
+    if (!is_plain(special) || !is_plain(bits.dtype()) ||
+        dtype_size(special) != dtype_size(bits.dtype())) {
+      refuse(array, special);
+    }
+    return bits.bit_cast_to(special);
   }
   nb::object plain = plain_array(array);
   Shape shape = shape_of(as_array(plain));

@@ -327,7 +327,7 @@ def read_special(array: np.ndarray, expected: int) -> tuple[np.ndarray, int]:
         return _round_to_bfloat16(array.astype(np.float32)), bfloat16._number
     if dtype.names and len(dtype.names) == 1:
         found = _BY_NAME.get(dtype.names[0])
-        if found is not None:
+        if found is not None and found._storage_dtype == dtype:
             return np.asarray(array, order="C").view(dtype[0]), found._number
     if expected and _BY_NUMBER[expected]._storage_dtype is not None:
         storage = _BY_NUMBER[expected]._storage_dtype

@@ -204,6 +204,8 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
 
     TypeError when a value does not fit the type, ValueError for lists that are not regular.
     """
+    if dtype in (dtypes.resource, dtypes.variant):
+        raise TypeError(f"A tensor of type {dtype.name} cannot be made from {_short(values)}.")
     if isinstance(values, (np.ndarray, np.generic)):
         array = np.asarray(values)
         if dtype is not None and dtype is not dtypes.string:
