@@ -29,8 +29,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A file takes a few hundred MB at most: collecting garbage in between is time lost.
   add_compile_options(--param=ggc-min-heapsize=524288)
 else()
-  # A precompiled header that ccache hands out is older or younger than this tree's headers.
-  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  # Clang's precompiled headers hold absolute paths, so with them ccache would find nothing that was
+  # compiled in another folder.
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 endif()
 if(MILLRACE_WERROR)
   add_compile_options(-Werror)
