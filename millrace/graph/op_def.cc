@@ -260,9 +260,10 @@ Result<ArgDef> parse_arg(const OpSpec::Arg& spec, OpDef& op) {
   arg.doc = spec.doc;
   Scanner in(spec.type);
   std::string_view first = in.word();
-  if (first == "ref") {
+  int open = 0;
+  for (; first == "ref" || first == "host"; ++open) {
     if (!in.take("(")) return in.error("(");
-    arg.is_ref = true;
+    (first == "ref" ? arg.is_ref : arg.host) = true;
     first = in.word();
   }
   if (first == "list" && in.take("(")) {
@@ -276,7 +277,9 @@ Result<ArgDef> parse_arg(const OpSpec::Arg& spec, OpDef& op) {
   } else {
     MR_TRY(parse_element_type(in, op, arg, first));
   }
-  if (arg.is_ref && !in.take(")")) return in.error(")");
+  for (; open > 0; --open) {
+    if (!in.take(")")) return in.error(")");
+  }
   if (!in.done()) return in.error("the end");
   return arg;
 }
@@ -435,16 +438,20 @@ Result<OpDef> parse_op_spec(const OpSpec& spec) {
   return op;
 }
 
-Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const AttrMap& attrs) {
+namespace {
+
+// Calls each(arg, type) for every tensor, lists expanded.
+template <class Each>
+Status for_each_tensor(const std::vector<ArgDef>& args, const AttrMap& attrs, Each each) {
   // More tensors than any node has; keeps a hostile number from taking memory.
   constexpr int64_t kMaxTensors = int64_t{1} << 20;
-  std::vector<DType> types;
-  types.reserve(args.size());
+  int64_t tensors = 0;
   for (const ArgDef& arg : args) {
     if (!arg.type_list_attr.empty()) {
       MR_TRY_ASSIGN(const std::vector<DType> list,
                     read_attr<std::vector<DType>>(attrs, arg.type_list_attr));
-      for (DType t : list) types.push_back(arg.is_ref ? ref_type(t) : t);
+      for (DType t : list) each(arg, arg.is_ref ? ref_type(t) : t);
+      tensors += static_cast<int64_t>(list.size());
       continue;
     }
     DType type = arg.dtype;
@@ -454,14 +461,32 @@ Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const A
     int64_t count = 1;
     if (!arg.number_attr.empty()) {
       MR_TRY_ASSIGN(count, read_attr<int64_t>(attrs, arg.number_attr));
-      if (count < 0 || count > kMaxTensors - static_cast<int64_t>(types.size())) {
+      if (count < 0 || count > kMaxTensors - tensors) {
         return invalid_argument("attr '", arg.number_attr, "' of ", count, " is not between 0 and ",
                                 kMaxTensors);
       }
     }
-    types.insert(types.end(), static_cast<size_t>(count), arg.is_ref ? ref_type(type) : type);
+    for (int64_t i = 0; i < count; ++i) each(arg, arg.is_ref ? ref_type(type) : type);
+    tensors += count;
   }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const AttrMap& attrs) {
+  std::vector<DType> types;
+  types.reserve(args.size());
+  MR_TRY(for_each_tensor(args, attrs, [&](const ArgDef&, DType type) { types.push_back(type); }));
   return types;
+}
+
+Result<std::vector<bool>> expand_host(const std::vector<ArgDef>& args, const AttrMap& attrs) {
+  std::vector<bool> host;
+  MR_TRY(for_each_tensor(args, attrs, [&](const ArgDef& arg, DType type) {
+    host.push_back(arg.host || lives_on_host(type));
+  }));
+  return host;
 }
 
 Status check_attrs(const OpDef& op, AttrMap& attrs) {

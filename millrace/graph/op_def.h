@@ -66,10 +66,13 @@ struct OpTraits {
   bool send = false;           // hands a tensor to a rendezvous; runs even when dead
   bool recv = false;           // takes one from there
   bool metadata_only = false;  // needs its inputs' shapes, never their elements (Shape, Size, Rank)
-  bool placeholder = false;    // stands for a value that must be fed
-  bool argument = false;       // parameter of a function body
-  bool result = false;         // result of a function body
-  bool constant = false;       // its value is its attribute "value"
+  // Touches no elements: its outputs are its inputs' buffers, wherever those lie (Reshape, Switch).
+  // Which follows which is in runtime/memory.h.
+  bool forwards = false;
+  bool placeholder = false;           // stands for a value that must be fed
+  bool argument = false;              // parameter of a function body
+  bool result = false;                // result of a function body
+  bool constant = false;              // its value is its attribute "value"
   bool cannot_differentiate = false;  // has no gradient by its nature: gradients end here, no error
   bool permutes = false;  // output 0 is input 0, its dimensions in the order that input 1 lists
   // Output 0 is input 0, to the bit, whenever the two have one shape: Reshape, Tile, Slice, Sum.
@@ -100,6 +103,8 @@ struct ArgDef {
   // With dtype or type_attr: the int attribute that says how many tensors there are.
   std::string number_attr;
   bool is_ref = false;
+  // The elements are for the host, whatever device runs the op: shapes, axes, counts, predicates.
+  bool host = false;
   std::string doc;
 
   bool is_list() const { return !number_attr.empty() || !type_list_attr.empty(); }
@@ -148,8 +153,8 @@ struct OpDef {
 //                 .shape = concat_shape,
 //                 .gradient = concat_grad});
 struct OpSpec {
-  // "T" (a type attribute), "float" (a dtype), "N*T", "N*int32", "list(Tin)", and "ref(...)" around
-  // any of them.
+  // "T" (a type attribute), "float" (a dtype), "N*T", "N*int32", "list(Tin)", and around any of
+  // them "ref(...)" for a reference or "host(...)" for what the host reads or writes on any device.
   struct Arg {
     SpecText name;
     SpecText type;
@@ -195,6 +200,13 @@ Result<OpDef> parse_op_spec(const OpSpec& spec);
 // The types of a node's inputs (or outputs), one per tensor, list arguments expanded, given its
 // attributes (defaults filled in). A reference argument gives a reference type.
 Result<std::vector<DType>> expand_types(const std::vector<ArgDef>& args, const AttrMap& attrs);
+
+// True for elements that only the host can hold, whatever an op declares: strings, handles of
+// resources, variants.
+inline bool lives_on_host(DType type) { return !is_plain(base_type(type)); }
+// For each of those tensors whether its elements are for the host on every device: declared so, or
+// of a type that lives there.
+Result<std::vector<bool>> expand_host(const std::vector<ArgDef>& args, const AttrMap& attrs);
 
 // Checks `attrs` against the definition and adds the defaults: every attribute present, of the
 // right kind, in range; nothing unknown (names that begin with '_' are free). INVALID_ARGUMENT

@@ -53,7 +53,10 @@ TEST(OpSpecTest, ReadsArguments) {
                                              {"c", "N * T"},
                                              {"d", "list(Tin)"},
                                              {"e", "ref(T)"},
-                                             {"f", "ref(N*int32)"}},
+                                             {"f", "ref(N*int32)"},
+                                             {"g", "host(N*int32)"},
+                                             {"h", "ref(host(T))"},
+                                             {"i", "string"}},
                                   .types = {{"T", kFloating}},
                                   .attrs = {{"N", "int"}, {"Tin", "list(type) >= 0"}}})
                        .value();
@@ -70,13 +73,19 @@ TEST(OpSpecTest, ReadsArguments) {
   const DType d = DType::kDouble;
   EXPECT_EQ(*expand_types(op.inputs, attrs),
             (std::vector<DType>{d, DType::kFloat, d, d, DType::kBool, ref_type(d),
-                                ref_type(DType::kInt32), ref_type(DType::kInt32)}));
+                                ref_type(DType::kInt32), ref_type(DType::kInt32), DType::kInt32,
+                                DType::kInt32, ref_type(d), DType::kString}));
+  // What is declared so, and what only the host can hold.
+  EXPECT_EQ(*expand_host(op.inputs, attrs),
+            (std::vector<bool>{false, false, false, false, false, false, false, false, true, true,
+                               true, true}));
   attrs.set("N", int64_t{1} << 60);
   EXPECT_EQ(expand_types(op.inputs, attrs).status().code(), Code::kInvalidArgument);
 }
 
 TEST(OpSpecTest, RefusesBadArguments) {
-  for (const char* bad : {"U", "M*float", "list(T)", "ref(T", "T extra", ""}) {
+  for (const char* bad :
+       {"U", "M*float", "list(T)", "ref(T", "T extra", "host(T", "host", "host(T))", ""}) {
     EXPECT_FALSE(
         parse_op_spec({.name = "Op", .doc = "", .inputs = {{"a", bad}}, .types = {{"T", {}}}}).ok())
         << bad;

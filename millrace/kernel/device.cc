@@ -1,5 +1,6 @@
 #include "millrace/kernel/device.h"
 
+#include "millrace/base/mutex.h"
 #include "millrace/kernel/resource_manager.h"
 
 namespace millrace {
@@ -12,6 +13,10 @@ std::string_view device_type(DeviceKind kind) {
       return "GPU";
     case DeviceKind::kNull:
       return "NULL";
+    case DeviceKind::kSimulated:
+      return "SIM";
+    case DeviceKind::kAny:
+      return "any";
   }
   return "?";
 }
@@ -24,5 +29,38 @@ Device::Device(Info info, Ref<ResourceManager> resources)
 }
 
 Device::~Device() = default;
+
+namespace {
+
+using Copy = void (Device::*)(const Tensor&, UniqueFunction<void(Result<Tensor>)>);
+
+Result<Tensor> copy_and_wait(Device& device, Copy copy, const Tensor& from) {
+  struct {
+    Mutex mu;
+    CondVar changed;
+    bool done = false;
+    Result<Tensor> copied = Tensor();
+  } wait;
+  (device.*copy)(from, [&wait](Result<Tensor> copied) {
+    // Notified with the lock held: the waiter may destroy `wait` as soon as it has the lock.
+    MutexLock lock(wait.mu);
+    wait.copied = std::move(copied);
+    wait.done = true;
+    wait.changed.notify_one();
+  });
+  MutexLock lock(wait.mu);
+  while (!wait.done) wait.changed.wait(wait.mu);
+  return std::move(wait.copied);
+}
+
+}  // namespace
+
+Result<Tensor> copy_to_host(Device& device, const Tensor& from) {
+  return copy_and_wait(device, &Device::copy_to_host, from);
+}
+
+Result<Tensor> copy_from_host(Device& device, const Tensor& from) {
+  return copy_and_wait(device, &Device::copy_from_host, from);
+}
 
 }  // namespace millrace

@@ -12,12 +12,19 @@
 
 namespace millrace {
 
+class Event;
 class ResourceManager;
 class Stream;
 
 // What kind of kernels a device runs.
-enum class DeviceKind : uint8_t { kCpu, kCuda, kNull };
-// "CPU", "GPU", "NULL": the type in device names.
+enum class DeviceKind : uint8_t {
+  kCpu,
+  kCuda,
+  kNull,
+  kSimulated,
+  kAny,  // of a kernel, never of a device: it touches no elements, so it serves every kind
+};
+// "CPU", "GPU", "NULL", "SIM": the type in device names.
 std::string_view device_type(DeviceKind kind);
 
 // Something that runs kernels and owns memory and state. See docs/devices.md for how a device whose
@@ -27,6 +34,9 @@ class Device : public RefCounted {
   struct Info {
     DeviceName name;  // complete
     DeviceKind kind = DeviceKind::kCpu;
+    // The host cannot touch the memory of its kernels, nor they the host's: what one made and the
+    // other reads is copied.
+    bool own_memory = false;
     int64_t memory_limit = 0;
     uint64_t incarnation = 0;  // random, not zero; another after a restart
     std::string description;
@@ -45,11 +55,17 @@ class Device : public RefCounted {
   // done when compute() returns.
   virtual Stream* stream() { return nullptr; }
 
-  // Copies between this device's memory and the host's, after all work enqueued before, and calls
-  // `done` when the elements may be read. On a device that shares the host's memory: done at once,
+  // Copies what this device's memory holds once all work enqueued before is done, and calls `done`
+  // when the host may read the elements. On a device that shares the host's memory: done at once,
   // sharing the buffer.
   virtual void copy_to_host(const Tensor& from, UniqueFunction<void(Result<Tensor>)> done) = 0;
+  // The other way: `done` is called, perhaps at once, when work enqueued from then on may read the
+  // elements. The memory of `from` is read until then or, on a device with a stream, until the
+  // stream is there.
   virtual void copy_from_host(const Tensor& from, UniqueFunction<void(Result<Tensor>)> done) = 0;
+  // `buffer`, of allocator(), is used by work of another stream up to `event`: its memory is not
+  // given out again before. See device/stream_allocator.h.
+  virtual void keep_until(const Buffer& /*buffer*/, Ref<Event> /*event*/) {}
   // Returns when all work enqueued so far is done, with its first error.
   virtual Status synchronize() { return ok_status(); }
 
@@ -66,7 +82,13 @@ class Device : public RefCounted {
   Ref<ResourceManager> resources_;
 };
 
-// Work in order on a device that runs asynchronously. An Event marks a place in it.
+// For callers that may block: the same copies, with the wait for `done`.
+Result<Tensor> copy_to_host(Device& device, const Tensor& from);
+Result<Tensor> copy_from_host(Device& device, const Tensor& from);
+
+// Work in order on a device that runs asynchronously. An Event marks a place in it. An error that
+// they report is of the device, and lasts; what goes wrong in the work of one step is reported to
+// that with Step::fail().
 class Event : public RefCounted {
  public:
   // Blocks the host until the work before the event is done.

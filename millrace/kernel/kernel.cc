@@ -66,7 +66,13 @@ Value KernelContext::take_input(int i) {
   return taken;
 }
 
+Status KernelContext::not_declared_host(int i) const {
+  return internal("the kernel reads ", input_label(*this, i),
+                  " on the host; its op must declare it host(...)");
+}
+
 Status KernelContext::check_scalar(int i, DType dtype) const {
+  MR_TRY(check_host(i));
   const Tensor& tensor = input(i);
   if (tensor.dtype() != dtype || tensor.num_elements() != 1) [[unlikely]] {
     return invalid_argument(input_label(*this, i), " must be a ", dtype, " scalar, got ",
@@ -76,6 +82,7 @@ Status KernelContext::check_scalar(int i, DType dtype) const {
 }
 
 Result<std::vector<int64_t>> KernelContext::int_vector_input(int i) const {
+  MR_TRY(check_host(i));
   const Tensor& tensor = input(i);
   if (!kIndexTypes.contains(tensor.dtype()) || tensor.rank() > 1) {
     return invalid_argument(input_label(*this, i), " must be an int32 or int64 vector, got ",
@@ -89,6 +96,7 @@ Result<std::vector<int64_t>> KernelContext::int_vector_input(int i) const {
 }
 
 Result<int64_t> KernelContext::int_scalar_input(int i) const {
+  MR_TRY(check_host(i));
   const Tensor& tensor = input(i);
   if (!kIndexTypes.contains(tensor.dtype()) || tensor.num_elements() != 1) {
     return invalid_argument(input_label(*this, i), " must be an int32 or int64 scalar, got ",

@@ -31,8 +31,9 @@ struct KernelNode {
   Device* device = nullptr;
   // Where kernels that own state keep it under the node's name: one per session and device.
   std::string session_prefix;
-  // Outputs that live in host memory although the device has memory of its own; empty: none. See
-  // KernelDef::host_outputs.
+  // On a device with memory of its own: which inputs and outputs are in the host's instead, one
+  // flag each. Empty: none.
+  std::vector<bool> host_inputs;
   std::vector<bool> host_outputs;
 
   template <class T>
@@ -91,6 +92,8 @@ class KernelContext {
     // kept by reference for as long as somebody needs it. Who planned it may have it back from a
     // value that is dropped and holds the last reference, and plans another otherwise.
     Ref<Buffer>* planned = nullptr;
+    // Bit i: the host may read the elements of input i. Tests narrow it to what the op declares.
+    uint64_t readable = ~uint64_t{0};
   };
   explicit KernelContext(const Args& args) : args_(args) {
     if (args_.output_types == nullptr) take_types_of_node();
@@ -112,15 +115,22 @@ class KernelContext {
   const Value& input_value(int i) const { return *args_.inputs[i]; }
   // Hands over input i, leaving nothing behind when the caller is its last user.
   Value take_input(int i);
-  // The single element of a host scalar (or one-element) input; INVALID_ARGUMENT otherwise.
+  // INTERNAL where a test finds that input i, whose elements the host is about to read, is not
+  // declared host(...). All that follow begin with it.
+  Status check_host(int i) const {
+    if (i >= 64 || ((args_.readable >> i) & 1) != 0) [[likely]]
+      return ok_status();
+    return not_declared_host(i);
+  }
+  // The single element of a scalar (or one-element) input; INVALID_ARGUMENT otherwise.
   template <class T>
   Result<T> scalar_input(int i) const {
     MR_TRY(check_scalar(i, dtype_of<T>));
     return input(i).data<T>()[0];
   }
-  // Input i (int32 or int64, rank 0 or 1, host memory) as int64s; INVALID_ARGUMENT otherwise.
+  // Input i (int32 or int64, rank 0 or 1) as int64s; INVALID_ARGUMENT otherwise.
   Result<std::vector<int64_t>> int_vector_input(int i) const;
-  // Input i (int32 or int64, host memory, one element); INVALID_ARGUMENT otherwise.
+  // Input i (int32 or int64, one element); INVALID_ARGUMENT otherwise.
   Result<int64_t> int_scalar_input(int i) const;
   // Input i (a shape vector) as a checked shape; INVALID_ARGUMENT otherwise.
   Result<Shape> shape_input(int i) const;
@@ -145,6 +155,8 @@ class KernelContext {
 
   Step& step() const { return *args_.step; }
   Device& device() const { return *args_.device; }
+  // Where a kernel that only enqueues does so; null on other devices.
+  Stream* stream() const { return args_.step->stream(device()); }
   ResourceManager& resources() const { return device().resources(); }
   CancellationToken* cancel() const { return args_.step->cancel.get(); }
   uint64_t frame() const { return args_.frame; }
@@ -168,6 +180,7 @@ class KernelContext {
   }
   // The memory planned for output i, when it holds such a tensor; else null.
   Ref<Buffer> take_planned(const Allocator& allocator, int i, const Shape& shape) const;
+  Status not_declared_host(int i) const;
   Status check_scalar(int i, DType dtype) const;
   Result<Tensor*> allocate_output_in(Allocator& allocator, int i, const Shape& shape);
 

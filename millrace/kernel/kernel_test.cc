@@ -115,11 +115,12 @@ void register_ops(Registry& r) {
   op("TestNegate", {{"x", "float"}}, {{"y", "float"}}, shape_rules::unchanged);
   r.kernel({.op = "TestNegate", .function = negate, .priority = 1});
   r.kernel({.op = "TestNegate", .function = negate_reference, .label = "reference"});
-  op("TestFill", {{"shape", "int32"}}, {{"y", "float"}}, fill_shape);
+  op("TestFill", {{"shape", "host(int32)"}}, {{"y", "float"}}, fill_shape);
   r.kernel("TestFill", DeviceKind::kCpu, fill_zero);
-  op("TestWrongRule", {{"shape", "int32"}}, {{"y", "float"}}, shape_rules::scalar);
+  op("TestWrongRule", {{"shape", "host(int32)"}}, {{"y", "float"}}, shape_rules::scalar);
   r.kernel("TestWrongRule", DeviceKind::kCpu, fill_zero);
-  op("TestScalars", {{"a", "float"}, {"b", "int64"}}, {{"y", "float"}}, shape_rules::scalar);
+  op("TestScalars", {{"a", "host(float)"}, {"b", "host(int64)"}}, {{"y", "float"}},
+     shape_rules::scalar);
   r.kernel("TestScalars", DeviceKind::kCpu, read_scalars);
   op("TestSumSquares", {{"x", "float"}}, {{"y", "float"}}, shape_rules::scalar);
   r.kernel("TestSumSquares", DeviceKind::kCpu, sum_squares);

@@ -86,7 +86,6 @@ Status no_kernel(const KernelRegistry& registry, const KernelNode& node, std::st
 }  // namespace
 
 template class SpecList<KernelDef::Constraint>;
-template class SpecList<int>;
 
 struct KernelRegistry::Impl {
   // Definitions of one op, by falling priority; equals in the order of registration.
@@ -143,14 +142,16 @@ std::vector<const KernelDef*> KernelRegistry::find(std::string_view op, DeviceKi
                                                    const AttrMap& attrs) const {
   std::vector<const KernelDef*> found;
   MutexLock lock(impl_->mu);
-  for (std::string_view name : {op, kAnyOp}) {
+  auto add = [&](std::string_view name, DeviceKind kind) MR_REQUIRES(impl_->mu) {
     const Impl::Defs* defs = impl_->find_op(name);
-    if (defs == nullptr) continue;
+    if (defs == nullptr) return;
     for (const KernelDef* def : *defs) {
-      if (serves(*def, device, attrs)) found.push_back(def);
+      if (serves(*def, kind, attrs)) found.push_back(def);
     }
-    if (!found.empty()) break;
-  }
+  };
+  add(op, device);
+  if (found.empty()) add(kAnyOp, device);
+  add(op, DeviceKind::kAny);
   return found;
 }
 
@@ -164,23 +165,12 @@ std::vector<const KernelDef*> KernelRegistry::list(std::string_view op) const {
   return defs == nullptr ? Impl::Defs() : *defs;
 }
 
-std::vector<bool> host_flags(const std::vector<int>& numbers, int count) {
-  std::vector<bool> flags(static_cast<size_t>(count), false);
-  for (int n : numbers) {
-    if (n == -1) flags.assign(flags.size(), true);
-    if (n >= 0 && n < count) flags[static_cast<size_t>(n)] = true;
-  }
-  return flags;
-}
-
 Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
-                                            DeviceKind device, std::string_view label,
-                                            const KernelDef** made_by) {
+                                            DeviceKind device, std::string_view label) {
   std::string_view op = node.op != nullptr ? std::string_view(node.op->name) : std::string_view();
   Status refusal;
   for (const KernelDef* def : registry.find(op, device, node.attrs)) {
     if (!label.empty() && def->label != label) continue;
-    if (made_by != nullptr) *made_by = def;
     if (def->function != nullptr) {
       return std::unique_ptr<Kernel>(std::make_unique<FunctionKernel>(def->function));
     }

@@ -21,24 +21,20 @@ struct KernelDef {
     TypeSet types;
   };
 
-  // The op's name, or "*": any op of this kind of device that has no kernel of its own.
+  // The op's name, or "*": any op that this kind of device has no kernel for.
   SpecText op;
+  // kAny: for every kind of device that has none for the op, "*" included.
   DeviceKind device = DeviceKind::kCpu;
   SpecList<Constraint> constraints = {};  // all must hold; none: any node
   // Exactly one of the two.
   KernelFunction function = nullptr;  // for kernels that need no attributes
   KernelFactory factory = nullptr;
-  // Inputs and outputs (numbers over the expanded lists, -1: all) that live in host memory although
-  // the device has memory of its own.
-  SpecList<int> host_inputs = {};
-  SpecList<int> host_outputs = {};
   // Kernels of one op, device and type are tried in this order; the plain reference is 0.
   int priority = 0;
   SpecText label = {};  // for tests that want one kernel: "reference"
 };
 
 extern template class SpecList<KernelDef::Constraint>;
-extern template class SpecList<int>;
 
 // Kernels by op and device. Append-only, safe to read while appended to.
 class KernelRegistry {
@@ -64,15 +60,11 @@ class KernelRegistry {
   Impl* impl_;
 };
 
-// KernelDef::host_inputs or host_outputs as one flag per tensor, -1 expanded.
-std::vector<bool> host_flags(const std::vector<int>& numbers, int count);
-
 // Makes the first kernel that takes the node (a factory may refuse with UNIMPLEMENTED: then the
 // next is tried). `label`: only kernels with that label. NOT_FOUND "No registered 'X' OpKernel ..."
-// with the types there are. `made_by`, if given, is set to the definition that made it.
+// with the types there are.
 Result<std::unique_ptr<Kernel>> make_kernel(const KernelRegistry& registry, const KernelNode& node,
-                                            DeviceKind device, std::string_view label = {},
-                                            const KernelDef** made_by = nullptr);
+                                            DeviceKind device, std::string_view label = {});
 
 // Where op families register themselves: definitions and kernels together. Mistakes in a
 // registration are collected: status() has the first.

@@ -118,6 +118,23 @@ TEST_F(KernelRegistryTest, AnyOpWhereItHasNoKernelOfItsOwn) {
   EXPECT_FALSE(kernels.any("Bar", DeviceKind::kCpu, {}));
 }
 
+TEST_F(KernelRegistryTest, NeutralKernelsServeWhoHasNoneOfTheirOwn) {
+  const AttrMap attrs = {{"T", DType::kFloat}};
+  ASSERT_TRUE(kernels.add({.op = "Foo", .device = DeviceKind::kAny, .function = nothing}).ok());
+  EXPECT_TRUE(kernels.any("Foo", DeviceKind::kCuda, attrs));
+  EXPECT_TRUE(kernels.any("Foo", DeviceKind::kNull, attrs));
+  EXPECT_FALSE(kernels.any("Bar", DeviceKind::kCpu, attrs));
+  // After those of the kind, its "*" too.
+  ASSERT_TRUE(kernels.add({.op = "*", .device = DeviceKind::kNull, .function = nothing}).ok());
+  ASSERT_TRUE(kernels.add({.op = "Foo", .device = DeviceKind::kCuda, .function = nothing}).ok());
+  for (DeviceKind kind : {DeviceKind::kNull, DeviceKind::kCuda}) {
+    auto found = kernels.find("Foo", kind, attrs);
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0]->device, kind);
+    EXPECT_EQ(found[1]->device, DeviceKind::kAny);
+  }
+}
+
 TEST_F(KernelRegistryTest, RegistrationKeepsTheFirstMistake) {
   registry.add({.name = "Good", .doc = "d", .outputs = {{"y", "T"}}, .types = {{"T", {}}}});
   registry.kernel<float>("Good", DeviceKind::kCpu, nothing);
@@ -129,12 +146,6 @@ TEST_F(KernelRegistryTest, RegistrationKeepsTheFirstMistake) {
   Registry second(ops, kernels);
   second.kernel("Absent", DeviceKind::kCpu, nothing);
   EXPECT_EQ(second.status().code(), Code::kNotFound);
-}
-
-TEST(HostFlags, MinusOneIsAll) {
-  EXPECT_EQ(host_flags({1, 7}, 3), (std::vector<bool>{false, true, false}));
-  EXPECT_EQ(host_flags({-1}, 2), (std::vector<bool>{true, true}));
-  EXPECT_EQ(host_flags({}, 1), (std::vector<bool>{false}));
 }
 
 }  // namespace

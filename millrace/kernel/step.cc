@@ -4,6 +4,7 @@
 
 #include "millrace/base/str_cat.h"
 #include "millrace/base/thread_pool.h"
+#include "millrace/kernel/device.h"
 #include "millrace/kernel/function_runner.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/kernel/trace.h"
@@ -28,6 +29,8 @@ void Step::hold_feeds(std::vector<Tensor> values) {
 }
 
 std::string Step::container() const { return str_cat("__per_step_", id); }
+
+Stream* Step::stream(Device& device) const { return device.stream(); }
 
 void Step::fail(const Status& status) {
   {

@@ -16,8 +16,10 @@
 
 namespace millrace {
 
+class Device;
 class FunctionRunner;
 class Rendezvous;
+class Stream;
 class ThreadPool;
 class TraceCollector;
 
@@ -62,6 +64,10 @@ class Step final : public RefCounted {
   // The container, in the devices' resource managers, of what ends with the step: TensorArrays,
   // stacks.
   std::string container() const;
+
+  // Where the kernels of this step enqueue their work on `device`; null when they do not. The
+  // device's own stream.
+  Stream* stream(Device& device) const;
 
   // The first error of the step. Stops the rest of it: cancels the token, aborts the rendezvous.
   void fail(const Status& status);

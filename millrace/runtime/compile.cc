@@ -117,7 +117,7 @@ class Compiler {
   }
 
   // What differs by kind: attributes that the executor needs, or the kernel.
-  Status prepare(PlanStep& step, KernelNode& node, std::unique_ptr<Kernel>& kernel) {
+  Status prepare(PlanStep& step, const KernelNode& node, std::unique_ptr<Kernel>& kernel) {
     if (step.kind == StepKind::kFeed || step.kind == StepKind::kFetch) {
       MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
       if (position < 0 || static_cast<uint64_t>(position) >= kMaxPositions) {
@@ -140,17 +140,10 @@ class Compiler {
     return ok_status();
   }
 
-  // The node's kernel; what its definition says about memory goes to the node.
-  Result<std::unique_ptr<Kernel>> make(KernelNode& node) {
+  Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     DeviceKind kind = plan_->device->kind();
-    const KernelDef* def = nullptr;
-    auto kernel = make_kernel(kernels_, node, kind, options_.kernel_label, &def);
-    if (!kernel.ok() && !options_.kernel_label.empty()) {
-      kernel = make_kernel(kernels_, node, kind, {}, &def);
-    }
-    if (kernel.ok() && !def->host_outputs.empty()) {
-      node.host_outputs = host_flags(def->host_outputs, node.num_outputs());
-    }
+    auto kernel = make_kernel(kernels_, node, kind, options_.kernel_label);
+    if (!kernel.ok() && !options_.kernel_label.empty()) kernel = make_kernel(kernels_, node, kind);
     return kernel;
   }
 

@@ -11,10 +11,13 @@ int kind_order(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::kCuda:
       return 0;
-    case DeviceKind::kCpu:
+    case DeviceKind::kSimulated:
       return 1;
-    case DeviceKind::kNull:
+    case DeviceKind::kCpu:
       return 2;
+    case DeviceKind::kNull:
+    case DeviceKind::kAny:
+      break;
   }
   return 3;
 }

@@ -16,7 +16,7 @@ class DeviceSet {
   // `client` is the device that feeds come from and fetches go to: one of `devices`.
   DeviceSet(std::vector<Device::Info> devices, int client);
 
-  // Best first: by kind (CUDA, then CPU, then null), then by name.
+  // Best first: by kind (CUDA, simulated, CPU, null), then by name.
   const std::vector<Device::Info>& devices() const { return devices_; }
   const Device::Info& client() const { return devices_[static_cast<size_t>(client_)]; }
   const std::string& client_name() const { return names_[static_cast<size_t>(client_)]; }

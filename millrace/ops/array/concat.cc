@@ -201,7 +201,7 @@ void concat_offset_value(ValueContext& c) {
   }
 }
 
-Status concat_offset_cpu(KernelContext& ctx) {
+Status concat_offset(KernelContext& ctx) {
   MR_TRY(expect_rank(ctx, 0, 0));
   MR_TRY_ASSIGN(const int32_t dim, ctx.scalar_input<int32_t>(0));
   for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -332,7 +332,7 @@ constexpr OpTraits kJoins = {.may_alias = ~0U, .cost = 0.5F};
 void register_concat(Registry& registry) {
   registry.add({.name = "ConcatV2",
                 .doc = "Joins tensors along one dimension.",
-                .inputs = {{"values", "N*T"}, {"axis", "Tidx"}},
+                .inputs = {{"values", "N*T"}, {"axis", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .attrs = {{"N", "int >= 2"}},
@@ -342,7 +342,7 @@ void register_concat(Registry& registry) {
                 .gradient = concat_v2_grad});
   registry.add({.name = "Concat",
                 .doc = "Joins tensors along one dimension.",
-                .inputs = {{"concat_dim", "int32"}, {"values", "N*T"}},
+                .inputs = {{"concat_dim", "host(int32)"}, {"values", "N*T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"N", "int >= 2"}},
@@ -352,8 +352,8 @@ void register_concat(Registry& registry) {
                 .gradient = concat_v1_grad});
   registry.add({.name = "ConcatOffset",
                 .doc = "Where each of several tensors begins in their concatenation.",
-                .inputs = {{"concat_dim", "int32"}, {"shape", "N*int32"}},
-                .outputs = {{"offset", "N*int32"}},
+                .inputs = {{"concat_dim", "host(int32)"}, {"shape", "host(N*int32)"}},
+                .outputs = {{"offset", "host(N*int32)"}},
                 .attrs = {{"N", "int >= 2"}},
                 .traits = {.cannot_differentiate = true},
                 .shape = concat_offset_shape,
@@ -371,7 +371,7 @@ void register_concat(Registry& registry) {
        .gradient = pack_grad});
   registry.kernel("ConcatV2", DeviceKind::kCpu, concat_v2_cpu);
   registry.kernel("Concat", DeviceKind::kCpu, concat_v1_cpu);
-  registry.kernel("ConcatOffset", DeviceKind::kCpu, concat_offset_cpu);
+  registry.kernel("ConcatOffset", DeviceKind::kAny, concat_offset);
   registry.kernel<Pack>("Pack", DeviceKind::kCpu);
 }
 

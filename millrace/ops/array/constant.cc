@@ -12,6 +12,10 @@ class Constant : public Kernel {
     if (value.dtype() != dtype) {
       return invalid_argument("attribute value is ", value.dtype(), ", but dtype says ", dtype);
     }
+    const bool host = !node.host_outputs.empty() && node.host_outputs[0];
+    if (node.device != nullptr && node.device->info().own_memory && !host) {
+      MR_TRY_ASSIGN(value, copy_from_host(*node.device, value));
+    }
     return std::make_unique<Constant>(std::move(value));
   }
   explicit Constant(Tensor value) : value_(std::move(value)) {}
@@ -34,7 +38,7 @@ void register_constant(Registry& registry) {
                 .types = {{"dtype", {}}},
                 .attrs = {{"value", "tensor"}},
                 .traits = {.constant = true, .cannot_differentiate = true}});
-  registry.kernel<Constant>("Const", DeviceKind::kCpu);
+  registry.kernel<Constant>("Const", DeviceKind::kAny);
 }
 
 }  // namespace millrace

@@ -164,8 +164,8 @@ void register_diag(Registry& registry) {
   OpSpec band = {.name = "MatrixBandPart",
                  .doc = "Matrices with zeros outside a band around the diagonal.",
                  .inputs = {{"input", "T"},
-                            {"num_lower", "Tindex", "Diagonals below; negative: all."},
-                            {"num_upper", "Tindex", "Diagonals above; negative: all."}},
+                            {"num_lower", "host(Tindex)", "Diagonals below; negative: all."},
+                            {"num_upper", "host(Tindex)", "Diagonals above; negative: all."}},
                  .outputs = {{"band", "T"}},
                  .types = {{"T", {}}, {"Tindex", kIndexTypes, DType::kInt64}},
                  .traits = {.cost = 0.5F},
@@ -174,7 +174,7 @@ void register_diag(Registry& registry) {
   registry.add(band);
   // Its older name knows one type of index.
   band.name = "BatchMatrixBandPart";
-  band.inputs[1].type = band.inputs[2].type = "int64";
+  band.inputs[1].type = band.inputs[2].type = "host(int64)";
   band.types.pop_back();
   band.deprecated_since = 14;
   band.deprecation = "Use MatrixBandPart instead.";

@@ -243,7 +243,7 @@ void register_dynamic(Registry& registry) {
                 .gradient = dynamic_partition_grad});
   registry.add({.name = "DynamicStitch",
                 .doc = "Writes the rows of each data to the rows that its indices name, in order.",
-                .inputs = {{"indices", "N*int32"}, {"data", "N*T"}},
+                .inputs = {{"indices", "host(N*int32)"}, {"data", "N*T"}},
                 .outputs = {{"merged", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"N", "int >= 1"}},

@@ -217,7 +217,7 @@ Status range_cpu(KernelContext& ctx) {
 void register_fill(Registry& registry) {
   registry.add({.name = "Fill",
                 .doc = "A tensor of shape `dims`, every element of which is `value`.",
-                .inputs = {{"dims", "index_type"}, {"value", "T"}},
+                .inputs = {{"dims", "host(index_type)"}, {"value", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"index_type", kIndexTypes, DType::kInt32}},
                 .traits = {.cost = 0.2F},
@@ -240,15 +240,16 @@ void register_fill(Registry& registry) {
                 .traits = {.elementwise = true, .cannot_differentiate = true, .cost = 0.2F},
                 .shape = shape_rules::unchanged,
                 .value = like_value<1>});
-  registry.add({.name = "Range",
-                .doc = "The numbers start, start + delta, ... that come before limit.",
-                .inputs = {{"start", "Tidx"}, {"limit", "Tidx"}, {"delta", "Tidx"}},
-                .outputs = {{"output", "Tidx"}},
-                .types = {{"Tidx", type_set_of<RangeTypes>, DType::kInt32}},
-                .traits = {.cannot_differentiate = true, .cost = 0.5F},
-                .shape = range_shape,
-                .value = range_value,
-                .no_gradient = "which elements are there depends on their values"});
+  registry.add(
+      {.name = "Range",
+       .doc = "The numbers start, start + delta, ... that come before limit.",
+       .inputs = {{"start", "host(Tidx)"}, {"limit", "host(Tidx)"}, {"delta", "host(Tidx)"}},
+       .outputs = {{"output", "Tidx"}},
+       .types = {{"Tidx", type_set_of<RangeTypes>, DType::kInt32}},
+       .traits = {.cannot_differentiate = true, .cost = 0.5F},
+       .shape = range_shape,
+       .value = range_value,
+       .no_gradient = "which elements are there depends on their values"});
   registry.kernel("Fill", DeviceKind::kCpu, fill_cpu);
   registry.kernel("ZerosLike", DeviceKind::kCpu, zeros_like_cpu);
   registry.kernel("OnesLike", DeviceKind::kCpu, ones_like_cpu);

@@ -282,7 +282,7 @@ void register_gather(Registry& registry) {
   registry.add(
       {.name = "GatherV2",
        .doc = "The slices of params along axis that indices name.",
-       .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}, {"axis", "Taxis"}},
+       .inputs = {{"params", "Tparams"}, {"indices", "Tindices"}, {"axis", "host(Taxis)"}},
        .outputs = {{"output", "Tparams"}},
        .types = {{"Tparams", {}}, {"Tindices", kIndexTypes}, {"Taxis", kIndexTypes}},
        .attrs = {{"batch_dims", "int = 0", "How many first dimensions params and indices share."}},

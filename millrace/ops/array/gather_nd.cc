@@ -121,7 +121,7 @@ void register_gather_nd(Registry& registry) {
        .gradient = gather_nd_grad});
   registry.add({.name = "ScatterNd",
                 .doc = "Zeros of the given shape, with updates added where the index vectors say.",
-                .inputs = {{"indices", "Tindices"}, {"updates", "T"}, {"shape", "Tindices"}},
+                .inputs = {{"indices", "Tindices"}, {"updates", "T"}, {"shape", "host(Tindices)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tindices", kIndexTypes}},
                 .traits = {.cost = 1},

@@ -3,6 +3,7 @@
 namespace millrace {
 
 Status HostInts::read(const KernelContext& ctx, int i, std::string_view what) {
+  MR_TRY(ctx.check_host(i));
   const Tensor& tensor = ctx.input(i);
   if (!kIndexTypes.contains(tensor.dtype()) || tensor.num_elements() > kMax) {
     return invalid_argument("'", what, "' must hold at most ", kMax,

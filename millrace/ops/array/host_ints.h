@@ -18,7 +18,8 @@ class HostInts {
   HostInts(const HostInts&) = delete;
   HostInts& operator=(const HostInts&) = delete;
 
-  // Reads input i, an int32 or int64 tensor of at most kMax elements; INVALID_ARGUMENT otherwise.
+  // Reads input i, which is declared host(...): an int32 or int64 tensor of at most kMax elements;
+  // INVALID_ARGUMENT otherwise.
   Status read(const KernelContext& ctx, int i, std::string_view what);
   // The same for a tensor of rank 1.
   Status read_vector(const KernelContext& ctx, int i, std::string_view what);

@@ -75,7 +75,7 @@ Status forward_all(KernelContext& ctx) {
   return ok_status();
 }
 
-constexpr OpTraits kForwards = {.may_alias = 1};
+constexpr OpTraits kForwards = {.forwards = true, .may_alias = 1};
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "list(T)"}},
                 .outputs = {{"output", "list(T)"}},
                 .attrs = {{"T", "list(type) >= 1"}},
-                .traits = {.may_alias = ~0u},
+                .traits = {.forwards = true, .may_alias = ~0u},
                 .shape = same_facts,
                 .value = same_value,
                 .gradient = pass_gradients});
@@ -103,7 +103,7 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "ref(T)"}},
                 .outputs = {{"output", "ref(T)"}},
                 .types = {{"T", {}}},
-                .traits = {.allows_uninitialized_input = true, .may_alias = 1},
+                .traits = {.allows_uninitialized_input = true, .forwards = true, .may_alias = 1},
                 .shape = same_facts,
                 .gradient = pass_gradients});
   registry.add({.name = "StopGradient",
@@ -111,7 +111,7 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
-                .traits = {.cannot_differentiate = true, .may_alias = 1},
+                .traits = {.forwards = true, .cannot_differentiate = true, .may_alias = 1},
                 .shape = same_facts,
                 .value = same_value,
                 .no_gradient = "there to stop gradients"});
@@ -152,11 +152,11 @@ void register_identity(Registry& registry) {
                 .traits = {.stateful = true, .cost = 0.5F},
                 .shape = same_facts,
                 .gradient = pass_gradients});
-  registry.kernel<EnsureShape>("EnsureShape", DeviceKind::kCpu);
+  registry.kernel<EnsureShape>("EnsureShape", DeviceKind::kAny);
   registry.kernel("DeepCopy", DeviceKind::kCpu, deep_copy);
   for (const char* op :
        {"Identity", "IdentityN", "RefIdentity", "StopGradient", "PreventGradient", "Snapshot"}) {
-    registry.kernel(op, DeviceKind::kCpu, forward_all);
+    registry.kernel(op, DeviceKind::kAny, forward_all);
   }
 }
 

@@ -54,7 +54,7 @@ Status lin_space_cpu(KernelContext& ctx) {
 void register_lin_space(Registry& registry) {
   registry.add({.name = "LinSpace",
                 .doc = "num numbers from start to stop, both included, in equal steps.",
-                .inputs = {{"start", "T"}, {"stop", "T"}, {"num", "Tidx"}},
+                .inputs = {{"start", "host(T)"}, {"stop", "host(T)"}, {"num", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .traits = {.cost = 0.5F},

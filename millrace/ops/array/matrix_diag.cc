@@ -414,7 +414,7 @@ Status set_grad(GradientContext& g) {
 
 template <bool kRange>
 void register_form(Registry& registry, const std::string& suffix) {
-  const OpSpec::Arg k = {"k", "int32", "A diagonal, or the lowest and the uppermost."};
+  const OpSpec::Arg k = {"k", "host(int32)", "A diagonal, or the lowest and the uppermost."};
   std::vector<OpSpec::Attr> attrs;
   if (suffix == "V3") {
     attrs.push_back({"align",
@@ -447,9 +447,10 @@ void register_form(Registry& registry, const std::string& suffix) {
                            set = {{"input", "T"}, {"diagonal", "T"}};
   if (kRange) {
     const OpSpec::Arg padding = {"padding_value", "T", "For what is on no diagonal."};
-    diag.insert(
-        diag.end(),
-        {k, {"num_rows", "int32", "-1: as few as will do."}, {"num_cols", "int32"}, padding});
+    diag.insert(diag.end(), {k,
+                             {"num_rows", "host(int32)", "-1: as few as will do."},
+                             {"num_cols", "host(int32)"},
+                             padding});
     part.insert(part.end(), {k, padding});
     set.push_back(k);
   }

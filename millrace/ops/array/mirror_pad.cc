@@ -196,7 +196,7 @@ void register_mirror_pad(Registry& registry) {
   const auto add = [&](const char* name, const char* doc, ShapeRule shape, GradientRule gradient) {
     registry.add({.name = name,
                   .doc = doc,
-                  .inputs = {{"input", "T"}, {"paddings", "Tpaddings", "[rank,2]."}},
+                  .inputs = {{"input", "T"}, {"paddings", "host(Tpaddings)", "[rank,2]."}},
                   .outputs = {{"output", "T"}},
                   .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
                   .attrs = {{"mode", "string in {'REFLECT','SYMMETRIC'}",

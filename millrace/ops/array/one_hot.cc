@@ -89,7 +89,8 @@ void register_one_hot(Registry& registry) {
   registry.add(
       {.name = "OneHot",
        .doc = "A new dimension of size depth with on_value at each index, off_value elsewhere.",
-       .inputs = {{"indices", "TI"}, {"depth", "int32"}, {"on_value", "T"}, {"off_value", "T"}},
+       .inputs =
+           {{"indices", "TI"}, {"depth", "host(int32)"}, {"on_value", "T"}, {"off_value", "T"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"TI", type_set_of<OneHotIndices>, DType::kInt64}},
        .attrs = {{"axis", "int = -1", "Where the dimension is inserted."}},

@@ -117,20 +117,21 @@ Status pad_cpu(KernelContext& ctx) {
 void register_pad(Registry& registry) {
   registry.add({.name = "Pad",
                 .doc = "Zeros before and after the input, in every dimension.",
-                .inputs = {{"input", "T"}, {"paddings", "Tpaddings"}},
+                .inputs = {{"input", "T"}, {"paddings", "host(Tpaddings)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
                 .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
                 .shape = pad_shape,
                 .gradient = pad_grad});
-  registry.add({.name = "PadV2",
-                .doc = "A constant before and after the input, in every dimension.",
-                .inputs = {{"input", "T"}, {"paddings", "Tpaddings"}, {"constant_values", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
-                .shape = pad_shape,
-                .gradient = pad_grad});
+  registry.add(
+      {.name = "PadV2",
+       .doc = "A constant before and after the input, in every dimension.",
+       .inputs = {{"input", "T"}, {"paddings", "host(Tpaddings)"}, {"constant_values", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
+       .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
+       .shape = pad_shape,
+       .gradient = pad_grad});
   registry.kernel("Pad", DeviceKind::kCpu, pad_cpu);
   registry.kernel("PadV2", DeviceKind::kCpu, pad_cpu);
 }

@@ -92,12 +92,12 @@ void register_placeholder(Registry& registry) {
                 .outputs = {{"output", "dtype"}},
                 .types = {{"dtype", {}}},
                 .attrs = {{"shape", "shape"}},
-                .traits = {.may_alias = 1},
+                .traits = {.forwards = true, .may_alias = 1},
                 .shape = default_shape,
                 .gradient = default_gradient});
-  registry.kernel<Placeholder>("Placeholder", DeviceKind::kCpu);
-  registry.kernel<Placeholder>("PlaceholderV2", DeviceKind::kCpu);
-  registry.kernel<PlaceholderWithDefault>("PlaceholderWithDefault", DeviceKind::kCpu);
+  registry.kernel<Placeholder>("Placeholder", DeviceKind::kAny);
+  registry.kernel<Placeholder>("PlaceholderV2", DeviceKind::kAny);
+  registry.kernel<PlaceholderWithDefault>("PlaceholderWithDefault", DeviceKind::kAny);
 }
 
 }  // namespace millrace

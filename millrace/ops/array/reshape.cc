@@ -70,7 +70,7 @@ void reshape_value(ValueContext& c) {
   if (!out.is_scalar || out.elements.size() == 1) c.set_output(0, std::move(out));
 }
 
-Status reshape_cpu(KernelContext& ctx) {
+Status reshape(KernelContext& ctx) {
   HostInts target;
   MR_TRY(target.read_vector(ctx, 1, "shape"));
   const int64_t elements = ctx.input(0).num_elements();
@@ -122,7 +122,7 @@ void expand_dims_value(ValueContext& c) {
   if (value != nullptr && value->is_scalar) c.set_output(0, {.elements = value->elements});
 }
 
-Status expand_dims_cpu(KernelContext& ctx) {
+Status expand_dims(KernelContext& ctx) {
   const Shape& shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(const int64_t dim, ctx.int_scalar_input(1));
   MR_TRY_ASSIGN(const int axis, normalize_axis(dim, shape.rank() + 1, "dim"));
@@ -207,19 +207,19 @@ class Squeeze : public Kernel {
 void register_reshape(Registry& registry) {
   registry.add({.name = "Reshape",
                 .doc = "The same elements in another shape; one size may be -1, to be worked out.",
-                .inputs = {{"tensor", "T"}, {"shape", "Tshape"}},
+                .inputs = {{"tensor", "T"}, {"shape", "host(Tshape)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tshape", kIndexTypes, DType::kInt32}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1},
+                .traits = {.forwards = true, .same_when_same_shape = true, .may_alias = 1},
                 .shape = reshape_shape,
                 .value = reshape_value,
                 .gradient = reshape_back});
   registry.add({.name = "ExpandDims",
                 .doc = "Inserts a dimension of size 1 before dimension `dim`.",
-                .inputs = {{"input", "T"}, {"dim", "Tdim"}},
+                .inputs = {{"input", "T"}, {"dim", "host(Tdim)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tdim", kIndexTypes, DType::kInt32}},
-                .traits = {.may_alias = 1},
+                .traits = {.forwards = true, .may_alias = 1},
                 .shape = expand_dims_shape,
                 .value = expand_dims_value,
                 .gradient = reshape_back});
@@ -229,13 +229,13 @@ void register_reshape(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"squeeze_dims", "list(int) = [] >= 0"}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1},
+                .traits = {.forwards = true, .same_when_same_shape = true, .may_alias = 1},
                 .shape = squeeze_shape,
                 .value = squeeze_value,
                 .gradient = reshape_back});
-  registry.kernel("Reshape", DeviceKind::kCpu, reshape_cpu);
-  registry.kernel("ExpandDims", DeviceKind::kCpu, expand_dims_cpu);
-  registry.kernel<Squeeze>("Squeeze", DeviceKind::kCpu);
+  registry.kernel("Reshape", DeviceKind::kAny, reshape);
+  registry.kernel("ExpandDims", DeviceKind::kAny, expand_dims);
+  registry.kernel<Squeeze>("Squeeze", DeviceKind::kAny);
 }
 
 }  // namespace millrace

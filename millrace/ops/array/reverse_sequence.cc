@@ -139,7 +139,7 @@ void register_reverse_sequence(Registry& registry) {
   registry.add(
       {.name = "ReverseSequence",
        .doc = "The beginning of each sequence of a batch, of a length of its own, backwards.",
-       .inputs = {{"input", "T"}, {"seq_lengths", "Tlen", "For each row of batch_dim."}},
+       .inputs = {{"input", "T"}, {"seq_lengths", "host(Tlen)", "For each row of batch_dim."}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"Tlen", kIndexTypes, DType::kInt64}},
        .attrs = {{"seq_dim", "int", "The dimension that is reversed."}, {"batch_dim", "int = 0"}},

@@ -89,7 +89,7 @@ void register_roll(Registry& registry) {
   registry.add({.name = "Roll",
                 .doc = "Elements moved along some dimensions; what leaves at one end comes in at "
                        "the other.",
-                .inputs = {{"input", "T"}, {"shift", "Tshift"}, {"axis", "Taxis"}},
+                .inputs = {{"input", "T"}, {"shift", "host(Tshift)"}, {"axis", "host(Taxis)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tshift", kIndexTypes}, {"Taxis", kIndexTypes}},
                 .traits = {.cost = 0.5F},

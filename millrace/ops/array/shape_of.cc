@@ -78,7 +78,7 @@ void register_shape_of(Registry& registry) {
   registry.add({.name = "Shape",
                 .doc = "The sizes of a tensor's dimensions.",
                 .inputs = {{"input", "T"}},
-                .outputs = {{"output", "out_type"}},
+                .outputs = {{"output", "host(out_type)"}},
                 .types = {{"T", {}}, {"out_type", kIndexTypes, DType::kInt32}},
                 .traits = kMetadata,
                 .shape = shape_shape,
@@ -86,7 +86,7 @@ void register_shape_of(Registry& registry) {
   registry.add({.name = "ShapeN",
                 .doc = "The shape of each of several tensors.",
                 .inputs = {{"input", "N*T"}},
-                .outputs = {{"output", "N*out_type"}},
+                .outputs = {{"output", "host(N*out_type)"}},
                 .types = {{"T", {}}, {"out_type", kIndexTypes, DType::kInt32}},
                 .attrs = {{"N", "int >= 1"}},
                 .traits = kMetadata,
@@ -95,7 +95,7 @@ void register_shape_of(Registry& registry) {
   registry.add({.name = "Size",
                 .doc = "The number of elements of a tensor.",
                 .inputs = {{"input", "T"}},
-                .outputs = {{"output", "out_type"}},
+                .outputs = {{"output", "host(out_type)"}},
                 .types = {{"T", {}}, {"out_type", kIndexTypes, DType::kInt32}},
                 .traits = kMetadata,
                 .shape = shape_rules::scalar,
@@ -103,15 +103,15 @@ void register_shape_of(Registry& registry) {
   registry.add({.name = "Rank",
                 .doc = "The number of dimensions of a tensor.",
                 .inputs = {{"input", "T"}},
-                .outputs = {{"output", "int32"}},
+                .outputs = {{"output", "host(int32)"}},
                 .types = {{"T", {}}},
                 .traits = kMetadata,
                 .shape = shape_rules::scalar,
                 .value = rank_value});
-  registry.kernel("Shape", DeviceKind::kCpu, shape_cpu);
-  registry.kernel("ShapeN", DeviceKind::kCpu, shape_cpu);
-  registry.kernel("Size", DeviceKind::kCpu, size_cpu);
-  registry.kernel("Rank", DeviceKind::kCpu, rank_cpu);
+  registry.kernel("Shape", DeviceKind::kAny, shape_cpu);
+  registry.kernel("ShapeN", DeviceKind::kAny, shape_cpu);
+  registry.kernel("Size", DeviceKind::kAny, size_cpu);
+  registry.kernel("Rank", DeviceKind::kAny, rank_cpu);
 }
 
 }  // namespace millrace

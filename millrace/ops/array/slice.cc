@@ -123,7 +123,7 @@ void register_slice(Registry& registry) {
   registry.add(
       {.name = "Slice",
        .doc = "The box of `size` elements at `begin`; a size of -1 means all that is left.",
-       .inputs = {{"input", "T"}, {"begin", "Index"}, {"size", "Index"}},
+       .inputs = {{"input", "T"}, {"begin", "host(Index)"}, {"size", "host(Index)"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"Index", kIndexTypes}},
        .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},

@@ -121,7 +121,7 @@ void register_sparse_to_dense(Registry& registry) {
   registry.add({.name = "SparseToDense",
                 .doc = "A tensor of default_value with the values at the indices.",
                 .inputs = {{"sparse_indices", "Tindices"},
-                           {"output_shape", "Tindices"},
+                           {"output_shape", "host(Tindices)"},
                            {"sparse_values", "T"},
                            {"default_value", "T"}},
                 .outputs = {{"dense", "T"}},

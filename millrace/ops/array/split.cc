@@ -236,7 +236,7 @@ class Unpack : public Kernel {
 void register_split(Registry& registry) {
   registry.add({.name = "Split",
                 .doc = "Cuts a tensor into equal parts along one dimension.",
-                .inputs = {{"split_dim", "int32"}, {"value", "T"}},
+                .inputs = {{"split_dim", "host(int32)"}, {"value", "T"}},
                 .outputs = {{"output", "num_split*T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"num_split", "int >= 1"}},
@@ -244,15 +244,16 @@ void register_split(Registry& registry) {
                 .shape = split_shape,
                 .value = split_value,
                 .gradient = split_grad});
-  registry.add({.name = "SplitV",
-                .doc = "Cuts a tensor into parts of given sizes along one dimension.",
-                .inputs = {{"value", "T"}, {"size_splits", "Tlen"}, {"split_dim", "int32"}},
-                .outputs = {{"output", "num_split*T"}},
-                .types = {{"T", {}}, {"Tlen", kIndexTypes, DType::kInt64}},
-                .attrs = {{"num_split", "int >= 1"}},
-                .traits = {.may_alias = 1, .cost = 0.5F},
-                .shape = split_v_shape,
-                .gradient = split_v_grad});
+  registry.add(
+      {.name = "SplitV",
+       .doc = "Cuts a tensor into parts of given sizes along one dimension.",
+       .inputs = {{"value", "T"}, {"size_splits", "host(Tlen)"}, {"split_dim", "host(int32)"}},
+       .outputs = {{"output", "num_split*T"}},
+       .types = {{"T", {}}, {"Tlen", kIndexTypes, DType::kInt64}},
+       .attrs = {{"num_split", "int >= 1"}},
+       .traits = {.may_alias = 1, .cost = 0.5F},
+       .shape = split_v_shape,
+       .gradient = split_v_grad});
   registry.add({.name = "Unpack",
                 .doc = "Cuts a tensor into its elements along one dimension, which goes.",
                 .inputs = {{"value", "T"}},

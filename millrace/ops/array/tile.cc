@@ -145,7 +145,7 @@ Status broadcast_to_cpu(KernelContext& ctx) {
 void register_tile(Registry& registry) {
   registry.add({.name = "Tile",
                 .doc = "The input repeated multiples[i] times along dimension i.",
-                .inputs = {{"input", "T"}, {"multiples", "Tmultiples"}},
+                .inputs = {{"input", "T"}, {"multiples", "host(Tmultiples)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tmultiples", kIndexTypes, DType::kInt32}},
                 .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
@@ -154,7 +154,7 @@ void register_tile(Registry& registry) {
                 .gradient = tile_grad});
   registry.add({.name = "BroadcastTo",
                 .doc = "The input repeated to fill a larger shape, by NumPy's rule.",
-                .inputs = {{"input", "T"}, {"shape", "Tidx"}},
+                .inputs = {{"input", "T"}, {"shape", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},

@@ -235,7 +235,7 @@ void register_transpose(Registry& registry) {
     registry.add({.name = conjugate ? "ConjugateTranspose" : "Transpose",
                   .doc = conjugate ? "As Transpose, with complex elements conjugated."
                                    : "Dimension i of the output is dimension perm[i] of the input.",
-                  .inputs = {{"x", "T"}, {"perm", "Tperm"}},
+                  .inputs = {{"x", "T"}, {"perm", "host(Tperm)"}},
                   .outputs = {{"y", "T"}},
                   .types = {{"T", {}}, {"Tperm", kIndexTypes, DType::kInt32}},
                   .traits = {.permutes = !conjugate, .may_alias = 1, .cost = 1},
@@ -244,15 +244,15 @@ void register_transpose(Registry& registry) {
   }
   registry.add({.name = "InvertPermutation",
                 .doc = "The permutation y with y[x[i]] = i.",
-                .inputs = {{"x", "T"}},
-                .outputs = {{"y", "T"}},
+                .inputs = {{"x", "host(T)"}},
+                .outputs = {{"y", "host(T)"}},
                 .types = {{"T", kIndexTypes, DType::kInt32}},
                 .traits = {.cannot_differentiate = true},
                 .shape = invert_permutation_shape,
                 .value = invert_permutation_value});
   registry.add({.name = "ReverseV2",
                 .doc = "The elements in opposite order along the axes given.",
-                .inputs = {{"tensor", "T"}, {"axis", "Tidx"}},
+                .inputs = {{"tensor", "T"}, {"axis", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"Tidx", kIndexTypes, DType::kInt32}, {"T", kReversible}},
                 .traits = {.cost = 0.7F, .same_when_empty = 2},
@@ -261,7 +261,7 @@ void register_transpose(Registry& registry) {
                 .gradient = reverse_v2_grad});
   registry.add({.name = "Reverse",
                 .doc = "The elements in opposite order along the dimensions where dims is true.",
-                .inputs = {{"tensor", "T"}, {"dims", "bool"}},
+                .inputs = {{"tensor", "T"}, {"dims", "host(bool)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kReversible}},
                 .traits = {.cost = 0.7F},
@@ -269,9 +269,9 @@ void register_transpose(Registry& registry) {
                 .gradient = reverse_grad});
   registry.kernel("Transpose", DeviceKind::kCpu, transpose_cpu);
   registry.kernel("ConjugateTranspose", DeviceKind::kCpu, conjugate_transpose_cpu);
-  registry.kernel<int32_t>("InvertPermutation", DeviceKind::kCpu,
+  registry.kernel<int32_t>("InvertPermutation", DeviceKind::kAny,
                            invert_permutation_typed<int32_t>);
-  registry.kernel<int64_t>("InvertPermutation", DeviceKind::kCpu,
+  registry.kernel<int64_t>("InvertPermutation", DeviceKind::kAny,
                            invert_permutation_typed<int64_t>);
   registry.kernel("ReverseV2", DeviceKind::kCpu, reverse_v2_cpu);
   registry.kernel("Reverse", DeviceKind::kCpu, reverse_cpu);

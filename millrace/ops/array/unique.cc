@@ -273,7 +273,7 @@ void register_unique(Registry& registry) {
       {"T", {}}, {"Taxis", kIndexTypes, DType::kInt64}, {"out_idx", kIndexTypes, DType::kInt32}};
   registry.add({.name = "UniqueV2",
                 .doc = "As Unique, for slices along an axis.",
-                .inputs = {{"x", "T"}, {"axis", "Taxis", "Empty: x is a vector."}},
+                .inputs = {{"x", "T"}, {"axis", "host(Taxis)", "Empty: x is a vector."}},
                 .outputs = {{"y", "T"}, {"idx", "out_idx"}},
                 .types = slice_types,
                 .traits = kTraits,
@@ -281,7 +281,7 @@ void register_unique(Registry& registry) {
                 .no_gradient = kNoGradient});
   registry.add({.name = "UniqueWithCountsV2",
                 .doc = "As UniqueWithCounts, for slices along an axis.",
-                .inputs = {{"x", "T"}, {"axis", "Taxis", "Empty: x is a vector."}},
+                .inputs = {{"x", "T"}, {"axis", "host(Taxis)", "Empty: x is a vector."}},
                 .outputs = {{"y", "T"}, {"idx", "out_idx"}, {"count", "out_idx"}},
                 .types = slice_types,
                 .traits = kTraits,
@@ -299,10 +299,7 @@ void register_unique(Registry& registry) {
     registry.kernel({.op = op, .constraints = {{"T", kCompared}}, .function = unique_cpu});
   }
   for (const char* op : {"UniqueV2", "UniqueWithCountsV2"}) {
-    registry.kernel({.op = op,
-                     .constraints = {{"T", kCompared}},
-                     .function = unique_slices_cpu,
-                     .host_inputs = {1}});
+    registry.kernel({.op = op, .constraints = {{"T", kCompared}}, .function = unique_slices_cpu});
   }
   registry.kernel({.op = "ListDiff", .constraints = {{"T", kCompared}}, .function = list_diff_cpu});
 }

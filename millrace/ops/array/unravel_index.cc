@@ -82,7 +82,7 @@ void register_unravel_index(Registry& registry) {
   registry.add({.name = "UnravelIndex",
                 .doc = "The coordinates, one row for each dimension, of elements of a tensor of "
                        "shape dims that are given by their number.",
-                .inputs = {{"indices", "Tidx", "A scalar or a vector."}, {"dims", "Tidx"}},
+                .inputs = {{"indices", "Tidx", "A scalar or a vector."}, {"dims", "host(Tidx)"}},
                 .outputs = {{"output", "Tidx"}},
                 .types = {{"Tidx", type_set_of<IndexTypes>, DType::kInt32}},
                 .traits = {.cost = 5},

@@ -36,19 +36,19 @@ Status argument_shape(ShapeContext& c) {
 void register_arguments(Registry& registry) {
   registry.add({.name = "_Arg",
                 .doc = "A parameter of a function, or a fed tensor.",
-                .outputs = {{"output", "T"}},
+                .outputs = {{"output", "host(T)"}},
                 .types = {{"T", {}}},
                 .attrs = {{"index", "int >= 0", "Its position among the parameters or feeds."}},
                 .traits = {.stateful = true, .argument = true},
                 .shape = argument_shape});
   registry.add({.name = "_Retval",
                 .doc = "A result of a function, or a fetched tensor.",
-                .inputs = {{"input", "T"}},
+                .inputs = {{"input", "host(T)"}},
                 .types = {{"T", {}}},
                 .attrs = {{"index", "int >= 0", "Its position among the results or fetches."}},
                 .traits = {.stateful = true, .result = true},
                 .shape = shape_rules::no_outputs});
-  for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kNull}) {
+  for (DeviceKind device : {DeviceKind::kAny, DeviceKind::kNull}) {
     registry.kernel("_Arg", device, not_run);
     registry.kernel("_Retval", device, not_run);
   }

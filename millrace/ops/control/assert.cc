@@ -41,7 +41,7 @@ class Assert : public Kernel {
 void register_assert(Registry& registry) {
   registry.add({.name = "Assert",
                 .doc = "Fails with the data in the message unless the condition holds.",
-                .inputs = {{"condition", "bool"}, {"data", "list(T)"}},
+                .inputs = {{"condition", "host(bool)"}, {"data", "list(T)"}},
                 .attrs = {{"T", "list(type) >= 1"},
                           {"summarize", "int = 3", "Elements of each tensor to show; -1: all."}},
                 .traits = {.stateful = true, .cannot_differentiate = true},

@@ -104,7 +104,7 @@ std::string maybe_ref(bool ref, const char* type) {
 
 void add(Registry& registry, const OpSpec& spec, KernelFunction kernel) {
   registry.add(spec);
-  for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kNull}) {
+  for (DeviceKind device : {DeviceKind::kAny, DeviceKind::kNull}) {
     registry.kernel(spec.name, device, kernel);
   }
 }
@@ -112,19 +112,15 @@ void add(Registry& registry, const OpSpec& spec, KernelFunction kernel) {
 void register_forms(Registry& registry, bool ref) {
   std::string prefix = ref ? "Ref" : "";
   std::string t = maybe_ref(ref, "T");
-  OpTraits traits;
-  traits.may_alias = 1;
-  auto with = [&](ControlFlow flow) {
-    OpTraits out = traits;
-    out.control_flow = flow;
-    return out;
+  auto with = [](ControlFlow flow) {
+    return OpTraits{.forwards = true, .control_flow = flow, .may_alias = 1};
   };
   OpTraits switch_traits = with(ControlFlow::kSwitch);
   switch_traits.allows_uninitialized_input = ref;
   add(registry,
       {.name = prefix + "Switch",
        .doc = "Sends data to output_true when pred holds, else to output_false. The other is dead.",
-       .inputs = {{"data", t}, {"pred", "bool"}},
+       .inputs = {{"data", t}, {"pred", "host(bool)"}},
        .outputs = {{"output_false", t}, {"output_true", t}},
        .types = {{"T", {}}},
        .traits = switch_traits,
@@ -134,7 +130,7 @@ void register_forms(Registry& registry, bool ref) {
       {.name = prefix + "Merge",
        .doc = "Hands on the first input that is not dead, and its number.",
        .inputs = {{"inputs", maybe_ref(ref, "N*T")}},
-       .outputs = {{"output", t}, {"value_index", "int32"}},
+       .outputs = {{"output", t}, {"value_index", "host(int32)"}},
        .types = {{"T", {}}},
        .attrs = {{"N", "int >= 1"}},
        .traits = with(ControlFlow::kMerge),
@@ -180,8 +176,8 @@ void register_control_flow(Registry& registry) {
   add(registry,
       {.name = "LoopCond",
        .doc = "Marks the predicate of a loop.",
-       .inputs = {{"input", "bool"}},
-       .outputs = {{"output", "bool"}},
+       .inputs = {{"input", "host(bool)"}},
+       .outputs = {{"output", "host(bool)"}},
        .traits = {.cannot_differentiate = true,
                   .control_flow = ControlFlow::kLoopCond,
                   .may_alias = 1},
@@ -190,12 +186,13 @@ void register_control_flow(Registry& registry) {
   add(registry,
       {.name = "RefSelect",
        .doc = "The variable of that number among the inputs.",
-       .inputs = {{"index", "int32"}, {"inputs", "ref(N*T)"}},
+       .inputs = {{"index", "host(int32)"}, {"inputs", "ref(N*T)"}},
        .outputs = {{"output", "ref(T)"}},
        .types = {{"T", {}}},
        .attrs = {{"N", "int >= 1"}},
        .traits = {.stateful = true,
                   .allows_uninitialized_input = true,
+                  .forwards = true,
                   .cannot_differentiate = true,
                   .may_alias = ~1u},
        .shape = ref_select_shape},

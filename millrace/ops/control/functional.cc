@@ -57,7 +57,7 @@ void register_if(Registry& registry, const char* name, bool stateful) {
   registry.add({.name = name,
                 .doc = "Runs one of two functions on the inputs: then_branch when cond holds (a "
                        "number other than zero, a string with characters), else else_branch.",
-                .inputs = {{"cond", "Tcond"}, {"input", "list(Tin)"}},
+                .inputs = {{"cond", "host(Tcond)"}, {"input", "list(Tin)"}},
                 .outputs = {{"output", "list(Tout)"}},
                 .types = {{"Tcond", {}}},
                 .attrs = {{"Tin", "list(type) >= 0"},
@@ -73,7 +73,7 @@ void register_case(Registry& registry, const char* name, bool stateful) {
   registry.add({.name = name,
                 .doc = "Runs the function of that number on the inputs; the last one for a number "
                        "out of range.",
-                .inputs = {{"branch_index", "int32"}, {"input", "list(Tin)"}},
+                .inputs = {{"branch_index", "host(int32)"}, {"input", "list(Tin)"}},
                 .outputs = {{"output", "list(Tout)"}},
                 .attrs = {{"Tin", "list(type) >= 0"},
                           {"Tout", "list(type) >= 0"},
@@ -204,11 +204,11 @@ void register_functional(Registry& registry) {
 
   registry.add({.name = "_SwitchN",
                 .doc = "Sends data to one of several outputs, by number. The others are dead.",
-                .inputs = {{"data", "T"}, {"output_index", "int32"}},
+                .inputs = {{"data", "T"}, {"output_index", "host(int32)"}},
                 .outputs = {{"outputs", "num_outs*T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"num_outs", "int >= 1"}},
-                .traits = {.control_flow = ControlFlow::kSwitch, .may_alias = 1},
+                .traits = {.forwards = true, .control_flow = ControlFlow::kSwitch, .may_alias = 1},
                 .shape = switch_n_shape});
   registry.add({.name = "FakeParam",
                 .doc = "Stands for a value that is never read, such as one that another branch "
@@ -225,8 +225,10 @@ void register_functional(Registry& registry) {
                 .types = {{"T", {}}},
                 .traits = {.cannot_differentiate = true},
                 .shape = shape_rules::scalar});
-  for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kNull}) {
+  for (DeviceKind device : {DeviceKind::kAny, DeviceKind::kNull}) {
     registry.kernel("_SwitchN", device, switch_n);
+  }
+  for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kNull}) {
     registry.kernel("FakeParam", device, fake_param);
     registry.kernel("ToBool", device, to_bool);
   }

@@ -160,7 +160,7 @@ void register_optional(Registry& registry) {
   registry.add({.name = "OptionalHasValue",
                 .doc = "Whether an optional has a value.",
                 .inputs = {{"optional", "variant"}},
-                .outputs = {{"has_value", "bool"}},
+                .outputs = {{"has_value", "host(bool)"}},
                 .traits = {.cannot_differentiate = true},
                 .shape = shape_rules::scalar});
   registry.add(

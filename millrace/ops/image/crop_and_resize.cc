@@ -397,8 +397,7 @@ template <class... Ts>
 void register_kernels(Registry& registry, TypeList<Ts...>) {
   (registry.kernel({.op = "CropAndResize",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &CropKernel<Ts>::make,
-                    .host_inputs = {3}}),
+                    .factory = &CropKernel<Ts>::make}),
    ...);
   (registry.kernel<Ts>("CropAndResizeGradBoxes", DeviceKind::kCpu, &grad_boxes<Ts>), ...);
 }
@@ -407,8 +406,7 @@ template <class... Ts>
 void register_grad_image(Registry& registry, TypeList<Ts...>) {
   (registry.kernel({.op = "CropAndResizeGradImage",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &GradImageKernel<Ts>::make,
-                    .host_inputs = {3}}),
+                    .factory = &GradImageKernel<Ts>::make}),
    ...);
 }
 
@@ -416,22 +414,24 @@ void register_grad_image(Registry& registry, TypeList<Ts...>) {
 
 void register_crop_and_resize(Registry& registry) {
   const OpSpec::Attr method = {"method", "string = 'bilinear' in {'bilinear','nearest'}"};
-  registry.add(
-      {.name = "CropAndResize",
-       .doc = "Cuts boxes out of images and resizes them to one size.",
-       .inputs = {{"image", "T"}, {"boxes", "float"}, {"box_ind", "int32"}, {"crop_size", "int32"}},
-       .outputs = {{"crops", "float"}},
-       .types = {{"T", type_set_of<ImageTypes>}},
-       .attrs = {method, {"extrapolation_value", "float = 0"}},
-       .traits = {.cost = 4},
-       .shape = crop_shape,
-       .gradient = crop_grad});
+  registry.add({.name = "CropAndResize",
+                .doc = "Cuts boxes out of images and resizes them to one size.",
+                .inputs = {{"image", "T"},
+                           {"boxes", "float"},
+                           {"box_ind", "int32"},
+                           {"crop_size", "host(int32)"}},
+                .outputs = {{"crops", "float"}},
+                .types = {{"T", type_set_of<ImageTypes>}},
+                .attrs = {method, {"extrapolation_value", "float = 0"}},
+                .traits = {.cost = 4},
+                .shape = crop_shape,
+                .gradient = crop_grad});
   registry.add({.name = "CropAndResizeGradImage",
                 .doc = "The gradient of CropAndResize with respect to its image.",
                 .inputs = {{"grads", "float"},
                            {"boxes", "float"},
                            {"box_ind", "int32"},
-                           {"image_size", "int32"}},
+                           {"image_size", "host(int32)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
                 .attrs = {method},

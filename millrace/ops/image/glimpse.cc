@@ -139,7 +139,7 @@ class GlimpseKernel final : public Kernel {
 void register_glimpse(Registry& registry) {
   registry.add({.name = "ExtractGlimpse",
                 .doc = "A window of every image, around a place of its own.",
-                .inputs = {{"input", "float"}, {"size", "int32"}, {"offsets", "float"}},
+                .inputs = {{"input", "float"}, {"size", "host(int32)"}, {"offsets", "float"}},
                 .outputs = {{"glimpse", "float"}},
                 .attrs = {{"centered", "bool = true"},
                           {"normalized", "bool = true"},
@@ -148,7 +148,7 @@ void register_glimpse(Registry& registry) {
                 .traits = {.cannot_differentiate = true, .cost = 1},
                 .shape = glimpse_shape,
                 .no_gradient = "prepares images for training or for people"});
-  registry.kernel({.op = "ExtractGlimpse", .factory = &GlimpseKernel::make, .host_inputs = {1}});
+  registry.kernel({.op = "ExtractGlimpse", .factory = &GlimpseKernel::make});
 }
 
 }  // namespace millrace

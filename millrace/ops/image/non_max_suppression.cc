@@ -160,7 +160,7 @@ void register_non_max_suppression(Registry& registry) {
                 .doc =
                     "The numbers of boxes in order of their scores, without those that overlap "
                     "one before by more than iou_threshold.",
-                .inputs = {{"boxes", type}, {"scores", type}, {"max_output_size", "int32"}},
+                .inputs = {{"boxes", type}, {"scores", type}, {"max_output_size", "host(int32)"}},
                 .outputs = {{"selected_indices", "int32"}},
                 .traits = {.cannot_differentiate = true, .cost = 100},
                 .shape = suppression_shape};
@@ -168,11 +168,11 @@ void register_non_max_suppression(Registry& registry) {
       spec.attrs = {{"iou_threshold", "float = 0.5"}};
     } else {
       spec.types = {{"T", kBoxTypes, DType::kFloat}, {"T_threshold", kBoxTypes, DType::kFloat}};
-      spec.inputs.push_back({"iou_threshold", "T_threshold"});
+      spec.inputs.push_back({"iou_threshold", "host(T_threshold)"});
     }
-    if (version > 2) spec.inputs.push_back({"score_threshold", "T_threshold"});
+    if (version > 2) spec.inputs.push_back({"score_threshold", "host(T_threshold)"});
     if (version == 4) {
-      spec.outputs.push_back({"valid_outputs", "int32"});
+      spec.outputs.push_back({"valid_outputs", "host(int32)"});
       spec.attrs = {{"pad_to_max_output_size", "bool = false"}};
     }
     registry.add(spec);

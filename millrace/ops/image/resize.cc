@@ -334,8 +334,7 @@ template <ResizeMethod kMethod, class... Ts>
 void register_forward(Registry& registry, const char* op, TypeList<Ts...>) {
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ResizeKernel<Ts>::template make<kMethod>,
-                    .host_inputs = {1}}),
+                    .factory = &ResizeKernel<Ts>::template make<kMethod>}),
    ...);
 }
 
@@ -352,8 +351,7 @@ void register_nearest_backward(Registry& registry, TypeList<Ts...>) {
   constexpr ResizeMethod kMethod = ResizeMethod::kNearest;
   (registry.kernel({.op = "ResizeNearestNeighborGrad",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ResizeGradKernel<Ts, Ts>::template make<kMethod>,
-                    .host_inputs = {1}}),
+                    .factory = &ResizeGradKernel<Ts, Ts>::template make<kMethod>}),
    ...);
 }
 
@@ -387,7 +385,7 @@ void register_resize(Registry& registry) {
     if (name != "ResizeArea") attrs.push_back({"half_pixel_centers", "bool = false"});
     registry.add({.name = name,
                   .doc = d.doc,
-                  .inputs = {{"images", "T"}, {"size", "int32"}},
+                  .inputs = {{"images", "T"}, {"size", "host(int32)"}},
                   .outputs = {{"resized_images", nearest ? "T" : "float"}},
                   .types = {{"T", type_set_of<ImageTypes>}},
                   .attrs = attrs,
@@ -397,7 +395,7 @@ void register_resize(Registry& registry) {
     registry.add(
         {.name = name + "Grad",
          .doc = "The gradient of " + name + ".",
-         .inputs = nearest ? std::vector<OpSpec::Arg>{{"grads", "T"}, {"size", "int32"}}
+         .inputs = nearest ? std::vector<OpSpec::Arg>{{"grads", "T"}, {"size", "host(int32)"}}
                            : std::vector<OpSpec::Arg>{{"grads", "float"}, {"original_image", "T"}},
          .outputs = {{"output", "T"}},
          .types = {{"T", d.gradient_types}},

@@ -196,10 +196,8 @@ class SolveLsKernel final : public Kernel {
 
 template <class... Ts>
 void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
-  (registry.kernel({.op = op,
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &SolveLsKernel<Ts>::make,
-                    .host_inputs = {2}}),
+  (registry.kernel(
+       {.op = op, .constraints = {{"T", {dtype_of<Ts>}}}, .factory = &SolveLsKernel<Ts>::make}),
    ...);
 }
 
@@ -208,7 +206,7 @@ void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
 void register_solve_ls(Registry& registry) {
   OpSpec spec = {.name = "MatrixSolveLs",
                  .doc = "Solves linear least squares problems, with l2 regularisation where fast.",
-                 .inputs = {{"matrix", "T"}, {"rhs", "T"}, {"l2_regularizer", "double"}},
+                 .inputs = {{"matrix", "T"}, {"rhs", "T"}, {"l2_regularizer", "host(double)"}},
                  .outputs = {{"output", "T"}},
                  .types = {{"T", type_set_of<MatrixTypes>}},
                  .attrs = {{"fast", "bool = true"}},

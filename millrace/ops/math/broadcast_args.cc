@@ -126,26 +126,22 @@ void register_broadcast_args(Registry& registry) {
   registry.add({.name = "BroadcastGradientArgs",
                 .doc = "The dimensions over which the gradients of two operands of these shapes, "
                        "broadcast together, are summed.",
-                .inputs = {{"s0", "T"}, {"s1", "T"}},
-                .outputs = {{"r0", "T"}, {"r1", "T"}},
+                .inputs = {{"s0", "host(T)"}, {"s1", "host(T)"}},
+                .outputs = {{"r0", "host(T)"}, {"r1", "host(T)"}},
                 .types = {{"T", kIndexTypes, DType::kInt32}},
                 .traits = {.cannot_differentiate = true},
                 .shape = gradient_args_shape,
                 .value = gradient_args_value});
-  registry.kernel({.op = "BroadcastGradientArgs",
-                   .function = gradient_args,
-                   .host_inputs = {-1},
-                   .host_outputs = {-1}});
+  registry.kernel("BroadcastGradientArgs", DeviceKind::kAny, gradient_args);
   registry.add({.name = "BroadcastArgs",
                 .doc = "The shape of two operands of these shapes, broadcast together.",
-                .inputs = {{"s0", "T"}, {"s1", "T"}},
-                .outputs = {{"r0", "T"}},
+                .inputs = {{"s0", "host(T)"}, {"s1", "host(T)"}},
+                .outputs = {{"r0", "host(T)"}},
                 .types = {{"T", kIndexTypes, DType::kInt32}},
                 .traits = {.cannot_differentiate = true},
                 .shape = args_shape,
                 .value = args_value});
-  registry.kernel(
-      {.op = "BroadcastArgs", .function = args, .host_inputs = {-1}, .host_outputs = {-1}});
+  registry.kernel("BroadcastArgs", DeviceKind::kAny, args);
 }
 
 }  // namespace millrace

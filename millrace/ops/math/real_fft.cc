@@ -202,21 +202,21 @@ Status real_fft_cpu(KernelContext& ctx) {
 template <int kRank, bool kInverse>
 void register_one(Registry& registry) {
   const std::string name = name_of(kInverse ? "IRFFT" : "RFFT", kRank);
-  registry.add({.name = name,
-                .doc = kInverse ? "Real numbers from the first half of their Fourier transform."
-                                : "The first half of the Fourier transform of real numbers.",
-                .inputs = {{"input", kInverse ? "Tcomplex" : "Treal"}, {"fft_length", "int32"}},
-                .outputs = {{"output", kInverse ? "Treal" : "Tcomplex"}},
-                .types = {{"Treal", {DType::kFloat, DType::kDouble}, DType::kFloat},
-                          {"Tcomplex", kComplex, DType::kComplex64}},
-                .traits = {.cost = 50},
-                .shape = real_fft_shape<kRank, kInverse>,
-                .gradient = kInverse ? irfft_grad<kRank> : rfft_grad<kRank>});
+  registry.add(
+      {.name = name,
+       .doc = kInverse ? "Real numbers from the first half of their Fourier transform."
+                       : "The first half of the Fourier transform of real numbers.",
+       .inputs = {{"input", kInverse ? "Tcomplex" : "Treal"}, {"fft_length", "host(int32)"}},
+       .outputs = {{"output", kInverse ? "Treal" : "Tcomplex"}},
+       .types = {{"Treal", {DType::kFloat, DType::kDouble}, DType::kFloat},
+                 {"Tcomplex", kComplex, DType::kComplex64}},
+       .traits = {.cost = 50},
+       .shape = real_fft_shape<kRank, kInverse>,
+       .gradient = kInverse ? irfft_grad<kRank> : rfft_grad<kRank>});
   const auto kernel = [&](DType real, DType complex, KernelFunction function) {
     registry.kernel({.op = name,
                      .constraints = {{"Treal", {real}}, {"Tcomplex", {complex}}},
-                     .function = function,
-                     .host_inputs = {1}});
+                     .function = function});
   };
   kernel(DType::kFloat, DType::kComplex64, real_fft_cpu<float, Complex64, kRank, kInverse>);
   kernel(DType::kDouble, DType::kComplex128, real_fft_cpu<double, Complex128, kRank, kInverse>);

@@ -129,8 +129,7 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
   (registry.kernel<Ts, AvgPoolKernel<Ts, N>>(Names<N>::kPool, DeviceKind::kCpu), ...);
   (registry.kernel({.op = Names<N>::kGrad,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &AvgPoolGradKernel<Ts, N>::make,
-                    .host_inputs = {0}}),
+                    .factory = &AvgPoolGradKernel<Ts, N>::make}),
    ...);
 }
 
@@ -148,7 +147,7 @@ void register_ops(Registry& registry) {
   registry.add({.name = Names<N>::kGrad,
                 .doc = str_cat("The gradient of ", Names<N>::kPool,
                                " for an input of shape orig_input_shape."),
-                .inputs = {{"orig_input_shape", "int32"}, {"grad", "T"}},
+                .inputs = {{"orig_input_shape", "host(int32)"}, {"grad", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
                 .attrs = pool_attrs<N>(),

@@ -173,18 +173,15 @@ class ConvKernel final : public Kernel {
 };
 
 template <Product kProduct, class... Ts>
-void register_kernels(Registry& registry, const char* op, std::vector<int> host_inputs,
-                      TypeList<Ts...>) {
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
                     .factory = &ConvKernel<Ts>::template make<kProduct, false>,
-                    .host_inputs = host_inputs,
                     .priority = 1}),
    ...);
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
                     .factory = &ConvKernel<Ts>::template make<kProduct, true>,
-                    .host_inputs = host_inputs,
                     .label = "reference"}),
    ...);
 }
@@ -200,8 +197,8 @@ void register_conv2d(Registry& registry) {
                          "input_sizes.",
        .backward_filter = "The gradient of Conv2D with respect to its filter, of shape "
                           "filter_sizes."});
-  Conv2D::for_each_product([&]<Product kProduct>(const char* op, std::vector<int> host_inputs) {
-    register_kernels<kProduct>(registry, op, std::move(host_inputs), FloatingTypes());
+  Conv2D::for_each_product([&]<Product kProduct>(const char* op) {
+    register_kernels<kProduct>(registry, op, FloatingTypes());
   });
 }
 

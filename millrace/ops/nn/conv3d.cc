@@ -157,12 +157,10 @@ class Conv3DKernel final : public Kernel {
 };
 
 template <Product kProduct, class... Ts>
-void register_kernels(Registry& registry, const char* op, const std::vector<int>& host_inputs,
-                      TypeList<Ts...>) {
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &Conv3DKernel<Ts>::template make<kProduct>,
-                    .host_inputs = host_inputs}),
+                    .factory = &Conv3DKernel<Ts>::template make<kProduct>}),
    ...);
 }
 
@@ -176,10 +174,9 @@ void register_conv3d(Registry& registry) {
        .backward_input = "The gradient of Conv3D with respect to its input, of shape input_sizes.",
        .backward_filter = "The gradient of Conv3D with respect to its filter, of shape "
                           "filter_sizes."});
-  Conv3D::for_each_product(
-      [&]<Product kProduct>(const char* op, const std::vector<int>& host_inputs) {
-        register_kernels<kProduct>(registry, op, host_inputs, FloatingTypes());
-      });
+  Conv3D::for_each_product([&]<Product kProduct>(const char* op) {
+    register_kernels<kProduct>(registry, op, FloatingTypes());
+  });
 }
 
 }  // namespace millrace

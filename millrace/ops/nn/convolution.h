@@ -87,13 +87,13 @@ struct Convolution {
   };
   static void add_ops(Registry& registry, const Docs& docs);
 
-  // Calls add(op, inputs in host memory) for each of the three with Product as a template argument:
-  // registers a family's kernels.
+  // Calls add(op) for each of the three with Product as a template argument: registers a family's
+  // kernels.
   template <class Add>
   static void for_each_product(Add add) {
-    add.template operator()<Product::kForward>(Family::kForward, std::vector<int>{});
-    add.template operator()<Product::kBackwardInput>(Family::kBackwardInput, std::vector<int>{0});
-    add.template operator()<Product::kBackwardFilter>(Family::kBackwardFilter, std::vector<int>{1});
+    add.template operator()<Product::kForward>(Family::kForward);
+    add.template operator()<Product::kBackwardInput>(Family::kBackwardInput);
+    add.template operator()<Product::kBackwardFilter>(Family::kBackwardFilter);
   }
 
  private:
@@ -235,7 +235,7 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
   OpSpec backward_input = {
       .name = Family::kBackwardInput,
       .doc = docs.backward_input,
-      .inputs = {{"input_sizes", "int32"}, {"filter", "T"}, {"out_backprop", "T"}},
+      .inputs = {{"input_sizes", "host(int32)"}, {"filter", "T"}, {"out_backprop", "T"}},
       .outputs = {{"output", "T"}},
       .types = {floating},
       .attrs = Family::attrs(),
@@ -249,7 +249,7 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
   registry.add(std::move(backward_input));
   registry.add({.name = Family::kBackwardFilter,
                 .doc = docs.backward_filter,
-                .inputs = {{"input", "T"}, {"filter_sizes", "int32"}, {"out_backprop", "T"}},
+                .inputs = {{"input", "T"}, {"filter_sizes", "host(int32)"}, {"out_backprop", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {floating},
                 .attrs = Family::attrs(),

@@ -197,12 +197,10 @@ class DepthwiseKernel final : public Kernel {
 };
 
 template <Product kProduct, class... Ts>
-void register_kernels(Registry& registry, const char* op, const std::vector<int>& host_inputs,
-                      TypeList<Ts...>) {
+void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &DepthwiseKernel<Ts>::template make<kProduct>,
-                    .host_inputs = host_inputs}),
+                    .factory = &DepthwiseKernel<Ts>::template make<kProduct>}),
    ...);
 }
 
@@ -217,10 +215,9 @@ void register_depthwise_conv(Registry& registry) {
                  .backward_filter = "The gradient of DepthwiseConv2dNative with respect to its "
                                     "filter, of shape filter_sizes.",
                  .cost = 10});
-  Depthwise::for_each_product(
-      [&]<Product kProduct>(const char* op, const std::vector<int>& host_inputs) {
-        register_kernels<kProduct>(registry, op, host_inputs, FloatingTypes());
-      });
+  Depthwise::for_each_product([&]<Product kProduct>(const char* op) {
+    register_kernels<kProduct>(registry, op, FloatingTypes());
+  });
 }
 
 }  // namespace millrace

@@ -333,8 +333,7 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
    ...);
   (registry.kernel({.op = "FractionalAvgPoolGrad",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &FractionalPoolGradKernel<Ts, false>::make,
-                    .host_inputs = {0}}),
+                    .factory = &FractionalPoolGradKernel<Ts, false>::make}),
    ...);
 }
 
@@ -348,8 +347,8 @@ void register_fractional_pool(Registry& registry) {
                              : "The mean of regions of random sizes.",
                   .inputs = {{"value", "T"}},
                   .outputs = {{"output", "T"},
-                              {"row_pooling_sequence", "int64"},
-                              {"col_pooling_sequence", "int64"}},
+                              {"row_pooling_sequence", "host(int64)"},
+                              {"col_pooling_sequence", "host(int64)"}},
                   .types = {{"T", type_set_of<PoolTypes>}},
                   .attrs = {{"pooling_ratio", "list(float) >= 4"},
                             {"pseudo_random", "bool = false"},
@@ -360,11 +359,11 @@ void register_fractional_pool(Registry& registry) {
                   .traits = {.stateful = true, .cost = 4},
                   .shape = fractional_shape,
                   .gradient = max ? fractional_max_grad : fractional_avg_grad});
-    std::vector<OpSpec::Arg> inputs = {{"orig_input_tensor_shape", "int64"}};
+    std::vector<OpSpec::Arg> inputs = {{"orig_input_tensor_shape", "host(int64)"}};
     if (max) inputs = {{"orig_input", "T"}, {"orig_output", "T"}};
     inputs.push_back({"out_backprop", "T"});
-    inputs.push_back({"row_pooling_sequence", "int64"});
-    inputs.push_back({"col_pooling_sequence", "int64"});
+    inputs.push_back({"row_pooling_sequence", "host(int64)"});
+    inputs.push_back({"col_pooling_sequence", "host(int64)"});
     registry.add({.name = name + "Grad",
                   .doc = "The gradient of " + name + ".",
                   .inputs = inputs,

@@ -266,8 +266,7 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
   (registry.kernel<Ts, TopKKernel<Ts>>("TopK", DeviceKind::kCpu), ...);
   (registry.kernel({.op = "TopKV2",
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &TopKV2Kernel<Ts>::make,
-                    .host_inputs = {1}}),
+                    .factory = &TopKV2Kernel<Ts>::make}),
    ...);
 }
 
@@ -289,7 +288,7 @@ void register_top_k(Registry& registry) {
   registry.add(
       {.name = "TopKV2",
        .doc = "The k largest elements of each row of the last dimension, and their places.",
-       .inputs = {{"input", "T"}, {"k", "int32"}},
+       .inputs = {{"input", "T"}, {"k", "host(int32)"}},
        .outputs = {{"values", "T"}, {"indices", "int32"}},
        .types = {{"T", kRealNumbers}},
        .attrs = {{"sorted", "bool = true"}},
@@ -306,14 +305,14 @@ void register_top_k(Registry& registry) {
                 .shape = in_top_k_shape});
   registry.add({.name = "InTopKV2",
                 .doc = "For each row, whether the target class is among the k largest predictions.",
-                .inputs = {{"predictions", "float"}, {"targets", "T"}, {"k", "T"}},
+                .inputs = {{"predictions", "float"}, {"targets", "T"}, {"k", "host(T)"}},
                 .outputs = {{"precision", "bool"}},
                 .types = {{"T", kIndexTypes, DType::kInt32}},
                 .traits = {.cannot_differentiate = true, .cost = 10},
                 .shape = in_top_k_shape});
   register_kernels(registry, RealTypes());
   registry.kernel<InTopKKernel>("InTopK", DeviceKind::kCpu);
-  registry.kernel({.op = "InTopKV2", .function = &in_top_k_v2, .host_inputs = {2}});
+  registry.kernel({.op = "InTopKV2", .function = &in_top_k_v2});
 }
 
 }  // namespace millrace

@@ -442,7 +442,7 @@ void register_barrier(Registry& registry) {
   registry.kernel({.op = "BarrierInsertMany", .factory = InsertMany::make});
   registry.add({.name = "BarrierTakeMany",
                 .doc = "Takes complete elements, those whose keys came first; waits for them.",
-                .inputs = {{"handle", "ref(string)"}, {"num_elements", "int32"}},
+                .inputs = {{"handle", "ref(string)"}, {"num_elements", "host(int32)"}},
                 .outputs = {{"indices", "int64", "In which insertion each key first came."},
                             {"keys", "string"},
                             {"values", "list(component_types)"}},
@@ -465,14 +465,14 @@ void register_barrier(Registry& registry) {
   registry.add({.name = "BarrierReadySize",
                 .doc = "The number of complete elements in a barrier.",
                 .inputs = {{"handle", "ref(string)"}},
-                .outputs = {{"size", "int32"}},
+                .outputs = {{"size", "host(int32)"}},
                 .traits = traits,
                 .shape = shape_rules::scalar});
   registry.kernel("BarrierReadySize", DeviceKind::kCpu, size_cpu<&Barrier::ready_size>);
   registry.add({.name = "BarrierIncompleteSize",
                 .doc = "The number of elements in a barrier that lack a component.",
                 .inputs = {{"handle", "ref(string)"}},
-                .outputs = {{"size", "int32"}},
+                .outputs = {{"size", "host(int32)"}},
                 .traits = traits,
                 .shape = shape_rules::scalar});
   registry.kernel("BarrierIncompleteSize", DeviceKind::kCpu, size_cpu<&Barrier::incomplete_size>);

@@ -276,7 +276,7 @@ void register_queue_access(Registry& registry) {
   add_forms(registry,
             {.name = "QueueDequeueMany",
              .doc = "Takes n elements from a queue, joined to a batch.",
-             .inputs = {{"handle", ""}, {"n", "int32"}},
+             .inputs = {{"handle", ""}, {"n", "host(int32)"}},
              .outputs = {{"components", "list(component_types)"}},
              .attrs = take_attrs,
              .shape = dequeue_batch_shape<false>},
@@ -284,7 +284,7 @@ void register_queue_access(Registry& registry) {
   add_forms(registry,
             {.name = "QueueDequeueUpTo",
              .doc = "Takes n elements from a queue, or what is left of a closed one.",
-             .inputs = {{"handle", ""}, {"n", "int32"}},
+             .inputs = {{"handle", ""}, {"n", "host(int32)"}},
              .outputs = {{"components", "list(component_types)"}},
              .attrs = take_attrs,
              .shape = dequeue_batch_shape<true>},
@@ -301,7 +301,7 @@ void register_queue_access(Registry& registry) {
             {.name = "QueueSize",
              .doc = "The number of elements in a queue.",
              .inputs = {{"handle", ""}},
-             .outputs = {{"size", "int32"}},
+             .outputs = {{"size", "host(int32)"}},
              .shape = size_shape},
             [&registry](SpecText op) { registry.kernel(op, DeviceKind::kCpu, queue_size); });
 }

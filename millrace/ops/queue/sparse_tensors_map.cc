@@ -260,7 +260,7 @@ void register_sparse_tensors_map(Registry& registry) {
       {"container", "string = ''"},
       {"shared_name", "string = ''", "Nodes with the same name share a map."}};
   const std::vector<OpSpec::Arg> sparse = {
-      {"sparse_indices", "int64"}, {"sparse_values", "T"}, {"sparse_shape", "int64"}};
+      {"sparse_indices", "int64"}, {"sparse_values", "T"}, {"sparse_shape", "host(int64)"}};
   registry.add({.name = "AddSparseToTensorsMap",
                 .doc = "Keeps a sparse tensor, and gives the number it is kept under.",
                 .inputs = sparse,
@@ -285,7 +285,7 @@ void register_sparse_tensors_map(Registry& registry) {
        .inputs = {{"sparse_handles", "int64"}},
        .outputs = {{"sparse_indices", "int64"},
                    {"sparse_values", "dtype"},
-                   {"sparse_shape", "int64"}},
+                   {"sparse_shape", "host(int64)"}},
        .types = {{"dtype", {}}},
        .attrs = {attrs[0], {"shared_name", "string = ''", "Of the node that added them."}},
        .traits = {.stateful = true, .cannot_differentiate = true},

@@ -169,7 +169,8 @@ void register_stack(Registry& registry) {
                    .attrs = {{"stack_name", "string = ''", "Part of its name."}},
                    .traits = {.stateful = true, .step_state = true, .cannot_differentiate = true},
                    .shape = v2 ? handle_shape : reference_shape};
-    if (v2) make.inputs = {{"max_size", "int32", "How many elements fit; negative: any number."}};
+    if (v2)
+      make.inputs = {{"max_size", "host(int32)", "How many elements fit; negative: any number."}};
     registry.add(make);
     registry.add(
         {.name = "StackPush" + suffix,

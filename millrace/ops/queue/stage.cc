@@ -186,7 +186,7 @@ void register_stage(Registry& registry) {
   size_attrs[0].type = "list(type) >= 0";
   registry.add({.name = "StageSize",
                 .doc = "The number of elements in a staging area.",
-                .outputs = {{"size", "int32"}},
+                .outputs = {{"size", "host(int32)"}},
                 .attrs = std::move(size_attrs),
                 .traits = traits,
                 .shape = stage_size_shape});

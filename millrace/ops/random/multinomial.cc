@@ -116,13 +116,13 @@ void register_multinomial(Registry& registry) {
   registry.add({.name = "Multinomial",
                 .doc = "Classes drawn by row: class k with a probability in proportion to "
                        "exp(logits[row, k]).",
-                .inputs = {{"logits", "T"}, {"num_samples", "int32"}},
+                .inputs = {{"logits", "T"}, {"num_samples", "host(int32)"}},
                 .outputs = {{"output", "output_dtype"}},
                 .types = {{"T", kRealNumbers}, {"output_dtype", kIndexTypes, DType::kInt64}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = {.stateful = true, .cannot_differentiate = true, .cost = 30},
                 .shape = multinomial_shape});
-  registry.kernel({.op = "Multinomial", .factory = Multinomial::make, .host_inputs = {1}});
+  registry.kernel({.op = "Multinomial", .factory = Multinomial::make});
 }
 
 }  // namespace millrace

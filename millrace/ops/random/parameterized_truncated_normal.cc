@@ -293,7 +293,7 @@ void register_parameterized_truncated_normal(Registry& registry) {
   registry.add({.name = "ParameterizedTruncatedNormal",
                 .doc = "Values of normal distributions between bounds, one distribution for all or "
                        "one for each row.",
-                .inputs = {{"shape", "T"},
+                .inputs = {{"shape", "host(T)"},
                            {"means", "dtype"},
                            {"stdevs", "dtype"},
                            {"minvals", "dtype"},
@@ -303,9 +303,7 @@ void register_parameterized_truncated_normal(Registry& registry) {
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = {.stateful = true, .cannot_differentiate = true, .cost = 40},
                 .shape = truncated_shape});
-  registry.kernel({.op = "ParameterizedTruncatedNormal",
-                   .factory = TruncatedNormalBetween::make,
-                   .host_inputs = {0}});
+  registry.kernel({.op = "ParameterizedTruncatedNormal", .factory = TruncatedNormalBetween::make});
 }
 
 }  // namespace millrace

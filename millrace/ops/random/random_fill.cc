@@ -126,7 +126,7 @@ template <class Distribution>
 void register_fill(Registry& registry, const char* name, const char* doc, float cost) {
   registry.add({.name = name,
                 .doc = doc,
-                .inputs = {{"shape", "T"}},
+                .inputs = {{"shape", "host(T)"}},
                 .outputs = {{"output", "dtype"}},
                 .types = {{"dtype", kFloating}, {"T", kIndexTypes}},
                 .attrs = {{"seed", "int = 0",
@@ -137,8 +137,7 @@ void register_fill(Registry& registry, const char* name, const char* doc, float 
                 .shape = random_shape});
   registry.kernel({.op = name,
                    .constraints = {{"dtype", kFloating}},
-                   .factory = RandomFill<Distribution>::make,
-                   .host_inputs = {0}});
+                   .factory = RandomFill<Distribution>::make});
 }
 
 }  // namespace

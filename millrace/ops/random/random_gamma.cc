@@ -192,7 +192,7 @@ void register_random_gamma(Registry& registry) {
   const char* no_gradient = "draw random numbers";
   registry.add({.name = "RandomGamma",
                 .doc = "Values of gamma distributions of rate 1: `shape` of them for each alpha.",
-                .inputs = {{"shape", "S"}, {"alpha", "T"}},
+                .inputs = {{"shape", "host(S)"}, {"alpha", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"S", kIndexTypes}, {"T", kFloating}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
@@ -201,7 +201,7 @@ void register_random_gamma(Registry& registry) {
                 .no_gradient = no_gradient});
   registry.add({.name = "RandomPoisson",
                 .doc = "Values of Poisson distributions: `shape` of them for each rate.",
-                .inputs = {{"shape", "S"}, {"rate", "dtype"}},
+                .inputs = {{"shape", "host(S)"}, {"rate", "dtype"}},
                 .outputs = {{"output", "dtype"}},
                 .types = {{"S", kIndexTypes}, {"dtype", kFloating}},
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
@@ -210,7 +210,7 @@ void register_random_gamma(Registry& registry) {
                 .no_gradient = no_gradient});
   registry.add({.name = "RandomPoissonV2",
                 .doc = "Values of Poisson distributions: `shape` of them for each rate.",
-                .inputs = {{"shape", "S"}, {"rate", "R"}},
+                .inputs = {{"shape", "host(S)"}, {"rate", "R"}},
                 .outputs = {{"output", "dtype"}},
                 .types = {{"S", kIndexTypes},
                           {"R", kPoissonTypes, DType::kDouble},
@@ -219,9 +219,9 @@ void register_random_gamma(Registry& registry) {
                 .traits = traits,
                 .shape = shape_and_parameters,
                 .no_gradient = no_gradient});
-  registry.kernel({.op = "RandomGamma", .factory = PerParameter<true>::make, .host_inputs = {0}});
+  registry.kernel({.op = "RandomGamma", .factory = PerParameter<true>::make});
   for (const char* op : {"RandomPoisson", "RandomPoissonV2"}) {
-    registry.kernel({.op = op, .factory = PerParameter<false>::make, .host_inputs = {0}});
+    registry.kernel({.op = op, .factory = PerParameter<false>::make});
   }
 }
 

@@ -75,23 +75,22 @@ class RandomUniformInt final : public Kernel {
 }  // namespace
 
 void register_random_uniform_int(Registry& registry) {
-  registry.add({.name = "RandomUniformInt",
-                .doc = "Integers evenly distributed over [minval, maxval), but for the slight bias "
-                       "of a remainder.",
-                .inputs = {{"shape", "T"}, {"minval", "Tout"}, {"maxval", "Tout"}},
-                .outputs = {{"output", "Tout"}},
-                .types = {{"Tout", kIndexTypes}, {"T", kIndexTypes}},
-                .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
-                .traits = {.stateful = true, .cannot_differentiate = true, .cost = 3},
-                .shape = uniform_int_shape});
+  registry.add(
+      {.name = "RandomUniformInt",
+       .doc = "Integers evenly distributed over [minval, maxval), but for the slight bias "
+              "of a remainder.",
+       .inputs = {{"shape", "host(T)"}, {"minval", "host(Tout)"}, {"maxval", "host(Tout)"}},
+       .outputs = {{"output", "Tout"}},
+       .types = {{"Tout", kIndexTypes}, {"T", kIndexTypes}},
+       .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
+       .traits = {.stateful = true, .cannot_differentiate = true, .cost = 3},
+       .shape = uniform_int_shape});
   registry.kernel({.op = "RandomUniformInt",
                    .constraints = {{"Tout", {DType::kInt32}}},
-                   .factory = RandomUniformInt<int32_t>::make,
-                   .host_inputs = {-1}});
+                   .factory = RandomUniformInt<int32_t>::make});
   registry.kernel({.op = "RandomUniformInt",
                    .constraints = {{"Tout", {DType::kInt64}}},
-                   .factory = RandomUniformInt<int64_t>::make,
-                   .host_inputs = {-1}});
+                   .factory = RandomUniformInt<int64_t>::make});
 }
 
 }  // namespace millrace

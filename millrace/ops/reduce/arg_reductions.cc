@@ -156,7 +156,7 @@ template <bool max>
 void register_arg(Registry& registry, const char* name, const char* doc) {
   registry.add({.name = name,
                 .doc = doc,
-                .inputs = {{"input", "T"}, {"dimension", "Tidx"}},
+                .inputs = {{"input", "T"}, {"dimension", "host(Tidx)"}},
                 .outputs = {{"output", "output_type"}},
                 .types = {{"T", kNumberTypes},
                           {"Tidx", kIndexTypes, DType::kInt32},

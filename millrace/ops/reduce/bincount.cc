@@ -64,7 +64,7 @@ void register_bincount(Registry& registry) {
   registry.add({.name = "Bincount",
                 .doc = "How often, or with which weights, each number below size occurs.",
                 .inputs = {{"arr", "int32"},
-                           {"size", "int32"},
+                           {"size", "host(int32)"},
                            {"weights", "T", "Of the shape of arr; without elements: all 1."}},
                 .outputs = {{"bins", "T"}},
                 .types = {{"T", type_set_of<CountTypes>}},

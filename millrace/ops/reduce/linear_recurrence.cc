@@ -137,7 +137,7 @@ void register_linear_recurrence(Registry& registry) {
   const TypeSet types = kFloating | kComplex;
   registry.add({.name = "LinearRecurrence",
                 .doc = "y[i] = a[i] * y[i-1] + b[i] along an axis, from y[-1] = 0.",
-                .inputs = {{"a", "T"}, {"b", "T"}, {"axis", "Tidx"}},
+                .inputs = {{"a", "T"}, {"b", "T"}, {"axis", "host(Tidx)"}},
                 .outputs = {{"y", "T"}},
                 .types = {{"T", types}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .attrs = {{"reverse", "bool = false", "Runs from the last element to the first."},

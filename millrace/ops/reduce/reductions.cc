@@ -276,7 +276,7 @@ OpSpec reduction_spec(const char* name, const char* doc) {
       .name = name,
       .doc = doc,
       .inputs = {{"input", "T"},
-                 {"reduction_indices", "Tidx", "The axes to reduce; negative from the end."}},
+                 {"reduction_indices", "host(Tidx)", "The axes to reduce; negative from the end."}},
       .outputs = {{"output", "T"}},
       .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
       .attrs = {{"keep_dims", "bool = false", "Keeps reduced dimensions, with size 1."}},

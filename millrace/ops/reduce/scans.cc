@@ -137,7 +137,7 @@ template <bool product>
 void register_scan(Registry& registry, const char* name, const char* doc, GradientRule gradient) {
   registry.add({.name = name,
                 .doc = doc,
-                .inputs = {{"x", "T"}, {"axis", "Tidx"}},
+                .inputs = {{"x", "T"}, {"axis", "host(Tidx)"}},
                 .outputs = {{"out", "T"}},
                 .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .attrs = {{"exclusive", "bool = false", "Leaves an element out of its own result."},

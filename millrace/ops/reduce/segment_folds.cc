@@ -150,7 +150,7 @@ void register_fold(Registry& registry) {
        .doc = str_cat(fold.doc, " the rows that have one id. Rows with negative ids are left out."),
        .inputs = {{"data", "T"},
                   {"segment_ids", "Tindices", "Of a shape that begins data's."},
-                  {"num_segments", "Tnumsegments"}},
+                  {"num_segments", "host(Tnumsegments)"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", fold.types},
                  {"Tindices", kIndexTypes},

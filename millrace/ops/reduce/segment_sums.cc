@@ -103,7 +103,7 @@ void register_segment_sums(Registry& registry) {
                 .doc = "Sums of the rows that have one id. Rows with negative ids are left out.",
                 .inputs = {{"data", "T"},
                            {"segment_ids", "Tindices", "Of a shape that begins data's."},
-                           {"num_segments", "Tnumsegments"}},
+                           {"num_segments", "host(Tnumsegments)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kNumberTypes},
                           {"Tindices", kIndexTypes},

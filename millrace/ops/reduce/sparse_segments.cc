@@ -163,7 +163,7 @@ void register_scale(Registry& registry, const std::string& what) {
       types, forward_cpu<kScale>);
   add({.name = name + "WithNumSegments",
        .doc = what + " of picked rows, by segment. Those without rows are zero.",
-       .inputs = {{"data", "T"}, indices, ids, {"num_segments", "Tnumsegments"}},
+       .inputs = {{"data", "T"}, indices, ids, {"num_segments", "host(Tnumsegments)"}},
        .types = {{"Tnumsegments", kIndexTypes, DType::kInt32}},
        .attrs = {sparse},
        .gradient = forward_grad<kScale>},
@@ -173,7 +173,7 @@ void register_scale(Registry& registry, const std::string& what) {
        .inputs = {{"grad", "T"},
                   {"indices", "Tidx"},
                   {"segment_ids", "Tsegmentids"},
-                  {"output_dim0", "int32", "Rows of the output."}},
+                  {"output_dim0", "host(int32)", "Rows of the output."}},
        .gradient = backward_grad<kScale>},
       kFloating, backward_cpu<kScale>);
 }

@@ -224,7 +224,7 @@ class DeserializeManySparse : public Kernel {
 
 void register_serialize_sparse(Registry& registry) {
   const std::vector<OpSpec::Arg> sparse = {
-      {"sparse_indices", "int64"}, {"sparse_values", "T"}, {"sparse_shape", "int64"}};
+      {"sparse_indices", "int64"}, {"sparse_values", "T"}, {"sparse_shape", "host(int64)"}};
   const OpTraits traits = {.cannot_differentiate = true, .cost = 100};
   registry.add({.name = "SerializeSparse",
                 .doc = "A sparse tensor as three strings.",
@@ -247,7 +247,7 @@ void register_serialize_sparse(Registry& registry) {
                 .inputs = {{"serialized_sparse", "string"}},
                 .outputs = {{"sparse_indices", "int64"},
                             {"sparse_values", "dtype"},
-                            {"sparse_shape", "int64"}},
+                            {"sparse_shape", "host(int64)"}},
                 .types = {{"dtype", kTypes}},
                 .traits = traits,
                 .shape = deserialize_many_shape});

@@ -243,16 +243,17 @@ Status set_operation_shape(ShapeContext& c) {
 Status set_size_shape(ShapeContext& c) { return sparse_rank(c, 0).status(); }
 
 OpSpec set_operation_spec(const char* name, std::vector<OpSpec::Arg> inputs) {
-  return {
-      .name = name,
-      .doc = "Combines the sets of the last dimension of two tensors.",
-      .inputs = std::move(inputs),
-      .outputs = {{"result_indices", "int64"}, {"result_values", "T"}, {"result_shape", "int64"}},
-      .types = {{"T", type_set_of<SetTypes>}},
-      .attrs = {{"set_operation", "string", "a-b, b-a, intersection or union."},
-                {"validate_indices", "bool = true",
-                 "Whether indices must be sorted and without repeats."}},
-      .traits = {.cannot_differentiate = true, .cost = 50}};
+  return {.name = name,
+          .doc = "Combines the sets of the last dimension of two tensors.",
+          .inputs = std::move(inputs),
+          .outputs = {{"result_indices", "int64"},
+                      {"result_values", "T"},
+                      {"result_shape", "host(int64)"}},
+          .types = {{"T", type_set_of<SetTypes>}},
+          .attrs = {{"set_operation", "string", "a-b, b-a, intersection or union."},
+                    {"validate_indices", "bool = true",
+                     "Whether indices must be sorted and without repeats."}},
+          .traits = {.cannot_differentiate = true, .cost = 50}};
 }
 
 }  // namespace
@@ -262,30 +263,32 @@ void register_sets(Registry& registry) {
   dense.shape = set_operation_shape<0>;
   registry.add(dense);
   registry.kernel<SetOperation<0>>("DenseToDenseSetOperation", DeviceKind::kCpu);
-  OpSpec mixed = set_operation_spec(
-      "DenseToSparseSetOperation",
-      {{"set1", "T"}, {"set2_indices", "int64"}, {"set2_values", "T"}, {"set2_shape", "int64"}});
+  OpSpec mixed = set_operation_spec("DenseToSparseSetOperation", {{"set1", "T"},
+                                                                  {"set2_indices", "int64"},
+                                                                  {"set2_values", "T"},
+                                                                  {"set2_shape", "host(int64)"}});
   mixed.shape = set_operation_shape<1>;
   registry.add(mixed);
   registry.kernel<SetOperation<1>>("DenseToSparseSetOperation", DeviceKind::kCpu);
   OpSpec sparse = set_operation_spec("SparseToSparseSetOperation", {{"set1_indices", "int64"},
                                                                     {"set1_values", "T"},
-                                                                    {"set1_shape", "int64"},
+                                                                    {"set1_shape", "host(int64)"},
                                                                     {"set2_indices", "int64"},
                                                                     {"set2_values", "T"},
-                                                                    {"set2_shape", "int64"}});
+                                                                    {"set2_shape", "host(int64)"}});
   sparse.shape = set_operation_shape<2>;
   registry.add(sparse);
   registry.kernel<SetOperation<2>>("SparseToSparseSetOperation", DeviceKind::kCpu);
-  registry.add({.name = "SetSize",
-                .doc = "The number of elements of each set of the last dimension.",
-                .inputs = {{"set_indices", "int64"}, {"set_values", "T"}, {"set_shape", "int64"}},
-                .outputs = {{"size", "int32"}},
-                .types = {{"T", type_set_of<SetTypes>}},
-                .attrs = {{"validate_indices", "bool = true",
-                           "Whether indices must be sorted and without repeats."}},
-                .traits = {.cannot_differentiate = true, .cost = 50},
-                .shape = set_size_shape});
+  registry.add(
+      {.name = "SetSize",
+       .doc = "The number of elements of each set of the last dimension.",
+       .inputs = {{"set_indices", "int64"}, {"set_values", "T"}, {"set_shape", "host(int64)"}},
+       .outputs = {{"size", "int32"}},
+       .types = {{"T", type_set_of<SetTypes>}},
+       .attrs = {{"validate_indices", "bool = true",
+                  "Whether indices must be sorted and without repeats."}},
+       .traits = {.cannot_differentiate = true, .cost = 50},
+       .shape = set_size_shape});
   registry.kernel<SetSize>("SetSize", DeviceKind::kCpu);
 }
 

@@ -185,7 +185,7 @@ void register_reference_variables(Registry& registry) {
                 .attrs = attrs,
                 .traits = traits,
                 .shape = declared_shape});
-  registry.kernel<VariableKernel>("VariableV2", DeviceKind::kCpu);
+  registry.kernel<VariableKernel>("VariableV2", DeviceKind::kAny);
   registry.add({.name = "Variable",
                 .doc = "VariableV2 in graphs of the first version: a scalar shape says nothing.",
                 .outputs = {{"ref", "ref(dtype)"}},
@@ -194,7 +194,7 @@ void register_reference_variables(Registry& registry) {
                 .traits = traits,
                 .shape = old_declared_shape});
   registry.kernel(
-      {.op = "Variable", .device = DeviceKind::kCpu, .factory = &VariableKernel::make_old});
+      {.op = "Variable", .device = DeviceKind::kAny, .factory = &VariableKernel::make_old});
 
   registry.add({.name = "TemporaryVariable",
                 .doc = "A reference to a variable of zeros that lives for one step at most.",
@@ -218,13 +218,13 @@ void register_reference_variables(Registry& registry) {
   registry.add({.name = "IsVariableInitialized",
                 .doc = "Whether the variable has a value.",
                 .inputs = {{"ref", "ref(dtype)"}},
-                .outputs = {{"is_initialized", "bool"}},
+                .outputs = {{"is_initialized", "host(bool)"}},
                 .types = {{"dtype", {}}},
                 .traits = {.stateful = true,
                            .allows_uninitialized_input = true,
                            .cannot_differentiate = true},
                 .shape = shape_rules::scalar});
-  registry.kernel("IsVariableInitialized", DeviceKind::kCpu, is_initialized);
+  registry.kernel("IsVariableInitialized", DeviceKind::kAny, is_initialized);
 }
 
 }  // namespace millrace

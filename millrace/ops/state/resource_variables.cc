@@ -163,7 +163,7 @@ void register_resource_variables(Registry& registry) {
                  {"debug_name", "string = ''"}},
        .traits = {.stateful = true, .owns_state = true, .cannot_differentiate = true},
        .shape = handle_shape});
-  registry.kernel<VarHandle>("VarHandleOp", DeviceKind::kCpu);
+  registry.kernel<VarHandle>("VarHandleOp", DeviceKind::kAny);
   registry.add({.name = "ReadVariableOp",
                 .doc = "The variable's value now; later updates do not change it.",
                 .inputs = {{"resource", "resource"}},
@@ -176,25 +176,25 @@ void register_resource_variables(Registry& registry) {
   registry.add({.name = "VarIsInitializedOp",
                 .doc = "Whether the variable has a value.",
                 .inputs = {{"resource", "resource"}},
-                .outputs = {{"is_initialized", "bool"}},
+                .outputs = {{"is_initialized", "host(bool)"}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = is_initialized_shape});
-  registry.kernel("VarIsInitializedOp", DeviceKind::kCpu, is_initialized);
+  registry.kernel("VarIsInitializedOp", DeviceKind::kAny, is_initialized);
   registry.add({.name = "VariableShape",
                 .doc = "The shape of the variable's value now.",
                 .inputs = {{"input", "resource"}},
-                .outputs = {{"output", "out_type"}},
+                .outputs = {{"output", "host(out_type)"}},
                 .types = {{"out_type", kIndexTypes, DType::kInt32}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = variable_shape_shape});
-  registry.kernel("VariableShape", DeviceKind::kCpu, shape_of_variable);
+  registry.kernel("VariableShape", DeviceKind::kAny, shape_of_variable);
   registry.add({.name = "DestroyResourceOp",
                 .doc = "Forgets a resource; who holds it keeps it until done.",
                 .inputs = {{"resource", "resource"}},
                 .attrs = {{"ignore_lookup_error", "bool = true", "Whether none there is fine."}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = destroy_shape});
-  registry.kernel<DestroyResource>("DestroyResourceOp", DeviceKind::kCpu);
+  registry.kernel<DestroyResource>("DestroyResourceOp", DeviceKind::kAny);
 }
 
 }  // namespace millrace

@@ -189,7 +189,7 @@ void register_string_join(Registry& registry) {
   registry.add({.name = "ReduceJoin",
                 .doc = "Strings along some dimensions one after the other.",
                 .inputs = {{"inputs", "string"},
-                           {"reduction_indices", "int32", "The first varies fastest."}},
+                           {"reduction_indices", "host(int32)", "The first varies fastest."}},
                 .outputs = {{"output", "string"}},
                 .attrs = {{"keep_dims", "bool = false"}, {"separator", "string = ''"}},
                 .traits = {.cannot_differentiate = true, .cost = 60},

@@ -130,7 +130,7 @@ void register_arrays(Registry& registry) {
   registry.add(
       {.name = "TensorArrayV3",
        .doc = "An array of tensors that ends with the step. Ops on it are ordered by their flow.",
-       .inputs = {{"size", "int32"}},
+       .inputs = {{"size", "host(int32)"}},
        .outputs = {{"handle", "resource"}, {"flow", "float"}},
        .types = {{"dtype", {}}},
        .attrs = {{"element_shape", "shape = ?", "What is known of the elements' shape."},
@@ -152,7 +152,7 @@ void register_arrays(Registry& registry) {
   registry.add({.name = "TensorArraySizeV3",
                 .doc = "The number of elements.",
                 .inputs = {{"handle", "resource"}, {"flow_in", "float"}},
-                .outputs = {{"size", "int32"}},
+                .outputs = {{"size", "host(int32)"}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = size_shape});
   registry.add({.name = "TensorArrayCloseV3",

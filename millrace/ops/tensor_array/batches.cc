@@ -241,19 +241,20 @@ Status split(KernelContext& ctx) {
 }  // namespace
 
 void register_tensor_array_batches(Registry& registry) {
-  registry.add({.name = "TensorArrayGatherV3",
-                .doc = "Joins the elements at some indices to one tensor, one row each.",
-                .inputs = {{"handle", "resource"}, {"indices", "int32"}, {"flow_in", "float"}},
-                .outputs = {{"value", "dtype"}},
-                .types = {{"dtype", {}}},
-                .attrs = {{"element_shape", "shape = ?"}},
-                .traits = {.stateful = true},
-                .shape = gather_shape,
-                .gradient = gather_grad});
+  registry.add(
+      {.name = "TensorArrayGatherV3",
+       .doc = "Joins the elements at some indices to one tensor, one row each.",
+       .inputs = {{"handle", "resource"}, {"indices", "host(int32)"}, {"flow_in", "float"}},
+       .outputs = {{"value", "dtype"}},
+       .types = {{"dtype", {}}},
+       .attrs = {{"element_shape", "shape = ?"}},
+       .traits = {.stateful = true},
+       .shape = gather_shape,
+       .gradient = gather_grad});
   registry.add({.name = "TensorArrayScatterV3",
                 .doc = "Writes the rows of a tensor to some indices.",
                 .inputs = {{"handle", "resource"},
-                           {"indices", "int32"},
+                           {"indices", "host(int32)"},
                            {"value", "T"},
                            {"flow_in", "float"}},
                 .outputs = {{"flow_out", "float"}},
@@ -264,7 +265,7 @@ void register_tensor_array_batches(Registry& registry) {
   registry.add({.name = "TensorArrayConcatV3",
                 .doc = "Joins all elements along their first dimension.",
                 .inputs = {{"handle", "resource"}, {"flow_in", "float"}},
-                .outputs = {{"value", "dtype"}, {"lengths", "int64"}},
+                .outputs = {{"value", "dtype"}, {"lengths", "host(int64)"}},
                 .types = {{"dtype", {}}},
                 .attrs = {{"element_shape_except0", "shape = ?"}},
                 .traits = {.stateful = true},
@@ -274,7 +275,7 @@ void register_tensor_array_batches(Registry& registry) {
                 .doc = "Cuts a tensor along its first dimension and writes the pieces.",
                 .inputs = {{"handle", "resource"},
                            {"value", "T"},
-                           {"lengths", "int64"},
+                           {"lengths", "host(int64)"},
                            {"flow_in", "float"}},
                 .outputs = {{"flow_out", "float"}},
                 .types = {{"T", {}}},

@@ -58,18 +58,20 @@ Status read(KernelContext& ctx) {
 }  // namespace
 
 void register_tensor_array_elements(Registry& registry) {
-  registry.add(
-      {.name = "TensorArrayWriteV3",
-       .doc = "Writes one element.",
-       .inputs = {{"handle", "resource"}, {"index", "int32"}, {"value", "T"}, {"flow_in", "float"}},
-       .outputs = {{"flow_out", "float"}},
-       .types = {{"T", {}}},
-       .traits = {.stateful = true, .may_alias = 8},
-       .shape = write_shape,
-       .gradient = write_grad});
+  registry.add({.name = "TensorArrayWriteV3",
+                .doc = "Writes one element.",
+                .inputs = {{"handle", "resource"},
+                           {"index", "host(int32)"},
+                           {"value", "T"},
+                           {"flow_in", "float"}},
+                .outputs = {{"flow_out", "float"}},
+                .types = {{"T", {}}},
+                .traits = {.stateful = true, .may_alias = 8},
+                .shape = write_shape,
+                .gradient = write_grad});
   registry.add({.name = "TensorArrayReadV3",
                 .doc = "Reads one element.",
-                .inputs = {{"handle", "resource"}, {"index", "int32"}, {"flow_in", "float"}},
+                .inputs = {{"handle", "resource"}, {"index", "host(int32)"}, {"flow_in", "float"}},
                 .outputs = {{"value", "dtype"}},
                 .types = {{"dtype", {}}},
                 .traits = {.stateful = true},

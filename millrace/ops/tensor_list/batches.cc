@@ -294,25 +294,26 @@ Status scatter_into(KernelContext& ctx) {
 void register_tensor_list_batches(Registry& registry) {
   registry.add({.name = "TensorListStack",
                 .doc = "All elements as rows of one tensor. Unset ones are zeros.",
-                .inputs = {{"input_handle", "variant"}, {"element_shape", "int32"}},
+                .inputs = {{"input_handle", "variant"}, {"element_shape", "host(int32)"}},
                 .outputs = {{"tensor", "element_dtype"}},
                 .types = {{"element_dtype", {}}},
                 .attrs = {{"num_elements", "int = -1", "The list's length, where it is known."}},
                 .traits = {.cost = 0.3F},
                 .shape = stack_shape,
                 .gradient = stack_grad});
-  registry.add(
-      {.name = "TensorListGather",
-       .doc = "The elements at some indices as rows of one tensor. Unset ones are zeros.",
-       .inputs = {{"input_handle", "variant"}, {"indices", "int32"}, {"element_shape", "int32"}},
-       .outputs = {{"values", "element_dtype"}},
-       .types = {{"element_dtype", {}}},
-       .traits = {.cost = 0.3F},
-       .shape = gather_shape,
-       .gradient = gather_grad});
+  registry.add({.name = "TensorListGather",
+                .doc = "The elements at some indices as rows of one tensor. Unset ones are zeros.",
+                .inputs = {{"input_handle", "variant"},
+                           {"indices", "host(int32)"},
+                           {"element_shape", "host(int32)"}},
+                .outputs = {{"values", "element_dtype"}},
+                .types = {{"element_dtype", {}}},
+                .traits = {.cost = 0.3F},
+                .shape = gather_shape,
+                .gradient = gather_grad});
   registry.add({.name = "TensorListFromTensor",
                 .doc = "A list of the rows of a tensor.",
-                .inputs = {{"tensor", "element_dtype"}, {"element_shape", "shape_type"}},
+                .inputs = {{"tensor", "element_dtype"}, {"element_shape", "host(shape_type)"}},
                 .outputs = {{"output_handle", "variant"}},
                 .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
                 .traits = {.retains = 1},
@@ -321,8 +322,8 @@ void register_tensor_list_batches(Registry& registry) {
   registry.add({.name = "TensorListScatter",
                 .doc = "A list with the rows of a tensor at some indices, as long as it must be.",
                 .inputs = {{"tensor", "element_dtype"},
-                           {"indices", "int32"},
-                           {"element_shape", "shape_type"}},
+                           {"indices", "host(int32)"},
+                           {"element_shape", "host(shape_type)"}},
                 .outputs = {{"output_handle", "variant"}},
                 .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
                 .traits = {.retains = 1},
@@ -332,24 +333,25 @@ void register_tensor_list_batches(Registry& registry) {
                 .doc = "A list of num_elements elements (-1: as many as it must have), with the "
                        "rows of a tensor at some indices.",
                 .inputs = {{"tensor", "element_dtype"},
-                           {"indices", "int32"},
-                           {"element_shape", "shape_type"},
-                           {"num_elements", "int32"}},
+                           {"indices", "host(int32)"},
+                           {"element_shape", "host(shape_type)"},
+                           {"num_elements", "host(int32)"}},
                 .outputs = {{"output_handle", "variant"}},
                 .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
                 .traits = {.retains = 1},
                 .shape = scatter_shape,
                 .gradient = scatter_grad});
-  registry.add(
-      {.name = "TensorListScatterIntoExistingList",
-       .doc = "The list with the rows of a tensor at some indices, longer where it must "
-              "be.",
-       .inputs = {{"input_handle", "variant"}, {"tensor", "element_dtype"}, {"indices", "int32"}},
-       .outputs = {{"output_handle", "variant"}},
-       .types = {{"element_dtype", {}}},
-       .traits = {.may_alias = 1, .retains = 2},
-       .shape = scatter_into_shape,
-       .gradient = scatter_into_grad});
+  registry.add({.name = "TensorListScatterIntoExistingList",
+                .doc = "The list with the rows of a tensor at some indices, longer where it must "
+                       "be.",
+                .inputs = {{"input_handle", "variant"},
+                           {"tensor", "element_dtype"},
+                           {"indices", "host(int32)"}},
+                .outputs = {{"output_handle", "variant"}},
+                .types = {{"element_dtype", {}}},
+                .traits = {.may_alias = 1, .retains = 2},
+                .shape = scatter_into_shape,
+                .gradient = scatter_into_grad});
   registry.kernel<Stack>("TensorListStack", DeviceKind::kCpu);
   registry.kernel("TensorListGather", DeviceKind::kCpu, gather);
   registry.kernel("TensorListFromTensor", DeviceKind::kCpu, from_tensor);

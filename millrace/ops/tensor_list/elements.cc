@@ -258,24 +258,25 @@ void register_tensor_list_elements(Registry& registry) {
   registry.add({.name = "TensorListPopBack",
                 .doc = "The list without its last element, and that element. An unset one is "
                        "zeros of element_shape.",
-                .inputs = {{"input_handle", "variant"}, {"element_shape", "int32"}},
+                .inputs = {{"input_handle", "variant"}, {"element_shape", "host(int32)"}},
                 .outputs = {{"output_handle", "variant"}, {"tensor", "element_dtype"}},
                 .types = {{"element_dtype", {}}},
                 .traits = {.may_alias = 1},
                 .shape = pop_shape,
                 .gradient = pop_grad});
-  registry.add(
-      {.name = "TensorListGetItem",
-       .doc = "One element. An unset one is zeros of element_shape.",
-       .inputs = {{"input_handle", "variant"}, {"index", "int32"}, {"element_shape", "int32"}},
-       .outputs = {{"item", "element_dtype"}},
-       .types = {{"element_dtype", {}}},
-       .shape = get_shape,
-       .gradient = get_grad});
+  registry.add({.name = "TensorListGetItem",
+                .doc = "One element. An unset one is zeros of element_shape.",
+                .inputs = {{"input_handle", "variant"},
+                           {"index", "host(int32)"},
+                           {"element_shape", "host(int32)"}},
+                .outputs = {{"item", "element_dtype"}},
+                .types = {{"element_dtype", {}}},
+                .shape = get_shape,
+                .gradient = get_grad});
   registry.add(
       {.name = "TensorListSetItem",
        .doc = "The list with one element replaced.",
-       .inputs = {{"input_handle", "variant"}, {"index", "int32"}, {"item", "element_dtype"}},
+       .inputs = {{"input_handle", "variant"}, {"index", "host(int32)"}, {"item", "element_dtype"}},
        .outputs = {{"output_handle", "variant"}},
        .types = {{"element_dtype", {}}},
        .attrs = {{"resize_if_index_out_of_bounds", "bool = false",

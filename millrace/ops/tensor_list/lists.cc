@@ -210,16 +210,17 @@ void register_tensor_list_lists(Registry& registry) {
   static const Status& decoder =
       *new Status(register_variant_decoder(TensorList::kTypeName, TensorList::decode));
   MR_CHECK_OK(decoder);
-  registry.add({.name = "EmptyTensorList",
-                .doc = "A list without elements, which will have this type and shape.",
-                .inputs = {{"element_shape", "shape_type"}, {"max_num_elements", "int32"}},
-                .outputs = {{"handle", "variant"}},
-                .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
-                .traits = {.cannot_differentiate = true},
-                .shape = new_list_shape});
+  registry.add(
+      {.name = "EmptyTensorList",
+       .doc = "A list without elements, which will have this type and shape.",
+       .inputs = {{"element_shape", "host(shape_type)"}, {"max_num_elements", "host(int32)"}},
+       .outputs = {{"handle", "variant"}},
+       .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
+       .traits = {.cannot_differentiate = true},
+       .shape = new_list_shape});
   registry.add({.name = "TensorListReserve",
                 .doc = "A list of num_elements elements, none of which is set.",
-                .inputs = {{"element_shape", "shape_type"}, {"num_elements", "int32"}},
+                .inputs = {{"element_shape", "host(shape_type)"}, {"num_elements", "host(int32)"}},
                 .outputs = {{"handle", "variant"}},
                 .types = {{"element_dtype", {}}, {"shape_type", kIndexTypes}},
                 .traits = {.cannot_differentiate = true},
@@ -227,20 +228,20 @@ void register_tensor_list_lists(Registry& registry) {
   registry.add({.name = "TensorListLength",
                 .doc = "The number of elements.",
                 .inputs = {{"input_handle", "variant"}},
-                .outputs = {{"length", "int32"}},
+                .outputs = {{"length", "host(int32)"}},
                 .traits = {.cannot_differentiate = true},
                 .shape = length_shape});
   registry.add({.name = "TensorListElementShape",
                 .doc = "The shape that the list declares for its elements: -1 where a size is not "
                        "known, the scalar -1 where the rank is not.",
                 .inputs = {{"input_handle", "variant"}},
-                .outputs = {{"element_shape", "shape_type"}},
+                .outputs = {{"element_shape", "host(shape_type)"}},
                 .types = {{"shape_type", kIndexTypes}},
                 .traits = {.cannot_differentiate = true},
                 .shape = element_shape_shape});
   registry.add({.name = "TensorListResize",
                 .doc = "The list with elements dropped, or unset ones added, at its end.",
-                .inputs = {{"input_handle", "variant"}, {"size", "int32"}},
+                .inputs = {{"input_handle", "variant"}, {"size", "host(int32)"}},
                 .outputs = {{"output_handle", "variant"}},
                 .traits = {.may_alias = 1},
                 .shape = resize_shape,
