@@ -15,13 +15,22 @@ bool is_drawn(const OpDef& op) {
          !t.owns_state && !t.step_state && !t.argument && !t.result;
 }
 
-// Whether a function that a node of the graph runs, at any depth, has such nodes.
-Result<bool> functions_draw(const Graph& graph) {
+// Whether a second run gives something else although gradients flow through it (RandomGamma).
+bool is_drawn_with_gradient(const OpDef& op) {
+  return op.traits.stateful && op.gradient != nullptr && op.find_attr("seed") != nullptr;
+}
+
+// Whether a second run of the graph would draw anew: it has nodes of the second kind, or a function
+// that one of its nodes runs, at any depth, has nodes of either.
+Result<bool> draws_anew(const Graph& graph) {
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    if (is_drawn_with_gradient(graph.node(id).op())) return true;
+  }
   MR_TRY_ASSIGN(std::vector<Ref<Function>> reached, reachable_functions(graph));
   for (const Ref<Function>& function : reached) {
     for (const Function::BodyNode& node : function->nodes) {
       const OpDef* op = graph.registry().find(node.op);
-      if (op != nullptr && is_drawn(*op)) return true;
+      if (op != nullptr && (is_drawn(*op) || is_drawn_with_gradient(*op))) return true;
     }
   }
   return false;
@@ -108,7 +117,7 @@ Status BackwardFunction::differentiate(const std::vector<bool>& given,
   for (size_t i = 0; i < num_results; ++i) ys.push_back(result(i));
   bool again = context_.options.recompute;
   if (again) {
-    MR_TRY_ASSIGN(bool draws, functions_draw(*body_->graph));
+    MR_TRY_ASSIGN(bool draws, draws_anew(*body_->graph));
     again = !draws;
   }
   if (again) MR_TRY(run_again(xs, ys));

@@ -72,7 +72,8 @@ void bind_py_func(nb::module_&) {
          .inputs = {{"input", "list(Tin)"}},
          .outputs = {{"output", "list(Tout)"}},
          .attrs = {{"token", "string"}, {"Tin", "list(type) >= 0"}, {"Tout", "list(type) >= 0"}},
-         .traits = {.stateful = stateful, .blocks = true}});
+         .traits = {.stateful = stateful, .blocks = true, .cannot_differentiate = true},
+         .no_gradient = "what the function computes is not known"});
     registry.kernel<PyFunc>(name, DeviceKind::kCpu);
   }
   check(registry.status());

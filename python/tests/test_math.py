@@ -391,3 +391,27 @@ def test_segments_of_numbers():
     np.testing.assert_array_equal(
         run(tf.sparse_segment_mean(data, [2, 0], [0, 0], num_segments=2)), [[3, 4], [0, 0]]
     )
+
+
+def test_what_is_drawn_from_a_gamma_distribution_has_a_gradient():
+    alpha, beta = tf.constant([0.3, 2.5]), tf.constant([1.0, 2.0])
+    drawn = tf.random_gamma([2000], alpha, beta, seed=3)
+    slopes = tf.gradients(tf.reduce_mean(drawn, 0), [alpha, beta])
+    means, (by_alpha, by_beta) = run([tf.reduce_mean(drawn, 0), slopes])
+    # The mean is alpha / beta.
+    np.testing.assert_allclose(means, [0.3, 1.25], rtol=0.1)
+    np.testing.assert_allclose(by_alpha, [1, 0.5], rtol=0.1)
+    np.testing.assert_allclose(by_beta, -means / [1.0, 2.0], rtol=1e-5)
+
+
+def test_the_incomplete_gamma_functions_have_gradients_by_both_arguments():
+    a, x = tf.constant([0.5, 3.0], tf.float64), tf.constant([0.9, 2.0], tf.float64)
+    for f in (tf.igamma, tf.igammac):
+        by_a, by_x = run(tf.gradients(f(a, x), [a, x]))
+        step = 1e-5
+        np.testing.assert_allclose(
+            by_a, run(f(a + step, x) - f(a - step, x)) / (2 * step), rtol=1e-7
+        )
+        np.testing.assert_allclose(
+            by_x, run(f(a, x + step) - f(a, x - step)) / (2 * step), rtol=1e-7
+        )

@@ -193,9 +193,9 @@ void register_control_flow(Registry& registry) {
        .traits = {.stateful = true,
                   .allows_uninitialized_input = true,
                   .forwards = true,
-                  .cannot_differentiate = true,
                   .may_alias = ~1u},
-       .shape = ref_select_shape},
+       .shape = ref_select_shape,
+       .no_gradient = "which variable it is shows when it runs"},
       ref_select_kernel);
   add(registry,
       {.name = "ControlTrigger",

@@ -159,7 +159,7 @@ void register_bounding_boxes(Registry& registry) {
                 .inputs = {{"images", "T"}, {"boxes", "float"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", type_set_of<DrawTypes>, DType::kFloat}},
-                .traits = {.cannot_differentiate = true, .cost = 0.5},
+                .traits = {.cannot_differentiate = !colors, .cost = 0.5},
                 .shape = draw_shape,
                 .no_gradient = "prepares images for training or for people"};
     if (colors) spec.inputs.push_back({"colors", "float"});

@@ -218,9 +218,8 @@ struct Igamma {
     using E = vec::Element<T>;
     return vec::map(a, x, [](E b, E y) { return static_cast<E>(lower_gamma(b, y)); });
   }
-  // That of a is an integral without a name.
   static ExprPair grad(Expr a, Expr x, Expr, Expr g) {
-    return {Expr(), g * exp((a - 1.0) * log(x) - x - call("Lgamma", {a}))};
+    return {g * call("IgammaGradA", {a, x}), g * exp((a - 1.0) * log(x) - x - call("Lgamma", {a}))};
   }
 };
 struct Igammac {

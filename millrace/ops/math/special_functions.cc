@@ -57,6 +57,57 @@ double upper_fraction(double a, double x) {
   return result * gamma_density(a, x);
 }
 
+// The derivative of lower_gamma by a, over the density x^(a-1) e^-x / gamma(a). From the series for
+// lower_gamma, s x^a e^-x / gamma(a+1): a term, the sum, and their derivatives go along.
+double slope_by_series(double a, double x) {
+  double term = 1, sum = 1, term_slope = 0, sum_slope = 0;
+  for (int k = 1; k < kMostTerms; ++k) {
+    const double factor = x / (a + k);
+    term_slope = factor * (term_slope - term / (a + k));
+    term *= factor;
+    sum += term;
+    sum_slope += term_slope;
+    if (term < sum * kEpsilon && std::abs(term_slope) <= std::abs(sum_slope) * kEpsilon) break;
+  }
+  return (sum_slope + sum * (std::log(x) - digamma(a + 1))) * x / a;
+}
+
+// The same from the continued fraction of upper_gamma, f x^a e^-x / gamma(a), whose approximants
+// are p / q, for x >= a + 1.
+double slope_by_fraction(double a, double x) {
+  struct Term {
+    double p, q, p_slope, q_slope;  // the slopes by a
+  };
+  Term before = {1, x, 0, 0}, now = {x + 1, (x + 2 - a) * x, 0, -x};
+  double f = now.p / now.q, f_slope = (now.p_slope - f * now.q_slope) / now.q;
+  for (int k = 1; k < kMostTerms; ++k) {
+    const double y = k + 1 - a, z = x + 2 * k + 2 - a, yk = y * k;
+    Term next = {now.p * z - before.p * yk, now.q * z - before.q * yk,
+                 now.p_slope * z - now.p - before.p_slope * yk + before.p * k,
+                 now.q_slope * z - now.q - before.q_slope * yk + before.q * k};
+    if (next.q != 0) {
+      const double last = f_slope;
+      f = next.p / next.q;
+      f_slope = (next.p_slope - f * next.q_slope) / next.q;
+      if (std::abs(f_slope - last) <= std::abs(f_slope) * kEpsilon) break;
+    }
+    before = now;
+    now = next;
+    if (std::abs(now.p) < 1e100) continue;
+    for (Term* t : {&before, &now}) {
+      for (double* v : {&t->p, &t->q, &t->p_slope, &t->q_slope}) *v *= 1e-100;
+    }
+  }
+  return -(f_slope + f * (std::log(x) - digamma(a))) * x;
+}
+
+// The same where series and fraction are too long: Wilson and Hilferty's x = a u^3, in which
+// u = 1 - 1 / (9 a) + z / (3 sqrt(a)) for the quantile z of the normal distribution.
+double slope_of_large(double a, double x) {
+  const double u = std::cbrt(x / a);
+  return -(u * u * u + 3 * u * u * (1 / (18 * a) - (u - 1) / 2));
+}
+
 // The continued fraction of the incomplete beta function, for x < (a + 1) / (a + b + 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
@@ -158,6 +209,18 @@ double upper_gamma(double a, double x) {
   if (x == 0) return 1;
   if (x == kInfinity) return a == kInfinity ? kNan : 0;
   return x < a + 1 ? 1 - lower_series(a, x) : upper_fraction(a, x);
+}
+
+double gamma_sample_by_a(double a, double x) {
+  if (!(a > 0) || !(x >= 0) || a == kInfinity) return kNan;
+  if (x == 0 || x == kInfinity) return 0;
+  if (a > 1e6) return -slope_of_large(a, x);
+  return x < a + 1 ? -slope_by_series(a, x) : -slope_by_fraction(a, x);
+}
+
+double lower_gamma_by_a(double a, double x) {
+  const double sample = gamma_sample_by_a(a, x);
+  return sample == 0 || sample != sample ? sample : -sample * gamma_density(a, x) / x;
 }
 
 double lower_beta(double a, double b, double x) {

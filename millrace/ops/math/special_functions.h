@@ -16,6 +16,11 @@ double polygamma(double n, double x);
 // The part of the integral of gamma(a) below x, and above; a > 0, x >= 0.
 double lower_gamma(double a, double x);
 double upper_gamma(double a, double x);
+// The derivative of lower_gamma by a.
+double lower_gamma_by_a(double a, double x);
+// How x, a value drawn from the gamma distribution of a, moves with a when its quantile stays:
+// minus lower_gamma_by_a over the density.
+double gamma_sample_by_a(double a, double x);
 // The part of the integral of beta(a, b) below x; a, b > 0, 0 <= x <= 1.
 double lower_beta(double a, double b, double x);
 // The inverse of erf, and of the normal distribution function.

@@ -175,7 +175,7 @@ void add_op(Registry& registry, const char* prefix, OpSpec spec, KernelDef kerne
   std::vector<OpSpec::Arg>& args = spec.inputs.empty() ? spec.outputs : spec.inputs;
   args[0].type = resource ? "resource" : "ref(string)";
   spec.traits.stateful = true;
-  spec.traits.cannot_differentiate = true;
+  spec.traits.cannot_differentiate = spec.no_gradient.empty();
   kernel.op = spec.name;
   if (!spec.types.empty()) kernel.constraints = {{"dtype", kNumbers}};
   registry.add(spec);
@@ -212,7 +212,8 @@ void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,
           .inputs = {{"handle", ""}, {"num_required", "host(int32)"}},
           .outputs = {{"indices", "int64"}, {"values", "dtype"}, {"shape", "int64"}},
           .types = types,
-          .shape = sparse_take_shape},
+          .shape = sparse_take_shape,
+          .no_gradient = "what was put into the accumulator is not known"},
          {.op = "", .factory = Take::make<true>});
 }
 
@@ -250,7 +251,8 @@ void register_accumulators(Registry& registry) {
             .inputs = {{"handle", ""}, {"num_required", "host(int32)"}},
             .outputs = {{"average", "dtype"}},
             .types = types,
-            .shape = scalar_argument},
+            .shape = scalar_argument,
+            .no_gradient = "what was put into the accumulator is not known"},
            {.op = "", .factory = Take::make<false>});
     add_op(registry, prefix,
            {.name = "AccumulatorNumAccumulated",

@@ -227,6 +227,8 @@ Status queue_size(KernelContext& ctx) {
   return ok_status();
 }
 
+constexpr const char* kNoGradient = "what was put into the queue is not known";
+
 // The forms of an op for both kinds of handles.
 template <class RegisterKernel>
 void add_forms(Registry& registry, const OpSpec& spec, RegisterKernel kernel) {
@@ -235,7 +237,7 @@ void add_forms(Registry& registry, const OpSpec& spec, RegisterKernel kernel) {
     if (v2) form.name = str_cat(form.name, "V2");
     form.inputs[0].type = v2 ? "resource" : "ref(string)";
     form.traits.stateful = true;
-    form.traits.cannot_differentiate = true;
+    form.traits.cannot_differentiate = form.no_gradient.empty();
     registry.add(form);
     kernel(form.name);
   }
@@ -271,7 +273,8 @@ void register_queue_access(Registry& registry) {
              .inputs = {{"handle", ""}},
              .outputs = {{"components", "list(component_types)"}},
              .attrs = take_attrs,
-             .shape = dequeue_shape},
+             .shape = dequeue_shape,
+             .no_gradient = kNoGradient},
             kernel.operator()<Dequeue<Take::kOne>>());
   add_forms(registry,
             {.name = "QueueDequeueMany",
@@ -279,7 +282,8 @@ void register_queue_access(Registry& registry) {
              .inputs = {{"handle", ""}, {"n", "host(int32)"}},
              .outputs = {{"components", "list(component_types)"}},
              .attrs = take_attrs,
-             .shape = dequeue_batch_shape<false>},
+             .shape = dequeue_batch_shape<false>,
+             .no_gradient = kNoGradient},
             kernel.operator()<Dequeue<Take::kMany>>());
   add_forms(registry,
             {.name = "QueueDequeueUpTo",
@@ -287,7 +291,8 @@ void register_queue_access(Registry& registry) {
              .inputs = {{"handle", ""}, {"n", "host(int32)"}},
              .outputs = {{"components", "list(component_types)"}},
              .attrs = take_attrs,
-             .shape = dequeue_batch_shape<true>},
+             .shape = dequeue_batch_shape<true>,
+             .no_gradient = kNoGradient},
             kernel.operator()<Dequeue<Take::kUpTo>>());
   add_forms(registry,
             {.name = "QueueClose",

@@ -157,6 +157,8 @@ Status close(KernelContext& ctx) {
   return ok_status();
 }
 
+constexpr const char* kNoGradient = "what was put on the stack is not known";
+
 }  // namespace
 
 void register_stack(Registry& registry) {
@@ -172,23 +174,24 @@ void register_stack(Registry& registry) {
     if (v2)
       make.inputs = {{"max_size", "host(int32)", "How many elements fit; negative: any number."}};
     registry.add(make);
-    registry.add(
-        {.name = "StackPush" + suffix,
-         .doc = "Puts a tensor on a stack and hands it on.",
-         .inputs = {{"handle", handle}, {"elem", "T"}},
-         .outputs = {{"output", "T"}},
-         .types = {{"T", {}}},
-         .attrs = {{"swap_memory", "bool = false",
-                    "Keep it in host memory; all stacks of a CPU do."}},
-         .traits = {.stateful = true, .cannot_differentiate = true, .may_alias = 2, .retains = 2},
-         .shape = push_shape});
+    registry.add({.name = "StackPush" + suffix,
+                  .doc = "Puts a tensor on a stack and hands it on.",
+                  .inputs = {{"handle", handle}, {"elem", "T"}},
+                  .outputs = {{"output", "T"}},
+                  .types = {{"T", {}}},
+                  .attrs = {{"swap_memory", "bool = false",
+                             "Keep it in host memory; all stacks of a CPU do."}},
+                  .traits = {.stateful = true, .may_alias = 2, .retains = 2},
+                  .shape = push_shape,
+                  .no_gradient = kNoGradient});
     registry.add({.name = "StackPop" + suffix,
                   .doc = "Takes the tensor that was put on a stack last.",
                   .inputs = {{"handle", handle}},
                   .outputs = {{"elem", "elem_type"}},
                   .types = {{"elem_type", {}}},
-                  .traits = {.stateful = true, .cannot_differentiate = true},
-                  .shape = pop_shape});
+                  .traits = {.stateful = true},
+                  .shape = pop_shape,
+                  .no_gradient = kNoGradient});
     registry.add({.name = "StackClose" + suffix,
                   .doc = "Drops what is on a stack, which cannot be used afterwards.",
                   .inputs = {{"handle", handle}},

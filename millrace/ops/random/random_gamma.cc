@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
@@ -124,6 +125,13 @@ Status shape_and_parameters(ShapeContext& c) {
   return ok_status();
 }
 
+// Each value is moved by alpha alone, at its own quantile.
+Status random_gamma_grad(GradientContext& c) {
+  const Expr alpha = c.input(1);
+  c.set(1, sum_to_shape_of(c.gradient() * call("RandomGammaGrad", {alpha, c.output(0)}), alpha));
+  return ok_status();
+}
+
 template <bool kGamma>
 class PerParameter final : public Kernel {
  public:
@@ -198,7 +206,7 @@ void register_random_gamma(Registry& registry) {
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = traits,
                 .shape = shape_and_parameters,
-                .no_gradient = no_gradient});
+                .gradient = random_gamma_grad});
   registry.add({.name = "RandomPoisson",
                 .doc = "Values of Poisson distributions: `shape` of them for each rate.",
                 .inputs = {{"shape", "host(S)"}, {"rate", "dtype"}},

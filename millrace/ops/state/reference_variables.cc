@@ -211,8 +211,9 @@ void register_reference_variables(Registry& registry) {
                 .outputs = {{"value", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"var_name", "string", "That of the TemporaryVariable."}},
-                .traits = {.stateful = true, .cannot_differentiate = true},
-                .shape = shape_rules::unchanged});
+                .traits = {.stateful = true},
+                .shape = shape_rules::unchanged,
+                .no_gradient = "what was put into the variable is not known"});
   registry.kernel<DestroyTemporaryVariable>("DestroyTemporaryVariable", DeviceKind::kCpu);
 
   registry.add({.name = "IsVariableInitialized",

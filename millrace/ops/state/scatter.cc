@@ -19,17 +19,23 @@ struct ScatterOp {
   const OpInfo* update;  // null: rows are replaced
   TypeSet types;         // of the reference form's definition
   const char* doc;
+  // Of the reference form: a gradient that comes this way is an error, as in TensorFlow.
+  const char* no_gradient = "";
 };
+
+constexpr const char* kReplaces = "replaces elements of a variable, whatever they were";
 
 constexpr TypeSet kComparable = kFloating | kIndexTypes;
 constexpr ScatterOp kScatterOps[] = {
-    {"Update", nullptr, {}, "Replaces rows of a variable."},
+    {"Update", nullptr, {}, "Replaces rows of a variable.", kReplaces},
     {"Add", &Add::info, kNumberTypes, "Adds to rows of a variable."},
     {"Sub", &Sub::info, kNumberTypes, "Subtracts from rows of a variable."},
     {"Mul", &Mul::info, kNumberTypes, "Multiplies rows of a variable."},
     {"Div", &Div::info, kNumberTypes, "Divides rows of a variable."},
-    {"Min", &Minimum::info, kComparable, "Rows of a variable, where larger, become the updates."},
-    {"Max", &Maximum::info, kComparable, "Rows of a variable, where smaller, become the updates."},
+    {"Min", &Minimum::info, kComparable, "Rows of a variable, where larger, become the updates.",
+     kReplaces},
+    {"Max", &Maximum::info, kComparable, "Rows of a variable, where smaller, become the updates.",
+     kReplaces},
 };
 
 // Updates are a scalar, or one row of the variable for each index.
@@ -176,17 +182,19 @@ void register_one(Registry& registry) {
     return constraints;
   };
   const std::string reference = str_cat("Scatter", op.suffix);
-  registry.add({.name = reference,
-                .doc = op.doc,
-                .inputs = {{"ref", "ref(T)"},
-                           {"indices", "Tindices", "Of rows: along the first dimension."},
-                           {"updates", "T", "A row for each index, or a scalar."}},
-                .outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}},
-                .types = {{"T", op.types}, {"Tindices", kIndexTypes}},
-                .attrs = {{"use_locking", op.update == nullptr ? "bool = true" : "bool = false",
-                           "Whether updates exclude each other."}},
-                .traits = {.stateful = true, .cannot_differentiate = true, .may_alias = 1},
-                .shape = reference_shape});
+  registry.add(
+      {.name = reference,
+       .doc = op.doc,
+       .inputs = {{"ref", "ref(T)"},
+                  {"indices", "Tindices", "Of rows: along the first dimension."},
+                  {"updates", "T", "A row for each index, or a scalar."}},
+       .outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}},
+       .types = {{"T", op.types}, {"Tindices", kIndexTypes}},
+       .attrs = {{"use_locking", op.update == nullptr ? "bool = true" : "bool = false",
+                  "Whether updates exclude each other."}},
+       .traits = {.stateful = true, .cannot_differentiate = *op.no_gradient == 0, .may_alias = 1},
+       .shape = reference_shape,
+       .no_gradient = op.no_gradient});
   registry.kernel({.op = reference,
                    .device = DeviceKind::kCpu,
                    .constraints = constraint("T", op.types),

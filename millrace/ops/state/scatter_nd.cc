@@ -18,7 +18,11 @@ struct ScatterNdOp {
   const OpInfo* update;  // null: parts are replaced
   bool has_resource_form;
   const char* doc;
+  // Of the reference form: a gradient that comes this way is an error, as in TensorFlow.
+  const char* no_gradient = "";
 };
+
+constexpr const char* kReplaces = "replaces elements of a variable, whatever they were";
 
 constexpr ScatterNdOp kScatterNdOps[] = {
     {"Update", nullptr, true, "Replaces parts of a variable."},
@@ -26,8 +30,10 @@ constexpr ScatterNdOp kScatterNdOps[] = {
     {"Sub", &Sub::info, true, "Subtracts from parts of a variable."},
     {"Mul", &Mul::info, false, "Multiplies parts of a variable."},
     {"Div", &Div::info, false, "Divides parts of a variable."},
-    {"Min", &Minimum::info, true, "Parts of a variable, where larger, become the updates."},
-    {"Max", &Maximum::info, true, "Parts of a variable, where smaller, become the updates."},
+    {"Min", &Minimum::info, true, "Parts of a variable, where larger, become the updates.",
+     kReplaces},
+    {"Max", &Maximum::info, true, "Parts of a variable, where smaller, become the updates.",
+     kReplaces},
 };
 
 Status reference_shape(ShapeContext& c) {
@@ -110,6 +116,8 @@ void register_one(Registry& registry) {
     if (!resource) {
       spec.outputs = {{"output_ref", "ref(T)", "The variable, for what must come after."}};
       spec.traits.may_alias = 1;
+      spec.traits.cannot_differentiate = *op.no_gradient == 0;
+      spec.no_gradient = op.no_gradient;
     }
     registry.add(spec);
     KernelDef kernel{.op = name, .factory = ScatterNd::make<kIndex>};
