@@ -1,5 +1,7 @@
 #include "python/src/elements.h"
 
+#include <structmember.h>
+
 #include "python/src/array.h"
 #include "python/src/graph.h"
 #include "python/src/status.h"
@@ -8,37 +10,78 @@ namespace millrace::python {
 
 namespace {
 
-// Interned names of attributes.
-#define MR_NAME(text)                                               \
-  ([]() -> PyObject* {                                              \
-    static PyObject* const name = PyUnicode_InternFromString(text); \
-    return name;                                                    \
-  }())
+// Python's classes, and where their objects have the attributes of __slots__: read and written
+// without a look at the class, for this is done several times for every node.
+struct Classes {
+  PyTypeObject* operation = nullptr;
+  struct {
+    Py_ssize_t graph, id, outputs;
+  } of_operation = {};
+  struct {
+    Py_ssize_t op, graph, id, index, dtype;
+  } of_tensor = {};
+  PyTypeObject* tensor = nullptr;
+};
 
-nb::handle operation_class() { return library("millrace.graph.operation", "Operation"); }
-// The class once it has its operators.
-nb::handle tensor_class() { return library("millrace.ops.overloads", "SymbolicTensor"); }
-
-nb::object get(nb::handle object, PyObject* name) {
-  PyObject* value = PyObject_GetAttr(object.ptr(), name);
-  if (value == nullptr) throw nb::python_error();
-  return nb::steal(value);
+Py_ssize_t slot_of(nb::handle cls, const char* name) {
+  nb::object member = cls.attr(name);
+  if (Py_TYPE(member.ptr()) != &PyMemberDescr_Type) throw nb::type_error("expected a slot");
+  return reinterpret_cast<PyMemberDescrObject*>(member.ptr())->d_member->offset;
 }
 
-int64_t get_int(nb::handle object, PyObject* name) {
-  nb::object value = get(object, name);
-  return PyLong_AsLongLong(value.ptr());
+const Classes& classes() {
+  static constinit Classes known;
+  if (known.tensor != nullptr) [[likely]]
+    return known;
+  const nb::handle operation = library("millrace.graph.operation", "Operation");
+  // The class once it has its operators.
+  const nb::handle tensor = library("millrace.ops.overloads", "SymbolicTensor");
+  known.operation = reinterpret_cast<PyTypeObject*>(operation.ptr());
+  known.of_operation = {slot_of(operation, "graph"), slot_of(operation, "_id"),
+                        slot_of(operation, "_outputs")};
+  known.of_tensor = {slot_of(tensor, "op"), slot_of(tensor, "graph"), slot_of(tensor, "_id"),
+                     slot_of(tensor, "_index"), slot_of(tensor, "dtype")};
+  known.tensor = reinterpret_cast<PyTypeObject*>(tensor.ptr());
+  return known;
 }
 
-nb::object make(nb::handle cls) {
-  auto* type = reinterpret_cast<PyTypeObject*>(cls.ptr());
+PyObject*& slot(nb::handle object, Py_ssize_t offset) {
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object.ptr()) + offset);
+}
+
+// A borrowed attribute, which Python code may have deleted.
+nb::handle get(nb::handle object, Py_ssize_t offset) {
+  PyObject* value = slot(object, offset);
+  if (value == nullptr) throw nb::attribute_error("the operation or tensor is not complete");
+  return value;
+}
+
+nb::object make(PyTypeObject* type) {
   PyObject* object = type->tp_alloc(type, 0);
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
 }
 
-void set(nb::handle object, PyObject* name, nb::handle value) {
-  if (PyObject_SetAttr(object.ptr(), name, value.ptr()) != 0) throw nb::python_error();
+// Of a new object.
+void set(nb::handle object, Py_ssize_t offset, nb::handle value) {
+  slot(object, offset) = value.inc_ref().ptr();
+}
+
+nb::object make_tensor(nb::handle op, nb::handle graph, nb::handle id, int index, DType dtype) {
+  const Classes& known = classes();
+  nb::object tensor = make(known.tensor);
+  set(tensor, known.of_tensor.op, op);
+  set(tensor, known.of_tensor.graph, graph);
+  set(tensor, known.of_tensor.id, id);
+  set(tensor, known.of_tensor.index, nb::int_(index));
+  set(tensor, known.of_tensor.dtype, dtype_object(dtype));
+  return tensor;
+}
+
+[[noreturn]] void raise_not(const char* expected, nb::handle object) {
+  PyErr_Format(PyExc_TypeError, "expected %s of a graph, got %R of type '%s'", expected,
+               object.ptr(), Py_TYPE(object.ptr())->tp_name);
+  throw nb::python_error();
 }
 
 }  // namespace
@@ -51,56 +94,58 @@ nb::object PyGraph::operation(NodeId id) {
   PyObject* known = PyList_GET_ITEM(list, id);
   if (known != Py_None) return nb::borrow(known);
   const Node& node = graph_->node(id);
-  nb::object op = make(operation_class());
+  const Classes& classes = python::classes();
+  nb::object op = make(classes.operation);
   nb::object number = nb::int_(id);
-  nb::list outputs;
-  set(op, MR_NAME("graph"), self_);
-  set(op, MR_NAME("_id"), number);
+  nb::object outputs = nb::steal(PyList_New(node.num_outputs()));
+  if (!outputs.is_valid()) throw nb::python_error();
+  set(op, classes.of_operation.graph, self_);
+  set(op, classes.of_operation.id, number);
+  set(op, classes.of_operation.outputs, outputs);
   for (int i = 0; i < node.num_outputs(); ++i) {
-    nb::object tensor = make(tensor_class());
-    set(tensor, MR_NAME("op"), op);
-    set(tensor, MR_NAME("graph"), self_);
-    set(tensor, MR_NAME("_id"), number);
-    set(tensor, MR_NAME("_index"), nb::int_(i));
-    set(tensor, MR_NAME("dtype"), dtype_object(node.output_type(i)));
-    outputs.append(tensor);
+    nb::object tensor = make_tensor(op, self_, number, i, node.output_type(i));
+    PyList_SET_ITEM(outputs.ptr(), i, tensor.release().ptr());
   }
-  set(op, MR_NAME("_outputs"), outputs);
   if (PyList_SetItem(operations_, id, op.inc_ref().ptr()) != 0) throw nb::python_error();
   return op;
 }
 
 nb::object PyGraph::tensor(Output output) {
   nb::object op = operation(output.node);
-  nb::object outputs = get(op, MR_NAME("_outputs"));
+  nb::handle outputs = get(op, classes().of_operation.outputs);
   // Nodes that gradients widened have more outputs than when their Operation was made.
-  for (auto i = PyList_GET_SIZE(outputs.ptr()); i < graph_->node(output.node).num_outputs(); ++i) {
-    nb::object tensor = make(tensor_class());
-    set(tensor, MR_NAME("op"), op);
-    set(tensor, MR_NAME("graph"), self_);
-    set(tensor, MR_NAME("_id"), nb::int_(output.node));
-    set(tensor, MR_NAME("_index"), nb::int_(i));
-    set(tensor, MR_NAME("dtype"),
-        dtype_object(graph_->node(output.node).output_type(static_cast<int>(i))));
+  const Node& node = graph_->node(output.node);
+  for (auto i = static_cast<int>(PyList_GET_SIZE(outputs.ptr())); i < node.num_outputs(); ++i) {
+    nb::object tensor = make_tensor(op, self_, nb::int_(output.node), i, node.output_type(i));
     if (PyList_Append(outputs.ptr(), tensor.ptr()) != 0) throw nb::python_error();
   }
   return nb::borrow(PyList_GET_ITEM(outputs.ptr(), output.index));
 }
 
-bool is_tensor(nb::handle object) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == tensor_class().ptr();
+bool is_tensor(nb::handle object) { return Py_TYPE(object.ptr()) == classes().tensor; }
+bool is_operation(nb::handle object) { return Py_TYPE(object.ptr()) == classes().operation; }
+
+PyGraph& graph_of(nb::handle object) {
+  const Classes& known = classes();
+  if (is_tensor(object)) return *nb::inst_ptr<PyGraph>(get(object, known.of_tensor.graph));
+  if (!is_operation(object)) raise_not("an operation or tensor", object);
+  return *nb::inst_ptr<PyGraph>(get(object, known.of_operation.graph));
 }
-bool is_operation(nb::handle object) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == operation_class().ptr();
-}
-PyGraph& graph_of(nb::handle object) { return nb::cast<PyGraph&>(get(object, MR_NAME("graph"))); }
+
 Output output_of(nb::handle tensor) {
-  return {static_cast<NodeId>(get_int(tensor, MR_NAME("_id"))),
-          static_cast<int32_t>(get_int(tensor, MR_NAME("_index")))};
+  if (!is_tensor(tensor)) raise_not("a tensor", tensor);
+  const Classes& known = classes();
+  return {static_cast<NodeId>(PyLong_AsLongLong(get(tensor, known.of_tensor.id).ptr())),
+          static_cast<int32_t>(PyLong_AsLongLong(get(tensor, known.of_tensor.index).ptr()))};
 }
+
 NodeId node_of(nb::handle operation) {
-  return static_cast<NodeId>(get_int(operation, MR_NAME("_id")));
+  if (!is_operation(operation)) raise_not("an operation", operation);
+  const nb::handle id = get(operation, classes().of_operation.id);
+  return static_cast<NodeId>(PyLong_AsLongLong(id.ptr()));
 }
+
+DType type_of(nb::handle tensor) { return graph_of(tensor).graph().output_type(output_of(tensor)); }
 
 namespace {
 

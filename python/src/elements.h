@@ -9,9 +9,10 @@ namespace millrace::python {
 // A tensor of a graph, of the class that PyGraph::tensor() makes.
 bool is_tensor(nb::handle object);
 bool is_operation(nb::handle object);
-// A Python Tensor's graph and output (checked by is_tensor).
+// Raise TypeError for what is neither.
 PyGraph& graph_of(nb::handle tensor_or_operation);
 Output output_of(nb::handle tensor);
+DType type_of(nb::handle tensor);
 NodeId node_of(nb::handle operation);
 // Whether the tensor is one of `graph` or of a graph around it, or stands for one of those.
 bool can_import(PyGraph& graph, nb::handle tensor);

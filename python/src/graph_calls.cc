@@ -56,7 +56,7 @@ class Call {
     if (!arg.is_list()) {
       const DType want = wanted(arg);
       nb::object tensor = convert(arg, value, want, preferred(arg));
-      settle(arg, output_type(tensor), tensor);
+      settle(arg, type_of(tensor), tensor);
       push(arg, tensor);
       return;
     }
@@ -76,10 +76,6 @@ class Call {
   NodeId add() { return graph_.add(op_.name, name_, std::move(inputs_), std::move(attrs_)); }
 
  private:
-  static DType output_type(nb::handle tensor) {
-    return static_cast<DType>(nb::cast<int>(tensor.attr("dtype").attr("_number")));
-  }
-
   // The type an argument must have; kInvalid when it may still be any.
   DType wanted(const ArgDef& arg) const {
     if (arg.dtype != DType::kInvalid) return arg.dtype;
@@ -96,7 +92,7 @@ class Call {
 
   nb::object convert(const ArgDef& arg, nb::handle value, DType want, DType prefer) {
     if (is_tensor(value)) {
-      if (want != DType::kInvalid && base_type(output_type(value)) != want) {
+      if (want != DType::kInvalid && base_type(type_of(value)) != want) {
         raise_mismatch(arg, value, want);
       }
       return nb::borrow(value);
@@ -114,7 +110,7 @@ class Call {
         value, want == DType::kInvalid ? nb::handle(Py_None) : dtype_object(want), arg.name,
         arg.is_ref, prefer == DType::kInvalid ? nb::handle(Py_None) : dtype_object(prefer),
         op_.name.c_str());
-    if (want != DType::kInvalid && base_type(output_type(made)) != want) {
+    if (want != DType::kInvalid && base_type(type_of(made)) != want) {
       raise_mismatch(arg, made, want);
     }
     return made;
@@ -132,7 +128,7 @@ class Call {
   [[noreturn]] void raise_mismatch(const ArgDef& arg, nb::handle value, DType want) const {
     std::string message =
         str_cat(name_, ": Input '", arg.name, "' of '", op_.name, "' Op has type ",
-                type_label(output_type(value)), " that does not match ");
+                type_label(type_of(value)), " that does not match ");
     if (arg.dtype != DType::kInvalid) {
       raise_type_error(str_cat(message, "expected type of ", type_label(want), ". It is ",
                                describe(value), "."));
@@ -235,7 +231,7 @@ class Call {
             arg, item(i), i, given != nullptr ? types[static_cast<size_t>(i)] : DType::kInvalid));
       }
       if (given == nullptr) {
-        for (const nb::object& t : tensors) types.push_back(base_type(output_type(t)));
+        for (const nb::object& t : tensors) types.push_back(base_type(type_of(t)));
         if (const AttrDef* def = op_.find_attr(arg.type_list_attr)) {
           if (def->has_minimum && count < def->minimum) raise_length(arg, count, def->minimum);
           for (DType type : types) check_type(*def, arg.name, type);
@@ -272,15 +268,14 @@ class Call {
         want = base_type(dtype_from_object(type));
     }
     for (Py_ssize_t i = 0; i < count; ++i) {
-      if (is_tensor(item(i)) && want != DType::kInvalid &&
-          base_type(output_type(item(i))) != want) {
+      if (is_tensor(item(i)) && want != DType::kInvalid && base_type(type_of(item(i))) != want) {
         raise_list_mismatch(arg, count, item, want);
       }
       tensors.push_back(convert_item(arg, item(i), i, want));
-      if (want == DType::kInvalid) want = base_type(output_type(tensors.back()));
+      if (want == DType::kInvalid) want = base_type(type_of(tensors.back()));
     }
     if (!tensors.empty()) {
-      settle(arg, output_type(tensors[0]), tensors[0]);
+      settle(arg, type_of(tensors[0]), tensors[0]);
     } else if (!arg.type_attr.empty() && attrs_.find(arg.type_attr) == nullptr &&
                preferred(arg) != DType::kInvalid) {
       attrs_.set(arg.type_attr, preferred(arg));

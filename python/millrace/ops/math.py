@@ -91,10 +91,10 @@ def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     return gen_ops.not_equal(x, y, name=name)
 
 
-def _of_values(op: Callable[..., Tensor], default: str, x: Any, name: str | None) -> Any:
-    """op(x), and for a sparse tensor the sparse tensor of op(x.values)."""
-    if not isinstance(x, SparseTensor):
-        return op(x, name=name)
+def _of_values(
+    op: Callable[..., Tensor], default: str, x: SparseTensor, name: str | None
+) -> SparseTensor:
+    """The sparse tensor of op(x.values)."""
     with name_scope(name, default, [x.indices, x.values, x.dense_shape]) as scope:
         return SparseTensor(x.indices, op(x.values, name=scope), x.dense_shape)
 
@@ -110,43 +110,57 @@ def _dense_abs(x: Any, name: str | None) -> Tensor:
 @export(v1=("abs", "math.abs"), v2=("abs", "math.abs"))
 def abs(x: Any, name: str | None = None) -> Any:
     """|x|: of the same type, and of the real type for complex numbers. Takes sparse tensors too."""
-    return _of_values(_dense_abs, "Abs", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(_dense_abs, "Abs", x, name)
+    return _dense_abs(x, name)
 
 
 @export(v1=("negative", "math.negative"), v2=("negative", "math.negative"))
 def negative(x: Any, name: str | None = None) -> Any:
     """-x. Takes sparse tensors too."""
-    return _of_values(gen_ops.neg, "Neg", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.neg, "Neg", x, name)
+    return gen_ops.neg(x, name)
 
 
 @export(v1=("sign", "math.sign"), v2=("sign", "math.sign"))
 def sign(x: Any, name: str | None = None) -> Any:
     """-1, 0 or 1; x / |x| for complex numbers. Takes sparse tensors too."""
-    return _of_values(gen_ops.sign, "Sign", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.sign, "Sign", x, name)
+    return gen_ops.sign(x, name)
 
 
 @export(v1=("square", "math.square"), v2=("square", "math.square"))
 def square(x: Any, name: str | None = None) -> Any:
     """x * x. Takes sparse tensors too."""
-    return _of_values(gen_ops.square, "Square", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.square, "Square", x, name)
+    return gen_ops.square(x, name)
 
 
 @export(v1=("sqrt", "math.sqrt"), v2=("sqrt", "math.sqrt"))
 def sqrt(x: Any, name: str | None = None) -> Any:
     """The square root. Takes sparse tensors too."""
-    return _of_values(gen_ops.sqrt, "Sqrt", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.sqrt, "Sqrt", x, name)
+    return gen_ops.sqrt(x, name)
 
 
 @export(v1=("tanh", "math.tanh", "nn.tanh"), v2=("tanh", "math.tanh", "nn.tanh"))
 def tanh(x: Any, name: str | None = None) -> Any:
     """The hyperbolic tangent. Takes sparse tensors too."""
-    return _of_values(gen_ops.tanh, "Tanh", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.tanh, "Tanh", x, name)
+    return gen_ops.tanh(x, name)
 
 
 @export(v1=("erf", "math.erf"), v2="math.erf")
 def erf(x: Any, name: str | None = None) -> Any:
     """The error function. Takes sparse tensors too."""
-    return _of_values(gen_ops.erf, "Erf", x, name)
+    if isinstance(x, SparseTensor):
+        return _of_values(gen_ops.erf, "Erf", x, name)
+    return gen_ops.erf(x, name)
 
 
 @export(v1=("log_sigmoid", "math.log_sigmoid"), v2="math.log_sigmoid")
