@@ -193,3 +193,9 @@ def test_gradients_flow_through():
     expected = np.zeros_like(VALUES)
     expected[1, :, 2:] = 3
     np.testing.assert_array_equal(run(tf.gradients(y, x)[0]), expected)
+
+
+def test_unravel_index_is_public():
+    coordinates = tf.unravel_index(indices=[1, 5], dims=[2, 3], name="where")
+    assert coordinates.op.name == "where" and coordinates.shape == [2, 2]
+    assert run(coordinates).tolist() == [[0, 1], [1, 2]]

@@ -232,18 +232,6 @@ class BaseSession:
             raise ValueError(f"Tensor {tensor.name} may not be fed.")
         return [tensor], None
 
-    def _fed_tuple(self, key: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
-        """The tensors of a tuple of keys, and how the values of a tuple go to them."""
-        fed = [self._fed_tensors(part) for part in key]
-
-        def values_of(_: Any, value: Any) -> list[Any]:
-            out: list[Any] = []
-            for part, (_tensors, maker), one in zip(key, fed, value, strict=True):
-                out += [one] if maker is None else maker(part, one)
-            return out
-
-        return [tensor for tensors, _ in fed for tensor in tensors], values_of
-
     def make_callable(
         self, fetches: Any, feed_list: Any = None, accept_options: bool = False
     ) -> Callable[..., Any]:

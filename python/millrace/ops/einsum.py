@@ -8,8 +8,8 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.ops import math
 from millrace.ops.reduce import reduce_sum
+from millrace.ops.sizes import product_of, sizes_of
 
 # Labels of the dimensions that "..." stands for: characters that no equation can hold.
 _ELLIPSIS_LABELS = [chr(0xE000 + i) for i in range(64)]
@@ -85,10 +85,10 @@ def _diagonals(x: Tensor, labels: str) -> tuple[Tensor, str]:
             second = labels.index(label, first + 1)
             rest = [i for i in range(len(labels)) if i not in (first, second)]
             x = gen_ops.transpose(x, [first, second, *rest])
-            sizes = math.sizes_of(x)
+            sizes = sizes_of(x)
             side = sizes[0]
             # Row i, column i of a matrix stands at i * (side + 1) of its elements.
-            flat = gen_ops.reshape(x, [math.product([side, side]), *sizes[2:]])
+            flat = gen_ops.reshape(x, [product_of([side, side]), *sizes[2:]])
             x = gen_ops.gather(flat, gen_ops.range(0, side, 1) * (side + 1))
             labels = label + "".join(labels[i] for i in rest)
     return x, labels
@@ -125,14 +125,14 @@ def _product(a: Tensor, a_labels: str, b: Tensor, b_labels: str, keep: str) -> t
     b_free = [c for c in b_labels if c not in a_labels]
     a = _arranged(a, a_labels, "".join(batch + a_free + summed))
     b = _arranged(b, b_labels, "".join(batch + summed + b_free))
-    a_sizes, b_sizes = math.sizes_of(a), math.sizes_of(b)
+    a_sizes, b_sizes = sizes_of(a), sizes_of(b)
     n_batch, n_free, n_sum = len(batch), len(a_free), len(summed)
     outer = a_sizes[:n_batch]
     rows, inner = a_sizes[n_batch : n_batch + n_free], a_sizes[n_batch + n_free :]
     columns = b_sizes[n_batch + n_sum :]
-    lead = [math.product(outer)] if outer else []
-    a = _flat(a, [*lead, math.product(rows), math.product(inner)])
-    b = _flat(b, [*lead, math.product(inner), math.product(columns)])
+    lead = [product_of(outer)] if outer else []
+    a = _flat(a, [*lead, product_of(rows), product_of(inner)])
+    b = _flat(b, [*lead, product_of(inner), product_of(columns)])
     product = gen_ops.batch_mat_mul_v2(a, b) if lead else gen_ops.mat_mul(a, b)
     return _flat(product, [*outer, *rows, *columns]), "".join(batch + a_free + b_free)
 
@@ -149,17 +149,17 @@ def _broadcast_product(
     def form(x: Tensor, labels: str, tail: list[str]) -> tuple[Tensor, list[object], list[object]]:
         present = [c for c in batch if c in labels]
         x = _arranged(x, labels, "".join(present + tail))
-        sizes = dict(zip(present + tail, math.sizes_of(x), strict=True))
+        sizes = dict(zip(present + tail, sizes_of(x), strict=True))
         return x, [sizes.get(c, 1) for c in batch], [sizes[c] for c in tail]
 
     a, a_batch, a_tail = form(a, a_labels, a_free + summed)
     b, b_batch, b_tail = form(b, b_labels, summed + b_free)
     rows, inner = a_tail[: len(a_free)], a_tail[len(a_free) :]
     columns = b_tail[len(summed) :]
-    a = _flat(a, [*a_batch, math.product(rows), math.product(inner)])
-    b = _flat(b, [*b_batch, math.product(inner), math.product(columns)])
+    a = _flat(a, [*a_batch, product_of(rows), product_of(inner)])
+    b = _flat(b, [*b_batch, product_of(inner), product_of(columns)])
     product = gen_ops.batch_mat_mul_v2(a, b) if summed else gen_ops.mul(a, b)
-    lead = math.sizes_of(product)[: len(batch)]
+    lead = sizes_of(product)[: len(batch)]
     out = _flat(product, [*lead, *rows, *columns])
     return _sum_out(out, "".join(batch + a_free + b_free), keep)
 

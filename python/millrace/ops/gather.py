@@ -80,6 +80,9 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
         return gather(params, indices, axis=ndims - 1, batch_dims=ndims - 1)
 
 
+unravel_index = export(v1="unravel_index", v2="unravel_index")(gen_ops.unravel_index)
+
+
 @export(v1="one_hot", v2="one_hot")
 def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None,

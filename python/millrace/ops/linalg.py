@@ -15,6 +15,7 @@ from millrace.ops import math
 from millrace.ops.array import matrix_transpose
 from millrace.ops.diag import matrix_diag, matrix_diag_part, matrix_set_diag
 from millrace.ops.reduce import keeps, reduce_max, reduce_sum
+from millrace.ops.sizes import product_of, sizes_of
 
 # Types whose products are float32 when they differ.
 _MIXED = frozenset((dtypes.bfloat16, dtypes.float32))
@@ -430,10 +431,10 @@ def _as_matrix(t: Tensor, axes: Any, first: bool) -> tuple[Tensor, Any, Any]:
                 )
         axes = [a % rank for a in axes]
         free = [i for i in range(rank) if i not in axes]
-        sizes = math.sizes_of(t)
+        sizes = sizes_of(t)
         order = axes + free if first else free + axes
-        inner = math.product([sizes[a] for a in axes])
-        outer = math.product([sizes[f] for f in free])
+        inner = product_of([sizes[a] for a in axes])
+        outer = product_of([sizes[f] for f in free])
         if order != list(range(rank)):
             t = gen_ops.transpose(t, order)
         shape = [inner, outer] if first else [outer, inner]

@@ -1,4 +1,4 @@
-"""Elementwise functions, comparisons, casts, ranges and running sums."""
+"""Elementwise functions, comparisons, casts and sums of tensors."""
 
 from typing import Any, Callable
 
@@ -486,100 +486,6 @@ def accumulate_n(
     return add_n(inputs, name=name)
 
 
-# Ranges.
-
-_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
-
-
-@export(v1="range", v2="range")
-def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = "range"
-) -> Tensor:
-    """start, start + delta, ... up to but without `limit`. `range(n)` begins at 0.
-
-    `dtype`: the widest type of the arguments by default.
-    """
-    if limit is None:
-        start, limit = 0, start
-    with name_scope(name, "Range", [start, limit, delta]) as scope:
-        names = ("start", "limit", "delta")
-        given = (start, limit, delta)
-        if dtype is None and all(type(v) in (int, float) for v in given):
-            # Constants of one type, so that the length is known.
-            dtype = dtypes.float32 if any(type(v) is float for v in given) else None
-        parts = [
-            value if isinstance(value, Tensor) else convert_to_tensor(value, dtype, name=part)
-            for part, value in zip(names, given, strict=True)
-        ]
-        if dtype is None:
-            for part in parts:
-                if part.dtype.base_dtype not in _RANGE_TYPES:
-                    raise TypeError(
-                        f"range takes {', '.join(t.name for t in _RANGE_TYPES)}, got "
-                        f"{part.dtype.base_dtype.name} ('{part.name}')"
-                    )
-            dtype = max((p.dtype.base_dtype for p in parts), key=_RANGE_TYPES.index)
-        return gen_ops.range(*[cast(p, dtype) for p in parts], name=scope)
-
-
-@export(v1=("lin_space", "linspace"), v2="linspace")
-def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
-    """`num` values from start to stop at equal distances, both ends included."""
-    return gen_ops.lin_space(start, stop, num, name=name)
-
-
-# Along a dimension.
-
-
-def either(axis: Any, other: Any, other_name: str, axis_name: str = "axis") -> Any:
-    """The one that is given of an argument and its older name. ValueError for both."""
-    if other is None:
-        return axis
-    if axis is not None:
-        raise ValueError(f"Cannot specify both '{other_name}' and '{axis_name}'.")
-    return other
-
-
-@export(v1=("argmax", "math.argmax"))
-def argmax(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
-    output_type: Any = dtypes.int64,
-) -> Tensor:  # fmt: skip
-    """The index of the greatest element along `axis` (the first by default)."""
-    axis = either(axis, dimension, "dimension")
-    return gen_ops.arg_max(input, 0 if axis is None else axis, output_type=output_type, name=name)
-
-
-@export(v1=("argmin", "math.argmin"))
-def argmin(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
-    output_type: Any = dtypes.int64,
-) -> Tensor:  # fmt: skip
-    """The index of the least element along `axis` (the first by default)."""
-    axis = either(axis, dimension, "dimension")
-    return gen_ops.arg_min(input, 0 if axis is None else axis, output_type=output_type, name=name)
-
-
-@export(v1=("cumsum", "math.cumsum"), v2=("cumsum", "math.cumsum"))
-def cumsum(
-    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    """Running sums along `axis`; `exclusive`: without the element, `reverse`: from the end."""
-    with name_scope(name, "Cumsum", [x]) as scope:
-        x = convert_to_tensor(x, name="x")
-        return gen_ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
-
-
-@export(v1=("cumprod", "math.cumprod"), v2="math.cumprod")
-def cumprod(
-    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    """Running products along `axis`. `exclusive`: without the element itself."""
-    with name_scope(name, "Cumprod", [x]) as scope:
-        x = convert_to_tensor(x, name="x")
-        return gen_ops.cumprod(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
-
-
 @export(v1="math.polyval", v2="math.polyval")
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
     """A polynomial at x; the coefficient of the highest power first. ValueError if no list."""
@@ -594,32 +500,3 @@ def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
         for part in parts[1:]:
             value = part + value * x
         return gen_ops.identity(value, name=scope)
-
-
-def rank_of(x: Tensor) -> Any:
-    """The number of dimensions: an int where it is known, a tensor otherwise."""
-    known = x.shape.ndims
-    return gen_ops.rank(x) if known is None else known
-
-
-def sizes_of(x: Tensor) -> list[Any]:
-    """The size of each dimension: ints where known, tensors otherwise. The rank must be known."""
-    dims = x.shape.as_list()
-    if None not in dims:
-        return dims
-    shape = gen_ops.shape(x)
-    return [shape[i] if d is None else d for i, d in enumerate(dims)]
-
-
-def product(sizes: list[Any]) -> Any:
-    """The product of sizes that are ints or scalar tensors."""
-    known = 1
-    unknown = None
-    for size in sizes:
-        if isinstance(size, int):
-            known *= size
-        else:
-            unknown = size if unknown is None else unknown * size
-    if unknown is None:
-        return known
-    return unknown if known == 1 else unknown * known

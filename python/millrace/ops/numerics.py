@@ -8,7 +8,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, get_default_graph, name_scope
 from millrace.graph.operation import Operation
-from millrace.ops.math import either
+from millrace.ops.along import either
 
 check_numerics = export(
     v1=("check_numerics", "debugging.check_numerics"), v2="debugging.check_numerics"

@@ -11,7 +11,9 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.ops.math import cast, either, rank_of
+from millrace.ops.along import either
+from millrace.ops.math import cast
+from millrace.ops.sizes import rank_of
 
 
 def keeps(keepdims: Any, keep_dims: Any) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from millrace.core.tensor import Tensor, is_tensor_like
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.ops import array, check, math, ordering
+from millrace.ops import array, check, ordering, sizes
 
 
 def check_rank(image: Tensor, ranks: tuple[int, ...], words: str) -> None:
@@ -46,7 +46,7 @@ def sizes_of(image: Tensor) -> list[Any]:
     """The size of each dimension: ints where known, tensors otherwise."""
     if image.shape.ndims is None:
         raise ValueError(f"'image' must have a known rank: '{image.name}' ({image.dtype.name})")
-    return math.sizes_of(image)
+    return sizes.sizes_of(image)
 
 
 def require(condition: Any, message: str) -> list[Any]:

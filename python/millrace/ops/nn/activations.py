@@ -11,7 +11,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
-from millrace.ops import array, linalg, math, random, reduce
+from millrace.ops import along, array, linalg, math, random, reduce
 
 relu = export(v1="nn.relu", v2="nn.relu")(gen_ops.relu)
 relu6 = export(v1="nn.relu6", v2="nn.relu6")(gen_ops.relu6)
@@ -69,7 +69,7 @@ def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -
         count = array.rank(logits)
         axis = dim % count if rank is None or dim < 0 else dim
         order = array.concat(
-            [math.range(axis), [count - 1], math.range(axis + 1, count - 1), [axis]], 0
+            [along.range(axis), [count - 1], along.range(axis + 1, count - 1), [axis]], 0
         )
         swapped = array.transpose(logits, order)
         result = array.transpose(op(swapped), order, name=scope)

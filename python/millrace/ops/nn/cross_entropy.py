@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.ops import array, gather, math
+from millrace.ops import along, array, gather, math
 
 
 def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
@@ -56,7 +56,7 @@ def _dense(labels: Any, logits: Any, axis: int, name: str | None) -> Tensor:
         if axis != -1 and axis != (rank or 0) - 1:
             count = array.rank(precise)
             at = axis % count if rank is None or axis < 0 else axis
-            order = array.concat([math.range(at), math.range(at + 1, count), [at]], 0)
+            order = array.concat([along.range(at), along.range(at + 1, count), [at]], 0)
             precise, labels = array.transpose(precise, order), array.transpose(labels, order)
             batch = array.shape(precise)[:-1]
         else:

@@ -9,7 +9,8 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
-from millrace.ops import array, check, functional, gather, linalg, math, reduce
+from millrace.ops import along, array, check, functional, gather, linalg, math, reduce
+from millrace.ops.sizes import sizes_of
 
 # For the logarithm of zero: far below any sum of logarithms, with gradients that are finite.
 _NOTHING = -1e30
@@ -37,7 +38,7 @@ def _dense(labels: SparseTensor, batch: Any, collapse: bool) -> tuple[Tensor, Te
 def _compacted(rows: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """(indices, values) of what is kept, moved to the beginnings of its rows."""
     at = gen_ops.where(kept)
-    place = math.cumsum(math.cast(kept, dtypes.int32), axis=1) - 1
+    place = along.cumsum(math.cast(kept, dtypes.int32), axis=1) - 1
     columns = gather.gather_nd(place, at)
     indices = array.stack([math.cast(at[:, 0], dtypes.int32), columns], 1)
     return indices, gather.gather_nd(rows, at)
@@ -72,7 +73,7 @@ def ctc_loss(
         if not time_major:
             inputs = array.transpose(inputs, [1, 0, 2])
         lengths = convert_to_tensor(sequence_length, dtypes.int32, "sequence_length")
-        times, batch, classes = math.sizes_of(inputs)
+        times, batch, classes = sizes_of(inputs)
         rows, counts = _dense(labels, batch, preprocess_collapse_repeated)
         spread = _alternated(rows, classes)
         repeats = math.equal(spread[:, 2:], spread[:, :-2])
@@ -144,7 +145,7 @@ def _forward(
         after = math.maximum(_log_sum([stay, move, jump]) + emission, nothing)
         return gather.where(math.less(time, lengths), after, before)
 
-    times = math.range(array.shape(scores)[0])
+    times = along.range(array.shape(scores)[0])
     last = functional.foldl(step, (emitted, times), initializer=first)
     states = array.shape(spread)[1]
     at_end = gather.one_hot(2 * counts, states, on_value=True, off_value=False, dtype=dtypes.bool_)
@@ -172,7 +173,7 @@ def ctc_greedy_decoder(
     with name_scope(None, "CTCGreedyDecoder", [inputs]):
         inputs = convert_to_tensor(inputs, name="inputs")
         lengths = convert_to_tensor(sequence_length, dtypes.int32, "sequence_length")
-        times, batch, classes = math.sizes_of(inputs)
+        times, batch, classes = sizes_of(inputs)
         blank = classes - 1 if blank_index is None else blank_index % classes
         with control_dependencies(
             [
@@ -181,7 +182,7 @@ def ctc_greedy_decoder(
                 )
             ]
         ):
-            best = array.transpose(math.argmax(inputs, 2), [1, 0])
+            best = array.transpose(along.argmax(inputs, 2), [1, 0])
         within = array.sequence_mask(lengths, times)
         kept = math.logical_and(within, math.not_equal(best, math.cast(blank, dtypes.int64)))
         if merge_repeated:

@@ -12,7 +12,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value
-from millrace.ops import array, clip, gather, math, reduce
+from millrace.ops import along, array, clip, gather, math, reduce
 from millrace.ops.sparse import arrange
 
 
@@ -41,7 +41,7 @@ def _clip(rows: Tensor, ids: Tensor, max_norm: Any) -> Tensor:
     if ids_known and rows_known:
         axes = list(range(ids_rank, rows_rank))
     else:
-        axes = math.range(ids_rank, rows_rank)
+        axes = along.range(ids_rank, rows_rank)
     return clip.clip_by_norm(rows, max_norm, axes=axes)
 
 
@@ -104,7 +104,7 @@ def lookup(
         shard, place = _partition(params, flat, partition_strategy)
         shard = math.cast(shard, dtypes.int32)
         gathers = gen_ops.dynamic_partition(place, shard, count)
-        positions = gen_ops.dynamic_partition(math.range(array.size(flat)), shard, count)
+        positions = gen_ops.dynamic_partition(along.range(array.size(flat)), shard, count)
         parts = []
         for p, wanted in zip(params, gathers, strict=True):
             with colocate_with(p):

@@ -12,6 +12,7 @@ from millrace.ops import array, gather, math, reduce
 from millrace.ops.nn.geometry import (  # fmt: skip
     sequence,
 )
+from millrace.ops.sizes import sizes_of
 
 
 @export(v1="nn.dilation2d")
@@ -41,7 +42,7 @@ def dilation2d(
             input, filter = math.cast(input, dtypes.int64), math.cast(filter, dtypes.int64)
             lowest = -(2**40)
         if padding == "SAME":
-            sizes = math.sizes_of(input)
+            sizes = sizes_of(input)
             pads = [[0, 0]]
             for axis, window in ((1, height), (2, width)):
                 pads.append(_same_padding(sizes[axis], window, strides[axis], rates[axis]))

@@ -24,6 +24,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import array, gather, math
 from millrace.ops.nn import activations
+from millrace.ops.sizes import product_of, sizes_of
 from millrace.state.variable_scope import variable_scope
 
 # Dense layers.
@@ -119,8 +120,8 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
         rank = inputs.shape.ndims
         if rank is None or rank < 2:
             raise ValueError(f"Inputs must have a least 2 dimensions, got {inputs.shape}")
-        sizes = math.sizes_of(inputs)
-        rest = math.product(sizes[1:])
+        sizes = sizes_of(inputs)
+        rest = product_of(sizes[1:])
         shape = [-1, rest] if isinstance(rest, int) and rest else [sizes[0], rest]
         outputs = array.reshape(inputs, array.stack(shape) if _is_mixed(shape) else shape)
         known = inputs.shape.as_list()

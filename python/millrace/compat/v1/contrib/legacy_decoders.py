@@ -11,7 +11,7 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.ops import array, control_flow, linalg, math, reduce
+from millrace.ops import along, array, control_flow, linalg, math, reduce
 from millrace.ops.nn.activations import softmax, xw_plus_b
 from millrace.ops.nn.conv import conv2d
 from millrace.ops.nn.embedding import embedding_lookup
@@ -37,7 +37,7 @@ def _best_symbol(
     def loop_function(prev: Tensor, _: int) -> Tensor:
         if output_projection is not None:
             prev = xw_plus_b(prev, output_projection[0], output_projection[1])
-        row = embedding_lookup(embedding, math.argmax(prev, 1))
+        row = embedding_lookup(embedding, along.argmax(prev, 1))
         return row if update_embedding else array.stop_gradient(row)
 
     return loop_function

@@ -18,8 +18,9 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.ops import array, math
+from millrace.ops import array
 from millrace.ops.nn import activations, conv, depthwise_conv, dilated_conv
+from millrace.ops.sizes import sizes_of
 from millrace.state.initializers import Zeros
 
 _ZEROS = Zeros()
@@ -300,7 +301,7 @@ class _ConvTranspose(_Conv):
         inputs = convert_to_tensor(inputs)
         op = conv.conv2d_transpose if self.rank == 2 else conv.conv3d_transpose
         outputs = op(
-            inputs, self.kernel, array.stack(self._grown(math.sizes_of(inputs))),
+            inputs, self.kernel, array.stack(self._grown(sizes_of(inputs))),
             list(self.strides), self.padding.upper(), self._native_format,
         )  # fmt: skip
         outputs.set_shape(self._grown(inputs.shape.as_list()))

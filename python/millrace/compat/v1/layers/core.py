@@ -8,8 +8,9 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.ops import array, control_flow, linalg, math
+from millrace.ops import array, control_flow, linalg
 from millrace.ops.nn import activations
+from millrace.ops.sizes import product_of, sizes_of
 from millrace.state.initializers import Zeros
 
 _ZEROS = Zeros()
@@ -174,7 +175,7 @@ class Flatten(Layer):
         elif batch:
             shape = [batch, -1]
         else:
-            shape = array.stack([array.shape(inputs)[0], math.product(math.sizes_of(inputs)[1:])])
+            shape = array.stack([array.shape(inputs)[0], product_of(sizes_of(inputs)[1:])])
         outputs = array.reshape(inputs, shape)
         outputs.set_shape([batch, rest])
         return outputs

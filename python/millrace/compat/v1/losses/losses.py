@@ -10,7 +10,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
-from millrace.ops import array, control_flow, gather, math, reduce
+from millrace.ops import along, array, control_flow, gather, math, reduce
 from millrace.ops.confusion import remove_squeezable_dimensions
 from millrace.ops.nn import cross_entropy
 
@@ -96,7 +96,7 @@ def _num_present(losses: Tensor, weights: Any, per_batch: bool = False) -> Tenso
         present = broadcast_weights(math.cast(present, dtypes.float32), losses)
         if per_batch:
             return reduce.reduce_sum(
-                present, math.range(1, array.rank(present)), keepdims=True, name=scope
+                present, along.range(1, array.rank(present)), keepdims=True, name=scope
             )
         return reduce.reduce_sum(present, name=scope)
 
@@ -256,7 +256,7 @@ def mean_pairwise_squared_error(
         with control_dependencies([assert_broadcastable(weights, labels)]):
             labels, predictions = _operands(labels, predictions)
             errors = math.subtract(predictions, labels)
-            axes = math.range(1, array.rank(errors))
+            axes = along.range(1, array.rank(errors))
             squares = reduce.reduce_sum(math.square(errors), axes, keepdims=True)
             sums = reduce.reduce_sum(errors, axes, keepdims=True)
             count = _num_present(errors, weights, per_batch=True)

@@ -9,7 +9,7 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
-from millrace.ops import array, check, gather, math, reduce
+from millrace.ops import along, array, check, gather, math, reduce
 from millrace.state import assign as state
 from millrace.state.variable_scope import variable_scope
 
@@ -239,7 +239,7 @@ def specificity_at_sensitivity(
         distance = math.abs(math.divide(tp, tp + fn + _SMALL) - sensitivity)
         nearest = math.cast(math.equal(distance, reduce.reduce_min(distance)), dtypes.int64)
         # The last of equally near thresholds has the greatest specificity.
-        at = math.cast(math.argmax(math.cumsum(nearest), 0), dtypes.int32)
+        at = math.cast(along.argmax(along.cumsum(nearest), 0), dtypes.int32)
         return math.divide(tn[at], tn[at] + fp[at] + _SMALL, name=name)
 
     return _at_best(compute, "specificity_at_sensitivity", labels, predictions, weights,
@@ -260,7 +260,7 @@ def sensitivity_at_specificity(
     def compute(counts: dict[str, Tensor], name: str) -> Tensor:
         tp, fn, tn, fp = (counts[case] for case in ("tp", "fn", "tn", "fp"))
         distance = math.abs(math.divide(tn, tn + fp + _SMALL) - specificity)
-        at = math.cast(math.argmin(distance, 0), dtypes.int32)
+        at = math.cast(along.argmin(distance, 0), dtypes.int32)
         return math.divide(tp[at], tp[at] + fn[at] + _SMALL, name=name)
 
     return _at_best(compute, "sensitivity_at_specificity", labels, predictions, weights,

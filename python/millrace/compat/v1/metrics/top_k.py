@@ -11,7 +11,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_sparse_tensor
-from millrace.ops import array, math, reduce
+from millrace.ops import along, array, math, reduce
 from millrace.state import assign as state
 
 
@@ -52,7 +52,7 @@ def _distinct(ids: Tensor, there: Tensor) -> Tensor:
     same = math.equal(array.expand_dims(ids, -1), array.expand_dims(ids, -2))
     same = math.logical_and(same, array.expand_dims(there, -2))
     count = array.shape(ids)[-1]
-    earlier = math.range(count) < array.expand_dims(math.range(count), -1)
+    earlier = along.range(count) < array.expand_dims(along.range(count), -1)
     seen = reduce.reduce_any(math.logical_and(same, earlier), -1)
     return math.logical_and(there, math.logical_not(seen))
 
@@ -188,8 +188,8 @@ def average_precision_at_k(
         _, best = gen_ops.top_kv2(predictions, k)
         sets = _TopK(labels, best, None)
         right = math.cast(sets.right, dtypes.float64)
-        retrieved = math.cast(math.range(1, k + 1), dtypes.float64)
-        precisions = math.cumsum(right, axis=-1) / retrieved * right
+        retrieved = math.cast(along.range(1, k + 1), dtypes.float64)
+        precisions = along.cumsum(right, axis=-1) / retrieved * right
         if sets.is_sparse:
             relevant = math.minimum(sets.labelled, float(k))
         else:
