@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "millrace/runtime/executor_testing.h"
+#include "millrace/runtime/scratch.h"
 
 namespace millrace {
 namespace {
@@ -49,6 +50,39 @@ TEST(Executor, LeavesFedMemoryAlone) {
   Tensor fed = i32(5);
   EXPECT_EQ(run_int(g, {fed}), 6);
   EXPECT_EQ(fed.item<int32_t>(), 5);
+}
+
+TEST(Executor, PlannedMemoryIsTakenOnce) {
+  TestGraph g;
+  Expr x = g.feed(DType::kInt32, 0);
+  g.fetch((x * x) * x, 0);
+  const Ref<Plan> plan = g.plan().value();
+  // A buffer for every value.
+  std::vector<const void*> memory;
+  {
+    std::unique_ptr<StraightArena> arena = plan->scratch->take_arena();
+    arena->planned = std::make_unique<Ref<Buffer>[]>(static_cast<size_t>(plan->straight_slots));
+    for (int32_t slot = 0; slot < plan->straight_slots; ++slot) {
+      *arena->planned_at(slot) = Buffer::allocate(DType::kInt32, 1, cpu_allocator()).value();
+      memory.push_back((*arena->planned_at(slot))->data());
+    }
+    plan->scratch->give_back(std::move(arena));
+  }
+  const auto planned = [&](const Tensor& t) {
+    return std::find(memory.begin(), memory.end(), t.raw()) != memory.end();
+  };
+  // x * x is written to planned memory, the product with x over it, and that is fetched.
+  const Tensor first = run_plan(plan, {i32(2)}, 1, Gear::kStraight).value()[0];
+  EXPECT_EQ(first.item<int32_t>(), 8);
+  EXPECT_TRUE(planned(first));
+  EXPECT_TRUE(first.writable());
+  // Who fetched it keeps it: later runs write elsewhere.
+  for (int i = 0; i < 3; ++i) {
+    const Tensor later = run_plan(plan, {i32(3)}, 1, Gear::kStraight).value()[0];
+    EXPECT_EQ(later.item<int32_t>(), 27);
+    EXPECT_FALSE(planned(later));
+  }
+  EXPECT_EQ(first.item<int32_t>(), 8);
 }
 
 TEST(Executor, LongChains) {

@@ -62,7 +62,8 @@ class StraightRun {
                        .num_outputs = step.num_outputs,
                        .movable = step.movable,
                        .host_outputs = step.host_outputs,
-                       .output_types = step.output_types});
+                       .output_types = step.output_types,
+                       .planned = arena_->planned_at(step.first_output)});
     MR_TRY(step.kernel->compute(ctx));
     return check_outputs(step.output_types, step.num_outputs, outputs_of(step));
   }

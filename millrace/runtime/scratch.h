@@ -19,6 +19,11 @@ struct StraightArena {
   explicit StraightArena(const Plan& plan);
   std::unique_ptr<Value[]> slots;  // all empty between runs
   std::unique_ptr<Value*[]> inputs;
+  // Memory for the value that a slot gets next, as KernelContext::Args says; null: none is planned.
+  // For a planner: without one the allocator's caches by thread cost as little.
+  std::unique_ptr<Ref<Buffer>[]> planned;
+
+  Ref<Buffer>* planned_at(int32_t slot) { return planned ? planned.get() + slot : nullptr; }
 };
 
 // One iteration of one frame in a parallel run: values, and what steps wait for.
