@@ -11,6 +11,8 @@ constexpr int kMaxRounds = 10;
 constexpr OptimizePass kPasses[] = {
     {"constant_folding", /*exact=*/true, fold_constants},
     {"common_subexpressions", /*exact=*/true, merge_common_subexpressions},
+    {"identities", /*exact=*/true, remove_identities},
+    {"real_identities", /*exact=*/false, remove_real_identities},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},
 };
 

@@ -47,6 +47,9 @@ Status optimize(Subgraph& graph, const OptimizeOptions& options);
 // The passes one by one, for tests.
 Result<bool> fold_constants(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions& options);
+Result<bool> remove_identities(Subgraph& graph, const OptimizeOptions& options);
+// Of real numbers; not exact in that signalling NaNs stay so.
+Result<bool> remove_real_identities(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);
 
 }  // namespace millrace

@@ -16,7 +16,8 @@ static void PrintTo(const OptimizePass& pass, std::ostream* out) { *out << pass.
 
 namespace {
 
-constexpr int kFeeds = 2;
+constexpr int kFeeds = 2;  // scalars; after them comes a matrix of kRows x kColumns
+constexpr int64_t kRows = 2, kColumns = 3;
 
 class RandomGraph {
  public:
@@ -30,6 +31,9 @@ class RandomGraph {
       constexpr float kFloats[] = {0.0f, -0.0f, 1.5f, 1e38f, -3.25f};
       floats_.push_back(g_.constant(Tensor::scalar(kFloats[pick(5)]), here()));
     }
+    AttrMap promised = {
+        {"T", DType::kInt32}, {"index", kFeeds}, {kFeedShapeAttr, PartialShape{kRows, kColumns}}};
+    matrices_.push_back(g_.add("_Arg", {}, std::move(promised), here(false)));
     int size = 5 + pick(30);
     for (int i = 0; i < size; ++i) step();
     std::vector<bool> read(static_cast<size_t>(g_.graph.size()), false);
@@ -37,7 +41,7 @@ class RandomGraph {
       for (Output input : node.inputs) read[static_cast<size_t>(input.node)] = true;
     }
     *fetches = 0;
-    for (const std::vector<Output>* values : {&ints_, &floats_}) {
+    for (const std::vector<Output>* values : {&ints_, &floats_, &matrices_, &tall_}) {
       for (Output o : *values) {
         if (!read[static_cast<size_t>(o.node)] || pick(8) == 0)
           g_.fetch(o, (*fetches)++, here(false));
@@ -60,7 +64,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(9)) {
+    switch (pick(12)) {
       case 0:
       case 1:
       case 2:
@@ -80,6 +84,32 @@ class RandomGraph {
         ints_.push_back(pick(3) == 0 ? g_.add("Tick", {}, here()) : g_.constant(pick(3), here()));
         break;
       case 8: {
+        // Of any rank that leaves the matrix its shape; often what leaves it its elements too.
+        const Shape shapes[] = {Shape(), Shape{1}, Shape{1, 1}, Shape{kRows, kColumns}};
+        const Shape& shape = shapes[pick(4)];
+        Output x = any(matrices_), y = uniform(shape, pick(3), here());
+        if (pick(2) == 0) std::swap(x, y);
+        matrices_.push_back(g_.add(kOps[pick(3)], {x, y}, here()));
+        break;
+      }
+      case 9:
+      case 10: {
+        // Back and forth between two shapes, by reshaping and by transposing.
+        const bool swap = pick(2) == 0;
+        std::vector<Output>& from = pick(2) == 0 && !tall_.empty() ? tall_ : matrices_;
+        std::vector<Output>& to = !swap ? from : &from == &tall_ ? matrices_ : tall_;
+        const bool tall = &to == &tall_;
+        const int64_t shape[] = {tall ? kColumns : kRows, tall ? kRows : kColumns};
+        Output x = any(from);
+        to.push_back(pick(2) == 0 ? g_.add("AsShape", {x, list(shape[0], shape[1])}, here())
+                                  : g_.add("Permute", {x, list(swap, !swap)}, here()));
+        if (pick(4) == 0) {
+          Output none = g_.constant(Tensor::zeros(DType::kInt32, Shape{0}).value(), here());
+          to.push_back(g_.add("SumOver", {any(to), none}, here()));
+        }
+        break;
+      }
+      case 11: {
         Output pred = g_.add("Less", {any(ints_), any(ints_)}, here(false));
         Output branch = g_.add("Switch", {any(ints_), pred}, here(false));
         Output no = g_.add("Add", {branch, branch}, here(false));
@@ -90,10 +120,21 @@ class RandomGraph {
     }
   }
 
+  Output list(int64_t a, int64_t b) {
+    return g_.constant(Tensor::vector<int32_t>({static_cast<int32_t>(a), static_cast<int32_t>(b)}),
+                       here());
+  }
+  Output uniform(const Shape& shape, int32_t value, ToyPlace place) {
+    Tensor tensor = Tensor::zeros(DType::kInt32, shape).value();
+    for (int32_t& v : tensor.mutable_data<int32_t>()) v = value;
+    return g_.constant(std::move(tensor), std::move(place));
+  }
+
   std::mt19937 random_;
   std::string device_;
   ToyGraph g_;
   std::vector<Output> ints_, floats_;
+  std::vector<Output> matrices_, tall_;  // kRows x kColumns, kColumns x kRows
 };
 
 class PassEquivalence : public testing::TestWithParam<OptimizePass> {};
@@ -111,7 +152,8 @@ void check_equivalence(Rewrite rewrite) {
     int fetches = 0;
     Subgraph graph = RandomGraph(seed, devices[0]->name()).build(&fetches);
     std::vector<Tensor> feeds = {Tensor::scalar(static_cast<int32_t>(seed) - 75),
-                                 Tensor::scalar<int32_t>(3)};
+                                 Tensor::scalar<int32_t>(3),
+                                 Tensor::of<int32_t>(Shape{kRows, kColumns}, {1, 2, 3, 4, 5, 6})};
     Result<std::vector<Tensor>> before = run_toy(graph, devices, feeds, fetches);
     ASSERT_TRUE(before.ok()) << before.status().to_string();
     Result<bool> rewritten = rewrite(graph, options);

@@ -35,12 +35,15 @@ Status identity(KernelContext& ctx) {
   return ok_status();
 }
 
+// Of two tensors of one shape, or one of which has a single element.
 template <class T, class R, class F>
 Status map2(KernelContext& ctx, F f) {
-  MR_TRY(expect_same_shape(ctx, 0, 1));
-  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, ctx.input(0).shape()));
-  for (size_t i = 0; i < ctx.input(0).data<T>().size(); ++i) {
-    out->mutable_data<R>()[i] = f(ctx.input(0).data<T>()[i], ctx.input(1).data<T>()[i]);
+  MR_TRY_ASSIGN(Shape shape, broadcast_shapes(ctx.input(0).shape(), ctx.input(1).shape()));
+  const auto x = ctx.input(0).data<T>(), y = ctx.input(1).data<T>();
+  if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return expect_same_shape(ctx, 0, 1);
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  for (size_t i = 0; i < static_cast<size_t>(shape.num_elements()); ++i) {
+    out->mutable_data<R>()[i] = f(x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
   }
   return ok_status();
 }
@@ -80,6 +83,57 @@ Status keep_and_flip(KernelContext& ctx) {
   }
   return ok_status();
 }
+Status as_shape(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Shape shape, ctx.shape_input(1));
+  MR_TRY_ASSIGN(Tensor out, ctx.input(0).reshaped(shape));
+  ctx.set_output(0, std::move(out));
+  return ok_status();
+}
+Status as_shape_rule(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(1));
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+// The dimensions of a matrix as they are, or swapped.
+Status permute(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 2));
+  MR_TRY_ASSIGN(std::vector<int64_t> order, ctx.int_vector_input(1));
+  if (order.size() != 2 || order[0] + order[1] != 1) return invalid_argument("no permutation");
+  const Tensor& x = ctx.input(0);
+  const bool swap = order[0] == 1;
+  const int64_t rows = x.dim(0), columns = x.dim(1);
+  MR_TRY_ASSIGN(Tensor * out,
+                ctx.allocate_output(0, swap ? Shape{columns, rows} : Shape{rows, columns}));
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t to = swap ? i % columns * rows + i / columns : i;
+    out->mutable_data<int32_t>()[static_cast<size_t>(to)] =
+        x.data<int32_t>()[static_cast<size_t>(i)];
+  }
+  return ok_status();
+}
+Status permute_rule(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape x, c.with_rank(0, 2));
+  const auto order = c.input_vector(1);
+  PartialShape out = PartialShape::of_rank(2);
+  for (int i = 0; order && i < 2; ++i) {
+    out.set_dim(i, x.dim(static_cast<int>((*order)[static_cast<size_t>(i)])));
+  }
+  c.set_output(0, std::move(out));
+  return ok_status();
+}
+// Adds all up when any axis is named.
+Status sum_over(KernelContext& ctx) {
+  MR_TRY_ASSIGN(std::vector<int64_t> axes, ctx.int_vector_input(1));
+  if (axes.empty()) {
+    ctx.set_output(0, ctx.input(0));
+    return ok_status();
+  }
+  uint32_t sum = 0;
+  for (int32_t v : ctx.input(0).data<int32_t>()) sum += static_cast<uint32_t>(v);
+  ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(sum)));
+  return ok_status();
+}
+
 Status fail(KernelContext&) { return invalid_argument("told to fail"); }
 Status large(KernelContext& ctx) {
   return ctx.allocate_output(0, Shape({ctx.input(0).item<int32_t>(), 1 << 20})).status();
@@ -161,20 +215,33 @@ void register_toys(Registry& r) {
   both("Large", large);
   unary("Endless", {});
   both("Endless", endless);
-  auto pair = [&](const char* name, bool commutative, const char* out, KernelFunction f) {
+  auto pair = [&](const char* name, OpTraits traits, const char* out, KernelFunction f) {
     r.add({.name = name,
            .doc = "Two in, one out.",
            .inputs = {{"x", "T"}, {"y", "T"}},
            .outputs = {{"z", out}},
            .types = {{"T", {DType::kInt32, DType::kFloat}}},
-           .traits = {.commutative = commutative},
-           .shape = shape_rules::unknown});
+           .traits = traits,
+           .shape = shape_rules::broadcast});
     both(name, f);
   };
-  pair("Add", true, "T", add);
-  pair("Mul", true, "T", mul);
-  pair("Sub", false, "T", sub);
-  pair("Less", false, "bool", less);
+  pair("Add", {.commutative = true, .neutral = Neutral::kMinusZero}, "T", add);
+  pair("Mul", {.commutative = true, .neutral = Neutral::kOne}, "T", mul);
+  pair("Sub", {.neutral = Neutral::kZero}, "T", sub);
+  pair("Less", {}, "bool", less);
+  auto with_list = [&](const char* name, OpTraits traits, ShapeRule rule, KernelFunction f) {
+    r.add({.name = name,
+           .doc = "A tensor and a list of what to do with it.",
+           .inputs = {{"x", "T"}, {"list", "int32"}},
+           .outputs = {{"y", "T"}},
+           .types = {{"T", {DType::kInt32}}},
+           .traits = traits,
+           .shape = rule});
+    both(name, f);
+  };
+  with_list("AsShape", {.same_when_same_shape = true}, as_shape_rule, as_shape);
+  with_list("Permute", {.permutes = true}, permute_rule, permute);
+  with_list("SumOver", {.same_when_empty = 2}, shape_rules::unknown, sum_over);
   r.add({.name = "KeepAndFlip",
          .doc = "x and its complement.",
          .inputs = {{"x", "int32"}},

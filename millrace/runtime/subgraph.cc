@@ -14,11 +14,6 @@ namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
-bool is_back_edge(const SubNode& from, const SubNode& to) {
-  return from.op->traits.control_flow == ControlFlow::kNextIteration &&
-         to.op->traits.control_flow == ControlFlow::kMerge;
-}
-
 }  // namespace
 
 void SubNode::set_attr(std::string_view attr_name, AttrValue value) {
@@ -134,6 +129,16 @@ Result<std::vector<NodeId>> Subgraph::topological_order() const {
                           live - order.size() > stuck.size() ? ", ..." : "");
 }
 
+bool is_back_edge(const SubNode& from, const SubNode& to) {
+  return from.op->traits.control_flow == ControlFlow::kNextIteration &&
+         to.op->traits.control_flow == ControlFlow::kMerge;
+}
+
+Result<const SubgraphFacts*> Subgraph::facts() {
+  MR_TRY(facts_.update(*this));
+  return &facts_;
+}
+
 void Subgraph::compact() {
   std::vector<NodeId> map(nodes_.size(), -1);
   NodeId kept = 0;
@@ -147,6 +152,7 @@ void Subgraph::compact() {
     if (index(map[i]) != i) nodes_[index(map[i])] = std::move(nodes_[i]);
   }
   nodes_.resize(index(kept));
+  facts_.renumber(map);
 }
 
 std::string Subgraph::unique_name(std::string_view base) {

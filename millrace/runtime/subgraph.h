@@ -8,6 +8,7 @@
 
 #include "millrace/graph/graph.h"
 #include "millrace/runtime/device_table.h"
+#include "millrace/runtime/subgraph_facts.h"
 
 namespace millrace {
 
@@ -81,6 +82,10 @@ class Subgraph {
   // INVALID_ARGUMENT "N nodes in a cycle" naming some of them otherwise.
   Result<std::vector<NodeId>> topological_order() const;
 
+  // What is certain about every tensor as the graph stands. Costs nothing until asked for; what was
+  // worked out before is kept as far as it still holds.
+  Result<const SubgraphFacts*> facts();
+
   // Drops erased nodes and renumbers the rest. No live node may use an erased one.
   void compact();
 
@@ -98,8 +103,12 @@ class Subgraph {
   const OpRegistry* registry_;
   DeviceTable devices_;
   std::vector<SubNode> nodes_;
+  SubgraphFacts facts_;
   int64_t next_name_ = 0;
 };
+
+// An edge from a NextIteration to a Merge.
+bool is_back_edge(const SubNode& from, const SubNode& to);
 
 // The loop frames of a graph: which frame each node is in.
 struct FrameInfo {

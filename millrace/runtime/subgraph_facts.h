@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "millrace/graph/graph.h"
+#include "millrace/graph/shape_context.h"
+
+namespace millrace {
+
+class Subgraph;
+
+// On an _Arg: what every tensor fed there conforms to, by the word of whoever checks the feeds.
+inline constexpr std::string_view kFeedShapeAttr = "_feed_shape";
+
+// What is certain about the tensors of a Subgraph: shapes, small integers, constants (graph/'s
+// TensorFacts), worked out by the ops' rules from the nodes there are. Nothing comes from what a
+// client inferred, since other tensors may be fed. Unknown are feeds (but see kFeedShapeAttr), what
+// ops with state give, references, the contents of resources, and what a rule refuses: the run will
+// say so. A loop's variable has the sizes that every iteration leaves as they are.
+class SubgraphFacts {
+ public:
+  SubgraphFacts() = default;
+  // A copy of a graph begins without.
+  SubgraphFacts(const SubgraphFacts&) {}
+  SubgraphFacts& operator=(const SubgraphFacts& other);
+  SubgraphFacts(SubgraphFacts&&) = default;
+  SubgraphFacts& operator=(SubgraphFacts&&) = default;
+
+  // Brings it up to date: works out what is new or was changed since the last time, and what
+  // follows from that. Linear in the graph. INVALID_ARGUMENT for a cycle.
+  Status update(const Subgraph& graph);
+  // As of the last update.
+  const TensorFacts& of(Output o) const {
+    return entries_[static_cast<size_t>(o.node)].facts[static_cast<size_t>(o.index)];
+  }
+  // Node i is called map[i] from now on; -1: it is gone.
+  void renumber(std::span<const NodeId> map);
+  // How many times a rule was asked so far: for tests.
+  int64_t work() const { return work_; }
+
+ private:
+  struct Entry {
+    // What the facts follow from, besides those of the inputs.
+    const OpDef* op = nullptr;
+    std::shared_ptr<const AttrMap> attrs;
+    std::vector<Output> inputs;
+    // Of a loop's Merge: what comes back conforms to it. Unset: it is taken to be as what entered.
+    std::optional<TensorFacts> back;
+    std::vector<TensorFacts> facts;
+    bool stale = false;    // `back` has changed
+    bool changed = false;  // in this pass over the graph
+  };
+  Entry& entry(NodeId id) { return entries_[static_cast<size_t>(id)]; }
+  void walk(const Subgraph& graph, std::span<const NodeId> order);
+  bool outdated(const Subgraph& graph, NodeId id);
+  std::vector<TensorFacts> work_out(const Subgraph& graph, NodeId id);
+  bool widen(const Subgraph& graph, bool give_up);
+
+  std::vector<Entry> entries_;  // by node
+  int64_t work_ = 0;
+};
+
+}  // namespace millrace
