@@ -63,8 +63,9 @@ TEST(Executor, PlannedMemoryIsTakenOnce) {
     std::unique_ptr<StraightArena> arena = plan->scratch->take_arena();
     arena->planned = std::make_unique<Ref<Buffer>[]>(static_cast<size_t>(plan->straight_slots));
     for (int32_t slot = 0; slot < plan->straight_slots; ++slot) {
-      *arena->planned_at(slot) = Buffer::allocate(DType::kInt32, 1, cpu_allocator()).value();
-      memory.push_back((*arena->planned_at(slot))->data());
+      arena->planned[static_cast<size_t>(slot)] =
+          Buffer::allocate(DType::kInt32, 1, cpu_allocator()).value();
+      memory.push_back(arena->planned[static_cast<size_t>(slot)]->data());
     }
     plan->scratch->give_back(std::move(arena));
   }

@@ -52,8 +52,8 @@ void ParallelRun::arrive_at_merge(const PlanEdge& edge, const PlanStep& to, Iter
   uint64_t before = pending.fetch_add(delta, std::memory_order_acq_rel);
   uint64_t now = before + delta;
   if (pending::merge_num_live(now) > 1) {
-    return step_->fail(annotate_error(internal("two live inputs in one activation"), *to.node,
-                                      plan_->origins[static_cast<size_t>(edge.step)]));
+    return step_->fail(annotate_step(*plan_, static_cast<size_t>(edge.step),
+                                     internal("two live inputs in one activation")));
   }
   if (pending::merge_ready(now, inputs) && !pending::merge_ready(before, inputs)) {
     next.push_back({edge.step, pending::merge_num_live(now) == 0, iteration});
@@ -126,11 +126,11 @@ void ParallelRun::leave(int32_t step_index, Iteration* iteration, Value&& value,
     if (!again) left.push_back(step_index);
   }
   if (again) {
-    return step_->fail(annotate_error(
+    return step_->fail(annotate_step(
+        *plan_, static_cast<size_t>(step_index),
         invalid_argument("a value leaves the loop '", frame->desc->name,
                          "' in more than one iteration; take it from the false side of a Switch on "
-                         "the LoopCond"),
-        *step.node, plan_->origins[static_cast<size_t>(step_index)]));
+                         "the LoopCond")));
   }
   Iteration* parent = frame->parent_iteration;
   account(parent, put(step, parent, std::move(value), next), next);

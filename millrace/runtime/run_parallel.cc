@@ -115,8 +115,8 @@ void ParallelRun::check_fetches() {
     const PlanStep& step = plan_->steps[static_cast<size_t>(s)];
     if (step_->fetches[static_cast<size_t>(step.position)].valid()) continue;
     return step_->fail_at_end(
-        annotate_error(invalid_argument("no value reached the fetched tensor in this run"),
-                       *step.node, plan_->origins[static_cast<size_t>(s)]));
+        annotate_step(*plan_, static_cast<size_t>(s),
+                      invalid_argument("no value reached the fetched tensor in this run")));
   }
 }
 
@@ -189,8 +189,8 @@ void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
     for (int i = 0; i < step.num_inputs && step.kind == StepKind::kKernel; ++i) {
       inputs.push_back(&input(step, ready.iteration, i));
     }
-    return step_->fail(annotate_error(with_inputs(status, inputs), *step.node,
-                                      plan_->origins[static_cast<size_t>(ready.step)]));
+    return step_->fail(
+        annotate_step(*plan_, static_cast<size_t>(ready.step), with_inputs(status, inputs)));
   }
   if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
   size_t before = next.size();

@@ -10,7 +10,10 @@ namespace {
 class StraightRun {
  public:
   StraightRun(Plan& plan, Step& step)
-      : plan_(plan), step_(step), arena_(plan.scratch->take_arena()) {}
+      : plan_(plan),
+        step_(step),
+        arena_(plan.scratch->take_arena()),
+        planned_(arena_->planned.get()) {}
   ~StraightRun() { plan_.scratch->give_back(std::move(arena_)); }
 
   Status run() {
@@ -31,7 +34,7 @@ class StraightRun {
       timer.stop(outputs_of(step));
       if (!status.ok()) [[unlikely]] {
         const std::span inputs(inputs_of(step), static_cast<size_t>(step.num_inputs));
-        return fail(annotate_error(with_inputs(status, inputs), *step.node, plan_.origins[i]));
+        return fail(annotate_step(plan_, i, with_inputs(status, inputs)));
       }
       release(step);
     }
@@ -52,7 +55,7 @@ class StraightRun {
     return run_kernel(step, inputs_of(step));
   }
 
-  Status run_kernel(const StraightStep& step, Value* const* inputs) {
+  [[gnu::always_inline]] Status run_kernel(const StraightStep& step, Value* const* inputs) {
     KernelContext ctx({.node = step.node,
                        .step = &step_,
                        .device = plan_.device.get(),
@@ -63,12 +66,12 @@ class StraightRun {
                        .movable = step.movable,
                        .host_outputs = step.host_outputs,
                        .output_types = step.output_types,
-                       .planned = arena_->planned_at(step.first_output)});
+                       .planned = planned_ != nullptr ? planned_ + step.first_output : nullptr});
     MR_TRY(step.kernel->compute(ctx));
     return check_outputs(step.output_types, step.num_outputs, outputs_of(step));
   }
 
-  Status run_prepared(const StraightStep& step, const PlanStep& plan_step) {
+  [[gnu::noinline]] Status run_prepared(const StraightStep& step, const PlanStep& plan_step) {
     std::vector<Value*> inputs(inputs_of(step), inputs_of(step) + step.num_inputs);
     std::vector<Value> copies(inputs.size());
     MR_TRY(prepare_inputs(*plan_step.node, plan_step.needs, inputs.data(), copies.data()));
@@ -126,6 +129,7 @@ class StraightRun {
   Plan& plan_;
   Step& step_;
   std::unique_ptr<StraightArena> arena_;
+  Ref<Buffer>* const planned_;  // by slot; null: nothing is
   int64_t since_look_ns_ = 0;
   int64_t asked_at_ns_ = 0;
 };

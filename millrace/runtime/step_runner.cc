@@ -16,6 +16,22 @@ Result<Tensor> fetch_value(Value& input, bool movable) {
   return movable ? std::move(input.tensor) : input.tensor;
 }
 
+Status annotate_step(const Plan& plan, size_t step, const Status& status) {
+  const PlanStep& failed = plan.steps[step];
+  size_t named = step;
+  if (failed.kind == StepKind::kFetch || failed.node->op->traits.send) {
+    const int32_t slot = plan.inputs[static_cast<size_t>(failed.first_input)];
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      const PlanStep& s = plan.steps[i];
+      if (s.output_frame == failed.frame && slot >= s.first_output &&
+          slot < s.first_output + s.num_outputs) {
+        named = i;
+      }
+    }
+  }
+  return annotate_error(status, *plan.steps[named].node, plan.origins[named]);
+}
+
 void StepTimer::record(const Value* outputs) {
   int64_t end_ns = monotonic_nanos();
   const PlanStep& step = plan_.steps[static_cast<size_t>(step_)];

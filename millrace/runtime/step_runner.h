@@ -13,6 +13,10 @@ namespace millrace {
 // The value of a fetch: the variable's own storage is copied, so that later updates do not show.
 Result<Tensor> fetch_value(Value& input, bool movable);
 
+// An error of step `step` with what a user needs to find the place. Of a step that only carries a
+// value away, to the caller or to another device, that is the node that gave the value.
+Status annotate_step(const Plan& plan, size_t step, const Status& status);
+
 // Measures one execution of a step: for the plan's own statistics when the run was chosen to be
 // measured, and for the step's trace when there is one. Costs nothing otherwise.
 class StepTimer {

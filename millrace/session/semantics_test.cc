@@ -72,6 +72,22 @@ TEST_F(SemanticsOfState, AnUninitialisedVariableNamesItself) {
   EXPECT_EQ(s->run({}, {"weights"}).value()[0].item<float>(), 5);
 }
 
+// Not what carries it to the caller or to another device.
+TEST_F(SemanticsOfState, AnErrorOnTheWayToTheCallerNamesTheUsersNode) {
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    for (const Gear gear : {Gear::kStraight, Gear::kParallel}) {
+      graph_ = make_ref<Graph>();
+      builder_ = std::make_unique<GraphBuilder>(*graph_);
+      builder_->context().device = device;
+      add("VariableV2", "weights", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
+      auto s = session({.cpu_devices = 2, .gear = gear});
+      EXPECT_EQ(code_of(s->run({}, {"weights"})), Code::kFailedPrecondition);
+      EXPECT_TRUE(said("VariableV2 \"weights\": Attempting")) << message_;
+      EXPECT_TRUE(said("[[{{node weights}}]]")) << message_;
+    }
+  }
+}
+
 TEST_F(SemanticsOfState, StateIsSharedByAllSignaturesAndEndsWithTheSession) {
   Expr v = add("VariableV2", "v", {}, {{"shape", Shape{}}, {"dtype", DType::kFloat}});
   add("Assign", "init", {v, constant(0)});
