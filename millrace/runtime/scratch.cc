@@ -41,12 +41,16 @@ void Iteration::recycle(const PlanFrame& desc) {
 PlanScratch::PlanScratch(const Plan& plan) : plan_(plan), iterations_(plan.frames.size()) {}
 
 PlanScratch::~PlanScratch() {
+  delete spare_.load(std::memory_order_acquire);
   for (std::vector<Iteration*>& list : iterations_) {
     for (Iteration* iteration : list) delete iteration;
   }
 }
 
 std::unique_ptr<StraightArena> PlanScratch::take_arena() {
+  if (StraightArena* spare = spare_.exchange(nullptr, std::memory_order_acquire)) {
+    return std::unique_ptr<StraightArena>(spare);
+  }
   {
     MutexLock lock(mu_);
     if (!arenas_.empty()) {
@@ -59,6 +63,11 @@ std::unique_ptr<StraightArena> PlanScratch::take_arena() {
 }
 
 void PlanScratch::give_back(std::unique_ptr<StraightArena> arena) {
+  StraightArena* none = nullptr;
+  if (spare_.compare_exchange_strong(none, arena.get(), std::memory_order_acq_rel)) {
+    (void)arena.release();
+    return;
+  }
   MutexLock lock(mu_);
   if (arenas_.size() < kKept) arenas_.push_back(std::move(arena));
 }

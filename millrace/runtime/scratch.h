@@ -22,8 +22,6 @@ struct StraightArena {
   // Memory for the value that a slot gets next, as KernelContext::Args says; null: none is planned.
   // For a planner: without one the allocator's caches by thread cost as little.
   std::unique_ptr<Ref<Buffer>[]> planned;
-
-  Ref<Buffer>* planned_at(int32_t slot) { return planned ? planned.get() + slot : nullptr; }
 };
 
 // One iteration of one frame in a parallel run: values, and what steps wait for.
@@ -61,6 +59,8 @@ struct PlanScratch {
  private:
   static constexpr size_t kKept = 64;
   const Plan& plan_;
+  // One that is free, without the lock: all that runs one after the other need.
+  std::atomic<StraightArena*> spare_{nullptr};
   Mutex mu_;
   std::vector<std::unique_ptr<StraightArena>> arenas_ MR_GUARDED_BY(mu_);
   std::vector<std::vector<Iteration*>> iterations_ MR_GUARDED_BY(mu_);
