@@ -3,8 +3,9 @@
 namespace millrace {
 namespace {
 
-// On the Merge of a control loop.
+// On the Merge of a control loop, whose name begins so: no client can write such a name.
 constexpr std::string_view kMark = "_control_loop";
+constexpr std::string_view kPrefix = "_cloop";
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
@@ -42,7 +43,9 @@ class LoopBuilder {
   void find_existing(const std::vector<int>& node_frame) {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const SubNode& node = graph_.node(id);
-      if (node.erased || node.attrs->find(kMark) == nullptr) continue;
+      if (node.erased || node.attrs->find(kMark) == nullptr || !node.name.starts_with(kPrefix)) {
+        continue;
+      }
       loops_.merges.emplace(std::pair(node_frame[index(id)], node.device), id);
     }
   }
@@ -124,7 +127,7 @@ class LoopBuilder {
     for (char& c : text) {
       if (!is_valid_node_name(std::string("n") + c)) c = '_';
     }
-    return str_cat("_cloop", text, "/_", ++next_name_);
+    return str_cat(kPrefix, text, "/_", ++next_name_);
   }
 
   Subgraph& graph_;

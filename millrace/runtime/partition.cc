@@ -178,8 +178,11 @@ class Cutter {
 
     std::vector<NodeId> gates;
     if (int frame = loops_.output_frame[index(from.node)]; frame != 0) {
+      // add_control_loops() made one for every edge between parts.
       auto loop = loops_.merges.find({frame, target_device});
-      MR_CHECK(loop != loops_.merges.end());
+      if (loop == loops_.merges.end()) {
+        return internal("\"", source.name, "\" has no control loop on ", device(to));
+      }
       gates.push_back(new_id_[index(loop->second)]);
     }
     attrs.set("tensor_type", type);

@@ -240,6 +240,15 @@ TEST(SemanticsOfLoops, ControlLoopHasTheShapeOfTheSpecification) {
   EXPECT_GE(gated, 3);
 }
 
+TEST(SemanticsOfLoops, OnlyTheCutMarksControlLoops) {
+  const int size = loop(3, cpu(0), cpu(1), cpu(0)).size();
+  for (NodeId id = 0; id < size; ++id) {
+    Subgraph graph = loop(3, cpu(0), cpu(1), cpu(0));
+    graph.node(id).set_attr("_control_loop", true);
+    EXPECT_EQ(run_int(graph, toy_devices(2)), loop_result(3)) << graph.node(id).name;
+  }
+}
+
 TEST(SemanticsOfLoops, ALocalLoopGetsNothing) {
   Subgraph graph = loop(3, cpu(1), cpu(1), cpu(1));
   graph.nodes().back().device = graph.devices().intern(cpu(0));
