@@ -29,7 +29,7 @@ struct SessionOptions {
   std::vector<std::string> device_filters;
   bool soft_placement = false;
   bool log_placement = false;
-  // 0: no passes; 1: the exact ones.
+  // 0: no passes; 1: the exact ones; 2: also those after which only a signalling NaN may differ.
   int optimizer_level = 1;
   // For every run that does not say otherwise; 0: none.
   int64_t timeout_ms = 0;
