@@ -3,13 +3,10 @@ library are not the user's."""
 
 import linecache
 import os
-import sysconfig
-import traceback
-from types import CodeType
 
 # Where the files of this package are.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
+_STANDARD = os.path.dirname(os.__file__) + os.sep  # asking sysconfig would take a millisecond
 _SITE = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
@@ -30,10 +27,12 @@ def source_line(filename: str, line: int) -> str:
 def raised_at(error: BaseException) -> str:
     """'raised at FILE:LINE  code' for the innermost of the user's frames; empty without one."""
     place = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        code: CodeType = frame.f_code
-        if not is_library_file(code.co_filename):
-            place = (code.co_filename, line)
+    traceback = error.__traceback__
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if not is_library_file(filename):
+            place = (filename, traceback.tb_lineno)
+        traceback = traceback.tb_next
     if place is None:
         return ""
     return f"raised at {place[0]}:{place[1]}  {source_line(*place)}"
