@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
-#include "millrace/ops/element.h"
 #include "millrace/ops/indices.h"
+#include "millrace/ops/rows.h"
 
 namespace millrace {
 namespace {
@@ -69,25 +70,23 @@ Status dynamic_partition_cpu(KernelContext& ctx) {
   const int64_t rows = partitions.num_elements();
   const int n = ctx.num_outputs();
   MR_TRY_ASSIGN(const Indices part_of, Indices::read_below(ctx, partitions, n, "partitions"));
+  // The rows of each part, one part after the other; ends[i] is where those of part i end.
+  MR_TRY_ASSIGN(Tensor sorted, ctx.allocate_temp(DType::kInt64, Shape{rows}));
+  int64_t* const order = sorted.mutable_data<int64_t>().data();
   std::vector<int64_t> counts(static_cast<size_t>(n));
   for (int64_t part : part_of.span()) ++counts[static_cast<size_t>(part)];
-  std::vector<Tensor*> parts;
-  for (int i = 0; i < n; ++i) {
-    MR_TRY_ASSIGN(const Shape shape,
-                  rows_of(counts[static_cast<size_t>(i)], data.shape(), partitions.rank()));
-    MR_TRY_ASSIGN(Tensor * part, ctx.allocate_output(i, shape));
-    parts.push_back(part);
-  }
+  std::vector<int64_t> ends(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), ends.begin(), int64_t{0});
+  for (int64_t i = 0; i < rows; ++i) order[ends[static_cast<size_t>(part_of[i])]++] = i;
+
   const int64_t run = rows == 0 ? 0 : data.num_elements() / rows;
-  with_element(data.dtype(), [&]<class T>() {
-    const T* from = static_cast<const T*>(data.raw());
-    std::vector<T*> to;
-    for (Tensor* part : parts) to.push_back(static_cast<T*>(part->mutable_raw()));
-    for (int64_t i = 0; i < rows; ++i) {
-      T*& at = to[static_cast<size_t>(part_of[i])];
-      at = std::copy_n(from + i * run, run, at);
-    }
-  });
+  for (int i = 0; i < n; ++i) {
+    const int64_t count = counts[static_cast<size_t>(i)];
+    const int64_t* first = order + ends[static_cast<size_t>(i)] - count;
+    MR_TRY_ASSIGN(const Shape shape, rows_of(count, data.shape(), partitions.rank()));
+    MR_TRY_ASSIGN(Tensor * part, ctx.allocate_output(i, shape));
+    gather_rows(ctx, data, count, run, [first](int64_t k) { return first[k]; }, *part);
+  }
   return ok_status();
 }
 
@@ -179,7 +178,7 @@ Status dynamic_stitch_grad(GradientContext& g) {
 Status dynamic_stitch_cpu(KernelContext& ctx) {
   const int n = ctx.num_inputs() / 2;
   const Shape& first_rows = ctx.input(n).shape();
-  std::vector<int32_t> all;
+  std::vector<int64_t> all;
   int64_t rows = 0;
   for (int i = 0; i < n; ++i) {
     const Tensor& indices = ctx.input(i);
@@ -201,7 +200,7 @@ Status dynamic_stitch_cpu(KernelContext& ctx) {
         return invalid_argument("indices[", i, "] holds ", all[k], " at ", k - before,
                                 ", expected no negative index");
       }
-      rows = std::max(rows, int64_t{all[k]} + 1);
+      rows = std::max(rows, all[k] + 1);
     }
   }
   MR_TRY_ASSIGN(const Shape shape, rows_of(rows, first_rows, ctx.input(0).rank()));
@@ -210,22 +209,18 @@ Status dynamic_stitch_cpu(KernelContext& ctx) {
   // Rows that no index names are zero.
   if (is_plain(out->dtype())) {
     std::vector<bool> named(static_cast<size_t>(rows));
-    for (int32_t index : all) named[static_cast<size_t>(index)] = true;
+    for (int64_t index : all) named[static_cast<size_t>(index)] = true;
     if (std::find(named.begin(), named.end(), false) != named.end()) {
       std::memset(out->mutable_raw(), 0, out->bytes());
     }
   }
   const int64_t run = shape.num_elements() / rows;
-  with_element(out->dtype(), [&]<class T>() {
-    T* to = static_cast<T*>(out->mutable_raw());
-    size_t k = 0;
-    for (int i = 0; i < n; ++i) {
-      const T* from = static_cast<const T*>(ctx.input(n + i).raw());
-      for (int64_t row = 0; row < ctx.input(i).num_elements(); ++row) {
-        std::copy_n(from + row * run, run, to + int64_t{all[k++]} * run);
-      }
-    }
-  });
+  std::span<const int64_t> left = all;
+  for (int i = 0; i < n; ++i) {
+    const auto count = static_cast<size_t>(ctx.input(i).num_elements());
+    scatter_rows(ctx, BinaryFunction(), ctx.input(n + i), left.first(count), run, *out);
+    left = left.subspan(count);
+  }
   return ok_status();
 }
 

@@ -1,15 +1,12 @@
 // Rows of a tensor picked, or added to, by index vectors.
 
-#include <algorithm>
-
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/nd_index.h"
-#include "millrace/ops/element.h"
-#include "millrace/tensor/dispatch.h"
+#include "millrace/ops/reduce/segments.h"
+#include "millrace/ops/rows.h"
 
 namespace millrace {
 namespace {
@@ -52,17 +49,7 @@ Status gather_nd_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, params.shape(), sizes, ctx.input(1)));
   const int64_t* run = runs.data<int64_t>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  if (shape.num_elements() == 0) return ok_status();
-  with_element(out->dtype(), [&]<class T>() {
-    const T* from = static_cast<const T*>(params.raw());
-    T* to = static_cast<T*>(out->mutable_raw());
-    const double cost = copy_cost(out->dtype()) * static_cast<double>(sizes.run) + 1;
-    ctx.parallel_for(sizes.count, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        std::copy_n(from + run[i] * sizes.run, sizes.run, to + i * sizes.run);
-      }
-    });
-  });
+  gather_rows(ctx, params, sizes.count, sizes.run, [run](int64_t i) { return run[i]; }, *out);
   return ok_status();
 }
 
@@ -86,25 +73,8 @@ Status scatter_nd_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const NdSizes sizes, NdSizes::make(shape, ctx.input(0).shape()));
   MR_TRY(check_nd_updates(shape, ctx.input(0).shape(), updates.shape()));
   MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, shape, sizes, ctx.input(0)));
-  const int64_t* run = runs.data<int64_t>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  return dispatch<NumberTypes>(out->dtype(), [&]<class T>() -> Status {
-    using C = ComputeType<T>;
-    MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *out));
-    const T* from = updates.data<T>().data();
-    C* to = sums.mutable_data<C>().data();
-    std::fill_n(to, out->num_elements(), C{});
-    // Threads share the columns, so each sum has one order.
-    ctx.parallel_for(sizes.run, static_cast<double>(sizes.count), [&](int64_t begin, int64_t end) {
-      for (int64_t i = 0; i < sizes.count; ++i) {
-        const T* f = from + i * sizes.run;
-        C* t = to + run[i] * sizes.run;
-        for (int64_t k = begin; k < end; ++k) t[k] = wrapping_add(t[k], static_cast<C>(f[k]));
-      }
-    });
-    finish_output<T>(ctx, sums, *out);
-    return ok_status();
-  });
+  return sum_rows(ctx, updates, {.to = runs.data<int64_t>()}, sizes.run, *out);
 }
 
 }  // namespace

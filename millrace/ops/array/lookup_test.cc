@@ -105,6 +105,21 @@ TEST(Gather, ErrorsAndRules) {
   EXPECT_EQ(*values("Gather", "=[4,?,6];=0", ints), "4");
 }
 
+// Rows by number, more of them than are asked for ahead.
+TEST(GatherNd, AgreesWithGatherAboutManyRows) {
+  Index numbers;
+  for (int64_t i = 0; i < 100; ++i) numbers.push_back(i * 37 % 50);
+  const Tensor rows = int_vector(numbers, DType::kInt64);
+  for (DType dtype : moved_types()) {
+    for (int64_t run : {1, 3, 40}) {
+      const Tensor params = random_tensor(dtype, {50, run}, 1);
+      expect_tensor_equal(
+          *OpTester("GatherNd").input(params).input(*rows.reshaped({100, 1})).run_one(),
+          *OpTester("Gather").input(params).input(rows).run_one());
+    }
+  }
+}
+
 TEST(GatherNd, EveryType) {
   for (DType dtype : moved_types()) {
     const Tensor params = random_tensor(dtype, {3, 4, 2}, 1);

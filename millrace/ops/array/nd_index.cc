@@ -1,8 +1,5 @@
 #include "millrace/ops/array/nd_index.h"
 
-#include <algorithm>
-
-#include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -73,37 +70,6 @@ Status check_nd_updates(const PartialShape& shape, const PartialShape& indices,
   if (expected.compatible(updates)) return ok_status();
   return invalid_argument("'updates' must have shape ", expected, " for indices of shape ", indices,
                           " into shape ", shape, ", got ", updates);
-}
-
-Status scatter_runs(KernelContext& ctx, const BinaryFunction& function, const NdSizes& sizes,
-                    const Tensor& runs, const Tensor& updates, Tensor& to) {
-  if (updates.num_elements() == 0) return ok_status();
-  const int64_t* run = runs.data<int64_t>().data();
-  if (!function) {
-    with_element(to.dtype(), [&]<class T>() {
-      const T* from = static_cast<const T*>(updates.raw());
-      T* target = static_cast<T*>(to.mutable_raw());
-      for (int64_t i = 0; i < sizes.count; ++i) {
-        std::copy_n(from + i * sizes.run, sizes.run, target + run[i] * sizes.run);
-      }
-    });
-    return ok_status();
-  }
-  const int64_t size = static_cast<int64_t>(dtype_size(to.dtype()));
-  const int64_t bytes = sizes.run * size;
-  const char* from = static_cast<const char*>(updates.raw());
-  char* target = static_cast<char*>(to.mutable_raw());
-  // Threads share the columns, never the runs: each element sees its updates in order.
-  constexpr int64_t kStrip = 256;
-  const double cost = static_cast<double>(sizes.count) * (5 + 0.1 * static_cast<double>(kStrip));
-  ctx.parallel_for((bytes + kStrip - 1) / kStrip, cost, [&](int64_t first, int64_t last) {
-    const int64_t begin = first * kStrip, n = std::min(last * kStrip, bytes) - begin;
-    for (int64_t i = 0; i < sizes.count; ++i) {
-      char* place = target + run[i] * bytes + begin;
-      function(place, from + i * bytes + begin, place, n / size);
-    }
-  });
-  return ok_status();
 }
 
 }  // namespace millrace

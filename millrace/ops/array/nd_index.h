@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "millrace/kernel/kernel.h"
-#include "millrace/ops/math/elementwise.h"
 #include "millrace/tensor/partial_shape.h"
 
 // Index vectors: how GatherNd, ScatterNd and their kin name parts of a tensor.
@@ -29,10 +28,5 @@ Result<Tensor> find_runs(KernelContext& ctx, const Shape& params, const NdSizes&
 // them names in a tensor of shape `shape`.
 Status check_nd_updates(const PartialShape& shape, const PartialShape& indices,
                         const PartialShape& updates);
-
-// Updates runs of `to`, one by one in order: by `function` (to[i] = f(to[i], update)), or, where
-// that is empty, replaced. `updates` has passed check_nd_updates.
-Status scatter_runs(KernelContext& ctx, const BinaryFunction& function, const NdSizes& sizes,
-                    const Tensor& runs, const Tensor& updates, Tensor& to);
 
 }  // namespace millrace

@@ -4,7 +4,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
-#include "millrace/ops/element.h"
+#include "millrace/ops/rows.h"
 
 namespace millrace {
 namespace {
@@ -81,9 +81,7 @@ class ReverseSequence : public Kernel {
     MR_TRY(check_lengths(lengths, shape));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
-    with_element(x.dtype(), [&]<class T>() {
-      reverse(ctx, lengths, x, static_cast<const T*>(x.raw()), static_cast<T*>(out->mutable_raw()));
-    });
+    reverse(ctx, lengths, x, *out);
     return ok_status();
   }
 
@@ -106,9 +104,8 @@ class ReverseSequence : public Kernel {
   }
 
   // Runs of elements behind both dimensions move together.
-  template <class T>
   void reverse(const KernelContext& ctx, const std::vector<int64_t>& lengths, const Tensor& x,
-               const T* from, T* to) const {
+               Tensor& out) const {
     const Shape& shape = x.shape();
     const int last = static_cast<int>(std::max(dims_.seq, dims_.batch));
     int64_t run = 1, seq_stride = 1, batch_stride = 1;
@@ -119,15 +116,12 @@ class ReverseSequence : public Kernel {
     }
     const int64_t steps = shape.dim(static_cast<int>(dims_.seq));
     const int64_t rows = shape.dim(static_cast<int>(dims_.batch));
-    const double cost = copy_cost(x.dtype()) * static_cast<double>(run) + 4;
-    ctx.parallel_for(shape.num_elements() / run, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t length = lengths[static_cast<size_t>(i / batch_stride % rows)];
-        const int64_t step = i / seq_stride % steps;
-        const int64_t source = step < length ? i + (length - 1 - 2 * step) * seq_stride : i;
-        std::copy_n(from + source * run, run, to + i * run);
-      }
-    });
+    const auto source = [&](int64_t i) {
+      const int64_t length = lengths[static_cast<size_t>(i / batch_stride % rows)];
+      const int64_t step = i / seq_stride % steps;
+      return step < length ? i + (length - 1 - 2 * step) * seq_stride : i;
+    };
+    gather_rows(ctx, x, shape.num_elements() / run, run, source, out);
   }
 
   const SequenceDims dims_;

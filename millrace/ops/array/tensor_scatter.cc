@@ -5,6 +5,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/math/binary_ops.h"
+#include "millrace/ops/rows.h"
 
 namespace millrace {
 namespace {
@@ -44,7 +45,8 @@ Status tensor_scatter(KernelContext& ctx, const BinaryFunction& function) {
   MR_TRY_ASSIGN(const Tensor runs, find_runs(ctx, x.shape(), sizes, ctx.input(1)));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, x.shape()));
   copy_elements(x, *out);
-  return scatter_runs(ctx, function, sizes, runs, updates, *out);
+  scatter_rows(ctx, function, updates, runs.data<int64_t>(), sizes.run, *out);
+  return ok_status();
 }
 
 Status update_cpu(KernelContext& ctx) { return tensor_scatter(ctx, BinaryFunction()); }

@@ -1,34 +1,13 @@
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/random_state.h"
+#include "millrace/ops/rows.h"
 
 namespace millrace {
 namespace {
-
-// Row i of the result is row order[i] of x.
-void copy_rows(const KernelContext& ctx, const Tensor& x, const std::vector<int64_t>& order,
-               Tensor& out) {
-  const auto rows = static_cast<int64_t>(order.size());
-  if (!is_plain(x.dtype())) {
-    for (int64_t i = 0; i < rows; ++i) {
-      Tensor to = out.row(i);
-      copy_elements(x.row(order[static_cast<size_t>(i)]), to);
-    }
-    return;
-  }
-  const size_t bytes = x.bytes() / static_cast<size_t>(rows);
-  const char* from = static_cast<const char*>(x.raw());
-  char* to = static_cast<char*>(out.mutable_raw());
-  ctx.parallel_for(rows, 2 + static_cast<double>(bytes) * 0.1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      std::memcpy(to + i * bytes, from + static_cast<size_t>(order[i]) * bytes, bytes);
-    }
-  });
-}
 
 class RandomShuffle final : public Kernel {
  public:
@@ -51,7 +30,9 @@ class RandomShuffle final : public Kernel {
     for (uint64_t i = 0; i < n; ++i) order[i] = static_cast<int64_t>(i);
     PhiloxWords words(stream);
     for (uint64_t i = 0; i + 1 < n; ++i) std::swap(order[i], order[i + words.next() % (n - i)]);
-    copy_rows(ctx, x, order, *out);
+    const int64_t* rows = order.data();
+    gather_rows(
+        ctx, x, x.dim(0), x.num_elements() / x.dim(0), [rows](int64_t i) { return rows[i]; }, *out);
     return ok_status();
   }
 

@@ -151,7 +151,11 @@ template <class T>
 void sum_columns(const T* x, const RowSums& sums, int64_t cols, int64_t rows, int64_t first,
                  int64_t last, ComputeType<T>* y) {
   using S = ComputeType<T>;
-  for (int64_t s = 0; s < rows; ++s) std::fill(y + s * cols + first, y + s * cols + last, S(0));
+  if (first == 0 && last == cols) {
+    std::fill_n(y, rows * cols, S(0));
+  } else {
+    for (int64_t s = 0; s < rows; ++s) std::fill(y + s * cols + first, y + s * cols + last, S(0));
+  }
   for (size_t i = 0; i < sums.to.size(); ++i) {
     if (sums.to[i] < 0) continue;
     const int64_t row = sums.from == nullptr ? static_cast<int64_t>(i) : sums.from[i];

@@ -1,10 +1,8 @@
-#include <algorithm>
-#include <cstring>
-
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/indices.h"
+#include "millrace/ops/rows.h"
 #include "millrace/ops/state/variable.h"
 
 namespace millrace {
@@ -78,26 +76,6 @@ Status gather_gradient(GradientContext& g) {
   return ok_status();
 }
 
-// Asks for a row, into the second-level cache: more lines can be under way than into the first.
-void prefetch(const char* row, size_t bytes) {
-  constexpr size_t kLine = 64, kMost = 16 * kLine;
-  const size_t end = std::min(bytes, kMost);
-  for (size_t at = 0; at < end; at += kLine) __builtin_prefetch(row + at, 0, 2);
-}
-
-// Copies the rows of `table` that indices [begin, end) name. Rows of a large table are far apart:
-// each is asked for well before its turn.
-void copy_rows(const char* table, const Indices& rows, int64_t begin, int64_t end, size_t bytes,
-               char* to) {
-  constexpr int64_t kAhead = 16;
-  const auto row = [&](int64_t i) { return table + static_cast<size_t>(rows[i]) * bytes; };
-  for (int64_t i = begin; i < std::min(begin + kAhead, end); ++i) prefetch(row(i), bytes);
-  for (int64_t i = begin; i < end; ++i) {
-    if (i + kAhead < end) prefetch(row(i + kAhead), bytes);
-    std::memcpy(to + static_cast<size_t>(i) * bytes, row(i), bytes);
-  }
-}
-
 class ResourceGather : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -131,31 +109,13 @@ class ResourceGather : public Kernel {
     MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, rows_in_batch));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
-
-    MR_TRY_ASSIGN(Tensor from, variable.reshaped(Shape{batches * rows_in_batch, row_size}));
-    MR_TRY_ASSIGN(Tensor to, out->reshaped(Shape{rows.size(), row_size}));
-    const int64_t indices_in_batch = rows.size() / batches;
-    const auto source = [&](int64_t i) { return i / indices_in_batch * rows_in_batch + rows[i]; };
-    if (!is_plain(variable.dtype())) {
-      for (int64_t i = 0; i < rows.size(); ++i) {
-        Tensor row = to.row(i);
-        copy_elements(from.row(source(i)), row);
-      }
+    if (batches == 1) {
+      gather_rows(ctx, variable, rows.size(), row_size, [&](int64_t i) { return rows[i]; }, *out);
       return ok_status();
     }
-    const size_t bytes = static_cast<size_t>(row_size) * dtype_size(variable.dtype());
-    const char* read = static_cast<const char*>(from.raw());
-    char* write = static_cast<char*>(to.mutable_raw());
-    const double cost = 10 + 0.1 * static_cast<double>(bytes);
-    ctx.parallel_for(rows.size(), cost, [&](int64_t begin, int64_t end) {
-      while (begin < end) {
-        const int64_t batch = begin / indices_in_batch;
-        const int64_t stop = std::min(end, (batch + 1) * indices_in_batch);
-        copy_rows(read + static_cast<size_t>(batch * rows_in_batch) * bytes, rows, begin, stop,
-                  bytes, write);
-        begin = stop;
-      }
-    });
+    const int64_t in_batch = rows.size() / batches;
+    const auto source = [&](int64_t i) { return i / in_batch * rows_in_batch + rows[i]; };
+    gather_rows(ctx, variable, rows.size(), row_size, source, *out);
     return ok_status();
   }
 

@@ -1,15 +1,13 @@
 // Rows of a variable, chosen by index: replaced, or combined with updates by an op of the
 // elementwise table. A row that is named several times takes its updates in their order.
 
-#include <algorithm>
-#include <cstring>
-
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/array/strided_copy.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/math/binary_ops.h"
+#include "millrace/ops/rows.h"
 #include "millrace/ops/state/variable_update.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -62,15 +60,6 @@ Status resource_shape(ShapeContext& c) {
   return check_updates_shape(shape, c.input(1), c.input(2));
 }
 
-Status check_divisors(const Tensor& updates) {
-  if (!kIntegers.contains(updates.dtype())) return ok_status();
-  return dispatch<IntegerTypes>(updates.dtype(), [&]<class T>() -> Status {
-    const std::span<const T> data = updates.data<T>();
-    if (std::find(data.begin(), data.end(), T{0}) == data.end()) return ok_status();
-    return invalid_argument("Integer division by zero");
-  });
-}
-
 class Scatter : public Kernel {
  public:
   // `function` is empty when rows are replaced.
@@ -88,62 +77,22 @@ class Scatter : public Kernel {
     if (divides_) MR_TRY(check_divisors(updates));
     const int64_t row_size = shape.without_first().num_elements();
     if (rows.size() > 0 && row_size > 0) {
-      MR_TRY_ASSIGN(Tensor from, rows_of_updates(ctx, updates, rows.size(), row_size));
+      MR_TRY_ASSIGN(Tensor from, rows_of_updates(ctx, updates, row_size));
       MR_TRY_ASSIGN(Tensor * to, update.writable(0));
-      MR_TRY_ASSIGN(Tensor to_rows, to->reshaped(Shape{shape.dim(0), row_size}));
-      if (is_plain(updates.dtype())) {
-        scatter_plain(ctx, rows, from, to_rows);
-      } else {
-        scatter_objects(rows, from, to_rows);
-      }
+      scatter_rows(ctx, function_, from, rows.span(), row_size, *to);
     }
     update.forward();
     return ok_status();
   }
 
  private:
-  // [n, row_size]; of a scalar one row, [1, row_size], which serves all indices.
-  static Result<Tensor> rows_of_updates(KernelContext& ctx, const Tensor& updates, int64_t n,
+  // One row per index; of a scalar one row, which serves all.
+  static Result<Tensor> rows_of_updates(KernelContext& ctx, const Tensor& updates,
                                         int64_t row_size) {
-    if (updates.rank() > 0) return updates.reshaped(Shape{n, row_size});
+    if (updates.rank() > 0) return updates;
     MR_TRY_ASSIGN(Tensor row, ctx.allocate_temp(updates.dtype(), Shape{row_size}));
-    for (int64_t i = 0; i < row_size; ++i) {
-      Tensor element = row.row(i);
-      copy_elements(updates, element);
-    }
-    return row.reshaped(Shape{1, row_size});
-  }
-
-  // Threads share the columns, never the rows: each element sees its updates in order.
-  void scatter_plain(KernelContext& ctx, const Indices& rows, const Tensor& from,
-                     Tensor& to) const {
-    const int64_t size = static_cast<int64_t>(dtype_size(to.dtype()));
-    const int64_t row_bytes = to.dim(1) * size;
-    const int64_t step = from.dim(0) == 1 ? 0 : row_bytes;
-    const char* source = static_cast<const char*>(from.raw());
-    char* target = static_cast<char*>(to.mutable_raw());
-    const int64_t strip = 256;  // bytes of a row that one thread takes
-    const double cost = static_cast<double>(rows.size()) * (5 + 0.1 * static_cast<double>(strip));
-    ctx.parallel_for((row_bytes + strip - 1) / strip, cost, [&](int64_t first, int64_t last) {
-      const int64_t begin = first * strip;
-      const int64_t bytes = std::min(last * strip, row_bytes) - begin;
-      for (int64_t i = 0; i < rows.size(); ++i) {
-        char* row = target + rows[i] * row_bytes + begin;
-        const char* update = source + i * step + begin;
-        if (function_) {
-          function_(row, update, row, bytes / size);
-        } else if (row != update) {
-          std::memmove(row, update, static_cast<size_t>(bytes));
-        }
-      }
-    });
-  }
-
-  static void scatter_objects(const Indices& rows, const Tensor& from, Tensor& to) {
-    for (int64_t i = 0; i < rows.size(); ++i) {
-      Tensor row = to.row(rows[i]);
-      copy_elements(from.row(from.dim(0) == 1 ? 0 : i), row);
-    }
+    fill_tensor(ctx, updates, row);
+    return row;
   }
 
   const BinaryFunction function_;

@@ -1,14 +1,12 @@
 // Parts of a variable, named by index vectors: replaced, or combined with updates by an op of the
 // elementwise table. A part that is named several times takes its updates in their order.
 
-#include <algorithm>
-
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/math/binary_ops.h"
+#include "millrace/ops/rows.h"
 #include "millrace/ops/state/variable_update.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -49,15 +47,6 @@ Status resource_shape(ShapeContext& c) {
   return check_nd_updates(shape, indices, c.input(2));
 }
 
-Status check_divisors(const Tensor& updates) {
-  if (!kIntegers.contains(updates.dtype())) return ok_status();
-  return dispatch<IntegerTypes>(updates.dtype(), [&]<class T>() -> Status {
-    const std::span<const T> data = updates.data<T>();
-    if (std::find(data.begin(), data.end(), T{0}) == data.end()) return ok_status();
-    return invalid_argument("Integer division by zero");
-  });
-}
-
 class ScatterNd : public Kernel {
  public:
   template <int kIndex>
@@ -85,7 +74,7 @@ class ScatterNd : public Kernel {
     if (divides_) MR_TRY(check_divisors(updates));
     if (updates.num_elements() > 0) {
       MR_TRY_ASSIGN(Tensor * to, update.writable(0));
-      MR_TRY(scatter_runs(ctx, function_, sizes, runs, updates, *to));
+      scatter_rows(ctx, function_, updates, runs.data<int64_t>(), sizes.run, *to);
     }
     update.forward();
     return ok_status();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
+
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 
@@ -86,6 +89,15 @@ Result<Tensor*> VariableUpdate::writable(int k) {
 
 void VariableUpdate::forward() {
   if (ctx_.num_outputs() > 0) ctx_.set_output_ref(0, Ref<RefCell>(&ctx_.input_ref(0)));
+}
+
+Status check_divisors(const Tensor& updates) {
+  if (!kIntegers.contains(updates.dtype())) return ok_status();
+  return dispatch<IntegerTypes>(updates.dtype(), [&]<class T>() -> Status {
+    const std::span<const T> data = updates.data<T>();
+    if (std::find(data.begin(), data.end(), T{0}) == data.end()) return ok_status();
+    return invalid_argument("Integer division by zero");
+  });
 }
 
 }  // namespace millrace

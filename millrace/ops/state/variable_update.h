@@ -53,4 +53,7 @@ class VariableUpdate {
   Tensor* tensors_[kMaxVariables] = {};
 };
 
+// INVALID_ARGUMENT where updates by which a variable is divided are integers and one is zero.
+Status check_divisors(const Tensor& updates);
+
 }  // namespace millrace
