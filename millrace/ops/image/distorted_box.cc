@@ -138,7 +138,6 @@ bool draw_rectangle(Draws& draws, const Limits& limits, double aspect, int64_t h
   return true;
 }
 
-template <class T>
 class DistortedBoxKernel final : public Kernel {
  public:
   explicit DistortedBoxKernel(RandomSource source) : source_(std::move(source)) {}
@@ -159,13 +158,16 @@ class DistortedBoxKernel final : public Kernel {
     if (size.rank() != 1 || size.dim(0) != 3) {
       return invalid_argument("image_size must have 3 elements, got ", size.shape());
     }
-    const int64_t height = static_cast<int64_t>(size.data<T>()[0]);
-    const int64_t width = static_cast<int64_t>(size.data<T>()[1]);
+    int64_t height = 0, width = 0;
+    MR_TRY(dispatch<SizeTypes>(size.dtype(), [&]<class T>() {
+      height = static_cast<int64_t>(size.data<T>()[0]);
+      width = static_cast<int64_t>(size.data<T>()[1]);
+    }));
     MR_TRY(check_image(height, width));
     float covered = min_covered_;
     if (ctx.num_inputs() > 2) {
       MR_TRY(expect_rank(ctx, 2, 0));
-      covered = ctx.input(2).template data<float>()[0];
+      covered = ctx.input(2).data<float>()[0];
     }
     MR_TRY(check_covered(covered));
     MR_TRY_ASSIGN(const std::vector<Rectangle> objects, read_objects(ctx, height, width));
@@ -176,9 +178,11 @@ class DistortedBoxKernel final : public Kernel {
     const int64_t begin[] = {r.y, r.x, 0}, extent[] = {r.height, r.width, -1};
     for (int i = 0; i < 2; ++i) {
       MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(i, Shape{3}));
-      for (size_t k = 0; k < 3; ++k) {
-        out->mutable_data<T>()[k] = static_cast<T>(i == 0 ? begin[k] : extent[k]);
-      }
+      MR_TRY(dispatch<SizeTypes>(out->dtype(), [&]<class T>() {
+        for (size_t k = 0; k < 3; ++k) {
+          out->mutable_data<T>()[k] = static_cast<T>(i == 0 ? begin[k] : extent[k]);
+        }
+      }));
     }
     MR_TRY_ASSIGN(Tensor * box, ctx.allocate_output(2, Shape{1, 1, 4}));
     const auto part = [](int64_t a, int64_t b) {
@@ -249,11 +253,6 @@ class DistortedBoxKernel final : public Kernel {
   bool whole_if_none_ = false;
 };
 
-template <class... Ts>
-void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
-  (registry.kernel<Ts, DistortedBoxKernel<Ts>>(op, DeviceKind::kCpu), ...);
-}
-
 }  // namespace
 
 void register_distorted_box(Registry& registry) {
@@ -278,9 +277,8 @@ void register_distorted_box(Registry& registry) {
     spec.attrs.push_back({"max_attempts", "int = 100"});
     spec.attrs.push_back({"use_image_if_no_bounding_boxes", "bool = false"});
     registry.add(spec);
+    registry.kernel<DistortedBoxKernel>(spec.name, DeviceKind::kCpu);
   }
-  register_kernels(registry, "SampleDistortedBoundingBox", SizeTypes());
-  register_kernels(registry, "SampleDistortedBoundingBoxV2", SizeTypes());
 }
 
 }  // namespace millrace

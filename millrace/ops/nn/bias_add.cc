@@ -5,6 +5,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
+#include "millrace/ops/math/binary_ops.h"
 #include "millrace/tensor/dispatch.h"
 
 // BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels:
@@ -12,8 +13,6 @@
 
 namespace millrace {
 namespace {
-
-using BiasTypes = NumberTypes;
 
 Result<bool> channels_first(const AttrMap& attrs) {
   const AttrValue* format = attrs.find("data_format");
@@ -86,50 +85,94 @@ Result<BiasGeometry> bias_geometry(const Shape& value, bool nchw) {
   return g;
 }
 
-template <class T>
 class BiasAddKernel final : public Kernel {
  public:
-  explicit BiasAddKernel(bool nchw) : nchw_(nchw) {}
+  BiasAddKernel(bool nchw, BinaryFunction add) : nchw_(nchw), add_(add) {}
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const bool nchw, channels_first(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<BiasAddKernel>(nchw));
+    const BinaryFunction add(Add::info, base_type(node.input_types[0]));
+    return std::unique_ptr<Kernel>(std::make_unique<BiasAddKernel>(nchw, add));
   }
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY(expect_rank(ctx, 1, 1));
-    const Shape& shape = ctx.input(0).shape();
+    const Shape shape = ctx.input(0).shape();
     MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(shape, nchw_));
     if (ctx.input(1).dim(0) != g.channels) {
       return invalid_argument("bias must have ", g.channels, " elements for a value of ", shape,
                               ", got ", ctx.input(1).shape());
     }
+    const char* const value = static_cast<const char*>(ctx.input(0).raw());
+    const void* const bias = ctx.input(1).raw();
     MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
-    const T* const value = ctx.input(0).data<T>().data();
-    const T* const bias = ctx.input(1).data<T>().data();
-    T* const to = out->mutable_data<T>().data();
+    if (g.outer == 0) return ok_status();
+    char* const to = static_cast<char*>(out->mutable_raw());
+    const auto size = static_cast<int64_t>(dtype_size(out->dtype()));
     const int64_t row = g.channels * g.inner;
-    ctx.parallel_for(g.outer, static_cast<double>(row) * 0.3, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* x = value + i * row;
-        T* y = to + i * row;
-        if (g.inner == 1) {
-          for (int64_t c = 0; c < g.channels; ++c) y[c] = wrapping_add(x[c], bias[c]);
-          continue;
+    const double cost = static_cast<double>(row) * 0.3;
+    if (g.inner == 1 && g.channels >= kDirectRun) {
+      ctx.parallel_for(g.outer, cost, [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin * row * size; at < end * row * size; at += row * size) {
+          add_(value + at, bias, to + at, row);
         }
-        for (int64_t c = 0; c < g.channels; ++c, x += g.inner, y += g.inner) {
-          const T b = bias[c];
-          for (int64_t j = 0; j < g.inner; ++j) y[j] = wrapping_add(x[j], b);
-        }
-      }
+      });
+      return ok_status();
+    }
+    const Shape all{g.outer, g.channels, g.inner}, channels{g.channels, 1};
+    MR_TRY_ASSIGN(const BroadcastPlan plan, BroadcastPlan::make({&all, &channels}));
+    ctx.parallel_for(g.outer, cost, [&](int64_t begin, int64_t end) {
+      broadcast_range(plan, add_, value, bias, static_cast<size_t>(size), to,
+                      static_cast<size_t>(size), begin * row, end * row);
     });
     return ok_status();
   }
 
  private:
-  bool nchw_;
+  const bool nchw_;
+  const BinaryFunction add_;
 };
 
+// Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend on
+// threads.
 template <class T>
+Status sum_channels(KernelContext& ctx, const BiasGeometry& g, Tensor& out) {
+  using Sum = SumType<T>;
+  T* const to = out.mutable_data<T>().data();
+  const int64_t row = g.channels * g.inner;
+  const int64_t rows_per_block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
+  const int64_t blocks = (g.outer + rows_per_block - 1) / rows_per_block;
+  const int64_t dims[] = {std::max<int64_t>(blocks, 1), g.channels};
+  MR_TRY_ASSIGN(const Shape sums_shape, Shape::make(dims));
+  MR_TRY_ASSIGN(Tensor sums, ctx.allocate_temp(dtype_of<Sum>, sums_shape));
+  Sum* const all_sums = sums.mutable_data<Sum>().data();
+  const T* const value = ctx.input(0).data<T>().data();
+  const double cost = static_cast<double>(rows_per_block * row) * 0.5;
+  ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      Sum* const sum = all_sums + b * g.channels;
+      std::fill_n(sum, g.channels, Sum{});
+      for (int64_t i = b * rows_per_block; i < std::min(g.outer, (b + 1) * rows_per_block); ++i) {
+        const T* x = value + i * row;
+        if (g.inner == 1) {
+          for (int64_t c = 0; c < g.channels; ++c) sum[c] += static_cast<Sum>(x[c]);
+          continue;
+        }
+        for (int64_t c = 0; c < g.channels; ++c, x += g.inner) {
+          Sum total{};
+          for (int64_t j = 0; j < g.inner; ++j) total += static_cast<Sum>(x[j]);
+          sum[c] += total;
+        }
+      }
+    }
+  });
+  for (int64_t c = 0; c < g.channels; ++c) {
+    Sum total{};
+    for (int64_t b = 0; b < blocks; ++b) total += all_sums[b * g.channels + c];
+    to[c] = static_cast<T>(total);
+  }
+  return ok_status();
+}
+
 class BiasAddGradKernel final : public Kernel {
  public:
   explicit BiasAddGradKernel(bool nchw) : nchw_(nchw) {}
@@ -138,58 +181,16 @@ class BiasAddGradKernel final : public Kernel {
     return std::unique_ptr<Kernel>(std::make_unique<BiasAddGradKernel>(nchw));
   }
 
-  // Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend
-  // on threads.
   Status compute(KernelContext& ctx) const override {
-    using Sum = SumType<T>;
     MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(ctx.input(0).shape(), nchw_));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{g.channels}));
-    T* const to = out->mutable_data<T>().data();
-    const int64_t row = g.channels * g.inner;
-    const int64_t rows_per_block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
-    const int64_t blocks = (g.outer + rows_per_block - 1) / rows_per_block;
-    const int64_t dims[] = {std::max<int64_t>(blocks, 1), g.channels};
-    MR_TRY_ASSIGN(const Shape sums_shape, Shape::make(dims));
-    MR_TRY_ASSIGN(Tensor sums, ctx.allocate_temp(dtype_of<Sum>, sums_shape));
-    Sum* const all_sums = sums.mutable_data<Sum>().data();
-    const T* const value = ctx.input(0).data<T>().data();
-    const double cost = static_cast<double>(rows_per_block * row) * 0.5;
-    ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        Sum* const sum = all_sums + b * g.channels;
-        std::fill_n(sum, g.channels, Sum{});
-        for (int64_t i = b * rows_per_block; i < std::min(g.outer, (b + 1) * rows_per_block); ++i) {
-          const T* x = value + i * row;
-          if (g.inner == 1) {
-            for (int64_t c = 0; c < g.channels; ++c) sum[c] += static_cast<Sum>(x[c]);
-            continue;
-          }
-          for (int64_t c = 0; c < g.channels; ++c, x += g.inner) {
-            Sum total{};
-            for (int64_t j = 0; j < g.inner; ++j) total += static_cast<Sum>(x[j]);
-            sum[c] += total;
-          }
-        }
-      }
-    });
-    for (int64_t c = 0; c < g.channels; ++c) {
-      Sum total{};
-      for (int64_t b = 0; b < blocks; ++b) total += all_sums[b * g.channels + c];
-      to[c] = static_cast<T>(total);
-    }
-    return ok_status();
+    return dispatch<NumberTypes>(out->dtype(),
+                                 [&]<class T>() { return sum_channels<T>(ctx, g, *out); });
   }
 
  private:
-  bool nchw_;
+  const bool nchw_;
 };
-
-template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts, BiasAddKernel<Ts>>("BiasAdd", DeviceKind::kCpu), ...);
-  (registry.kernel<Ts, BiasAddKernel<Ts>>("BiasAddV1", DeviceKind::kCpu), ...);
-  (registry.kernel<Ts, BiasAddGradKernel<Ts>>("BiasAddGrad", DeviceKind::kCpu), ...);
-}
 
 }  // namespace
 
@@ -220,7 +221,12 @@ void register_bias_add(Registry& registry) {
                 .traits = {.cost = 50},
                 .shape = bias_add_grad_shape,
                 .gradient = bias_add_grad_grad});
-  register_kernels(registry, BiasTypes());
+  const auto kernel = [&](const char* op, KernelFactory factory) {
+    registry.kernel({.op = op, .constraints = {{"T", kNumbers}}, .factory = factory});
+  };
+  kernel("BiasAdd", BiasAddKernel::make);
+  kernel("BiasAddV1", BiasAddKernel::make);
+  kernel("BiasAddGrad", BiasAddGradKernel::make);
 }
 
 }  // namespace millrace

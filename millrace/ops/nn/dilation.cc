@@ -56,13 +56,56 @@ Status dilation_grad(GradientContext& c) {
   return ok_status();
 }
 
-template <class T, What kWhat>
+// What one image gives.
+template <class T>
+void dilate(What what, const KernelContext& ctx, const AxisGeometry& h, const AxisGeometry& w,
+            int64_t b, ComputeType<T>* out) {
+  using C = ComputeType<T>;
+  const int64_t depth = ctx.input(0).dim(3);
+  const T* const input = ctx.input(0).data<T>().data() + b * h.input * w.input * depth;
+  const T* const filter = ctx.input(1).data<T>().data();
+  const T* const dy = what == What::kOutput ? nullptr : ctx.input(2).data<T>().data();
+  const int64_t outputs = b * h.output * w.output * depth;
+  for (int64_t y = 0; y < h.output; ++y) {
+    for (int64_t x = 0; x < w.output; ++x) {
+      for (int64_t d = 0; d < depth; ++d) {
+        C most = std::numeric_limits<C>::lowest();
+        int64_t from = -1, tap = 0;  // where that is
+        for (int64_t i = h.first(y); i < h.last(y); ++i) {
+          for (int64_t j = w.first(x); j < w.last(x); ++j) {
+            const int64_t at =
+                ((h.origin(y) + i * h.dilation) * w.input + w.origin(x) + j * w.dilation) * depth +
+                d;
+            const int64_t in_filter = (i * w.window + j) * depth + d;
+            const C value =
+                wrapping_add(static_cast<C>(input[at]), static_cast<C>(filter[in_filter]));
+            const bool more = value > most;
+            if (more) most = value;
+            if (!more && from >= 0) continue;
+            from = at;
+            tap = in_filter;
+          }
+        }
+        const int64_t o = outputs + (y * w.output + x) * depth + d;
+        if (what == What::kOutput) {
+          out[o] = most;
+        } else if (from >= 0) {
+          const int64_t at =
+              what == What::kFilterGradient ? tap : b * h.input * w.input * depth + from;
+          out[at] = wrapping_add(out[at], static_cast<C>(dy[o]));
+        }
+      }
+    }
+  }
+}
+
 class DilationKernel final : public Kernel {
  public:
-  explicit DilationKernel(const WindowSpec<2>& spec) : spec_(spec) {}
+  DilationKernel(What what, const WindowSpec<2>& spec) : what_(what), spec_(spec) {}
+  template <What kWhat>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const WindowSpec<2> spec, read_spec(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<DilationKernel>(spec));
+    return std::unique_ptr<Kernel>(std::make_unique<DilationKernel>(kWhat, spec));
   }
 
   Status compute(KernelContext& ctx) const override {
@@ -78,85 +121,40 @@ class DilationKernel final : public Kernel {
     MR_TRY_ASSIGN(const WindowGeometry<2> axes, window_geometry(spec, input.shape()));
     const AxisGeometry &h = axes[0], &w = axes[1];
     MR_TRY_ASSIGN(const Shape shape, output_shape(spec, input.dim(0), axes, input.dim(3)));
-    if (kWhat != What::kOutput && !(ctx.input(2).shape() == shape)) {
+    if (what_ != What::kOutput && !(ctx.input(2).shape() == shape)) {
       return invalid_argument("out_backprop must have shape ", shape, ", got ",
                               ctx.input(2).shape());
     }
-    const Shape& result = kWhat == What::kOutput          ? shape
-                          : kWhat == What::kInputGradient ? input.shape()
+    const Shape& result = what_ == What::kOutput          ? shape
+                          : what_ == What::kInputGradient ? input.shape()
                                                           : filter.shape();
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, result));
-    MR_TRY_ASSIGN(Tensor computed, compute_buffer<T>(ctx, *out));
-    C* const to = computed.mutable_data<C>().data();
-    std::fill_n(to, out->num_elements(), C{});
-    const double taps = static_cast<double>(h.window) * static_cast<double>(w.window) + 1;
-    const auto images = [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) one_image(ctx, h, w, b, to);
-    };
-    if (shape.num_elements() == 0 || out->num_elements() == 0) {
-      // Nothing to add.
-    } else if (kWhat == What::kFilterGradient) {  // all images add to one filter
-      images(0, input.dim(0));
-    } else {
-      const double per_image = static_cast<double>(shape.num_elements() / shape.dim(0));
-      ctx.parallel_for(input.dim(0), per_image * taps, images);
-    }
-    finish_output<T>(ctx, computed, *out);
-    return ok_status();
+    return dispatch<RealTypes>(out->dtype(), [&]<class T>() -> Status {
+      using C = ComputeType<T>;
+      MR_TRY_ASSIGN(Tensor computed, compute_buffer<T>(ctx, *out));
+      C* const to = computed.mutable_data<C>().data();
+      std::fill_n(to, out->num_elements(), C{});
+      const double taps = static_cast<double>(h.window) * static_cast<double>(w.window) + 1;
+      const auto images = [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) dilate<T>(what_, ctx, h, w, b, to);
+      };
+      if (shape.num_elements() == 0 || out->num_elements() == 0) {
+        // Nothing to add.
+      } else if (what_ == What::kFilterGradient) {  // all images add to one filter
+        images(0, input.dim(0));
+      } else {
+        const double per_image = static_cast<double>(shape.num_elements() / shape.dim(0));
+        ctx.parallel_for(input.dim(0), per_image * taps, images);
+      }
+      finish_output<T>(ctx, computed, *out);
+      return ok_status();
+    });
   }
 
  private:
-  using C = ComputeType<T>;
-
-  void one_image(const KernelContext& ctx, const AxisGeometry& h, const AxisGeometry& w, int64_t b,
-                 C* out) const {
-    const int64_t depth = ctx.input(0).dim(3);
-    const T* const input = ctx.input(0).data<T>().data() + b * h.input * w.input * depth;
-    const T* const filter = ctx.input(1).data<T>().data();
-    [[maybe_unused]] const T* const dy =
-        kWhat == What::kOutput ? nullptr : ctx.input(2).data<T>().data();
-    const int64_t outputs = b * h.output * w.output * depth;
-    for (int64_t y = 0; y < h.output; ++y) {
-      for (int64_t x = 0; x < w.output; ++x) {
-        for (int64_t d = 0; d < depth; ++d) {
-          C most = std::numeric_limits<C>::lowest();
-          int64_t from = -1, tap = 0;  // where that is
-          for (int64_t i = h.first(y); i < h.last(y); ++i) {
-            for (int64_t j = w.first(x); j < w.last(x); ++j) {
-              const int64_t at =
-                  ((h.origin(y) + i * h.dilation) * w.input + w.origin(x) + j * w.dilation) *
-                      depth +
-                  d;
-              const int64_t in_filter = (i * w.window + j) * depth + d;
-              const C value =
-                  wrapping_add(static_cast<C>(input[at]), static_cast<C>(filter[in_filter]));
-              const bool more = value > most;
-              if (more) most = value;
-              if (!more && from >= 0) continue;
-              from = at;
-              tap = in_filter;
-            }
-          }
-          const int64_t o = outputs + (y * w.output + x) * depth + d;
-          if constexpr (kWhat == What::kOutput) {
-            out[o] = most;
-          } else if (from >= 0) {
-            const int64_t at =
-                kWhat == What::kFilterGradient ? tap : b * h.input * w.input * depth + from;
-            out[at] = wrapping_add(out[at], static_cast<C>(dy[o]));
-          }
-        }
-      }
-    }
-  }
-
+  What what_;
   WindowSpec<2> spec_;
 };
-
-template <What kWhat, class... Ts>
-void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
-  (registry.kernel<Ts, DilationKernel<Ts, kWhat>>(op, DeviceKind::kCpu), ...);
-}
 
 }  // namespace
 
@@ -184,9 +182,12 @@ void register_dilation(Registry& registry) {
       dilation_shape<What::kInputGradient>, true);
   add("Dilation2DBackpropFilter", "The gradient of Dilation2D for its filter.", "filter_backprop",
       dilation_shape<What::kFilterGradient>, true);
-  register_kernels<What::kOutput>(registry, "Dilation2D", RealTypes());
-  register_kernels<What::kInputGradient>(registry, "Dilation2DBackpropInput", RealTypes());
-  register_kernels<What::kFilterGradient>(registry, "Dilation2DBackpropFilter", RealTypes());
+  const auto kernel = [&](const char* op, KernelFactory factory) {
+    registry.kernel({.op = op, .constraints = {{"T", kRealNumbers}}, .factory = factory});
+  };
+  kernel("Dilation2D", DilationKernel::make<What::kOutput>);
+  kernel("Dilation2DBackpropInput", DilationKernel::make<What::kInputGradient>);
+  kernel("Dilation2DBackpropFilter", DilationKernel::make<What::kFilterGradient>);
 }
 
 }  // namespace millrace

@@ -197,7 +197,7 @@ void max_region(const Regions& r, const T* in, int64_t image, int64_t y0, int64_
   }
 }
 
-template <class T, bool kMax>
+template <bool kMax>
 class FractionalPoolKernel final : public Kernel {
  public:
   explicit FractionalPoolKernel(RandomSource source) : source_(std::move(source)) {}
@@ -237,26 +237,28 @@ class FractionalPoolKernel final : public Kernel {
     std::copy(r.rows.begin(), r.rows.end(), rows->mutable_data<int64_t>().begin());
     std::copy(r.columns.begin(), r.columns.end(), columns->mutable_data<int64_t>().begin());
     if (out->num_elements() == 0) return ok_status();
-    const T* const in = value.data<T>().data();
-    T* const to = out->mutable_data<T>().data();
-    r.for_each(ctx, [&](int64_t at, int64_t y0, int64_t y1, int64_t x0, int64_t x1, int64_t image) {
-      for (int64_t c = 0; c < r.channels; ++c) {
-        if constexpr (kMax) {
-          int64_t best = -1;
-          max_region(r, in, image, y0, y1, x0, x1, c, &best);
-          to[at + c] = in[best];
-        } else {
-          T sum = 0;
-          for (int64_t y = y0; y < y1; ++y) {
-            for (int64_t x = x0; x < x1; ++x) {
-              sum = wrapping_add(sum, in[image + (y * r.width + x) * r.channels + c]);
-            }
-          }
-          to[at + c] = sum / static_cast<T>((y1 - y0) * (x1 - x0));
-        }
-      }
+    return dispatch<PoolTypes>(out->dtype(), [&]<class T>() {
+      const T* const in = value.data<T>().data();
+      T* const to = out->mutable_data<T>().data();
+      r.for_each(ctx,
+                 [&](int64_t at, int64_t y0, int64_t y1, int64_t x0, int64_t x1, int64_t image) {
+                   for (int64_t c = 0; c < r.channels; ++c) {
+                     if constexpr (kMax) {
+                       int64_t best = -1;
+                       max_region(r, in, image, y0, y1, x0, x1, c, &best);
+                       to[at + c] = in[best];
+                     } else {
+                       T sum = 0;
+                       for (int64_t y = y0; y < y1; ++y) {
+                         for (int64_t x = x0; x < x1; ++x) {
+                           sum = wrapping_add(sum, in[image + (y * r.width + x) * r.channels + c]);
+                         }
+                       }
+                       to[at + c] = sum / static_cast<T>((y1 - y0) * (x1 - x0));
+                     }
+                   }
+                 });
     });
-    return ok_status();
   }
 
  private:
@@ -266,7 +268,7 @@ class FractionalPoolKernel final : public Kernel {
   int64_t seed_ = 0, seed2_ = 0;
 };
 
-template <class T, bool kMax>
+template <bool kMax>
 class FractionalPoolGradKernel final : public Kernel {
  public:
   explicit FractionalPoolGradKernel(bool overlapping) : overlapping_(overlapping) {}
@@ -294,48 +296,36 @@ class FractionalPoolGradKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
-    T* const to = out->mutable_data<T>().data();
-    std::fill_n(to, out->num_elements(), T{});
-    const T* const dy = ctx.input(kGradient).data<T>().data();
-    const T* in = nullptr;
-    if constexpr (kMax) in = ctx.input(0).data<T>().data();
-    r.for_each(ctx, [&](int64_t at, int64_t y0, int64_t y1, int64_t x0, int64_t x1, int64_t image) {
-      for (int64_t c = 0; c < r.channels; ++c) {
-        if constexpr (kMax) {
-          int64_t best = -1;
-          max_region(r, in, image, y0, y1, x0, x1, c, &best);
-          to[best] = wrapping_add(to[best], dy[at + c]);
-        } else {
-          const T part = dy[at + c] / static_cast<T>((y1 - y0) * (x1 - x0));
-          for (int64_t y = y0; y < y1; ++y) {
-            for (int64_t x = x0; x < x1; ++x) {
-              T& sum = to[image + (y * r.width + x) * r.channels + c];
-              sum = wrapping_add(sum, part);
-            }
-          }
-        }
-      }
+    return dispatch<PoolTypes>(out->dtype(), [&]<class T>() {
+      T* const to = out->mutable_data<T>().data();
+      std::fill_n(to, out->num_elements(), T{});
+      const T* const dy = ctx.input(kGradient).data<T>().data();
+      const T* in = nullptr;
+      if constexpr (kMax) in = ctx.input(0).data<T>().data();
+      r.for_each(ctx,
+                 [&](int64_t at, int64_t y0, int64_t y1, int64_t x0, int64_t x1, int64_t image) {
+                   for (int64_t c = 0; c < r.channels; ++c) {
+                     if constexpr (kMax) {
+                       int64_t best = -1;
+                       max_region(r, in, image, y0, y1, x0, x1, c, &best);
+                       to[best] = wrapping_add(to[best], dy[at + c]);
+                     } else {
+                       const T part = dy[at + c] / static_cast<T>((y1 - y0) * (x1 - x0));
+                       for (int64_t y = y0; y < y1; ++y) {
+                         for (int64_t x = x0; x < x1; ++x) {
+                           T& sum = to[image + (y * r.width + x) * r.channels + c];
+                           sum = wrapping_add(sum, part);
+                         }
+                       }
+                     }
+                   }
+                 });
     });
-    return ok_status();
   }
 
  private:
   bool overlapping_;
 };
-
-template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts, FractionalPoolKernel<Ts, true>>("FractionalMaxPool", DeviceKind::kCpu), ...);
-  (registry.kernel<Ts, FractionalPoolKernel<Ts, false>>("FractionalAvgPool", DeviceKind::kCpu),
-   ...);
-  (registry.kernel<Ts, FractionalPoolGradKernel<Ts, true>>("FractionalMaxPoolGrad",
-                                                           DeviceKind::kCpu),
-   ...);
-  (registry.kernel({.op = "FractionalAvgPoolGrad",
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &FractionalPoolGradKernel<Ts, false>::make}),
-   ...);
-}
 
 }  // namespace
 
@@ -374,7 +364,13 @@ void register_fractional_pool(Registry& registry) {
                   .shape = max ? fractional_max_grad_shape : fractional_avg_grad_shape,
                   .no_gradient = "has no second derivative in TensorFlow either"});
   }
-  register_kernels(registry, PoolTypes());
+  const auto kernel = [&](const char* op, KernelFactory factory) {
+    registry.kernel({.op = op, .constraints = {{"T", type_set_of<PoolTypes>}}, .factory = factory});
+  };
+  kernel("FractionalMaxPool", FractionalPoolKernel<true>::make);
+  kernel("FractionalAvgPool", FractionalPoolKernel<false>::make);
+  kernel("FractionalMaxPoolGrad", FractionalPoolGradKernel<true>::make);
+  kernel("FractionalAvgPoolGrad", FractionalPoolGradKernel<false>::make);
 }
 
 }  // namespace millrace

@@ -7,7 +7,10 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
+#include "millrace/ops/indices.h"
 #include "millrace/ops/nn/pooling.h"
+#include "millrace/ops/reduce/segments.h"
+#include "millrace/ops/rows.h"
 #include "millrace/tensor/dispatch.h"
 
 // MaxPoolWithArgmax, which also says where in its image (or in the whole batch) each largest
@@ -82,52 +85,57 @@ bool larger(T a, T b) {
   return x > y || (x != x && y == y);
 }
 
-enum class Kind : uint8_t { kPool, kGrad, kGradGrad };
-
-template <class T, class Index, Kind kKind>
-class ArgmaxKernel final : public Kernel {
+class ArgmaxKernel : public Kernel {
  public:
+  template <class Derived>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    auto kernel = std::make_unique<ArgmaxKernel>();
+    auto kernel = std::make_unique<Derived>();
     MR_TRY_ASSIGN(kernel->spec_, read_pool_spec<2>(node.attrs));
     MR_TRY_ASSIGN(kernel->whole_batch_, node.attr<bool>("include_batch_in_index"));
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
-  Status compute(KernelContext& ctx) const override {
-    const Tensor& input = ctx.input(0);
-    MR_TRY_ASSIGN(const PoolGeometry<2> g, pool_geometry(spec_, input.shape()));
-    if (input.num_elements() > std::numeric_limits<Index>::max()) {
+ protected:
+  // INVALID_ARGUMENT too where a place in the input is too large a number for `index_type`.
+  Result<PoolGeometry<2>> geometry(const Shape& input, DType index_type) const {
+    MR_TRY_ASSIGN(PoolGeometry<2> g, pool_geometry(spec_, input));
+    if (index_type == DType::kInt32 && input.num_elements() > std::numeric_limits<int32_t>::max()) {
       return invalid_argument("an input of ", input.num_elements(), " elements needs int64 argmax");
     }
-    if constexpr (kKind == Kind::kPool) {
-      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
-      MR_TRY_ASSIGN(Tensor * argmax, ctx.allocate_output(1, g.output));
-      pool(ctx, g, input.data<T>().data(), out->mutable_data<T>().data(),
-           argmax->mutable_data<Index>().data());
-      return ok_status();
-    } else {
-      const bool to_input = kKind == Kind::kGrad;
-      const Tensor &grad = ctx.input(1), &argmax = ctx.input(2);
-      const Shape& expected = to_input ? g.output : input.shape();
-      if (!(grad.shape() == expected)) {
-        return invalid_argument("grad must have shape ", expected, ", got ", grad.shape());
-      }
-      if (!(argmax.shape() == g.output)) {
-        return invalid_argument("argmax must have shape ", g.output, ", got ", argmax.shape());
-      }
-      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, to_input ? input.shape() : g.output));
-      MR_TRY_ASSIGN(Tensor moved, compute_buffer<T>(ctx, *out));
-      MR_TRY(move(g, input.num_elements(), grad.data<T>().data(), argmax.data<Index>().data(),
-                  moved.mutable_data<ComputeType<T>>().data()));
-      finish_output<T>(ctx, moved, *out);
-      return ok_status();
+    return g;
+  }
+
+  WindowSpec<2> spec_;
+  bool whole_batch_ = false;
+};
+
+class ArgmaxPool final : public ArgmaxKernel {
+ public:
+  Status compute(KernelContext& ctx) const override {
+    const Tensor& input = ctx.input(0);
+    MR_TRY_ASSIGN(const PoolGeometry<2> g, geometry(input.shape(), ctx.output_type(1)));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
+    MR_TRY_ASSIGN(Tensor * argmax, ctx.allocate_output(1, g.output));
+    const bool narrow = argmax->dtype() == DType::kInt32;
+    Tensor places = *argmax;
+    if (narrow) {
+      MR_TRY_ASSIGN(places, ctx.allocate_temp(DType::kInt64, g.output));
     }
+    const std::span<int64_t> place = places.mutable_data<int64_t>();
+    MR_TRY(dispatch<RealTypes>(input.dtype(), [&]<class T>() {
+      pool(ctx, g, input.data<T>().data(), out->mutable_data<T>().data(), place.data());
+    }));
+    if (narrow) {
+      std::ranges::transform(place, argmax->mutable_data<int32_t>().begin(),
+                             [](int64_t i) { return static_cast<int32_t>(i); });
+    }
+    return ok_status();
   }
 
  private:
+  template <class T>
   void pool(KernelContext& ctx, const PoolGeometry<2>& g, const T* in, T* out,
-            Index* argmax) const {
+            int64_t* argmax) const {
     g.for_each_output(ctx, [&](int64_t n, const auto& place, int64_t at) {
       const int64_t image = n * g.image_size();
       for (int64_t c = 0; c < g.channels; ++c) {
@@ -136,51 +144,57 @@ class ArgmaxKernel final : public Kernel {
           if (best < 0 || larger(in[image + offset + c], in[image + best])) best = offset + c;
         });
         out[at + c] = best < 0 ? T{} : in[image + best];
-        argmax[at + c] = static_cast<Index>(best < 0 ? 0 : best + (whole_batch_ ? image : 0));
+        argmax[at + c] = best < 0 ? 0 : best + (whole_batch_ ? image : 0);
       }
     });
   }
-
-  // Adds every element of grad where it came from, or takes it from there. Windows overlap, so this
-  // is one loop.
-  Status move(const PoolGeometry<2>& g, int64_t input_size, const T* grad, const Index* argmax,
-              ComputeType<T>* out) const {
-    using C = ComputeType<T>;
-    const int64_t size = g.output.num_elements();
-    if constexpr (kKind == Kind::kGrad) std::fill_n(out, input_size, C{});
-    const int64_t per_image = size == 0 ? 1 : size / g.output[0];
-    const int64_t limit = whole_batch_ ? input_size : g.image_size();
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t index = static_cast<int64_t>(argmax[i]);
-      if (index < 0 || index >= limit) {
-        return invalid_argument("argmax must be in [0, ", limit, "), got ", index);
-      }
-      const int64_t at = index + (whole_batch_ ? 0 : i / per_image * g.image_size());
-      if constexpr (kKind == Kind::kGrad) {
-        out[at] = wrapping_add(out[at], static_cast<C>(grad[i]));
-      } else {
-        out[i] = static_cast<C>(grad[at]);
-      }
-    }
-    return ok_status();
-  }
-
-  WindowSpec<2> spec_;
-  bool whole_batch_ = false;
 };
 
-template <class Index, class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  const auto add = [&](const char* op, DType type, KernelFactory factory) {
-    registry.kernel({.op = op,
-                     .constraints = {{"T", {type}}, {"Targmax", {dtype_of<Index>}}},
-                     .factory = factory});
-  };
-  (add("MaxPoolWithArgmax", dtype_of<Ts>, &ArgmaxKernel<Ts, Index, Kind::kPool>::make), ...);
-  (add("MaxPoolGradWithArgmax", dtype_of<Ts>, &ArgmaxKernel<Ts, Index, Kind::kGrad>::make), ...);
-  (add("MaxPoolGradGradWithArgmax", dtype_of<Ts>, &ArgmaxKernel<Ts, Index, Kind::kGradGrad>::make),
-   ...);
-}
+// Adds every element of grad where it came from, or, for the gradient of that, takes it from there.
+template <bool kGradGrad>
+class ArgmaxGrad final : public ArgmaxKernel {
+ public:
+  Status compute(KernelContext& ctx) const override {
+    const Shape& input = ctx.input(0).shape();
+    const Tensor &grad = ctx.input(1), &argmax = ctx.input(2);
+    MR_TRY_ASSIGN(const PoolGeometry<2> g, geometry(input, argmax.dtype()));
+    const Shape& expected = kGradGrad ? input : g.output;
+    if (!(grad.shape() == expected)) {
+      return invalid_argument("grad must have shape ", expected, ", got ", grad.shape());
+    }
+    if (!(argmax.shape() == g.output)) {
+      return invalid_argument("argmax must have shape ", g.output, ", got ", argmax.shape());
+    }
+    MR_TRY_ASSIGN(const Tensor places, read_places(ctx, g, input.num_elements()));
+    const std::span<const int64_t> from = places.data<int64_t>();
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, kGradGrad ? g.output : input));
+    if constexpr (kGradGrad) {
+      const int64_t* place = from.data();
+      gather_rows(ctx, grad, out->num_elements(), 1, [place](int64_t i) { return place[i]; }, *out);
+      return ok_status();
+    } else {
+      return sum_rows(ctx, grad, {.to = from}, 1, *out);
+    }
+  }
+
+ private:
+  // Where in the whole input each element of the output came from.
+  Result<Tensor> read_places(KernelContext& ctx, const PoolGeometry<2>& g,
+                             int64_t input_size) const {
+    MR_TRY_ASSIGN(const Indices argmax, Indices::read(ctx, ctx.input(2)));
+    MR_TRY_ASSIGN(Tensor places, ctx.allocate_temp(DType::kInt64, argmax.shape()));
+    int64_t* const place = places.mutable_data<int64_t>().data();
+    const int64_t limit = whole_batch_ ? input_size : g.image_size();
+    const int64_t per_image = argmax.size() == 0 ? 1 : argmax.size() / g.output[0];
+    for (int64_t i = 0; i < argmax.size(); ++i) {
+      if (argmax[i] < 0 || argmax[i] >= limit) {
+        return invalid_argument("argmax must be in [0, ", limit, "), got ", argmax[i]);
+      }
+      place[i] = argmax[i] + (whole_batch_ ? 0 : i / per_image * g.image_size());
+    }
+    return places;
+  }
+};
 
 }  // namespace
 
@@ -215,8 +229,14 @@ void register_max_pool_argmax(Registry& registry) {
                 .traits = {.cost = 1},
                 .shape = argmax_grad_grad_shape,
                 .gradient = argmax_grad_grad_grad});
-  register_kernels<int32_t>(registry, RealTypes());
-  register_kernels<int64_t>(registry, RealTypes());
+  const auto kernel = [&](const char* op, KernelFactory factory) {
+    registry.kernel({.op = op,
+                     .constraints = {{"T", kRealNumbers}, {"Targmax", index_types}},
+                     .factory = factory});
+  };
+  kernel("MaxPoolWithArgmax", ArgmaxKernel::make<ArgmaxPool>);
+  kernel("MaxPoolGradWithArgmax", ArgmaxKernel::make<ArgmaxGrad<false>>);
+  kernel("MaxPoolGradGradWithArgmax", ArgmaxKernel::make<ArgmaxGrad<true>>);
 }
 
 }  // namespace millrace

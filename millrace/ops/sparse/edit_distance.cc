@@ -5,14 +5,11 @@
 #include <map>
 
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/element.h"
+#include "millrace/ops/sparse/elements.h"
 #include "millrace/ops/sparse/sparse_input.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
-
-using Types = ConcatTypes<RealTypes, TypeList<bool, std::string>>;
 
 template <class T>
 int64_t distance(const std::vector<T>& a, const std::vector<T>& b) {
@@ -74,11 +71,12 @@ class EditDistance : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const std::span<float> distances = out->mutable_data<float>();
     std::fill(distances.begin(), distances.end(), 0.0F);
-    return dispatch<Types>(truth.values->dtype(), [&]<class T>() {
+    return with_kept_element(truth.values->dtype(), [&]<class T>() -> Status {
       std::map<int64_t, Pair<T>> pairs;
-      gather<T>(hypothesis, shape, [&](int64_t at) { return &pairs[at].hypothesis; });
-      gather<T>(truth, shape, [&](int64_t at) { return &pairs[at].truth; });
+      MR_TRY(gather<T>(hypothesis, shape, [&](int64_t at) { return &pairs[at].hypothesis; }));
+      MR_TRY(gather<T>(truth, shape, [&](int64_t at) { return &pairs[at].truth; }));
       for (const auto& [at, pair] : pairs) distances[static_cast<size_t>(at)] = measure(pair);
+      return ok_status();
     });
   }
 
@@ -90,15 +88,16 @@ class EditDistance : public Kernel {
 
   // Appends each element to the sequence of its place in `shape`.
   template <class T, class Find>
-  static void gather(const SparseInput& from, const Shape& shape, Find sequence) {
-    const std::span<const T> values = from.values->template data<T>();
+  static Status gather(const SparseInput& from, const Shape& shape, Find sequence) {
+    MR_TRY_ASSIGN(std::vector<T> values, read_elements<T>(*from.values));
     for (int64_t i = 0; i < from.count; ++i) {
       int64_t at = 0;
       for (int k = 0; k < shape.rank(); ++k) {
         at = at * shape.dim(k) + from.index(i)[static_cast<size_t>(k)];
       }
-      sequence(at)->push_back(values[static_cast<size_t>(i)]);
+      sequence(at)->push_back(std::move(values[static_cast<size_t>(i)]));
     }
+    return ok_status();
   }
 
   template <class T>
@@ -124,7 +123,7 @@ void register_edit_distance(Registry& registry) {
                            {"truth_values", "T"},
                            {"truth_shape", "host(int64)"}},
                 .outputs = {{"output", "float"}},
-                .types = {{"T", type_set_of<Types>}},
+                .types = {{"T", kRealNumbers | TypeSet{DType::kBool, DType::kString}}},
                 .attrs = {{"normalize", "bool = true", "Divide by the length of the truth."}},
                 .traits = {.cannot_differentiate = true, .cost = 100},
                 .shape = edit_distance_shape,

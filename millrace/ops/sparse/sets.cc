@@ -4,37 +4,39 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/sparse/elements.h"
 #include "millrace/ops/sparse/sparse_input.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
 
-using SetTypes = TypeList<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, std::string>;
+constexpr TypeSet kSetTypes = {DType::kInt8,  DType::kInt16,  DType::kInt32, DType::kInt64,
+                               DType::kUInt8, DType::kUInt16, DType::kString};
 
 // The sets that are not empty, by the number of their place in the outer dimensions.
 template <class T>
 using Sets = std::map<int64_t, std::set<T>>;
 
 template <class T>
-Sets<T> sets_of(const Tensor& dense) {
+Result<Sets<T>> sets_of(const Tensor& dense) {
   Sets<T> sets;
-  const std::span<const T> data = dense.data<T>();
+  MR_TRY_ASSIGN(std::vector<T> data, read_elements<T>(dense));
   const int64_t columns = dense.dim(dense.rank() - 1);
   for (size_t i = 0; i < data.size(); ++i) {
-    sets[static_cast<int64_t>(i) / columns].insert(data[i]);
+    sets[static_cast<int64_t>(i) / columns].insert(std::move(data[i]));
   }
   return sets;
 }
 
 template <class T>
-Sets<T> sets_of(const SparseInput& sparse) {
+Result<Sets<T>> sets_of(const SparseInput& sparse) {
   Sets<T> sets;
-  const std::span<const T> data = sparse.values->data<T>();
+  MR_TRY_ASSIGN(std::vector<T> data, read_elements<T>(*sparse.values));
   for (int64_t i = 0; i < sparse.count; ++i) {
-    sets[sparse.group(i)].insert(data[static_cast<size_t>(i)]);
+    sets[sparse.group(i)].insert(std::move(data[static_cast<size_t>(i)]));
   }
   return sets;
 }
@@ -76,7 +78,7 @@ Status write_sets(KernelContext& ctx, const Shape& outer, const Sets<T>& sets) {
   MR_TRY_ASSIGN(Tensor * values, ctx.allocate_output(1, Shape{count}));
   MR_TRY_ASSIGN(Tensor * shape, ctx.allocate_output(2, Shape{rank}));
   int64_t* index = indices->mutable_data<int64_t>().data();
-  T* value = values->mutable_data<T>().data();
+  std::vector<T> elements;
   for (const auto& [place, set] : sets) {
     int64_t column = 0;
     for (const T& element : set) {
@@ -87,13 +89,13 @@ Status write_sets(KernelContext& ctx, const Shape& outer, const Sets<T>& sets) {
       }
       index[rank - 1] = column++;
       index += rank;
-      *value++ = element;
+      elements.push_back(element);
     }
   }
   const std::span<int64_t> sizes = shape->mutable_data<int64_t>();
   std::copy(outer.dims().begin(), outer.dims().end(), sizes.begin());
   sizes.back() = longest;
-  return ok_status();
+  return write_elements(elements, *values);
 }
 
 // An argument: a dense tensor, or a sparse one of which it is the first of three inputs.
@@ -121,7 +123,7 @@ struct Argument {
     return Argument{nullptr, std::move(sparse), std::move(outer)};
   }
   template <class T>
-  Sets<T> sets() const {
+  Result<Sets<T>> sets() const {
     return dense != nullptr ? sets_of<T>(*dense) : sets_of<T>(sparse);
   }
 };
@@ -164,9 +166,9 @@ class SetOperation : public Kernel {
       return invalid_argument("Mismatched group shapes: the sets of set1 are in shape ", a.outer,
                               ", those of set2 in ", b.outer);
     }
-    return dispatch<SetTypes>(ctx.output_type(1), [&]<class T>() -> Status {
-      Sets<T> first = a.sets<T>();
-      const Sets<T> second = b.sets<T>();
+    return with_kept_element(ctx.output_type(1), [&]<class T>() -> Status {
+      MR_TRY_ASSIGN(Sets<T> first, a.sets<T>());
+      MR_TRY_ASSIGN(const Sets<T> second, b.sets<T>());
       for (const auto& [place, set] : second) first.try_emplace(place);
       const std::set<T> none;
       for (auto& [place, set] : first) {
@@ -195,10 +197,12 @@ class SetSize : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, a.outer));
     const std::span<int32_t> sizes = out->mutable_data<int32_t>();
     std::fill(sizes.begin(), sizes.end(), 0);
-    return dispatch<SetTypes>(a.sparse.values->dtype(), [&]<class T>() {
-      for (const auto& [place, set] : a.sets<T>()) {
+    return with_kept_element(a.sparse.values->dtype(), [&]<class T>() -> Status {
+      MR_TRY_ASSIGN(const Sets<T> sets, a.sets<T>());
+      for (const auto& [place, set] : sets) {
         sizes[static_cast<size_t>(place)] = static_cast<int32_t>(set.size());
       }
+      return ok_status();
     });
   }
 
@@ -249,7 +253,7 @@ OpSpec set_operation_spec(const char* name, std::vector<OpSpec::Arg> inputs) {
           .outputs = {{"result_indices", "int64"},
                       {"result_values", "T"},
                       {"result_shape", "host(int64)"}},
-          .types = {{"T", type_set_of<SetTypes>}},
+          .types = {{"T", kSetTypes}},
           .attrs = {{"set_operation", "string", "a-b, b-a, intersection or union."},
                     {"validate_indices", "bool = true",
                      "Whether indices must be sorted and without repeats."}},
@@ -284,7 +288,7 @@ void register_sets(Registry& registry) {
        .doc = "The number of elements of each set of the last dimension.",
        .inputs = {{"set_indices", "int64"}, {"set_values", "T"}, {"set_shape", "host(int64)"}},
        .outputs = {{"size", "int32"}},
-       .types = {{"T", type_set_of<SetTypes>}},
+       .types = {{"T", kSetTypes}},
        .attrs = {{"validate_indices", "bool = true",
                   "Whether indices must be sorted and without repeats."}},
        .traits = {.cannot_differentiate = true, .cost = 50},
