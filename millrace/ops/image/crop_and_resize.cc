@@ -208,7 +208,6 @@ Result<bool> is_nearest(const KernelNode& node) {
   return method == "nearest";
 }
 
-template <class T>
 class CropKernel final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -228,19 +227,21 @@ class CropKernel final : public Kernel {
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
-    const T* const images = image.data<T>().data();
     float* const crops = out->mutable_data<float>().data();
-    ctx.parallel_for(s.boxes, static_cast<double>(4 * s.crop_size()),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t b = begin; b < end; ++b) {
-                         crop(s, BoxAxes(s, boxes, b), images + s.images[b] * s.image_size(),
-                              crops + b * s.crop_size());
-                       }
-                     });
-    return ok_status();
+    return dispatch<ImageTypes>(image.dtype(), [&]<class T>() {
+      const T* const images = image.data<T>().data();
+      ctx.parallel_for(s.boxes, static_cast<double>(4 * s.crop_size()),
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t b = begin; b < end; ++b) {
+                           crop(s, BoxAxes(s, boxes, b), images + s.images[b] * s.image_size(),
+                                crops + b * s.crop_size());
+                         }
+                       });
+    });
   }
 
  private:
+  template <class T>
   void crop(const CropSizes& s, const BoxAxes& box, const T* image, float* out) const {
     const auto value = [&](int64_t at) { return static_cast<float>(image[at]); };
     for_each_pixel(
@@ -266,11 +267,8 @@ class CropKernel final : public Kernel {
   float outside_ = 0;
 };
 
-template <class T>
 class GradImageKernel final : public Kernel {
  public:
-  using Sum = SumType<T>;
-
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     auto kernel = std::make_unique<GradImageKernel>();
     MR_TRY_ASSIGN(kernel->nearest_, is_nearest(node));
@@ -289,33 +287,28 @@ class GradImageKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
-    Tensor sums = *out;
-    if constexpr (!std::is_same_v<T, Sum>) {
-      MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<Sum>, shape));
-    }
-    Sum* const sum = sums.mutable_data<Sum>().data();
-    T* const to = out->mutable_data<T>().data();
-    // Boxes of one image overlap, so each image is one task.
-    const double cost = static_cast<double>(4 * s.crop_size()) * static_cast<double>(s.boxes);
-    ctx.parallel_for(s.batch, cost / static_cast<double>(s.batch), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        std::fill_n(sum + n * s.image_size(), s.image_size(), Sum{});
-        for (int64_t b = 0; b < s.boxes; ++b) {
-          if (s.images[b] != n) continue;
-          scatter(s, BoxAxes(s, boxes, b), grads.data<float>().data() + b * s.crop_size(),
-                  sum + n * s.image_size());
-        }
-        if constexpr (!std::is_same_v<T, Sum>) {
-          for (int64_t i = n * s.image_size(); i < (n + 1) * s.image_size(); ++i) {
-            to[i] = static_cast<T>(sum[i]);
-          }
-        }
-      }
+    return dispatch<FloatingTypes>(out->dtype(), [&]<class T>() -> Status {
+      using Sum = ComputeType<T>;
+      MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *out));
+      Sum* const sum = sums.mutable_data<Sum>().data();
+      // Boxes of one image overlap, so each image is one task.
+      const double cost = static_cast<double>(4 * s.crop_size()) * static_cast<double>(s.boxes);
+      ctx.parallel_for(
+          s.batch, cost / static_cast<double>(s.batch), [&](int64_t begin, int64_t end) {
+            std::fill(sum + begin * s.image_size(), sum + end * s.image_size(), Sum{});
+            for (int64_t b = 0; b < s.boxes; ++b) {
+              if (s.images[b] < begin || s.images[b] >= end) continue;
+              scatter(s, BoxAxes(s, boxes, b), grads.data<float>().data() + b * s.crop_size(),
+                      sum + s.images[b] * s.image_size());
+            }
+          });
+      finish_output<T>(ctx, sums, *out);
+      return ok_status();
     });
-    return ok_status();
   }
 
  private:
+  template <class Sum>
   void scatter(const CropSizes& s, const BoxAxes& box, const float* grads, Sum* image) const {
     for_each_pixel(
         s, box,
@@ -339,7 +332,6 @@ class GradImageKernel final : public Kernel {
 };
 
 // dL/dbox: what moves the place of each pixel, times the slope of the image there.
-template <class T>
 Status grad_boxes(KernelContext& ctx) {
   const Tensor &grads = ctx.input(0), &image = ctx.input(1);
   const Tensor &boxes = ctx.input(2), &indices = ctx.input(3);
@@ -353,61 +345,45 @@ Status grad_boxes(KernelContext& ctx) {
   const int64_t dims[] = {s.boxes, 4};
   MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-  const T* const images = image.data<T>().data();
   const float* const all_grads = grads.data<float>().data();
   float* const to = out->mutable_data<float>().data();
   if (s.channels == 0) {  // of crops that may have any number of pixels
     std::fill_n(to, out->num_elements(), 0.0F);
     return ok_status();
   }
-  ctx.parallel_for(
-      s.boxes, static_cast<double>(6 * s.crop_size()), [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b) {
-          const BoxAxes box(s, boxes, b);
-          const T* const from = images + s.images[b] * s.image_size();
-          const float* const dy = all_grads + b * s.crop_size();
-          const auto value = [&](int64_t at) { return static_cast<float>(from[at]); };
-          float sums[4] = {};
-          for_each_pixel(
-              s, box,
-              [&](int64_t i, int64_t j, float y, float x, int64_t offset) {
-                const Corners k(s, box, y, x);
-                float along_y = 0, along_x = 0;
-                for (int64_t c = 0; c < s.channels; ++c) {
-                  const float tl = value(k.top_left + c), tr = value(k.top_right + c);
-                  const float bl = value(k.bottom_left + c), br = value(k.bottom_right + c);
-                  along_y += dy[offset + c] * ((1 - k.tx) * (bl - tl) + k.tx * (br - tr));
-                  along_x += dy[offset + c] * ((1 - k.ty) * (tr - tl) + k.ty * (br - bl));
-                }
-                along_y *= box.y.last();
-                along_x *= box.x.last();
-                sums[0] += along_y * (1 - box.y.part(i));
-                sums[1] += along_x * (1 - box.x.part(j));
-                sums[2] += along_y * box.y.part(i);
-                sums[3] += along_x * box.x.part(j);
-              },
-              [](int64_t) {});
-          std::copy_n(sums, 4, to + 4 * b);
-        }
-      });
-  return ok_status();
-}
-
-template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel({.op = "CropAndResize",
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &CropKernel<Ts>::make}),
-   ...);
-  (registry.kernel<Ts>("CropAndResizeGradBoxes", DeviceKind::kCpu, &grad_boxes<Ts>), ...);
-}
-
-template <class... Ts>
-void register_grad_image(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel({.op = "CropAndResizeGradImage",
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &GradImageKernel<Ts>::make}),
-   ...);
+  return dispatch<ImageTypes>(image.dtype(), [&]<class T>() {
+    const T* const images = image.data<T>().data();
+    ctx.parallel_for(
+        s.boxes, static_cast<double>(6 * s.crop_size()), [&](int64_t begin, int64_t end) {
+          for (int64_t b = begin; b < end; ++b) {
+            const BoxAxes box(s, boxes, b);
+            const T* const from = images + s.images[b] * s.image_size();
+            const float* const dy = all_grads + b * s.crop_size();
+            const auto value = [&](int64_t at) { return static_cast<float>(from[at]); };
+            float sums[4] = {};
+            for_each_pixel(
+                s, box,
+                [&](int64_t i, int64_t j, float y, float x, int64_t offset) {
+                  const Corners k(s, box, y, x);
+                  float along_y = 0, along_x = 0;
+                  for (int64_t c = 0; c < s.channels; ++c) {
+                    const float tl = value(k.top_left + c), tr = value(k.top_right + c);
+                    const float bl = value(k.bottom_left + c), br = value(k.bottom_right + c);
+                    along_y += dy[offset + c] * ((1 - k.tx) * (bl - tl) + k.tx * (br - tr));
+                    along_x += dy[offset + c] * ((1 - k.ty) * (tr - tl) + k.ty * (br - bl));
+                  }
+                  along_y *= box.y.last();
+                  along_x *= box.x.last();
+                  sums[0] += along_y * (1 - box.y.part(i));
+                  sums[1] += along_x * (1 - box.x.part(j));
+                  sums[2] += along_y * box.y.part(i);
+                  sums[3] += along_x * box.x.part(j);
+                },
+                [](int64_t) {});
+            std::copy_n(sums, 4, to + 4 * b);
+          }
+        });
+  });
 }
 
 }  // namespace
@@ -448,8 +424,9 @@ void register_crop_and_resize(Registry& registry) {
        .traits = {.cost = 100},
        .shape = grad_boxes_shape,
        .no_gradient = "has no second derivative in TensorFlow either"});
-  register_kernels(registry, ImageTypes());
-  register_grad_image(registry, FloatingTypes());
+  registry.kernel<CropKernel>("CropAndResize", DeviceKind::kCpu);
+  registry.kernel<GradImageKernel>("CropAndResizeGradImage", DeviceKind::kCpu);
+  registry.kernel("CropAndResizeGradBoxes", DeviceKind::kCpu, grad_boxes);
 }
 
 }  // namespace millrace

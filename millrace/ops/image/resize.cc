@@ -18,6 +18,7 @@ namespace {
 
 using ImageTypes =
     ConcatTypes<FloatingTypes, TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t>>;
+using NearestGradTypes = ConcatTypes<FloatingTypes, TypeList<uint8_t, int8_t, int32_t>>;
 
 // The one check of sizes: `images`, of rank 4, resized to `height` and `width`. A size of -1 is not
 // known.
@@ -182,7 +183,6 @@ void nearest_pixel(const Plan& p, const T* image, int64_t y, int64_t x, T* out) 
               p.channels, out);
 }
 
-template <class T>
 class ResizeKernel final : public Kernel {
  public:
   ResizeKernel(ResizeMethod method, ResizeCenters centers) : method_(method), centers_(centers) {}
@@ -198,6 +198,14 @@ class ResizeKernel final : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
     MR_TRY_ASSIGN(const Plan p, Plan::make(ctx, method_, centers_, images.shape(), shape));
+    return dispatch<ImageTypes>(images.dtype(),
+                                [&]<class T>() { resize<T>(ctx, p, images, *out); });
+  }
+
+ private:
+  template <class T>
+  void resize(KernelContext& ctx, const Plan& p, const Tensor& images, Tensor& out) const {
+    const Shape& shape = out.shape();
     const T* const from = images.data<T>().data();
     const auto for_each_pixel = [&](auto body) {
       const double cost = p.cost() * static_cast<double>(shape[2] * p.channels);
@@ -211,13 +219,13 @@ class ResizeKernel final : public Kernel {
       });
     };
     if (method_ == ResizeMethod::kNearest) {
-      T* const to = out->mutable_data<T>().data();
+      T* const to = out.mutable_data<T>().data();
       for_each_pixel([&](const T* image, int64_t y, int64_t x, int64_t at) {
         nearest_pixel(p, image, y, x, to + at);
       });
-      return ok_status();
+      return;
     }
-    float* const to = out->mutable_data<float>().data();
+    float* const to = out.mutable_data<float>().data();
     const bool bilinear = method_ == ResizeMethod::kBilinear;
     for_each_pixel([&](const T* image, int64_t y, int64_t x, int64_t at) {
       if (bilinear) {
@@ -226,21 +234,16 @@ class ResizeKernel final : public Kernel {
         weighted_pixel(p, image, y, x, to + at);
       }
     });
-    return ok_status();
   }
 
- private:
   ResizeMethod method_;
   ResizeCenters centers_;
 };
 
 // The transposed map, of gradients of type G to images of type T. Channels are shared among threads
 // in blocks, images too; sums are made in the order of the pixels.
-template <class T, class G>
 class ResizeGradKernel final : public Kernel {
  public:
-  using Sum = ComputeType<T>;
-
   ResizeGradKernel(ResizeMethod method, ResizeCenters centers)
       : method_(method), centers_(centers) {}
   template <ResizeMethod kMethod>
@@ -255,32 +258,12 @@ class ResizeGradKernel final : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
     MR_TRY_ASSIGN(const Plan p, Plan::make(ctx, method_, centers_, shape, grads.shape()));
-    Tensor sums = *out;
-    if constexpr (!std::is_same_v<T, Sum>) {
-      MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<Sum>, shape));
+    if (method_ == ResizeMethod::kNearest) {
+      return dispatch<NearestGradTypes>(
+          out->dtype(), [&]<class T>() { return scatter_all<T, T>(ctx, p, grads, *out); });
     }
-    Sum* const sum = sums.mutable_data<Sum>().data();
-    T* const to = out->mutable_data<T>().data();
-    const G* const from = grads.data<G>().data();
-    constexpr int64_t kChannels = 32;
-    const int64_t blocks = (p.channels + kChannels - 1) / kChannels;
-    const int64_t pixels = p.height.resized * p.width.resized;
-    const double cost = p.cost() * static_cast<double>(pixels) *
-                        static_cast<double>(std::min(kChannels, p.channels));
-    ctx.parallel_for(p.batch * blocks, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const int64_t n = t / blocks, first = t % blocks * kChannels;
-        const int64_t channels = std::min(kChannels, p.channels - first);
-        const int64_t at = n * p.image_size() + first;
-        scatter(p, from + n * pixels * p.channels + first, channels, sum + at);
-        if constexpr (!std::is_same_v<T, Sum>) {
-          for (int64_t i = at; i < (n + 1) * p.image_size(); i += p.channels) {
-            for (int64_t c = 0; c < channels; ++c) to[i + c] = static_cast<T>(sum[i + c]);
-          }
-        }
-      }
-    });
-    return ok_status();
+    return dispatch<FloatingTypes>(
+        out->dtype(), [&]<class T>() { return scatter_all<T, float>(ctx, p, grads, *out); });
   }
 
  private:
@@ -301,7 +284,31 @@ class ResizeGradKernel final : public Kernel {
     return shape;
   }
 
+  template <class T, class G>
+  static Status scatter_all(KernelContext& ctx, const Plan& p, const Tensor& grads, Tensor& out) {
+    using Sum = ComputeType<T>;
+    MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, out));
+    Sum* const sum = sums.mutable_data<Sum>().data();
+    const G* const from = grads.data<G>().data();
+    constexpr int64_t kChannels = 32;
+    const int64_t blocks = (p.channels + kChannels - 1) / kChannels;
+    const int64_t pixels = p.height.resized * p.width.resized;
+    const double cost = p.cost() * static_cast<double>(pixels) *
+                        static_cast<double>(std::min(kChannels, p.channels));
+    ctx.parallel_for(p.batch * blocks, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t n = t / blocks, first = t % blocks * kChannels;
+        const int64_t channels = std::min(kChannels, p.channels - first);
+        scatter(p, from + n * pixels * p.channels + first, channels,
+                sum + n * p.image_size() + first);
+      }
+    });
+    finish_output<T>(ctx, sums, out);
+    return ok_status();
+  }
+
   // `channels` channels of one image.
+  template <class G, class Sum>
   static void scatter(const Plan& p, const G* grads, int64_t channels, Sum* image) {
     for (int64_t i = 0; i < p.height.original * p.width.original; ++i) {
       std::fill_n(image + i * p.channels, channels, Sum{});
@@ -330,31 +337,6 @@ class ResizeGradKernel final : public Kernel {
   ResizeCenters centers_;
 };
 
-template <ResizeMethod kMethod, class... Ts>
-void register_forward(Registry& registry, const char* op, TypeList<Ts...>) {
-  (registry.kernel({.op = op,
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ResizeKernel<Ts>::template make<kMethod>}),
-   ...);
-}
-
-template <ResizeMethod kMethod, class... Ts>
-void register_backward(Registry& registry, const char* op, TypeList<Ts...>) {
-  (registry.kernel({.op = op,
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ResizeGradKernel<Ts, float>::template make<kMethod>}),
-   ...);
-}
-
-template <class... Ts>
-void register_nearest_backward(Registry& registry, TypeList<Ts...>) {
-  constexpr ResizeMethod kMethod = ResizeMethod::kNearest;
-  (registry.kernel({.op = "ResizeNearestNeighborGrad",
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ResizeGradKernel<Ts, Ts>::template make<kMethod>}),
-   ...);
-}
-
 struct Description {
   const char* op;
   const char* doc;
@@ -365,7 +347,6 @@ struct Description {
 }  // namespace
 
 void register_resize(Registry& registry) {
-  using NearestGradTypes = ConcatTypes<FloatingTypes, TypeList<uint8_t, int8_t, int32_t>>;
   const Description all[] = {
       {"ResizeNearestNeighbor", "Resizes images: each pixel is the nearest of the original.",
        nearest_grad, nearest_grad_grad, type_set_of<NearestGradTypes>},
@@ -404,15 +385,17 @@ void register_resize(Registry& registry) {
          .shape = nearest ? resize_shape : resize_grad_shape,
          .gradient = d.gradient_of_gradient});
   }
-  register_forward<ResizeMethod::kNearest>(registry, "ResizeNearestNeighbor", ImageTypes());
-  register_forward<ResizeMethod::kBilinear>(registry, "ResizeBilinear", ImageTypes());
-  register_forward<ResizeMethod::kBicubic>(registry, "ResizeBicubic", ImageTypes());
-  register_forward<ResizeMethod::kArea>(registry, "ResizeArea", ImageTypes());
-  register_nearest_backward(registry, NearestGradTypes());
-  register_backward<ResizeMethod::kBilinear>(registry, "ResizeBilinearGrad", FloatingTypes());
-  register_backward<ResizeMethod::kBicubic>(registry, "ResizeBicubicGrad",
-                                            TypeList<float, double>());
-  register_backward<ResizeMethod::kArea>(registry, "ResizeAreaGrad", FloatingTypes());
+  const auto kernel = [&](const char* op, KernelFactory factory) {
+    registry.kernel({.op = op, .factory = factory});
+  };
+  kernel("ResizeNearestNeighbor", ResizeKernel::make<ResizeMethod::kNearest>);
+  kernel("ResizeBilinear", ResizeKernel::make<ResizeMethod::kBilinear>);
+  kernel("ResizeBicubic", ResizeKernel::make<ResizeMethod::kBicubic>);
+  kernel("ResizeArea", ResizeKernel::make<ResizeMethod::kArea>);
+  kernel("ResizeNearestNeighborGrad", ResizeGradKernel::make<ResizeMethod::kNearest>);
+  kernel("ResizeBilinearGrad", ResizeGradKernel::make<ResizeMethod::kBilinear>);
+  kernel("ResizeBicubicGrad", ResizeGradKernel::make<ResizeMethod::kBicubic>);
+  kernel("ResizeAreaGrad", ResizeGradKernel::make<ResizeMethod::kArea>);
 }
 
 }  // namespace millrace

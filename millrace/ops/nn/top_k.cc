@@ -111,7 +111,41 @@ void select_largest(Entry* entries, int64_t n, int64_t k, bool sorted) {
   }
 }
 
+// [rows, k] of [rows, n]; false: there is not enough memory.
 template <class T>
+bool top_k_of_rows(KernelContext& ctx, int64_t rows, int64_t n, int64_t k, bool sorted,
+                   const T* from, T* to, int32_t* places) {
+  std::atomic<bool> short_of_memory{false};
+  ctx.parallel_for(rows, 50 + 3 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    Scratch<Entry> scratch(k > 1 ? n : 0);
+    Entry* const entries = scratch.data();
+    if (entries == nullptr) {
+      short_of_memory = true;
+      return;
+    }
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = from + row * n;
+      if (k == 1) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; ++i) {
+          if (order_key(x[i]) > order_key(x[best])) best = i;
+        }
+        to[row] = x[best];
+        places[row] = static_cast<int32_t>(best);
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) entries[i] = {order_key(x[i]), i};
+      select_largest(entries, n, k, sorted);
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t index = entries[i].index;
+        to[row * k + i] = x[index];
+        places[row * k + i] = static_cast<int32_t>(index);
+      }
+    }
+  });
+  return !short_of_memory;
+}
+
 Status top_k(KernelContext& ctx, int64_t k, bool sorted) {
   const Tensor& input = ctx.input(0);
   if (input.rank() < 1) return invalid_argument("input must have rank 1 or more, got []");
@@ -124,43 +158,15 @@ Status top_k(KernelContext& ctx, int64_t k, bool sorted) {
   MR_TRY_ASSIGN(Tensor * values, ctx.allocate_output(0, shape));
   MR_TRY_ASSIGN(Tensor * indices, ctx.allocate_output(1, shape));
   if (shape.num_elements() == 0) return ok_status();
-  const T* const from = input.data<T>().data();
-  T* const to = values->mutable_data<T>().data();
-  int32_t* const places = indices->mutable_data<int32_t>().data();
-  std::atomic<bool> short_of_memory{false};
-  ctx.parallel_for(shape.num_elements() / k, 50 + 3 * static_cast<double>(n),
-                   [&](int64_t begin, int64_t end) {
-                     Scratch<Entry> scratch(k > 1 ? n : 0);
-                     Entry* const entries = scratch.data();
-                     if (entries == nullptr) {
-                       short_of_memory = true;
-                       return;
-                     }
-                     for (int64_t row = begin; row < end; ++row) {
-                       const T* x = from + row * n;
-                       if (k == 1) {
-                         int64_t best = 0;
-                         for (int64_t i = 1; i < n; ++i) {
-                           if (order_key(x[i]) > order_key(x[best])) best = i;
-                         }
-                         to[row] = x[best];
-                         places[row] = static_cast<int32_t>(best);
-                         continue;
-                       }
-                       for (int64_t i = 0; i < n; ++i) entries[i] = {order_key(x[i]), i};
-                       select_largest(entries, n, k, sorted);
-                       for (int64_t i = 0; i < k; ++i) {
-                         const int64_t index = entries[i].index;
-                         to[row * k + i] = x[index];
-                         places[row * k + i] = static_cast<int32_t>(index);
-                       }
-                     }
-                   });
-  if (short_of_memory) return resource_exhausted("OOM when ordering rows of ", n, " elements");
+  bool done = false;
+  MR_TRY(dispatch<RealTypes>(input.dtype(), [&]<class T>() {
+    done = top_k_of_rows(ctx, shape.num_elements() / k, n, k, sorted, input.data<T>().data(),
+                         values->mutable_data<T>().data(), indices->mutable_data<int32_t>().data());
+  }));
+  if (!done) return resource_exhausted("OOM when ordering rows of ", n, " elements");
   return ok_status();
 }
 
-template <class T>
 class TopKKernel final : public Kernel {
  public:
   TopKKernel(int64_t k, bool sorted) : k_(k), sorted_(sorted) {}
@@ -169,14 +175,13 @@ class TopKKernel final : public Kernel {
     MR_TRY_ASSIGN(const bool sorted, node.attr<bool>("sorted"));
     return std::unique_ptr<Kernel>(std::make_unique<TopKKernel>(k, sorted));
   }
-  Status compute(KernelContext& ctx) const override { return top_k<T>(ctx, k_, sorted_); }
+  Status compute(KernelContext& ctx) const override { return top_k(ctx, k_, sorted_); }
 
  private:
   int64_t k_;
   bool sorted_;
 };
 
-template <class T>
 class TopKV2Kernel final : public Kernel {
  public:
   explicit TopKV2Kernel(bool sorted) : sorted_(sorted) {}
@@ -187,7 +192,7 @@ class TopKV2Kernel final : public Kernel {
   Status compute(KernelContext& ctx) const override {
     MR_TRY(expect_rank(ctx, 1, 0));
     MR_TRY_ASSIGN(const int64_t k, ctx.int_scalar_input(1));
-    return top_k<T>(ctx, k, sorted_);
+    return top_k(ctx, k, sorted_);
   }
 
  private:
@@ -261,15 +266,6 @@ Status in_top_k_v2(KernelContext& ctx) {
   return in_top_k(ctx, k);
 }
 
-template <class... Ts>
-void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts, TopKKernel<Ts>>("TopK", DeviceKind::kCpu), ...);
-  (registry.kernel({.op = "TopKV2",
-                    .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &TopKV2Kernel<Ts>::make}),
-   ...);
-}
-
 }  // namespace
 
 void register_top_k(Registry& registry) {
@@ -310,7 +306,8 @@ void register_top_k(Registry& registry) {
                 .types = {{"T", kIndexTypes, DType::kInt32}},
                 .traits = {.cannot_differentiate = true, .cost = 10},
                 .shape = in_top_k_shape});
-  register_kernels(registry, RealTypes());
+  registry.kernel<TopKKernel>("TopK", DeviceKind::kCpu);
+  registry.kernel<TopKV2Kernel>("TopKV2", DeviceKind::kCpu);
   registry.kernel<InTopKKernel>("InTopK", DeviceKind::kCpu);
   registry.kernel({.op = "InTopKV2", .function = &in_top_k_v2});
 }

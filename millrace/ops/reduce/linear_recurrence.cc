@@ -7,6 +7,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
+#include "millrace/ops/reduce/scan.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -61,14 +62,11 @@ Status recurrence_grad(GradientContext& g) {
   return ok_status();
 }
 
-// Columns that are computed side by side.
-constexpr int64_t kColumns = 256;
-
 // n elements that lie `step` apart (negative: backwards) in each of `cols` columns.
 template <class T>
 void recur(const T* a, const T* b, int64_t n, int64_t step, int64_t cols, bool shifted, T* y) {
   using R = ComputeType<T>;
-  R running[kColumns];
+  R running[ScanGeometry::kColumns];
   std::fill_n(running, cols, R(0));
   for (int64_t r = 0; r < n; ++r, a += step, b += step, y += step) {
     const T* const factor = shifted && r > 0 ? a - step : a;
@@ -98,35 +96,21 @@ class LinearRecurrence final : public Kernel {
     }
     MR_TRY_ASSIGN(const int64_t given, ctx.int_scalar_input(2));
     MR_TRY_ASSIGN(const int axis, normalize_axis(given, shape.rank()));
-    int64_t outer = 1, inner = 1;
-    for (int i = 0; i < shape.rank(); ++i) {
-      if (i != axis) (i < axis ? outer : inner) *= shape.dim(i);
-    }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
+    const ScanGeometry g(shape, axis, reverse_);
     using Types = ConcatTypes<FloatingTypes, ComplexTypes>;
     return dispatch<Types>(out->dtype(), [&]<class T>() {
-      run<T>(ctx, outer, shape.dim(axis), inner, out->mutable_data<T>().data());
+      const T* const a = ctx.input(0).data<T>().data();
+      const T* const b = ctx.input(1).data<T>().data();
+      T* const y = out->mutable_data<T>().data();
+      g.for_each_columns(ctx, 1.5, [&](int64_t first, int64_t step, int64_t columns) {
+        recur(a + first, b + first, g.length, step, columns, shifted_, y + first);
+      });
     });
   }
 
  private:
-  template <class T>
-  void run(KernelContext& ctx, int64_t outer, int64_t n, int64_t inner, T* y) const {
-    const T* const a = ctx.input(0).data<T>().data();
-    const T* const b = ctx.input(1).data<T>().data();
-    const int64_t chunks = (inner + kColumns - 1) / kColumns;
-    const auto elements = static_cast<double>(n * std::min(inner, kColumns));
-    ctx.parallel_for(outer * chunks, 1.5 * elements, [&](int64_t begin, int64_t end) {
-      for (int64_t u = begin; u < end; ++u) {
-        const int64_t column = u % chunks * kColumns;
-        const int64_t first = (u / chunks * n + (reverse_ ? n - 1 : 0)) * inner + column;
-        recur(a + first, b + first, n, reverse_ ? -inner : inner,
-              std::min(kColumns, inner - column), shifted_, y + first);
-      }
-    });
-  }
-
   bool reverse_;
   bool shifted_;
 };

@@ -8,6 +8,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/reduce/linear_recurrence.h"
+#include "millrace/ops/reduce/scan.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -59,15 +60,12 @@ R combine(R a, R b) {
   }
 }
 
-// Columns that are scanned side by side.
-constexpr int64_t kColumns = 256;
-
 // Scans n elements that lie `step` apart (negative: backwards) in each of `cols` columns. `out` may
 // be `x`.
 template <bool product, class T>
 void scan_columns(const T* x, int64_t n, int64_t step, int64_t cols, bool exclusive, T* out) {
   using R = SumType<T>;
-  R running[kColumns];
+  R running[ScanGeometry::kColumns];
   std::fill_n(running, cols, product ? R(1) : R(0));
   for (int64_t r = 0; r < n; ++r, x += step, out += step) {
     for (int64_t k = 0; k < cols; ++k) {
@@ -76,21 +74,6 @@ void scan_columns(const T* x, int64_t n, int64_t step, int64_t cols, bool exclus
       out[k] = static_cast<T>(exclusive ? before : running[k]);
     }
   }
-}
-
-template <bool product, class T>
-void scan(KernelContext& ctx, const T* x, int64_t outer, int64_t n, int64_t inner, bool exclusive,
-          bool reverse, T* out) {
-  const int64_t chunks = (inner + kColumns - 1) / kColumns;
-  const auto elements = static_cast<double>(n * std::min(inner, kColumns));
-  ctx.parallel_for(outer * chunks, 1.2 * elements, [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t column = u % chunks * kColumns;
-      const int64_t first = (u / chunks * n + (reverse ? n - 1 : 0)) * inner + column;
-      scan_columns<product>(x + first, n, reverse ? -inner : inner,
-                            std::min(kColumns, inner - column), exclusive, out + first);
-    }
-  });
 }
 
 template <bool product>
@@ -114,17 +97,16 @@ class Scan final : public Kernel {
       return invalid_argument("Expected scan axis in the range [", -shape.rank(), ", ",
                               shape.rank(), "), but got ", given, " for shape ", shape);
     }
-    const int axis = *place;
-    int64_t outer = 1, inner = 1;
-    for (int i = 0; i < shape.rank(); ++i) {
-      if (i != axis) (i < axis ? outer : inner) *= shape.dim(i);
-    }
-    const void* x = ctx.input(0).raw();
+    const void* from = ctx.input(0).raw();
     MR_TRY_ASSIGN(Tensor * y, ctx.forward_or_allocate_output({0}, 0, shape));
     if (shape.num_elements() == 0) return ok_status();
+    const ScanGeometry g(shape, *place, reverse_);
     return dispatch<NumberTypes>(y->dtype(), [&]<class T>() {
-      scan<product>(ctx, static_cast<const T*>(x), outer, shape.dim(axis), inner, exclusive_,
-                    reverse_, y->mutable_data<T>().data());
+      const T* x = static_cast<const T*>(from);
+      T* out = y->mutable_data<T>().data();
+      g.for_each_columns(ctx, 1.2, [&](int64_t first, int64_t step, int64_t columns) {
+        scan_columns<product>(x + first, g.length, step, columns, exclusive_, out + first);
+      });
     });
   }
 
