@@ -375,8 +375,10 @@ class PySession {
     const std::shared_ptr<Compiled> compiled = compile(fetches, list_of(fed));
     if (kept) {
       compiled->keep = std::move(keep);
-      if (cache_.size() >= kMaxCached) clear_cache();
-      cache_.emplace(std::move(key), compiled);
+      const int64_t bytes = compiled->callable != nullptr ? compiled->callable->bytes() : 0;
+      if (cache_.size() >= kMaxCached || cached_bytes_ + bytes > kMaxCachedBytes) clear_cache();
+      // Another thread may have been quicker.
+      if (cache_.emplace(std::move(key), compiled).second) cached_bytes_ += bytes;
     }
     return compiled->run(given);
   }
@@ -465,6 +467,9 @@ class PySession {
     for (std::future<void>& one : closed) one.wait_until(deadline);
   }
 
+  // How many kinds of run it remembers: for tests.
+  size_t num_cached() const { return cache_.size(); }
+
   nb::list list_devices() const {
     nb::list out;
     for (const Device::Info& info : session_->list_devices()) {
@@ -496,9 +501,13 @@ class PySession {
  private:
   // Programs that make new tensors for every run must not fill the memory.
   static constexpr size_t kMaxCached = 4096;
+  static constexpr int64_t kMaxCachedBytes = int64_t{256} << 20;
 
   // What the entries hold may run code that comes back here when it goes.
-  void clear_cache() { const auto old = std::exchange(cache_, {}); }
+  void clear_cache() {
+    cached_bytes_ = 0;
+    const auto old = std::exchange(cache_, {});
+  }
 
   static nb::list list_of(const std::vector<nb::object>& objects) {
     nb::list out;
@@ -553,6 +562,7 @@ class PySession {
   PyGraph& graph_;   // the owner keeps it
   std::shared_ptr<Session> session_;
   std::unordered_map<Key, std::shared_ptr<Compiled>, KeyHash> cache_;
+  int64_t cached_bytes_ = 0;  // that the plans of cache_ hold
 };
 
 }  // namespace
@@ -572,6 +582,7 @@ void bind_session(nb::module_& m) {
       .def("partial_run", &PySession::partial_run)
       .def("close", &PySession::close)
       .def("list_devices", &PySession::list_devices)
+      .def("num_cached", &PySession::num_cached)
       .def("explain", &PySession::explain)
       .def("reset", &PySession::reset);
   m.def("close_sessions", &PySession::close_within, nb::arg("sessions"), nb::arg("seconds"));

@@ -97,6 +97,19 @@ def test_fetches_that_contain_themselves_are_refused():
         session.run(fetches)
 
 
+def test_what_is_kept_for_the_next_run_is_bounded_by_its_size():
+    big = tf.constant(np.ones(10 << 20, np.float32))
+    at = tf.placeholder(tf.int32, [])
+    with tf.Session() as sess:
+        for i in range(12):
+            assert sess.run(tf.gather(big, at) + i, {at: 3}) == 1 + i
+            assert 1 <= sess._core.num_cached() <= 6  # of 40 MB each
+    with tf.Session() as sess:
+        for i in range(12):
+            assert sess.run(at + i, {at: 3}) == 3 + i
+        assert sess._core.num_cached() == 12
+
+
 def test_a_callable_keeps_its_session():
     call = tf.Session().make_callable(tf.constant(3))
     gc.collect()
