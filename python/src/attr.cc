@@ -194,6 +194,29 @@ struct Writer {
 
 }  // namespace
 
+namespace {
+
+// The kind of an attribute that no definition has.
+std::string kind_of_one(nb::handle value) {
+  if (PyBool_Check(value.ptr())) return "bool";
+  if (PyLong_Check(value.ptr())) return "int";
+  return PyFloat_Check(value.ptr()) ? "float" : "string";
+}
+std::string kind_of(nb::handle value) {
+  if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) return kind_of_one(value);
+  if (nb::len(value) == 0) return "list(string)";
+  return str_cat("list(", kind_of_one(value[nb::int_(0)]), ")");
+}
+
+}  // namespace
+
+AttrValue attr_from_python(std::string_view op, const OpDef* def, const std::string& name,
+                           nb::handle value) {
+  const AttrDef* attr = def != nullptr ? def->find_attr(name) : nullptr;
+  if (attr != nullptr) return attr_from_python(op, *attr, value);
+  return attr_from_python(op, AttrDef{.name = name, .type = kind_of(value)}, value);
+}
+
 AttrValue attr_from_python(std::string_view op, const AttrDef& def, nb::handle value) {
   return Reader{op, def.name}.read(def.type, value);
 }

@@ -41,9 +41,7 @@ nb::object create(PyGraph& graph, const std::string& op, nb::handle inputs, cons
   AttrMap given;
   for (auto [key, value] : attrs) {
     const std::string attr_name = nb::cast<std::string>(key);
-    const AttrDef* attr = def != nullptr ? def->find_attr(attr_name) : nullptr;
-    const AttrDef text{.name = attr_name, .type = "string"};
-    given.set(attr_name, attr_from_python(op, attr != nullptr ? *attr : text, value));
+    given.set(attr_name, attr_from_python(op, def, attr_name, value));
   }
   std::vector<Output> outputs;
   std::vector<DType> types;

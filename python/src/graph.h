@@ -99,8 +99,12 @@ class PyGraph {
   PyObject* operations_ = nullptr;  // borrowed
 };
 
-// Between attributes and Python values. `def` may be null: then the value says its kind.
+// Between attributes and Python values.
 AttrValue attr_from_python(std::string_view op, const AttrDef& def, nb::handle value);
+// The attribute of that name of an op, which may be null: what it does not define is of the kind
+// that the value is.
+AttrValue attr_from_python(std::string_view op, const OpDef* def, const std::string& name,
+                           nb::handle value);
 nb::object attr_to_python(const AttrValue& value);
 // A shape as Python's tuple of sizes (None where unknown), or None.
 nb::object shape_tuple(const PartialShape& shape);

@@ -172,11 +172,9 @@ void bind_graph(nb::module_& m) {
            })
       .def("_set_node_attr",
            [](PyGraph& g, NodeId id, const std::string& name, nb::handle value) {
-             const AttrDef* def = g.graph().node(id).op().find_attr(name);
-             AttrDef text{.name = name, .type = "string"};
-             check(g.graph().set_attr(
-                 id, name,
-                 attr_from_python(g.graph().node(id).op_name(), def ? *def : text, value)));
+             const Node& node = g.graph().node(id);
+             check(g.graph().set_attr(id, name,
+                                      attr_from_python(node.op_name(), &node.op(), name, value)));
            })
       .def("_set_node_device",
            [](PyGraph& g, NodeId id, std::string device) {

@@ -336,3 +336,16 @@ def test_the_gradient_of_a_function_in_a_function_uses_what_its_run_drew():
         y1, dy1, d2y = session.run([y, slope, curve], {x: np.ones(10)})
     # y = a x^2 + b x, of which y(1) = a + b, y'(1) = 2 a + b and y'' = 2 a.
     np.testing.assert_allclose(y1 + d2y / 2, dy1, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("noinline", [True, False])
+def test_a_function_may_ask_to_stay_a_call(noinline):
+    def body(x):
+        return x * tf.cast(tf.random_uniform([]) < 2, tf.float32)
+
+    x = tf.placeholder(tf.float32, [])
+    for code in (body, lambda x: x * 2):
+        y = tf.contrib.framework.Defun(tf.float32, noinline=noinline)(code)(x)
+        assert y.op.get_attr("_noinline") is noinline
+        with tf.Session() as session:
+            assert session.run([y, *tf.gradients(y, x)], {x: 3.0})[0] in (3, 6)
