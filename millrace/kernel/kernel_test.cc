@@ -122,6 +122,9 @@ void register_ops(Registry& r) {
   op("TestScalars", {{"a", "host(float)"}, {"b", "host(int64)"}}, {{"y", "float"}},
      shape_rules::scalar);
   r.kernel("TestScalars", DeviceKind::kCpu, read_scalars);
+  op("TestUndeclared", {{"a", "host(float)"}, {"b", "int64"}}, {{"y", "float"}},
+     shape_rules::scalar);
+  r.kernel("TestUndeclared", DeviceKind::kCpu, read_scalars);
   op("TestSumSquares", {{"x", "float"}}, {{"y", "float"}}, shape_rules::scalar);
   r.kernel("TestSumSquares", DeviceKind::kCpu, sum_squares);
   op("TestUnset", {}, {{"y", "float"}}, shape_rules::unknown);
@@ -281,6 +284,16 @@ TEST(KernelContext, ScalarInputs) {
                 .status()
                 .code(),
             Code::kInvalidArgument);
+}
+
+TEST(KernelContext, ElementsThatTheHostReadsAreDeclared) {
+  Result<Tensor> y = OpTester("TestUndeclared")
+                         .input(Tensor::scalar(1.5f))
+                         .input(Tensor::scalar<int64_t>(2))
+                         .run_one();
+  EXPECT_EQ(y.status().code(), Code::kInternal);
+  EXPECT_NE(y.status().message().find("input 1 (b)"), std::string_view::npos)
+      << y.status().to_string();
 }
 
 TEST(KernelContext, ParallelForCoversAll) {

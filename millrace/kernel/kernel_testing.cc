@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -91,6 +92,14 @@ void check_inference(const KernelNode& node, const std::vector<TensorFacts>& inp
                     << ", but the value rule, given " << known << ", says otherwise";
     }
   }
+}
+
+// The inputs whose elements a kernel may read on the host, as bits.
+Result<uint64_t> readable_inputs(const KernelNode& node) {
+  MR_TRY_ASSIGN(const std::vector<bool> host, expand_host(node.op->inputs, node.attrs));
+  uint64_t bits = 0;
+  for (size_t i = 0; i < std::min<size_t>(host.size(), 64); ++i) bits |= uint64_t{host[i]} << i;
+  return bits;
 }
 
 }  // namespace
@@ -379,6 +388,7 @@ Result<Ref<OpRun>> OpTester::start() {
     MR_CHECK(static_cast<int>(planned_->size()) == node.num_outputs());
     args.planned = planned_->data();
   }
+  MR_TRY_ASSIGN(args.readable, readable_inputs(node));
   run->context_.emplace(args);
   // Kept to the end of the environment: state of a kernel may go with it.
   env_.made_.push_back(std::move(kernel));

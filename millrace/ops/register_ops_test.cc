@@ -74,5 +74,25 @@ TEST(RegisterOps, EveryOpIsWhole) {
   }
 }
 
+// A kernel for every device touches no elements: what it gives out is for the host, or was given to
+// it, or is copied by the device itself.
+TEST(RegisterOps, NeutralKernelsMakeNothingOnTheDevice) {
+  ASSERT_TRUE(register_ops().ok());
+  for (const OpDef* op : OpRegistry::global().list()) {
+    bool neutral = false;
+    for (const KernelDef* kernel : KernelRegistry::global().list(op->name)) {
+      neutral |= kernel->device == DeviceKind::kAny;
+    }
+    const OpTraits& traits = op->traits;
+    const bool handed_on = traits.forwards || traits.placeholder;
+    const bool copied = traits.constant || traits.recv || op->name == "_CopyFromHost";
+    if (!neutral || handed_on || copied) continue;
+    for (const ArgDef& output : op->outputs) {
+      EXPECT_TRUE(output.host || output.is_ref || lives_on_host(output.dtype))
+          << op->name << ", output " << output.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -243,7 +243,7 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
       .shape = backward_input_shape,
       .gradient = backward_input_grad};
   if (kAxes == 3) {
-    backward_input.inputs[0].type = "Tshape";
+    backward_input.inputs[0].type = "host(Tshape)";
     backward_input.types.push_back({"Tshape", {DType::kInt32, DType::kInt64}, DType::kInt32});
   }
   registry.add(std::move(backward_input));
