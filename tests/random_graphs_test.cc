@@ -9,6 +9,7 @@
 #include "millrace/distributed/in_process_cluster.h"
 #include "millrace/session/session.h"
 #include "tests/random_graph_testing.h"
+#include "tests/simulated_backend_testing.h"
 
 // Random programs give the same bits, or the same error, whatever way they run. A failure prints
 // its seed; MILLRACE_TEST_SEED=<seed> repeats that program alone and prints it,
@@ -99,12 +100,15 @@ class RandomGraphs : public ::testing::Test {
       o.optimizer_level = level;
       return o;
     };
+    SessionOptions simulated = on_simulated_device();
+    simulated.optimizer_level = 0;
     return {{"parallel", local(1, 0, Gear::kParallel)},
             {"straight, passes", local(1, 1, Gear::kStraight)},
             {"parallel, passes", local(1, 1, Gear::kParallel)},
             {"3 devices, parallel", local(3, 0, Gear::kParallel)},
             {"3 devices, straight, passes", local(3, 1, Gear::kStraight)},
             {"3 devices, parallel, passes", local(3, 1, Gear::kParallel)},
+            {"simulated device", simulated},
             {"2 tasks", tasks(0), true},
             {"2 tasks, passes", tasks(1), true}};
   }

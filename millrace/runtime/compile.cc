@@ -4,6 +4,7 @@
 
 #include "millrace/runtime/boundary.h"
 #include "millrace/runtime/executor.h"
+#include "millrace/runtime/memory.h"
 #include "millrace/runtime/pending.h"
 #include "millrace/runtime/plan.h"
 #include "millrace/runtime/scratch.h"
@@ -41,11 +42,13 @@ class Compiler {
         kernels_(options.kernels != nullptr ? *options.kernels : KernelRegistry::global()),
         plan_(make_ref<Plan>()) {
     plan_->device = std::move(device);
+    plan_->enqueues = plan_->device->stream() != nullptr;
   }
 
   Result<Ref<Plan>> run() {
     MR_TRY_ASSIGN(order_, graph_.topological_order());
     MR_TRY_ASSIGN(frames_, analyze_frames(graph_));
+    if (plan_->device->info().own_memory) MR_TRY(find_own_memory());
     step_of_.assign(static_cast<size_t>(graph_.size()), -1);
     for (size_t i = 0; i < order_.size(); ++i) step_of_[index(order_[i])] = static_cast<int>(i);
     add_frames();
@@ -63,6 +66,23 @@ class Compiler {
   static size_t index(NodeId id) { return static_cast<size_t>(id); }
   PlanStep& step(NodeId id) { return plan_->steps[static_cast<size_t>(step_of_[index(id)])]; }
   PlanFrame& frame(int f) { return plan_->frames[static_cast<size_t>(f)]; }
+
+  Status find_own_memory() {
+    MR_TRY_ASSIGN(memory_, find_memory(graph_));
+    for (NodeId id : order_) {
+      const SubNode& node = graph_.node(id);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const Output from = node.inputs[i];
+        if (memory_.host_inputs[index(id)][i] ==
+            memory_.host_outputs[index(from.node)][static_cast<size_t>(from.index)]) {
+          continue;
+        }
+        return internal(node.op->name, " \"", node.name, "\": nobody copies input ", i,
+                        " between the device and the host");
+      }
+    }
+    return ok_status();
+  }
 
   void add_frames() {
     for (const FrameInfo::Frame& f : frames_.frames) {
@@ -106,6 +126,10 @@ class Compiler {
     kernel_node->output_types = node.output_types;
     kernel_node->device = plan_->device.get();
     kernel_node->session_prefix = options_.session_prefix;
+    if (!memory_.host_inputs.empty()) {
+      kernel_node->host_inputs = memory_.host_inputs[index(id)];
+      kernel_node->host_outputs = memory_.host_outputs[index(id)];
+    }
     step.node = kernel_node.get();
     plan_->nodes.push_back(std::move(kernel_node));
     plan_->origins.push_back(node.origin);
@@ -278,6 +302,7 @@ class Compiler {
   Ref<Plan> plan_;
   std::vector<NodeId> order_;
   FrameInfo frames_;
+  TensorMemory memory_;  // empty on a device that shares the host's
   std::vector<int32_t> step_of_;
 };
 

@@ -73,7 +73,17 @@ class ParallelRun : public RefCounted {
   // Runs steps until nothing more is ready here, giving some away on the way.
   void run_from(ReadyList todo);
 
-  // Accounts for one finished step that made `next` ready, and hands those out.
+  // Runs steps that became ready outside of run_from().
+  void begin(ReadyList ready);
+
+  // The same on a device whose kernels only enqueue: run_in_order.cc.
+  void run_in_order(ReadyList ready);
+  void end_in_order();
+
+  // Accounts for one finished step that made `next` ready. False when that is none.
+  bool count_finished(const ReadyList& next);
+
+  // The same, and hands those out.
   void finish(ReadyList& next, ReadyList& todo);
 
   // Keeps what is cheap and one that is not for this thread; the pool gets the rest.
@@ -206,6 +216,18 @@ class ParallelRun : public RefCounted {
   // Steps that are ready or running, anywhere in the run. At zero the run is over.
   std::atomic<int64_t> in_flight_{0};
   std::vector<Frame*> dropped_;
+
+  // Of a plan that enqueues: ready steps, the next in order on top, and whether a thread is at
+  // them.
+  struct Waiting {
+    Ready ready;
+    uint64_t arrival;
+  };
+  static bool later(const Waiting& a, const Waiting& b);
+  Mutex order_mu_;
+  std::vector<Waiting> waiting_ MR_GUARDED_BY(order_mu_);  // a heap
+  uint64_t arrivals_ MR_GUARDED_BY(order_mu_) = 0;
+  bool enqueuing_ MR_GUARDED_BY(order_mu_) = false;
 };
 
 }  // namespace millrace

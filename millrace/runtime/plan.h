@@ -129,7 +129,9 @@ class Plan : public RefCounted {
   bool many_blocking = false;   // several steps block: one may wait for another
   bool has_step_state = false;  // some step makes resources that end with the run
   bool has_dead = false;        // a Switch or Merge: values may be dead
-  bool straight_allowed() const { return !has_frames && !has_async && !has_dead; }
+  // The device's kernels only enqueue: they are called one by one, in the plan's order.
+  bool enqueues = false;
+  bool straight_allowed() const { return !has_frames && !has_async && !has_dead && !enqueues; }
 
   std::vector<std::unique_ptr<KernelNode>> nodes;  // by step
   std::vector<std::unique_ptr<Kernel>> kernels;    // by step; null where the executor does the work

@@ -1,6 +1,7 @@
 #include "millrace/runtime/plan_set.h"
 
 #include "millrace/kernel/resource_manager.h"
+#include "millrace/runtime/memory.h"
 #include "millrace/runtime/partition.h"
 
 namespace millrace {
@@ -9,12 +10,13 @@ Result<Ref<PlanSet>> PlanSet::build(const Subgraph& graph, std::span<const Ref<D
                                     const DeviceSet& all, const CompileOptions& options) {
   MR_TRY_ASSIGN(std::vector<Partition> parts, partition(graph, PartitionBy::kDevice, all));
   Ref<PlanSet> set = make_ref<PlanSet>();
-  for (const Partition& part : parts) {
+  for (Partition& part : parts) {
     Ref<Device> device;
     for (const Ref<Device>& d : devices) {
       if (d->name() == part.location) device = d;
     }
     if (!device) return internal("no device of this task is called ", part.location);
+    if (device->info().own_memory) MR_TRY(add_copies(part.graph));
     MR_TRY_ASSIGN(Ref<Plan> plan, compile(part.graph, device, options));
     set->has_step_state_ |= plan->has_step_state;
     set->plans_.push_back(std::move(plan));

@@ -15,8 +15,9 @@ namespace millrace {
 // Shared by all runs.
 class PlanSet : public Executable {
  public:
-  // Cuts `graph` (placed on devices of one task) by device and compiles the parts. `devices` are
-  // those of the task, `all` the whole cluster's.
+  // Cuts `graph` (placed on devices of one task) by device, adds the copies between the memory of a
+  // device and the host's, and compiles the parts. `devices` are those of the task, `all` the whole
+  // cluster's.
   static Result<Ref<PlanSet>> build(const Subgraph& graph, std::span<const Ref<Device>> devices,
                                     const DeviceSet& all, const CompileOptions& options);
 

@@ -25,21 +25,27 @@ void ParallelRun::start(bool feeds_later) {
   Ref<ParallelRun> self(this);
   // One more than there are steps to start, so that the run cannot end before all have started.
   in_flight_.store(static_cast<int64_t>(plan_->roots.size() + plan_->feeds.size()) + 1);
-  ReadyList ready, todo;
+  ReadyList ready;
   for (int32_t s : plan_->roots) ready.push_back({s, false, root_iteration_});
   if (!feeds_later) {
     for (int32_t s : plan_->feeds) ready.push_back({s, false, root_iteration_});
   }
+  begin(std::move(ready));
+  finish_steps(1);
+}
+
+void ParallelRun::begin(ReadyList ready) {
+  if (plan_->enqueues) return run_in_order(std::move(ready));
+  ReadyList todo;
   hand_out(ready, todo);
   run_from(std::move(todo));
-  finish_steps(1);
 }
 
 void ParallelRun::feed(int32_t step, Tensor value) {
   const PlanStep& s = plan_->steps[static_cast<size_t>(step)];
   Value& slot = root_iteration_->slots[static_cast<size_t>(s.first_output)];
   slot = Value::of(std::move(value));
-  run_from({{step, false, root_iteration_}});
+  begin({{step, false, root_iteration_}});
 }
 
 void ParallelRun::abandon_feeds(int64_t count) {
@@ -57,12 +63,19 @@ void ParallelRun::run_from(ReadyList todo) {
   }
 }
 
-void ParallelRun::finish(ReadyList& next, ReadyList& todo) {
-  if (next.empty()) return finish_steps(1);
+bool ParallelRun::count_finished(const ReadyList& next) {
+  if (next.empty()) {
+    finish_steps(1);
+    return false;
+  }
   if (next.size() > 1) {
     in_flight_.fetch_add(static_cast<int64_t>(next.size()) - 1, std::memory_order_relaxed);
   }
-  hand_out(next, todo);
+  return true;
+}
+
+void ParallelRun::finish(ReadyList& next, ReadyList& todo) {
+  if (count_finished(next)) hand_out(next, todo);
 }
 
 void ParallelRun::hand_out(ReadyList& next, ReadyList& todo) {
@@ -106,6 +119,7 @@ void ParallelRun::finish_steps(int64_t count) {
   // The frames of a run that failed are left where they stood.
   free_frames(root_iteration_);
   check_fetches();
+  if (plan_->enqueues) return end_in_order();
   step_->end_part();
 }
 
@@ -376,10 +390,9 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
     ParallelRun* run = state->run.get();
     run->step_->schedule([state] {
       Ref<ParallelRun> self = state->run;
-      ReadyList next, todo;
+      ReadyList next;
       self->end_async(state, next);
-      self->finish(next, todo);
-      self->run_from(std::move(todo));
+      if (self->count_finished(next)) self->begin(std::move(next));
     });
   });
   if (!state->met.exchange(true, std::memory_order_acq_rel)) return false;

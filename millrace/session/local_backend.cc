@@ -80,7 +80,12 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
     return invalid_argument("no device of this process matches the device filters ",
                             str_join(options.device_filters, ", "));
   }
-  return Ref<SessionBackend>(make_ref<LocalBackend>(std::move(devices), options));
+  return make_local_backend(std::move(devices), options);
+}
+
+Ref<SessionBackend> make_local_backend(std::vector<Ref<Device>> devices,
+                                       const SessionOptions& options) {
+  return make_ref<LocalBackend>(std::move(devices), options);
 }
 
 }  // namespace millrace
