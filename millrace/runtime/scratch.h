@@ -19,8 +19,8 @@ struct StraightArena {
   explicit StraightArena(const Plan& plan);
   std::unique_ptr<Value[]> slots;  // all empty between runs
   std::unique_ptr<Value*[]> inputs;
-  // Memory for the value that a slot gets next, as KernelContext::Args says; null: none is planned.
-  // For a planner: without one the allocator's caches by thread cost as little.
+  // Memory for the value that a slot gets next, as KernelContext::Args says; null: none is planned,
+  // as in every arena until a planner fills it.
   std::unique_ptr<Ref<Buffer>[]> planned;
 };
 
