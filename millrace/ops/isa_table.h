@@ -6,17 +6,15 @@
 //
 // A family of loops is a struct of function pointers, its table. One source, x_isa.cc, fills it:
 //
-//   namespace millrace {
-//   inline namespace MR_ISA_NAMESPACE {
+//   namespace {
 //   ... the loops, written with vector.h ...
-//   }  // namespace MR_ISA_NAMESPACE
+//   constexpr FoldTable kFoldTable = {...};
+//   }  // namespace
 //
 //   template <>
 //   const FoldTable& isa_table<FoldTable, Isa::MR_ISA>() {
-//     static constexpr FoldTable table = {...};
-//     return table;
+//     return kFoldTable;
 //   }
-//   }  // namespace millrace
 //
 // The build compiles it for the baseline and for each instruction set of the architecture
 // (MillraceCompiler.cmake), with MR_ISA and MR_ISA_NAMESPACE (vector.h) naming the set. Callers
