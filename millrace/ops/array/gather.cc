@@ -6,7 +6,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
-#include "millrace/ops/element.h"
+#include "millrace/ops/rows.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -17,36 +17,50 @@ struct GatherSizes {
   int64_t batch = 1, outer = 1, size = 1, count = 1, run = 1;
 };
 
-// The position of the first index that is out of range, or -1. Each index is read once: a variable
-// may change under our eyes.
+// The position of the first index that is out of range, or -1. What is copied is what was checked,
+// though a variable may change under our eyes: asking for a row ahead of its turn decides nothing.
 template <class T, class I>
 int64_t gather_runs(KernelContext& ctx, const GatherSizes& s, const T* params, const I* indices,
                     T* out, double cost) {
   std::atomic<int64_t> bad = std::numeric_limits<int64_t>::max();
-  const int64_t total = s.batch * s.outer * s.count;
-  ctx.parallel_for(total, cost * static_cast<double>(s.run) + 1, [&](int64_t begin, int64_t end) {
+  const auto in_range = [size = static_cast<uint64_t>(s.size)](int64_t i) {
+    return static_cast<uint64_t>(i) < size;
+  };
+  // Calls copy(unit, first run of its row, position of the index, i, index) for units [begin, end).
+  const auto walk = [&](int64_t begin, int64_t end, auto copy) {
     int64_t row = begin / s.count, i = begin - row * s.count;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t at = (row / s.outer) * s.count + i;
       const int64_t index = static_cast<int64_t>(indices[at]);
-      if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(s.size)) [[unlikely]] {
+      if (!in_range(index)) [[unlikely]] {
         int64_t first = bad.load(std::memory_order_relaxed);
         while (at < first && !bad.compare_exchange_weak(first, at)) {
         }
         return;
       }
-      const T* from = params + (row * s.size + index) * s.run;
-      T* to = out + unit * s.run;
-      if (s.run == 1) {
-        *to = *from;
-      } else {
-        std::copy_n(from, s.run, to);
-      }
+      copy(unit, row * s.size, at, i, index);
       if (++i == s.count) {
         i = 0;
         ++row;
       }
     }
+  };
+  const int64_t total = s.batch * s.outer * s.count;
+  ctx.parallel_for(total, cost * static_cast<double>(s.run) + 1, [&](int64_t begin, int64_t end) {
+    if (s.run == 1) {
+      walk(begin, end, [&](int64_t unit, int64_t first, int64_t, int64_t, int64_t index) {
+        out[unit] = params[first + index];
+      });
+      return;
+    }
+    walk(begin, end, [&](int64_t unit, int64_t first, int64_t at, int64_t i, int64_t index) {
+      constexpr int64_t kAhead = 16;
+      if (i + kAhead < s.count) {
+        const int64_t next = static_cast<int64_t>(indices[at + kAhead]);
+        if (in_range(next)) prefetch_row(params + (first + next) * s.run, s.run);
+      }
+      std::copy_n(params + (first + index) * s.run, s.run, out + unit * s.run);
+    });
   });
   const int64_t first = bad.load();
   return first == std::numeric_limits<int64_t>::max() ? -1 : first;

@@ -32,6 +32,14 @@ void gather_nd(benchmark::State& state) {
 }
 BENCHMARK(gather_nd)->Arg(1)->Arg(8)->Arg(256)->UseManualTime();
 
+void gather(benchmark::State& state) {
+  const Rows rows(state.range(0));
+  KernelRunner runner("Gather", {rows.table, rows.indices},
+                      {{"Tparams", DType::kFloat}, {"Tindices", DType::kInt64}});
+  run_beside_memcpy(state, runner, kFloats * sizeof(float));
+}
+BENCHMARK(gather)->Arg(1)->Arg(8)->Arg(64)->Arg(256)->UseManualTime();
+
 void tensor_scatter(benchmark::State& state, const char* op) {
   const Rows rows(state.range(0));
   KernelRunner runner(op, {rows.table, rows.indices, rows.table},

@@ -165,7 +165,7 @@ void register_dilation(Registry& registry) {
     if (backward) inputs.push_back({"out_backprop", "T"});
     registry.add({.name = name,
                   .doc = doc,
-                  .inputs = std::move(inputs),
+                  .inputs = inputs,
                   .outputs = {{output, "T"}},
                   .types = {{"T", kRealNumbers}},
                   .attrs = {{"strides", "list(int) >= 4"},
