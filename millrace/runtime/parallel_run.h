@@ -81,7 +81,14 @@ class ParallelRun : public RefCounted {
   void end_in_order();
 
   // Accounts for one finished step that made `next` ready. False when that is none.
-  bool count_finished(const ReadyList& next);
+  bool count_finished(const ReadyList& next) {
+    if (next.size() > 1) {
+      in_flight_.fetch_add(static_cast<int64_t>(next.size()) - 1, std::memory_order_relaxed);
+    } else if (next.empty()) {
+      finish_steps(1);
+    }
+    return !next.empty();
+  }
 
   // The same, and hands those out.
   void finish(ReadyList& next, ReadyList& todo);

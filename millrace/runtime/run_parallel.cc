@@ -63,17 +63,6 @@ void ParallelRun::run_from(ReadyList todo) {
   }
 }
 
-bool ParallelRun::count_finished(const ReadyList& next) {
-  if (next.empty()) {
-    finish_steps(1);
-    return false;
-  }
-  if (next.size() > 1) {
-    in_flight_.fetch_add(static_cast<int64_t>(next.size()) - 1, std::memory_order_relaxed);
-  }
-  return true;
-}
-
 void ParallelRun::finish(ReadyList& next, ReadyList& todo) {
   if (count_finished(next)) hand_out(next, todo);
 }
