@@ -427,7 +427,7 @@ void register_form(Registry& registry, const std::string& suffix) {
                        KernelFactory kernel) {
     OpSpec spec = {.name = name + suffix,
                    .doc = doc,
-                   .inputs = std::move(inputs),
+                   .inputs = inputs,
                    .outputs = {{output, "T"}},
                    .types = {{"T", {}}},
                    .attrs = attrs,

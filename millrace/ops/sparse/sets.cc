@@ -246,10 +246,10 @@ Status set_operation_shape(ShapeContext& c) {
 // Programs expect the shape to be unknown until the graph runs.
 Status set_size_shape(ShapeContext& c) { return sparse_rank(c, 0).status(); }
 
-OpSpec set_operation_spec(const char* name, std::vector<OpSpec::Arg> inputs) {
+OpSpec set_operation_spec(const char* name, const std::vector<OpSpec::Arg>& inputs) {
   return {.name = name,
           .doc = "Combines the sets of the last dimension of two tensors.",
-          .inputs = std::move(inputs),
+          .inputs = inputs,
           .outputs = {{"result_indices", "int64"},
                       {"result_values", "T"},
                       {"result_shape", "host(int64)"}},
