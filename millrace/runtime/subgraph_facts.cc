@@ -145,7 +145,10 @@ void SubgraphFacts::renumber(std::span<const NodeId> map) {
   for (size_t i = 0; i < entries_.size() && i < map.size(); ++i) {
     if (map[i] < 0) continue;
     Entry& to = kept.emplace_back(std::move(entries_[i]));
-    for (Output& input : to.inputs) input.node = map[static_cast<size_t>(input.node)];
+    for (Output& input : to.inputs) {
+      // -1: an input that has gone before; who read it reads another now.
+      if (input.node >= 0) input.node = map[static_cast<size_t>(input.node)];
+    }
   }
   entries_ = std::move(kept);
 }

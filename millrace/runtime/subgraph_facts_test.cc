@@ -82,6 +82,19 @@ TEST_F(Facts, FollowTheNodesWhenTheyAreRenumbered) {
   EXPECT_EQ(work(), before);
 }
 
+TEST_F(Facts, AreWorkedOutAgainForAReaderWhoseInputHasGone) {
+  Output x = fed({4});
+  Output gone = g.constant(1, {.name = "gone"});
+  Output y = g.add("Add", {x, gone});
+  EXPECT_EQ(shape_of(y), "[4]");
+  g.graph.node(y.node).inputs[1] = x;
+  g.graph.node(gone.node).erased = true;
+  g.graph.compact();
+  g.constant(2);
+  g.graph.compact();  // nobody asked in between
+  EXPECT_EQ(shape_of({y.node - 1, 0}), "[4]");
+}
+
 // v = enter; while (...) v = body(v).
 class LoopFacts : public Facts {
  protected:
