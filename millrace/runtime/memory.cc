@@ -139,9 +139,8 @@ class MemoryFinder {
   TensorMemory result() {
     TensorMemory memory;
     const size_t n = index(graph_.size());
-    memory.host_inputs = std::move(declared_inputs_);
+    memory.host_inputs = declared_inputs_;
     memory.host_outputs.resize(n);
-    declared_inputs_ = memory.host_inputs;
     for (NodeId id : order_) {
       const SubNode& node = graph_.node(id);
       for (bool device : on_device_[index(id)]) memory.host_outputs[index(id)].push_back(!device);

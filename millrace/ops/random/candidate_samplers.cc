@@ -121,8 +121,9 @@ Status CandidateSampler::draw(KernelContext& ctx, const Indices& true_classes,
 Result<int64_t> CandidateSampler::draw_classes(const KernelContext& ctx,
                                                const ClassDistribution& distribution,
                                                std::span<int64_t> out) const {
-  // A class that is nearly impossible may never come up. So many tries take about a second.
-  constexpr int64_t kMaxRejected = int64_t{1} << 25;
+  // A class that is nearly impossible may never come up. So many tries take a fraction of a second,
+  // and some seconds under a sanitizer.
+  constexpr int64_t kMaxRejected = int64_t{1} << 23;
   MR_TRY_ASSIGN(const Philox stream,
                 options_.source.reserve(ctx, static_cast<uint64_t>(options_.num_sampled) * 512));
   PhiloxWords words(stream);
