@@ -13,6 +13,7 @@ import weakref
 
 import numpy as np
 import pytest
+from sanitizers import measures_memory
 
 import millrace.compat.v1 as tf
 
@@ -313,6 +314,7 @@ def test_threads_run_at_once():
     assert results == [1.0, 1.0]
 
 
+@measures_memory
 def test_closed_sessions_leave_no_thread_and_no_memory_behind():
     y = tf.constant(1.0) + 1.0
 
@@ -333,6 +335,7 @@ def test_closed_sessions_leave_no_thread_and_no_memory_behind():
     assert memory() - before < 1 << 20
 
 
+@measures_memory
 def test_runs_do_not_grow_the_process():
     x = tf.placeholder(tf.float32, [3])
     y = x * 2.0 + 1.0

@@ -374,10 +374,14 @@ def test_a_runner_that_outlives_its_session_ends_quietly(monkeypatch):
     raised = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     queue = tf.FIFOQueue(1, tf.float32)
-    runner = tf.train.QueueRunner(queue, [queue.dequeue()], cancel_op=tf.no_op())
+    at_work = threading.Event()
+    with tf.control_dependencies([tf.py_func(lambda: at_work.set() or 1.0, [], tf.double)]):
+        wait = queue.dequeue()
+    runner = tf.train.QueueRunner(queue, [wait], cancel_op=tf.no_op())
     coord = tf.train.Coordinator()
     session = tf.Session()
     threads = runner.create_threads(session, coord, daemon=True, start=True)
+    assert at_work.wait(60)
     coord.request_stop()
     with pytest.raises(RuntimeError, match="stopped"):
         coord.join(threads, stop_grace_period_secs=0.01)

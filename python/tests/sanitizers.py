@@ -1,0 +1,10 @@
+"""What tests must know of a package that was built with a sanitizer."""
+
+import os
+
+import pytest
+
+# For tests that measure memory: sanitizers keep what is freed.
+measures_memory = pytest.mark.skipif(
+    "MILLRACE_SANITIZE" in os.environ, reason="the sanitizer keeps what is freed"
+)
