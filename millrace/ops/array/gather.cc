@@ -127,8 +127,9 @@ Status gather_along(KernelContext& ctx, int64_t given_axis, int64_t given_batch_
 Status gather_shape_along(ShapeContext& c, std::optional<int64_t> given_axis, int64_t given_batch) {
   MR_TRY_ASSIGN(const PartialShape params, c.with_rank_at_least(0, 1));
   const PartialShape& indices = c.input(1);
+  const int most_batch_dims = indices.rank_known() ? indices.rank() : Shape::kMaxRank;
+  MR_TRY_ASSIGN(const int batch_dims, normalize_batch_dims(given_batch, most_batch_dims));
   if (!params.rank_known() || !indices.rank_known()) return ok_status();
-  MR_TRY_ASSIGN(const int batch_dims, normalize_batch_dims(given_batch, indices.rank()));
   const int rank = params.rank() - 1 + indices.rank() - batch_dims;
   if (!given_axis) {
     if (rank < 0 || rank > Shape::kMaxRank) return invalid_argument("the output has rank ", rank);

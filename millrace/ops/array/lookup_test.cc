@@ -103,6 +103,11 @@ TEST(Gather, ErrorsAndRules) {
   const AttrMap ints = {{"Tparams", DType::kInt32}};
   EXPECT_EQ(*values("Gather", "=[4,?,6];=[2,1]", ints), "[6,?]");
   EXPECT_EQ(*values("Gather", "=[4,?,6];=0", ints), "4");
+  // No tensor has so many dimensions, whatever the ranks will be.
+  for (const int64_t many : {int64_t{255}, int64_t{1} << 32, INT64_MAX, INT64_MIN}) {
+    EXPECT_EQ(shapes("GatherV2", "?;?;=0", {{"batch_dims", many}}).status().code(),
+              Code::kInvalidArgument);
+  }
 }
 
 // Rows by number, more of them than are asked for ahead.

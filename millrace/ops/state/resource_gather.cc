@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -12,12 +14,15 @@ namespace {
 // dimensions of variable and indices go together.
 Result<PartialShape> gathered_shape(const PartialShape& variable, const PartialShape& indices,
                                     int64_t batch_dims) {
-  if (!variable.rank_known() || !indices.rank_known()) return PartialShape::unknown();
-  if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims >= variable.rank()) {
+  const int64_t most_batch_dims =
+      std::min(indices.rank_known() ? indices.rank() : Shape::kMaxRank,
+               variable.rank_known() ? variable.rank() - 1 : Shape::kMaxRank);
+  if (batch_dims < 0 || batch_dims > most_batch_dims) {
     return invalid_argument("batch_dims must be from 0 to the rank of the indices ", indices,
                             " and less than the rank of the variable ", variable, ", got ",
                             batch_dims);
   }
+  if (!variable.rank_known() || !indices.rank_known()) return PartialShape::unknown();
   PartialShape result = indices;
   for (int i = 0; i < batch_dims; ++i) {
     if (variable.dim_known(i) && indices.dim_known(i) && variable.dim(i) != indices.dim(i)) {

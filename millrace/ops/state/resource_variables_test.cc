@@ -170,6 +170,11 @@ TEST_F(ResourceVariables, GatherInBatches) {
                Tensor::of<float>({2, 2}, {3, 1, 5, 5}));
   expect_error(gather(Tensor::of<int32_t>({1, 2}, {2, 0})), Code::kInvalidArgument,
                "must be equal");
+  for (const int64_t many : {int64_t{-1}, int64_t{255}, INT64_MAX}) {
+    expect_error(infer_shapes(OpRegistry::global(), "ResourceGather",
+                              {{"dtype", DType::kFloat}, {"batch_dims", many}}, "[];?"),
+                 Code::kInvalidArgument, "batch_dims must be from 0");
+  }
 }
 
 TEST_F(ResourceVariables, Shapes) {
