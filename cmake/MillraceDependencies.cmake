@@ -7,6 +7,17 @@ if(NOT Protobuf_FOUND)
   find_package(Protobuf REQUIRED)
 endif()
 
+# What files are read and written with. MILLRACE_WITH_X makes one mandatory.
+foreach(library ZLIB JPEG PNG)
+  option(MILLRACE_WITH_${library} "Require ${library}" OFF)
+  if(MILLRACE_WITH_${library})
+    find_package(${library} REQUIRED)
+  else()
+    find_package(${library} QUIET)
+  endif()
+  set(MILLRACE_HAS_${library} ${${library}_FOUND})
+endforeach()
+
 if(MILLRACE_TESTS)
   find_package(GTest QUIET)
 endif()

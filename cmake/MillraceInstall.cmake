@@ -17,6 +17,11 @@ target_compile_features(millrace PUBLIC cxx_std_20)
 target_link_libraries(millrace PUBLIC Threads::Threads PRIVATE ${CMAKE_DL_LIBS})
 # protobuf appears in no installed header: only a static libmillrace passes it on.
 target_link_libraries(millrace PRIVATE protobuf::libprotobuf)
+foreach(library ZLIB JPEG PNG)
+  if(MILLRACE_HAS_${library})
+    target_link_libraries(millrace PRIVATE ${library}::${library})
+  endif()
+endforeach()
 set_target_properties(millrace PROPERTIES LINKER_LANGUAGE CXX)
 if(NOT SKBUILD)  # a wheel holds no links
   set_target_properties(millrace PROPERTIES VERSION ${PROJECT_VERSION}

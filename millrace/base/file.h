@@ -36,6 +36,12 @@ class WritableFile : public RefCounted {
   virtual Status close() = 0;
 };
 
+struct FileInfo {
+  uint64_t size = 0;  // of a file
+  bool is_directory = false;
+  int64_t modified_ns = 0;  // since 1970
+};
+
 // Operations on paths. Thread-safe. Implementations live as long as their files.
 class FileSystem {
  public:
@@ -53,13 +59,15 @@ class FileSystem {
   virtual Status remove(const std::string& path) = 0;
   // True for files and directories.
   virtual Result<bool> exists(const std::string& path) = 0;
-  virtual Result<uint64_t> file_size(const std::string& path) = 0;
+  virtual Result<FileInfo> info(const std::string& path) = 0;
   // The names in a directory, sorted, without "." and "..".
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   // Makes the directory and those above it; those that exist are fine.
   virtual Status mkdir_all(const std::string& path) = 0;
   // Puts the names in a directory on the disk, so that a rename outlives a power cut.
   virtual Status sync_directory(const std::string& path) = 0;
+  // Where a path leads: absolute, without "." and "..", links followed as far as the path exists.
+  virtual Result<std::string> real_path(const std::string& path) = 0;
 };
 
 // The machine's own files.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "millrace/base/file.h"
@@ -184,12 +185,14 @@ class PosixFileSystem final : public FileSystem {
     return file_error("look for", path, errno);
   }
 
-  Result<uint64_t> file_size(const std::string& path) override {
-    MR_TRY(check_path("measure", path));
+  Result<FileInfo> info(const std::string& path) override {
+    MR_TRY(check_path("look at", path));
     struct stat info;
-    if (::stat(path.c_str(), &info) != 0) return file_error("measure", path, errno);
-    if (S_ISDIR(info.st_mode)) return file_error("measure", path, EISDIR);
-    return static_cast<uint64_t>(info.st_size);
+    if (::stat(path.c_str(), &info) != 0) return file_error("look at", path, errno);
+    return FileInfo{
+        .size = static_cast<uint64_t>(info.st_size),
+        .is_directory = S_ISDIR(info.st_mode),
+        .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
   }
 
   Result<std::vector<std::string>> list(const std::string& path) override {
@@ -228,6 +231,41 @@ class PosixFileSystem final : public FileSystem {
     const int error = ::fsync(fd) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
     ::close(fd);
     return error == 0 ? ok_status() : file_error("sync directory", path, error);
+  }
+
+  Result<std::string> real_path(const std::string& path) override {
+    MR_TRY(check_path("resolve", path));
+    std::string rest = path;
+    std::string real;
+    if (path.front() != '/') {
+      char* current = ::getcwd(nullptr, 0);
+      if (current == nullptr) return file_error("resolve", path, errno);
+      rest = str_cat(current, "/", path);
+      std::free(current);
+    }
+    int links = 0;
+    while (!rest.empty()) {
+      const size_t slash = rest.find('/');
+      const std::string part = rest.substr(0, slash);
+      rest = slash == std::string::npos ? "" : rest.substr(slash + 1);
+      if (part.empty() || part == ".") continue;
+      if (part == "..") {
+        real.resize(real.empty() ? 0 : real.rfind('/'));
+        continue;
+      }
+      const std::string next = str_cat(real, "/", part);
+      char target[4096];
+      const ssize_t size = ::readlink(next.c_str(), target, sizeof(target));
+      if (size < 0) {  // no link, or nothing there
+        real = next;
+        continue;
+      }
+      if (++links > 40) return file_error("resolve", path, ELOOP);
+      if (size == sizeof(target)) return file_error("resolve", path, ENAMETOOLONG);
+      rest = str_cat(std::string_view(target, static_cast<size_t>(size)), "/", rest);
+      if (target[0] == '/') real.clear();
+    }
+    return real.empty() ? "/" : real;
   }
 
  private:

@@ -38,7 +38,16 @@ TEST_F(FileTest, WritesAppendsAndReads) {
   EXPECT_EQ((*more)->append("x").code(), Code::kFailedPrecondition);
   put("a", "new");
   EXPECT_EQ(get("a"), "new");
-  EXPECT_EQ(*fs_.file_size(dir_ / "a"), 3u);
+  EXPECT_EQ(fs_.info(dir_ / "a")->size, 3u);
+}
+
+TEST_F(FileTest, ATemporaryDirectoryTakesNothingAlongThatItOnlyLinksTo) {
+  put("kept", "contents");
+  {
+    TemporaryDirectory other;
+    ASSERT_EQ(symlink(dir_.path().c_str(), (other / "link").c_str()), 0);
+  }
+  EXPECT_EQ(get("kept"), "contents");
 }
 
 TEST_F(FileTest, BuffersOfAnySizeArriveInOrder) {
@@ -75,7 +84,7 @@ TEST_F(FileTest, ErrorsNamePathAndReason) {
   EXPECT_EQ(fs_.open_writable(dir_ / "none/x").status().code(), Code::kNotFound);
   EXPECT_EQ(fs_.remove(dir_ / "none").code(), Code::kNotFound);
   EXPECT_EQ(fs_.list(dir_ / "none").status().code(), Code::kNotFound);
-  EXPECT_EQ(fs_.file_size(dir_ / "none").status().code(), Code::kNotFound);
+  EXPECT_EQ(fs_.info(dir_ / "none").status().code(), Code::kNotFound);
   const Status renamed = fs_.rename(dir_ / "none", dir_ / "other");
   EXPECT_EQ(renamed.code(), Code::kNotFound);
   EXPECT_NE(renamed.message().find("other"), std::string_view::npos);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 namespace millrace {
 
@@ -139,9 +140,14 @@ Result<bool> FaultyFileSystem::exists(const std::string& path) {
   return base_.exists(path);
 }
 
-Result<uint64_t> FaultyFileSystem::file_size(const std::string& path) {
-  MR_TRY(count("measure", path));
-  return base_.file_size(path);
+Result<FileInfo> FaultyFileSystem::info(const std::string& path) {
+  MR_TRY(count("look at", path));
+  return base_.info(path);
+}
+
+Result<std::string> FaultyFileSystem::real_path(const std::string& path) {
+  MR_TRY(count("resolve", path));
+  return base_.real_path(path);
 }
 
 Result<std::vector<std::string>> FaultyFileSystem::list(const std::string& path) {
@@ -159,23 +165,15 @@ Status FaultyFileSystem::sync_directory(const std::string& path) {
   return base_.sync_directory(path);
 }
 
-namespace {
-
-void remove_tree(FileSystem& fs, const std::string& path) {
-  if (Result<std::vector<std::string>> names = fs.list(path); names.ok()) {
-    for (const std::string& name : *names) remove_tree(fs, path + "/" + name);
-  }
-  (void)fs.remove(path).ok();
-}
-
-}  // namespace
-
 TemporaryDirectory::TemporaryDirectory() {
   const char* parent = std::getenv("TMPDIR");
   path_ = str_cat(parent == nullptr ? P_tmpdir : parent, "/millrace-test-XXXXXX");
   MR_CHECK(mkdtemp(path_.data()) != nullptr);
 }
 
-TemporaryDirectory::~TemporaryDirectory() { remove_tree(posix_file_system(), path_); }
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);  // removes links, does not follow them
+}
 
 }  // namespace millrace

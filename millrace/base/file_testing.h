@@ -35,10 +35,11 @@ class FaultyFileSystem final : public FileSystem {
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
-  Result<uint64_t> file_size(const std::string& path) override;
+  Result<FileInfo> info(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Status mkdir_all(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
+  Result<std::string> real_path(const std::string& path) override;
 
  private:
   class FaultyReadableFile;

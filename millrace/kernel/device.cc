@@ -1,5 +1,6 @@
 #include "millrace/kernel/device.h"
 
+#include "millrace/base/file_access.h"
 #include "millrace/base/mutex.h"
 #include "millrace/kernel/resource_manager.h"
 
@@ -22,13 +23,21 @@ std::string_view device_type(DeviceKind kind) {
 }
 
 Device::Device(Info info, Ref<ResourceManager> resources)
-    : info_(std::move(info)), full_name_(info_.name.to_string()), resources_(std::move(resources)) {
+    : info_(std::move(info)),
+      full_name_(info_.name.to_string()),
+      resources_(std::move(resources)),
+      files_(FileAccess::all()) {
   MR_CHECK(info_.name.complete());
   MR_CHECK(info_.incarnation != 0);
   MR_CHECK(resources_);
 }
 
 Device::~Device() = default;
+
+void Device::set_files(Ref<FileAccess> files) {
+  MR_CHECK(files);
+  files_ = std::move(files);
+}
 
 namespace {
 

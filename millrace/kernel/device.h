@@ -13,6 +13,7 @@
 namespace millrace {
 
 class Event;
+class FileAccess;
 class ResourceManager;
 class Stream;
 
@@ -72,6 +73,11 @@ class Device : public RefCounted {
   // Variables, queues and other lasting state on this device.
   ResourceManager& resources() { return *resources_; }
 
+  // The files that kernels of this device may reach: all, unless its owner narrows it before the
+  // first of them runs.
+  const FileAccess& files() const { return *files_; }
+  void set_files(Ref<FileAccess> files);
+
  protected:
   Device(Info info, Ref<ResourceManager> resources);
   ~Device() override;
@@ -80,6 +86,7 @@ class Device : public RefCounted {
   Info info_;
   std::string full_name_;
   Ref<ResourceManager> resources_;
+  Ref<FileAccess> files_;
 };
 
 // For callers that may block: the same copies, with the wait for `done`.
