@@ -36,7 +36,7 @@ class Step final : public RefCounted {
   // (may be null): what a step of several plans needs.
   static Ref<Step> make_shared(int64_t step_id, Ref<CancellationToken> parent = nullptr);
 
-  const int64_t id;
+  int64_t id;
   ThreadPool* pool;  // the process's own, unless a test says otherwise
   // At most so many threads of the pool at once, for steps side by side and inside kernels.
   int max_threads = 1 << 20;

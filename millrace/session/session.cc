@@ -137,6 +137,24 @@ struct Session::Impl {
                     std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
                     const RunOptions& run_options, RunMetadata* metadata, int64_t timeout_ms);
   int max_threads() const { return options.threads > 0 ? options.threads : 1 << 20; }
+  // A step for a run on the caller's thread: the one of an earlier run, where there is one.
+  Ref<Step> straight_step(const Prepared& prepared) {
+    Step* spare = prepared.spare_step.exchange(nullptr, std::memory_order_acq_rel);
+    if (spare != nullptr) {
+      spare->id = fresh_step_id();
+      return Ref<Step>::adopt(spare);
+    }
+    Ref<Step> step = make_ref<Step>(fresh_step_id());
+    step->max_threads = max_threads();
+    step->cancel = closing;
+    return step;
+  }
+  // Keeps the step of a run without errors, unless somebody holds it still.
+  static void keep_step(const Prepared& prepared, Ref<Step> step) {
+    if (!step->unique()) return;
+    step->feeds = {};
+    Ref<Step>::adopt(prepared.spare_step.exchange(step.detach(), std::memory_order_acq_rel));
+  }
   // A step that may go on without its caller.
   Ref<Step> shared_step(const Prepared& prepared) {
     Ref<Step> step = Step::make_shared(fresh_step_id(), closing);
@@ -204,15 +222,14 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
     return run_shared(std::move(self), prepared, feeds, fetches, run_options, metadata, timeout_ms);
   }
   MR_TRY(begin_run());
-  Ref<Step> step = make_ref<Step>(fresh_step_id());
-  step->max_threads = max_threads();
+  Ref<Step> step = straight_step(prepared);
   step->interrupted = run_options.interrupted;
-  step->cancel = closing;
   step->feeds = feeds;
   step->fetches.swap(fetches);
   step->fetches.assign(prepared.signature.fetches.size(), Tensor());
   Status status = prepared.executable->run_straight(*step);
   fetches.swap(step->fetches);
+  if (status.ok()) keep_step(prepared, std::move(step));
   end_run();
   MR_TRY(status);
   return own_fetches(fetches);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "millrace/base/function.h"
 #include "millrace/base/ref.h"
@@ -40,17 +42,41 @@ class Buffer : public RefCounted {
   bool writable() const { return !borrowed_ && unique(); }
   // The allocator the memory came from; null for borrowed and foreign memory.
   Allocator* allocator() const { return allocator_; }
+  // True while a Snapshot keeps the elements as they are.
+  bool in_snapshot() const { return snapshots_.load(std::memory_order_acquire) != 0; }
 
  protected:
   Buffer(void* data, size_t bytes, MemorySpace space, bool borrowed, Allocator* allocator)
       : data_(data), bytes_(bytes), allocator_(allocator), space_(space), borrowed_(borrowed) {}
 
  private:
+  friend class Snapshot;
+
   void* data_;
   size_t bytes_;
   Allocator* allocator_;
   MemorySpace space_;
   bool borrowed_;
+  std::atomic<int32_t> snapshots_{0};
+};
+
+// Keeps the elements of a buffer as they are while it lives: a save that goes on beside training.
+// It holds a reference, so who writes only to buffers of its own copies anyway; who updates a
+// reference variable in place, although others see it, asks in_snapshot() and copies first. An
+// update in place that began before is not waited for.
+class Snapshot {
+ public:
+  explicit Snapshot(Ref<Buffer> buffer) : buffer_(std::move(buffer)) {
+    if (buffer_) buffer_->snapshots_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  Snapshot(Snapshot&& other) noexcept = default;
+  Snapshot& operator=(Snapshot&&) = delete;
+  ~Snapshot() {
+    if (buffer_) buffer_->snapshots_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
+ private:
+  Ref<Buffer> buffer_;
 };
 
 }  // namespace millrace

@@ -114,6 +114,33 @@ TEST_F(ReferenceVariables, CountUpTo) {
       Code::kFailedPrecondition, "uninitialized value");
 }
 
+TEST_F(ReferenceVariables, AnUpdateInPlaceCopiesWhatASnapshotKeeps) {
+  for (const bool use_locking : {false, true}) {
+    Ref<RefCell> cell = make_ref_cell(Tensor::vector<float>({1, 2}));
+    auto add = [&] {
+      return op("AssignAdd")
+          .attr("use_locking", use_locking)
+          .input_ref(cell)
+          .input(Tensor::vector<float>({10, 10}))
+          .run()
+          .status();
+    };
+    const void* first = cell->read().raw();
+    {
+      const Tensor saved = cell->read();
+      const Snapshot snapshot(saved.buffer());
+      ASSERT_TRUE(add().ok());
+      ASSERT_TRUE(add().ok());
+      EXPECT_TRUE(bit_equal(saved, Tensor::vector<float>({1, 2})));
+    }
+    EXPECT_TRUE(bit_equal(cell->read(), Tensor::vector<float>({21, 22})));
+    const void* second = cell->read().raw();
+    EXPECT_NE(first, second);
+    ASSERT_TRUE(add().ok());
+    EXPECT_EQ(cell->read().raw(), second);  // in place again
+  }
+}
+
 TEST_F(ReferenceVariables, Shapes) {
   const OpRegistry& ops = OpRegistry::global();
   EXPECT_EQ(*infer_shapes(ops, "VariableV2", {{"shape", PartialShape({2, -1})}}, ""), "[2,?]");

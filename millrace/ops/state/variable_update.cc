@@ -7,6 +7,11 @@
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
+namespace {
+
+bool in_snapshot(const Tensor& tensor) { return tensor.buffer() && tensor.buffer()->in_snapshot(); }
+
+}  // namespace
 
 // How many locks there are, and which, is known at run time only: beyond clang's analysis.
 MR_NO_THREAD_SAFETY_ANALYSIS VariableUpdate::~VariableUpdate() {
@@ -81,10 +86,27 @@ Status VariableUpdate::open(int count, DType dtype) {
 
 Result<Tensor*> VariableUpdate::writable(int k) {
   Tensor* tensor = tensors_[k];
-  if (tensor != &held_[k] && !tensor->writable()) {
+  if (tensor == &held_[k]) {
+    if (in_snapshot(*tensor)) [[unlikely]]
+      MR_TRY(leave_snapshot(k));
+  } else if (!tensor->writable()) {
     MR_TRY_ASSIGN(*tensor, tensor->clone(ctx_.device().allocator()));
   }
   return tensor;
+}
+
+// The first writer copies; those who come meanwhile find the copy.
+Status VariableUpdate::leave_snapshot(int k) {
+  RefCell& cell = ctx_.input_ref(k);
+  MutexLock lock(cell.mu);
+  if (in_snapshot(cell.tensor)) {
+    MR_TRY_ASSIGN(cell.tensor, cell.tensor.clone(ctx_.device().allocator()));
+  }
+  if (cell.tensor.dtype() != held_[k].dtype() || cell.tensor.shape() != held_[k].shape()) {
+    return aborted("the variable '", cell.name, "' was assigned another shape during an update");
+  }
+  held_[k] = cell.tensor;
+  return ok_status();
 }
 
 void VariableUpdate::forward() {

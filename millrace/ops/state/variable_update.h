@@ -33,7 +33,8 @@ class VariableUpdate {
 
   // Variable k as it is.
   const Tensor& tensor(int k) const { return *tensors_[k]; }
-  // The same, to be written: copied first when it is locked and somebody else holds its buffer.
+  // The same, to be written: copied first when it is locked and somebody else holds its buffer, or
+  // when a Snapshot keeps it as it is.
   Result<Tensor*> writable(int k);
   // Hands the reference in input 0 on as output 0; nothing for resources, whose ops have no output.
   void forward();
@@ -43,6 +44,7 @@ class VariableUpdate {
   Status check(int k, DType dtype) const;
   const void* identity(int k) const;
   void lock(int k);
+  Status leave_snapshot(int k);
 
   KernelContext& ctx_;
   const bool use_locking_;
