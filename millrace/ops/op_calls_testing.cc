@@ -112,6 +112,8 @@ const Row kRows[] = {
     {"Assert", "1 [2,3]|"},
     {"FakeParam", "", {{"shape", Shape{2, 3}}}},
     {"LoopCond", "1"},
+    {"_NumericsGuard", "[2,3] [0]"},
+    {"_NumericsOrigin", "[2,3] [0]|[0] [2,3]|"},
     {"OptionalGetValue",
      "optional[2,3]",
      {{"output_shapes", std::vector<PartialShape>{PartialShape({-1, -1})}}}},

@@ -65,6 +65,7 @@ constexpr const char* kAboutElements[] = {
     "index is out of bound",
     "component ID is out of range",
     "component 0 is",
+    "would be given numbers that are not finite",
     "TensorArray TensorArray",
 };
 

@@ -289,6 +289,7 @@ std::string Signature::key() const {
     }
     out += ';';
   }
+  if (check_numerics) out += "finite";
   return out;
 }
 

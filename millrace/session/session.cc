@@ -10,6 +10,7 @@
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
+#include "millrace/runtime/numerics.h"
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/session_graph.h"
 #include "millrace/session/plan_cache.h"
@@ -188,6 +189,7 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   }
   prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
   MR_TRY(place(pruned, backend->devices(), place_options));
+  if (signature.check_numerics) MR_TRY(add_numerics_checks(pruned));
   OptimizeOptions optimize_options;
   optimize_options.level = options.optimizer_level;
   optimize_options.cpu = &backend->host_device();

@@ -389,13 +389,13 @@ class PySession {
 
   // With options and metadata, as messages in bytes. Names as session.py has worked them out.
   nb::object run_with_options(nb::handle fetches, const nb::list& fed, const nb::list& values,
-                              nb::bytes options, bool want_metadata) {
+                              nb::bytes options, bool want_metadata, bool check_numerics) {
     tensorflow::RunOptions proto;
     if (!proto.ParseFromArray(options.c_str(), static_cast<int>(options.size()))) {
       throw nb::value_error("the options of the run are no RunOptions");
     }
     RunOptions run_options = RunOptions::from_proto(proto);
-    std::shared_ptr<Compiled> compiled = compile(fetches, fed, &run_options);
+    std::shared_ptr<Compiled> compiled = compile(fetches, fed, &run_options, check_numerics);
     RunMetadata metadata;
     std::vector<Tensor> tensors;
     nb::list expanded =
@@ -523,10 +523,12 @@ class PySession {
 
   // Asks session.py what the fetches and feeds mean.
   std::shared_ptr<Compiled> compile(nb::handle fetches, const nb::list& fed,
-                                    const RunOptions* options = nullptr) {
+                                    const RunOptions* options = nullptr,
+                                    bool check_numerics = false) {
     nb::tuple parts = nb::cast<nb::tuple>(nb::handle(owner_).attr("_compile")(fetches, fed));
     auto compiled = std::make_shared<Compiled>();
     Signature signature;
+    signature.check_numerics = check_numerics;
     for (nb::handle tensor : parts[0]) {
       compiled->feeds.push_back(feed_of(tensor));
       signature.feeds.push_back(nb::cast<std::string>(tensor.attr("name")));
@@ -577,7 +579,8 @@ void bind_session(nb::module_& m) {
       .def("run", &PySession::run, nb::arg("fetches").none(), nb::arg("feeds").none())
       .def("make_callable", &PySession::make_callable, nb::arg("fetches").none(), nb::arg("fed"))
       .def("run_with_options", &PySession::run_with_options, nb::arg("fetches").none(),
-           nb::arg("fed"), nb::arg("values"), nb::arg("options"), nb::arg("want_metadata"))
+           nb::arg("fed"), nb::arg("values"), nb::arg("options"), nb::arg("want_metadata"),
+           nb::arg("check_numerics"))
       .def("partial_run_setup", &PySession::partial_run_setup)
       .def("partial_run", &PySession::partial_run)
       .def("close", &PySession::close)

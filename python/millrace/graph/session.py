@@ -134,6 +134,13 @@ class BaseSession:
                 return nest.pack_sequence_as(fetches, [])
             raise self._with_op(error) from None
 
+    def _run_checking_numerics(self, fetches: Any, feed_dict: Any) -> Any:
+        """As run(), ended where numbers that are not finite would be fetched or kept."""
+        try:
+            return self._run_with_options(fetches, feed_dict, None, None, check_numerics=True)
+        except errors.OpError as error:
+            raise self._with_op(error) from None
+
     def _with_op(self, error: errors.OpError) -> errors.OpError:
         if error._op is None:
             name = errors.failed_node(error.message)
@@ -142,7 +149,9 @@ class BaseSession:
                 error._op = self._graph._operation(found)
         return error
 
-    def _run_with_options(self, fetches: Any, feed_dict: Any, options: Any, metadata: Any) -> Any:
+    def _run_with_options(
+        self, fetches: Any, feed_dict: Any, options: Any, metadata: Any, check_numerics: bool = False
+    ) -> Any:
         if options is not None and not isinstance(options, protos.RunOptions):
             raise TypeError(f"options must be a RunOptions, got {type(options)}")
         if metadata is not None and not isinstance(metadata, protos.RunMetadata):
@@ -153,6 +162,7 @@ class BaseSession:
         value, told = self._core.run_with_options(
             fetches, list(feeds.keys()), list(feeds.values()),
             b"" if options is None else options.SerializeToString(), metadata is not None,
+            check_numerics,
         )  # fmt: skip
         if metadata is not None:
             metadata.ParseFromString(told)
