@@ -1005,6 +1005,10 @@ EXEMPT: dict[str, str] = {
         "state: millrace/ops/state",
     ),
     **dict.fromkeys(
+        ["Save*", "Restore*", "MergeV2Checkpoints", "ShardedFile*"],
+        "files: millrace/ops/io",
+    ),
+    **dict.fromkeys(
         ["FIFOQueue*", "PaddingFIFOQueue*", "PriorityQueue*", "RandomShuffleQueue*", "Queue*",
          "ConditionalAccumulator", "SparseConditionalAccumulator", "Accumulator*",
          "SparseAccumulator*", "ResourceAccumulator*", "ResourceConditionalAccumulator",

@@ -13,10 +13,12 @@ import millrace.compat.v1 as tf
 PROGRAM = Path(__file__).with_name("hostile_calls.py")
 
 
-def test_every_op_survives_values_that_fit_nothing():
+def test_every_op_survives_values_that_fit_nothing(tmp_path):
     seed = random.SystemRandom().randrange(10**9)
     command = [sys.executable, "-W", "ignore", str(PROGRAM), str(seed), "60"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600)
+    done = subprocess.run(  # where files with made-up names are in nobody's way
+        command, capture_output=True, text=True, errors="replace", timeout=600, cwd=tmp_path
+    )
     wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"seed {seed}, in {last}: {done.stderr[-2000:]}"

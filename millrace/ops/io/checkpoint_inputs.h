@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "millrace/base/file_systems.h"
+#include "millrace/graph/shape_context.h"
+#include "millrace/kernel/kernel.h"
+
+// What ops that save and restore have in common: a file name, names of tensors, and perhaps for
+// each tensor which slice of it is meant.
+
+namespace millrace {
+
+// Of `count` tensors. Slices are empty strings for whole tensors.
+struct CheckpointInputs {
+  std::string path;
+  std::span<const std::string> names;
+  std::span<const std::string> slices;  // as many, or none where the op has no such input
+
+  // Inputs 0, 1 and, `with_slices`, 2; INVALID_ARGUMENT for other shapes.
+  static Result<CheckpointInputs> of(const KernelContext& ctx, int count, bool with_slices);
+  const std::string& slice(size_t i) const;
+};
+
+// The same check for shape rules.
+Status check_checkpoint_shapes(ShapeContext& c, int count, bool with_slices);
+
+}  // namespace millrace
