@@ -1000,6 +1000,7 @@ EXEMPT: dict[str, str] = {
         ["Assign*", "Variable*", "VarHandleOp", "VarIsInitializedOp", "ReadVariableOp",
          "IsVariableInitialized", "CountUpTo", "Scatter*", "ResourceScatter*", "ResourceGather*",
          "TemporaryVariable", "DestroyTemporaryVariable", "DestroyResourceOp", "Stack*",
+         "DisableCopyOnRead",
          "ResourceCountUpTo", "GetSession*", "DeleteSession*", "Barrier*", "Stage*", "Unstage*",
          "ResourceStridedSliceAssign", "StridedSliceAssign"],
         "state: millrace/ops/state",

@@ -195,6 +195,13 @@ void register_resource_variables(Registry& registry) {
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = destroy_shape});
   registry.kernel<DestroyResource>("DestroyResourceOp", DeviceKind::kAny);
+  registry.add({.name = "DisableCopyOnRead",
+                .doc = "Nothing: reads of a variable share its memory until it is changed.",
+                .inputs = {{"resource", "resource"}},
+                .traits = {.stateful = true, .cannot_differentiate = true},
+                .shape = destroy_shape});
+  registry.kernel("DisableCopyOnRead", DeviceKind::kAny,
+                  [](KernelContext&) -> Status { return ok_status(); });
 }
 
 }  // namespace millrace
