@@ -54,10 +54,12 @@ PYTHON_LADDER = {
     "ops": ["graph"],
     "state": ["ops"],
     "io": ["ops"],
-    "train": ["state", "io"],
+    "checkpoint": ["state", "io"],
+    "saved_model": ["checkpoint"],
+    "train": ["checkpoint"],
     "distributed": ["train"],
     "raw_ops": ["gen_ops"],
-    "compat": ["distributed", "raw_ops", "_names"],
+    "compat": ["distributed", "saved_model", "raw_ops", "_names"],
 }
 PYTHON_ENTRANCES = {"__init__.py", "__main__.py", "v1.py"}
 

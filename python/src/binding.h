@@ -11,6 +11,8 @@ namespace nb = nanobind;
 void bind_arrays(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_calls(nb::module_& m);
+void bind_files(nb::module_& m);
+void bind_checkpoints(nb::module_& m);
 void bind_control_flow(nb::module_& m);
 void bind_gradients(nb::module_& m);
 void bind_messages(nb::module_& m);

@@ -35,6 +35,8 @@ NB_MODULE(_core, m) {
   py::bind_calls(m);
   py::bind_control_flow(m);
   py::bind_gradients(m);
+  py::bind_checkpoints(m);
+  py::bind_files(m);
   py::bind_messages(m);
   py::bind_py_func(m);
   py::bind_session(m);

@@ -28,14 +28,10 @@ _RENAMED = {
     "unpack": "unstack",
 }
 
-# The beginnings of names that have to do with checkpoints, summaries and records.
+# The beginnings of names that have to do with summaries and records.
 _OF_FILES = (
     "FixedLengthRecordReader", "IdentityReader", "TFRecordReader", "TextLineReader",
-    "WholeFileReader", "python_io", "saved_model", "summary", "train.NewCheckpointReader",
-    "train.Saver", "train.checkpoint_exists", "train.export_meta_graph",
-    "train.generate_checkpoint_state_proto", "train.get_checkpoint", "train.import_meta_graph",
-    "train.latest_checkpoint", "train.list_variables", "train.load_", "train.summary_iterator",
-    "train.update_checkpoint_state",
+    "WholeFileReader", "python_io", "summary", "train.summary_iterator",
 )  # fmt: skip
 
 
@@ -109,8 +105,8 @@ def unknown_name_message(path: str, available: Iterable[str]) -> str:
         said = f"tf.{path} is no name that Millrace or TensorFlow 1.x has"
     elif path.startswith(_OF_FILES):
         return (
-            f"tf.{path} is not in this version of Millrace: checkpoints, summaries and records "
-            "come in a later version"
+            f"tf.{path} is not in this version of Millrace: summaries and records come in a later "
+            "version"
         )
     elif tier < 3:
         said = f"tf.{path} is planned, but not in this version of Millrace"

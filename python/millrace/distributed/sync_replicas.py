@@ -11,11 +11,11 @@ from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group, no_op
+from millrace.state.queue_runner import QueueRunner
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
 from millrace.state.variable_lists import global_variables, report_uninitialized_variables
 from millrace.state.variables import Variable
 from millrace.train.optimizer import Optimizer
-from millrace.train.queue_runner import QueueRunner
 from millrace.train.session_manager import is_ready
 from millrace.train.session_run_hook import SessionRunHook
 

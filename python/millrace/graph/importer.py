@@ -33,6 +33,7 @@ def import_graph_def(
     graph_def = _check_graph_def(graph_def)
     input_map = _check_input_map(input_map)
     wanted = _check_return_elements(return_elements)
+    graph_def = _without_shapes(graph_def)
     if producer_op_list is not None:
         graph_def = _without_defaults(graph_def, producer_op_list)
     graph = get_default_graph()
@@ -146,6 +147,19 @@ def _check_wanted(graph_def: Any, wanted: list[str]) -> None:
         node, colon, index = element.partition(":")
         if node not in known or (colon and not index.isdigit()):
             raise ValueError(f"Requested return_element {element!r} not found in graph_def.")
+
+
+def _without_shapes(graph_def: Any) -> Any:
+    """A copy without the shapes that a graph was written with: they are worked out here. The
+    message itself where it has none."""
+    if not any("_output_shapes" in node.attr for node in graph_def.node):
+        return graph_def
+    copy = protos.GraphDef()
+    copy.CopyFrom(graph_def)
+    for node in copy.node:
+        if "_output_shapes" in node.attr:
+            del node.attr["_output_shapes"]
+    return copy
 
 
 def _without_defaults(graph_def: Any, producer_op_list: Any) -> Any:

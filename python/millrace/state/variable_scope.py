@@ -220,7 +220,8 @@ class VariableScope:
             return var_store.get(full_name, **options)
 
 
-def _store(graph: Graph | None = None) -> VariableStore:
+def store_of(graph: Graph | None = None) -> VariableStore:
+    """The variables of a graph (the default one) that `get_variable` knows."""
     root = root_graph(graph or get_default_graph())
     if root._variable_store is None:
         root._variable_store = VariableStore(lambda: VariableScope(False))
@@ -230,12 +231,12 @@ def _store(graph: Graph | None = None) -> VariableStore:
 @export(v1="get_variable_scope")
 def get_variable_scope() -> VariableScope:
     """The open variable scope."""
-    return _store().scope
+    return store_of().scope
 
 
 def unique_variable_scope(prefix: str) -> str:
     """A name for a scope below the open one that none has had."""
-    return _store().unique(prefix)
+    return store_of().unique(prefix)
 
 
 @export(v1="get_variable")
@@ -264,7 +265,7 @@ def get_variable(
 
     ValueError when it exists and must not, does not and must, or differs in shape or type.
     """
-    store = _store()
+    store = store_of()
     return store.scope.get_variable(
         store, name, shape=shape, dtype=dtype, initializer=initializer, regularizer=regularizer,
         trainable=trainable, collections=collections, caching_device=caching_device,
@@ -320,7 +321,7 @@ class PureVariableScope:
         }  # fmt: skip
 
     def __enter__(self) -> VariableScope:
-        self._store = store = _store()
+        self._store = store = store_of()
         self._old = store.scope
         given = self._given
         base = given if isinstance(given, VariableScope) else self._old
@@ -417,7 +418,7 @@ class variable_scope:
                 enter(graph.as_default())
             given = self._name_or_scope
             if given is None:
-                given = _store().unique(self._default_name)
+                given = store_of().unique(self._default_name)
             own = given if isinstance(given, str) else given.name.rpartition("/")[2]
             if self._auxiliary:
                 current = enter(name_scope(own)) if own else get_default_graph()._scope
@@ -485,7 +486,7 @@ def create_partitioned_variables(
         return slicing
 
     with variable_scope(name, "PartitionedVariable", reuse=reuse) as scope:
-        whole = _store().get(
+        whole = store_of().get(
             scope.name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
             partitioner=partitioner, collections=collections, reuse=scope.reuse,
             use_resource=scope.use_resource,

@@ -5,9 +5,12 @@ Who makes a variable takes the class from here, where it knows its kinds.
 
 from typing import Any
 
+from millrace import protos
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import root_graph
+from millrace.graph.keys import GraphKeys
+from millrace.graph.proto_functions import register_proto_function
 from millrace.state.reference_variable import RefVariable
 from millrace.state.resource_variable import ResourceVariable
 from millrace.state.variable import Variable
@@ -52,3 +55,11 @@ def disable_resource_variables() -> None:
 def resource_variables_enabled() -> bool:
     """Whether new variables are resources by default."""
     return _use_resource_by_default
+
+
+def _to_proto(variable: Any, export_scope: str | None = None) -> Any:
+    return variable.to_proto(export_scope)
+
+
+for _collection in (*GraphKeys._VARIABLE_COLLECTIONS, GraphKeys.GLOBAL_STEP):
+    register_proto_function(_collection, protos.VariableDef, _to_proto, Variable.from_proto)

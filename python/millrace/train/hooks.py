@@ -7,11 +7,13 @@ from typing import Any, Callable
 import numpy as np
 
 from millrace import protos
+from millrace.checkpoint.saver import saver_or_default
 from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.timeline import Timeline
 from millrace.io import gfile
+from millrace.io.graph_io import write_graph
 from millrace.train.global_step import get_global_step, global_step_read
 from millrace.train.session_manager import no_such_files
 from millrace.train.session_run_hook import (
@@ -216,10 +218,14 @@ class CheckpointSaverListener:
 
 @export(v1=("train.CheckpointSaverHook", "estimator.CheckpointSaverHook"))
 class CheckpointSaverHook(SessionRunHook):
-    """Writes checkpoints every so many seconds or steps.
+    """Writes checkpoints every so many seconds or steps, with the first and the last step.
 
-    UnimplementedError in this version when the first would be written, unless `saver` is an object
-    that can write them: `saver.save(session, path, global_step=step)`.
+    Args:
+      checkpoint_dir, checkpoint_basename: the folder, and the beginning of the names.
+      save_secs, save_steps: how often.
+      saver, scaffold: what writes them, or who has it; the graph's own by default.
+      listeners: are told before and after.
+      save_graph_def: whether to write the graph beside them.
     """
 
     def __init__(
@@ -246,6 +252,11 @@ class CheckpointSaverHook(SessionRunHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Writes the first checkpoint."""
         step = session.run(self._global_step_tensor)
+        if self._save_graph_def:
+            write_graph(
+                get_default_graph().as_graph_def(add_shapes=True), self._checkpoint_dir,
+                "graph.pbtxt",
+            )  # fmt: skip
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
@@ -272,21 +283,19 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _save(self, session: Any, step: int) -> bool:
         """Writes a checkpoint; gives whether a listener asks for the end."""
-        saver = self._saver
-        if saver is None and self._scaffold is not None:
-            saver = self._scaffold.saver
-        if saver is None:
-            raise no_such_files(
-                f"Cannot write the checkpoint '{self._save_path}-{step}'",
-                "Pass save_checkpoint_secs=None and save_checkpoint_steps=None, or no "
-                "checkpoint_dir.",
-            )
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
             listener.before_save(session, step)
-        saver.save(session, self._save_path, global_step=step)
+        self._saver_to_use().save(
+            session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def
+        )
         stops = [listener.after_save(session, step) for listener in self._listeners]
         return any(stops)
+
+    def _saver_to_use(self) -> Any:
+        if self._saver is not None:
+            return self._saver
+        return saver_or_default() if self._scaffold is None else self._scaffold.saver
 
 
 class _SummaryWriting(SessionRunHook):

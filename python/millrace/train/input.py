@@ -15,9 +15,9 @@ from millrace.graph.static_value import constant_value
 from millrace.ops.control_flow import cond
 from millrace.ops.ordering import Assert
 from millrace.ops.random import random_shuffle
+from millrace.state.queue_runner import QueueRunner, add_queue_runner
 from millrace.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from millrace.state.variables import Variable
-from millrace.train.queue_runner import QueueRunner, add_queue_runner
 from millrace.train.sparse_input import Kept, restore_sparse, sparse_components, store_sparse
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Callable
 
 from millrace import gen_ops
+from millrace.checkpoint.saver import saver_or_default
 from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
@@ -97,9 +98,8 @@ class Scaffold:
         if self._summary_op is None:
             self._summary_op = take("summary_op", keys.SUMMARY_OP, merged_summaries)
         if self._saver is None:
-            self._saver = take("saver", keys.SAVERS, lambda: None)
-        if self._saver is not None:
-            self._saver.build()
+            self._saver = saver_or_default()
+        self._saver.build()
         get_default_graph().finalize()
         logging.info("Graph was finalized.")
         return self
@@ -164,7 +164,7 @@ class Scaffold:
 
     @property
     def saver(self) -> Any:
-        """What saves and restores the model, or None."""
+        """What saves and restores the model; a saver of all variables by default."""
         return self._saver
 
     @property

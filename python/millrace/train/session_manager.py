@@ -1,15 +1,14 @@
 """Sessions that are ready to use: restored, or initialised, or waited for."""
 
-import os
 import time
 from typing import Any
 
+from millrace.checkpoint.checkpoint_state import get_checkpoint_state
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph
 from millrace.graph.session import Session
-from millrace.io import gfile
 
 
 def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
@@ -83,7 +82,7 @@ class SessionManager:
             saver.restore(sess, checkpoint_file)
             return sess, True
         waited = 0.0
-        while (state := _checkpoint_state(checkpoint_dir)) is None:
+        while (state := get_checkpoint_state(checkpoint_dir)) is None:
             if not wait_for_checkpoint or waited >= max_wait_secs:
                 return sess, False
             logging.info("Waiting for checkpoint to be available.")
@@ -213,16 +212,5 @@ def no_such_files(what: str, instead: str) -> errors.UnimplementedError:
     """The error for a file of a kind that this version does not write."""
     return errors.UnimplementedError(
         None, None,
-        f"{what}: this version of Millrace writes no checkpoints and no summaries; a later one "
-        f"will. {instead}",
+        f"{what}: this version of Millrace writes no summaries; a later one will. {instead}",
     )  # fmt: skip
-
-
-def _checkpoint_state(checkpoint_dir: str | None) -> Any:
-    """The CheckpointState of a folder, or None where it has no checkpoint."""
-    path = os.path.join(checkpoint_dir or "", "checkpoint")
-    if not gfile.Exists(path):
-        return None
-    raise no_such_files(
-        f"Cannot restore the model from '{checkpoint_dir}'", "Pass another folder, or none."
-    )

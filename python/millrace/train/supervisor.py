@@ -6,19 +6,21 @@ import time
 from typing import Any, Callable, Iterator
 
 from millrace import protos
+from millrace.checkpoint.saver import Saver
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
+from millrace.io.graph_io import write_graph
 from millrace.state.variable_lists import (
+    _all_saveable_objects,
     global_variables,
     global_variables_initializer,
     report_uninitialized_variables,
 )
 from millrace.train.coordinator import Coordinator, LooperThread
 from millrace.train.global_step import get_global_step
-from millrace.train.graph_io import write_graph
 from millrace.train.scaffold import default_local_init_op, merged_summaries
 from millrace.train.session_manager import SessionManager, no_such_files
 
@@ -27,8 +29,8 @@ from millrace.train.session_manager import SessionManager, no_such_files
 class Supervisor:
     """Prepares sessions, runs services in threads, and stops them together.
 
-    Checkpoints and summaries are written by later versions of Millrace: with a `logdir`, and
-    without a saver or writer of one's own, starting these services is an UnimplementedError.
+    Summaries are written by later versions of Millrace: with a `logdir`, and without a writer of
+    one's own, starting that service is an UnimplementedError.
 
     Args:
       graph: the graph to run; the default one if None.
@@ -80,7 +82,7 @@ class Supervisor:
             )  # fmt: skip
             self._init_op = take(init_op, keys.INIT_OP, global_variables_initializer)
             self._local_init_op = take(local_init_op, keys.LOCAL_INIT_OP, default_local_init_op)
-            self._saver = take(saver, keys.SAVERS, lambda: None)
+            self._saver = take(saver, keys.SAVERS, _default_saver)
             self._summary_op = take(summary_op, keys.SUMMARY_OP, merged_summaries)
             if global_step is Supervisor.USE_DEFAULT:
                 global_step = _found_step()
@@ -220,14 +222,8 @@ class Supervisor:
                 f"Cannot write summaries to '{self._logdir}'",
                 "Pass summary_op=None, or no logdir.",
             )
-        if self._save_model_secs:
-            if self._saver is not None:
-                threads.append(_CheckpointThread(self, sess))
-            elif global_variables():
-                raise no_such_files(
-                    f"Cannot write checkpoints to '{self._logdir}'",
-                    "Pass save_model_secs=0, or no logdir.",
-                )
+        if self._saver is not None and self._save_model_secs:
+            threads.append(_CheckpointThread(self, sess))
         for thread in threads:
             thread.start()
         self._started_threads += threads
@@ -372,6 +368,11 @@ class Supervisor:
                     sess.close()
                 except Exception as error:
                     logging.info("Closing the session failed: %s", error)
+
+
+def _default_saver() -> Saver | None:
+    """A saver of all variables; None where there are none."""
+    return Saver() if _all_saveable_objects() else None
 
 
 def _found_step() -> Any:

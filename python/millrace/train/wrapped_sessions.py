@@ -7,8 +7,8 @@ from millrace import protos
 from millrace.core import errors, logging
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
+from millrace.state.queue_runner import start_queue_runners
 from millrace.train.coordinator import Coordinator
-from millrace.train.queue_runner import start_queue_runners
 from millrace.train.scaffold import SessionCreator
 from millrace.train.session_run_hook import (
     SessionRunArgs,

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from millrace import _core
 from millrace.core.export import export
 from millrace.graph.graph import Graph
 from millrace.io import gfile
@@ -10,20 +11,17 @@ from millrace.io import gfile
 
 @export(v1=("train.write_graph", "io.write_graph"))
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
-    """Writes a Graph or a GraphDef to the file `name` in the folder `logdir`. Gives its path.
+    """Writes a Graph or a GraphDef (or another message) to the file `name` in the folder `logdir`,
+    whole or not at all. Gives its path.
 
     `as_text`: in the text format of messages, else in binary.
     """
     definition = graph_or_graph_def
     if isinstance(definition, Graph):
         definition = definition.as_graph_def()
-    if not gfile.IsDirectory(logdir):
+    if logdir and not gfile.IsDirectory(logdir):
         gfile.MakeDirs(logdir)
     path = os.path.join(logdir, name)
-    if as_text:
-        with gfile.GFile(path, "w") as file:
-            file.write(str(definition))
-    else:
-        with gfile.GFile(path, "wb") as file:
-            file.write(definition.SerializeToString())
+    data = str(definition).encode() if as_text else definition.SerializeToString()
+    _core.write_file_atomically(path, data)
     return path

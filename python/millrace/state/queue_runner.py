@@ -10,6 +10,7 @@ from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import get_default_session
 from millrace.graph.keys import GraphKeys, prepend_name_scope, strip_name_scope
+from millrace.graph.proto_functions import register_proto_function
 from millrace.graph.session import BaseSession
 
 
@@ -223,6 +224,11 @@ class QueueRunner:
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> "QueueRunner":
         """The QueueRunner that a QueueRunnerDef describes, of nodes in the default graph."""
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
+
+
+register_proto_function(
+    GraphKeys.QUEUE_RUNNERS, protos.QueueRunnerDef, QueueRunner.to_proto, QueueRunner.from_proto
+)
 
 
 @export(v1=("train.add_queue_runner", "train.queue_runner.add_queue_runner"))

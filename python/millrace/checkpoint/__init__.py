@@ -1,0 +1,1 @@
+"""Saving variables and graphs, and getting them back."""

@@ -1,0 +1,1 @@
+"""Models as folders: a graph with its variables, files and signatures."""

@@ -1,0 +1,107 @@
+"""Writes the files of this folder with TensorFlow 2.15: `python make.py FOLDER`."""
+
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def checkpoint(folder: str) -> None:
+    """A checkpoint with a partitioned variable and several types, and its MetaGraph."""
+    with v1.Graph().as_default(), v1.Session() as sess:
+        x = v1.placeholder(tf.float32, [None, 4], name="x")
+        w = v1.get_variable(
+            "w", initializer=tf.reshape(tf.range(12.0), [4, 3]),
+            partitioner=v1.fixed_size_partitioner(2), use_resource=False,
+        )  # fmt: skip
+        b = v1.get_variable("b", initializer=np.float32([1, 2, 3]), use_resource=True)
+        step = v1.train.get_or_create_global_step()
+        words = v1.Variable([b"a", b"bcd"], name="words", use_resource=False)
+        v1.Variable(np.array([True, False]), name="flags", trainable=False, use_resource=False)
+        v1.Variable(np.complex64(1 + 2j), name="z", trainable=False, use_resource=False)
+        y = tf.add(tf.matmul(x, w), b, name="y")
+        count = v1.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.constant(0)], name="count")
+        v1.add_to_collection("outputs", y)
+        v1.add_to_collection("outputs", tf.identity(count, name="counted"))
+        sess.run(v1.global_variables_initializer())
+        sess.run(step.assign(7))
+        del words
+        saver = v1.train.Saver(sharded=True, save_relative_paths=True)
+        saver.save(sess, os.path.join(folder, "model"), global_step=7)
+
+
+def saved_model(folder: str) -> None:
+    """A SavedModel as TensorFlow 1 writes it, with an asset and a main op."""
+    os.chdir(os.path.dirname(folder))
+    vocabulary = "words.txt"
+    with open(vocabulary, "w") as file:
+        file.write("one\ntwo\n")
+    with v1.Graph().as_default(), v1.Session() as sess:
+        x = v1.placeholder(tf.float32, [None, 2], name="x")
+        w = v1.get_variable("w", initializer=np.float32([[1], [2]]), use_resource=False)
+        ready = v1.Variable(False, trainable=False, collections=["local_variables"], name="ready",
+                            use_resource=False)  # fmt: skip
+        y = tf.matmul(x, w, name="y")
+        path = tf.constant(vocabulary, name="vocabulary")
+        tf.identity(path, name="path")
+        sess.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(folder)
+        builder.add_meta_graph_and_variables(
+            sess, ["serve"],
+            {"serving_default": v1.saved_model.predict_signature_def({"x": x}, {"y": y})},
+            assets_collection=[path], main_op=v1.group(ready.assign(True)),
+        )  # fmt: skip
+        builder.save()
+    os.remove(vocabulary)
+
+
+class Module(tf.Module):
+    """A function with variables and a branch."""
+
+    def __init__(self):
+        self.a = tf.Variable(2.0, name="a")
+        self.b = tf.Variable([1.0, -1.0], name="b")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def __call__(self, x):
+        y = self.a * x + self.b
+        return tf.cond(tf.reduce_sum(y) > 0.0, lambda: y, lambda: -y)
+
+
+def module(folder: str) -> None:
+    """A function of TensorFlow 2."""
+    made = Module()
+    tf.saved_model.save(made, folder, signatures=made.__call__)
+
+
+def keras(folder: str) -> None:
+    """A small network of Keras, with what it answers to a ramp."""
+    tf.keras.utils.set_random_seed(1)
+    inputs = tf.keras.Input([5, 5, 1], name="image")
+    h = tf.keras.layers.Conv2D(2, 3, activation="relu", name="conv")(inputs)
+    h = tf.keras.layers.BatchNormalization(name="norm")(h)
+    h = tf.keras.layers.MaxPooling2D(3, name="pool")(h)
+    h = tf.keras.layers.Flatten(name="flat")(h)
+    outputs = tf.keras.layers.Dense(3, activation="softmax", name="out")(h)
+    model = tf.keras.Model(inputs, outputs)
+    archive = tf.keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint(
+        "serve", lambda image: model(image, training=False),
+        [tf.TensorSpec([None, 5, 5, 1], tf.float32, name="image")],
+    )  # fmt: skip
+    archive.write_out(folder)
+    ramp = np.linspace(-1, 1, 50).reshape(2, 5, 5, 1).astype(np.float32)
+    np.save(os.path.join(folder, "expected.npy"), model(ramp, training=False).numpy())
+
+
+if __name__ == "__main__":
+    root = os.path.abspath(sys.argv[1])
+    os.makedirs(os.path.join(root, "checkpoint"))
+    checkpoint(os.path.join(root, "checkpoint"))
+    saved_model(os.path.join(root, "saved_model"))
+    module(os.path.join(root, "module"))
+    keras(os.path.join(root, "keras"))
