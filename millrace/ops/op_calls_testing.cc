@@ -319,7 +319,6 @@ const Row kRows[] = {
     {"DecodeBase64", "[0]"},
     {"DecodeRaw", "[0]"},
     {"ReduceJoin", "[2,3] {1}"},
-    {"RegexFullMatch", "[2,3] []"},
     {"StaticRegexFullMatch", "[2,3]", {{"pattern", "(a|b)*c?"}}},
     {"StringJoin", "[2,3]|[]|[2,3]"},
     {"StringSplit", "[3] []"},

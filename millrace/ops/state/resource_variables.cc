@@ -109,6 +109,8 @@ Status is_initialized(KernelContext& ctx) {
   return ok_status();
 }
 
+Status disable_copy_on_read(KernelContext& ctx) { return variable_handle_input(ctx, 0).status(); }
+
 Status shape_of_variable(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<ResourceVariable> variable, variable_input(ctx, 0));
   const Tensor value = variable->read();
@@ -200,8 +202,7 @@ void register_resource_variables(Registry& registry) {
                 .inputs = {{"resource", "resource"}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
                 .shape = destroy_shape});
-  registry.kernel("DisableCopyOnRead", DeviceKind::kAny,
-                  [](KernelContext&) -> Status { return ok_status(); });
+  registry.kernel("DisableCopyOnRead", DeviceKind::kAny, disable_copy_on_read);
 }
 
 }  // namespace millrace
