@@ -189,8 +189,9 @@ TEST_F(DamageTest, EveryFlippedOrMissingByteIsNoticed) {
   ASSERT_TRUE(to->add_slice("v", {4, 3}, slice("1,3:-"), matrix().rows(1, 4)).ok());
   ASSERT_TRUE(to->finish().ok());
   std::map<std::string, Tensor> good;
-  for (const StoredTensor& tensor : open(prefix_)->tensors()) {
-    good[tensor.name] = open(prefix_)->read(tensor.name).value();
+  const Ref<CheckpointReader> written = open(prefix_);
+  for (const StoredTensor& tensor : written->tensors()) {
+    good[tensor.name] = written->read(tensor.name).value();
   }
   const auto check = [&] {
     Result<Ref<CheckpointReader>> from = CheckpointReader::open(fs_, prefix_);

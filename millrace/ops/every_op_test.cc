@@ -35,6 +35,8 @@ const Exemption kNeverRuns[] = {
     {"Save", "", {}, "no file is open to made-up names"},
     {"SaveSlices", "", {}, "no file is open to made-up names"},
     {"SaveV2", "", {}, "no file is open to made-up names"},
+    {"SaveV2Async", "", {}, "no file is open to made-up names"},
+    {"SaveV2Wait", "", {}, "no file is open to made-up names"},
     {"ZerosLike", "T", {DType::kResource, DType::kVariant}, "a handle has no zero"},
 };
 

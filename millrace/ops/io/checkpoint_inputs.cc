@@ -31,6 +31,11 @@ const std::string& CheckpointInputs::slice(size_t i) const {
   return slices.empty() ? *whole : slices[i];
 }
 
+Result<std::string> checkpoint_key(const FilePlace& place) {
+  MR_TRY_ASSIGN(const std::string path, place.fs->real_path(place.path));
+  return str_cat(place.scheme, "://", path);
+}
+
 Status check_checkpoint_shapes(ShapeContext& c, int count, bool with_slices) {
   MR_TRY(c.with_rank(0, 0).status());
   for (int i = 1; i <= (with_slices ? 2 : 1); ++i) {

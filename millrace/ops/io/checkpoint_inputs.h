@@ -23,7 +23,11 @@ struct CheckpointInputs {
   const std::string& slice(size_t i) const;
 };
 
-// The same check for shape rules.
+// What a checkpoint is called where saves go on beside steps (BackgroundSaves), however its path is
+// written.
+Result<std::string> checkpoint_key(const FilePlace& place);
+
+// The check of shapes alone, for rules.
 Status check_checkpoint_shapes(ShapeContext& c, int count, bool with_slices);
 
 }  // namespace millrace

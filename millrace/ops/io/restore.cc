@@ -1,6 +1,7 @@
 // Reading tensors from checkpoints.
 
 #include "millrace/base/file_access.h"
+#include "millrace/io/background_saves.h"
 #include "millrace/io/checkpoint_reader.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
@@ -38,6 +39,9 @@ Result<Ref<CheckpointReader>> open_checkpoint(
     Result<Ref<CheckpointReader>> (*open)(FileSystem&, const std::string&)) {
   const FileAccess& access = ctx.device().files();
   MR_TRY_ASSIGN(const FilePlace place, access.resolve(path, FileAccess::Use::kRead));
+  // One that this process is saving right now, too.
+  MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
+  BackgroundSaves::global().finish(key);
   MR_TRY_ASSIGN(Ref<CheckpointReader> reader, open(*place.fs, place.path));
   // A file may be a link that leads elsewhere.
   const std::string scheme = place.scheme.empty() ? "" : str_cat(place.scheme, "://");

@@ -1,98 +1,191 @@
-// Saving tensors in checkpoints.
+// Saving tensors in checkpoints of version 2, before the step goes on or beside it.
+
+#include <optional>
+#include <set>
 
 #include "millrace/base/file_access.h"
+#include "millrace/base/log.h"
+#include "millrace/base/mutex.h"
+#include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
-#include "millrace/io/checkpoint_v1.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
 
 namespace millrace {
 namespace {
 
-template <bool kSlices>
-Status save_shape(ShapeContext& c) {
-  const int before = kSlices ? 3 : 2;
-  return check_checkpoint_shapes(c, c.num_inputs() - before, kSlices);
+Status save_shape(ShapeContext& c) { return check_checkpoint_shapes(c, c.num_inputs() - 3, true); }
+
+Status wait_shape(ShapeContext& c) { return c.with_rank(0, 0).status(); }
+
+// A save whose inputs were checked.
+class SaveJob {
+ public:
+  static Result<std::unique_ptr<SaveJob>> make(const KernelContext& ctx) {
+    constexpr int kFirst = 3;
+    const int count = ctx.num_inputs() - kFirst;
+    MR_TRY_ASSIGN(const CheckpointInputs inputs, CheckpointInputs::of(ctx, count, true));
+    MR_TRY_ASSIGN(const FilePlace place,
+                  ctx.device().files().resolve(inputs.path, FileAccess::Use::kWrite));
+    auto job = std::make_unique<SaveJob>();
+    MR_TRY_ASSIGN(job->key_, checkpoint_key(place));
+    for (int i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      Piece piece{inputs.names[at], ctx.input(i + kFirst), {}};
+      if (!inputs.slice(at).empty()) {
+        MR_TRY_ASSIGN(piece.slice, ShapeAndSlice::parse(inputs.slice(at)));
+      }
+      job->pieces_.push_back(std::move(piece));
+    }
+    MR_TRY_ASSIGN(job->writer_, BundleWriter::create(*place.fs, place.path));
+    return job;
+  }
+
+  const std::string& key() const { return key_; }
+
+  // Makes it outlive the step: nobody changes what it saves, and nobody else owns it.
+  Status keep() {
+    for (Piece& piece : pieces_) {
+      if (piece.tensor.buffer() && piece.tensor.buffer()->borrowed()) {
+        MR_TRY_ASSIGN(piece.tensor, piece.tensor.clone());
+      } else {
+        snapshots_.emplace_back(piece.tensor.buffer());
+      }
+    }
+    return ok_status();
+  }
+
+  Status run() {
+    for (const Piece& piece : pieces_) {
+      MR_TRY(piece.slice ? writer_->add_slice(piece.name, piece.slice->whole, piece.slice->slice,
+                                              piece.tensor)
+                         : writer_->add(piece.name, piece.tensor));
+    }
+    // What is on its way to the disk is the system's; training need not copy any more.
+    snapshots_.clear();
+    pieces_.clear();
+    return writer_->finish();
+  }
+
+ private:
+  struct Piece {
+    std::string name;
+    Tensor tensor;
+    std::optional<ShapeAndSlice> slice;
+  };
+  std::string key_;
+  std::vector<Piece> pieces_;
+  std::vector<Snapshot> snapshots_;
+  std::unique_ptr<BundleWriter> writer_;
+};
+
+// The checkpoints that a session saves beside its steps; it ends when they are done.
+class SessionSaves final : public Resource {
+ public:
+  static constexpr std::string_view kTypeName = "SessionSaves";
+
+  static Result<Ref<SessionSaves>> of(const KernelContext& ctx) {
+    const std::string name = ResourceManager::session_name(ctx.node().session_prefix, kTypeName);
+    return ctx.resources().lookup_or_create<SessionSaves>(
+        ResourceManager::kDefaultContainer, name,
+        []() -> Result<Ref<SessionSaves>> { return make_ref<SessionSaves>(); });
+  }
+
+  void add(const std::string& key) {
+    MutexLock lock(mu_);
+    keys_.insert(key);
+  }
+  // Waits for all, and returns the first error that nobody was told.
+  Status take_error() {
+    std::set<std::string> keys;
+    {
+      MutexLock lock(mu_);
+      keys.swap(keys_);
+    }
+    Status first;
+    for (const std::string& key : keys) {
+      Status status = BackgroundSaves::global().take_error(key);
+      if (first.ok()) first = std::move(status);
+    }
+    return first;
+  }
+  std::string describe() const override { return "checkpoints that are being saved"; }
+
+ protected:
+  ~SessionSaves() override {
+    const Status error = take_error();
+    if (!error.ok()) MR_LOG(kError, "a checkpoint was not saved: ", error);
+  }
+
+ private:
+  Mutex mu_;
+  std::set<std::string> keys_ MR_GUARDED_BY(mu_);
+};
+
+Status save(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const std::unique_ptr<SaveJob> job, SaveJob::make(ctx));
+  BackgroundSaves::global().finish(job->key());
+  return job->run();
 }
 
-Status save_v2(KernelContext& ctx) {
-  const int count = ctx.num_inputs() - 3;
-  MR_TRY_ASSIGN(const CheckpointInputs inputs, CheckpointInputs::of(ctx, count, true));
-  MR_TRY_ASSIGN(const FilePlace place,
-                ctx.device().files().resolve(inputs.path, FileAccess::Use::kWrite));
-  MR_TRY_ASSIGN(std::unique_ptr<BundleWriter> writer, BundleWriter::create(*place.fs, place.path));
-  for (int i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const std::string& name = inputs.names[at];
-    const Tensor& tensor = ctx.input(i + 3);
-    if (inputs.slice(at).empty()) {
-      MR_TRY(writer->add(name, tensor));
-      continue;
-    }
-    MR_TRY_ASSIGN(const ShapeAndSlice spec, ShapeAndSlice::parse(inputs.slice(at)));
-    MR_TRY(writer->add_slice(name, spec.whole, spec.slice, tensor));
-  }
-  return writer->finish();
+Status save_async(KernelContext& ctx) {
+  MR_TRY_ASSIGN(std::unique_ptr<SaveJob> job, SaveJob::make(ctx));
+  MR_TRY(job->keep());
+  MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
+  const std::string key = job->key();
+  saves->add(key);
+  return BackgroundSaves::global().start(key, [job = std::move(job)] { return job->run(); });
 }
 
-template <bool kSlices>
-Status save_v1(KernelContext& ctx) {
-  const int before = kSlices ? 3 : 2;
-  const int count = ctx.num_inputs() - before;
-  MR_TRY_ASSIGN(const CheckpointInputs inputs, CheckpointInputs::of(ctx, count, kSlices));
-  MR_TRY_ASSIGN(const FilePlace place,
-                ctx.device().files().resolve(inputs.path, FileAccess::Use::kWrite));
-  std::vector<V1Slice> slices;
-  for (int i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const Tensor& tensor = ctx.input(i + before);
-    V1Slice slice{inputs.names[at], tensor.shape(), TensorSlice::whole(tensor.rank()), tensor};
-    if (!inputs.slice(at).empty()) {
-      MR_TRY_ASSIGN(ShapeAndSlice spec, ShapeAndSlice::parse(inputs.slice(at)));
-      slice.whole = std::move(spec.whole);
-      slice.slice = std::move(spec.slice);
-    }
-    slices.push_back(std::move(slice));
+Status wait_for_save(KernelContext& ctx) {
+  MR_TRY(expect_rank(ctx, 0, 0));
+  const std::string& prefix = ctx.input(0).item<std::string>();
+  if (prefix.empty()) {
+    MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
+    return saves->take_error();
   }
-  return write_v1(*place.fs, place.path, slices);
+  MR_TRY_ASSIGN(const FilePlace place,
+                ctx.device().files().resolve(prefix, FileAccess::Use::kWrite));
+  MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
+  return BackgroundSaves::global().take_error(key);
 }
 
 }  // namespace
 
 void register_save(Registry& registry) {
   const OpTraits traits = {.stateful = true, .blocks = true, .cannot_differentiate = true};
+  const OpSpec::Arg prefix = {"prefix", "string",
+                              "The checkpoint's name: what its files begin with."};
+  const OpSpec::Arg slices = {"shape_and_slices", "string",
+                              "A vector; '' for a whole tensor, else such as '10 20 0,5:-'."};
   registry.add(
       {.name = "SaveV2",
        .doc = "Saves tensors as a checkpoint, which replaces the one of that name at once.",
-       .inputs = {{"prefix", "string", "The checkpoint's name: what its files begin with."},
+       .inputs = {prefix,
                   {"tensor_names", "string", "A vector."},
-                  {"shape_and_slices", "string",
-                   "A vector; '' for a whole tensor, else such as '10 20 0,5:-'."},
+                  slices,
                   {"tensors", "host(list(dtypes))"}},
        .attrs = {{"dtypes", "list(type) >= 1"}},
        .traits = traits,
-       .shape = save_shape<true>});
-  registry.kernel("SaveV2", DeviceKind::kAny, save_v2);
-  registry.add({.name = "Save",
-                .doc = "Saves tensors in a file of version 1.",
-                .inputs = {{"filename", "string"},
+       .shape = save_shape});
+  registry.kernel("SaveV2", DeviceKind::kAny, save);
+  registry.add({.name = "SaveV2Async",
+                .doc = "Saves tensors as they are now, as SaveV2, while the program goes on.",
+                .inputs = {prefix,
                            {"tensor_names", "string", "A vector."},
-                           {"data", "host(list(T))"}},
-                .attrs = {{"T", "list(type) >= 1"}},
+                           slices,
+                           {"tensors", "host(list(dtypes))"}},
+                .attrs = {{"dtypes", "list(type) >= 1"}},
                 .traits = traits,
-                .shape = save_shape<false>});
-  registry.kernel("Save", DeviceKind::kAny, save_v1<false>);
-  registry.add({.name = "SaveSlices",
-                .doc = "Saves slices of tensors in a file of version 1.",
-                .inputs = {{"filename", "string"},
-                           {"tensor_names", "string", "A vector."},
-                           {"shapes_and_slices", "string",
-                            "A vector; '' for a whole tensor, else such as '10 20 0,5:-'."},
-                           {"data", "host(list(T))"}},
-                .attrs = {{"T", "list(type) >= 1"}},
+                .shape = save_shape});
+  registry.kernel("SaveV2Async", DeviceKind::kAny, save_async);
+  registry.add({.name = "SaveV2Wait",
+                .doc = "Waits for what SaveV2Async began under a name, and fails if that did.",
+                .inputs = {{"prefix", "string", "'': every one of this session."}},
                 .traits = traits,
-                .shape = save_shape<true>});
-  registry.kernel("SaveSlices", DeviceKind::kAny, save_v1<true>);
+                .shape = wait_shape});
+  registry.kernel("SaveV2Wait", DeviceKind::kAny, wait_for_save);
 }
 
 }  // namespace millrace
