@@ -150,7 +150,12 @@ class BaseSession:
         return error
 
     def _run_with_options(
-        self, fetches: Any, feed_dict: Any, options: Any, metadata: Any, check_numerics: bool = False
+        self,
+        fetches: Any,
+        feed_dict: Any,
+        options: Any,
+        metadata: Any,
+        check_numerics: bool = False,
     ) -> Any:
         if options is not None and not isinstance(options, protos.RunOptions):
             raise TypeError(f"options must be a RunOptions, got {type(options)}")
