@@ -12,7 +12,7 @@ export NINJA_STATUS = [%f/%t %es]$()
 
 help:
 	@echo 'make demo        install what is missing, build, train a digit classifier'
-	@echo 'make test        release, asan+ubsan and tsan suites, and a minute of each fuzzer'
+	@echo 'make test        release, asan+ubsan and tsan suites, and a minute of fuzzing'
 	@echo 'make test-all    every suite under every preset and instruction set, lint of every file'
 	@echo 'make wheel       build the Python package, with the libraries it needs, into dist/'
 	@echo 'make bench       run the benchmarks (FILTER=regex); JSON goes to bench_results/'

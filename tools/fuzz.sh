@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [NAME...]: runs the fuzzers of the preset asan, or those named, side by side for so
-#   long. Each starts from tests/fuzz_corpus/NAME and from what earlier runs found, kept in
+# fuzz.sh SECONDS [NAME...]: runs the fuzzers of the preset asan for so long, those of file formats for
+#   a sixth of it; or those named, for all of it. Some run side by side. Each starts from tests/fuzz_corpus/NAME and from what earlier runs found, kept in
 #   build/fuzz_found/NAME. An input that fails is left in build/fuzz_failures.
 # fuzz.sh --merge: copies what was found and covers something new into tests/fuzz_corpus.
 set -euo pipefail
@@ -25,30 +25,48 @@ fuzz() {  # fuzz NAME SECONDS
     > build/fuzz_found/"$1".log 2>&1
 }
 
-started=()
-for name in "${names[@]}"; do
-  seeds=tests/fuzz_corpus/$name
-  found=build/fuzz_found/$name
-  mkdir -p "$seeds" "$found"
-  if [ "$1" = --merge ]; then
-    "$folder/$name" -merge=1 "$seeds" "$found" 2>&1 | tail -n 1
-    continue
-  fi
-  echo "== fuzz: $name for $1 s, $(find "$seeds" "$found" -type f | wc -l) inputs to start from"
-  fuzz "$name" "$1" &
-  started+=($!)
-done
+if [ "$1" = --merge ]; then
+  for name in "${names[@]}"; do
+    mkdir -p tests/fuzz_corpus/"$name" build/fuzz_found/"$name"
+    "$folder/$name" -merge=1 tests/fuzz_corpus/"$name" build/fuzz_found/"$name" 2>&1 | tail -n 1
+  done
+  exit
+fi
 
 failed=0
-for i in "${!started[@]}"; do
-  name=${names[$i]}
-  if wait "${started[$i]}"; then
-    units=$(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz_found/"$name".log)
-    echo "== fuzz: $name ran $units inputs"
-  else
-    tail -n 60 build/fuzz_found/"$name".log
-    echo "== fuzz: $name FAILED; repeat it with: $folder/$name <the input named above>"
-    failed=1
-  fi
+fuzz_side_by_side() {  # fuzz_side_by_side SECONDS NAME...
+  local seconds=$1 these=("${@:2}") started=() i name units
+  for name in "${these[@]}"; do
+    mkdir -p tests/fuzz_corpus/"$name" build/fuzz_found/"$name"
+    echo "== fuzz: $name for $seconds s," \
+      "$(find tests/fuzz_corpus/"$name" build/fuzz_found/"$name" -type f | wc -l) inputs to start from"
+    fuzz "$name" "$seconds" &
+    started+=($!)
+  done
+  for i in "${!started[@]}"; do
+    name=${these[$i]}
+    if wait "${started[$i]}"; then
+      units=$(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz_found/"$name".log)
+      echo "== fuzz: $name ran $units inputs"
+    else
+      tail -n 60 build/fuzz_found/"$name".log
+      echo "== fuzz: $name FAILED; repeat it with: $folder/$name <the input named above>"
+      failed=1
+    fi
+  done
+}
+
+# What runs graphs has the most to find; readers of one format are small.
+graphs=() formats=()
+for name in "${names[@]}"; do
+  case $name in
+    run_*) graphs+=("$name") ;;
+    *) formats+=("$name") ;;
+  esac
+done
+[ ${#graphs[@]} -eq 0 ] || fuzz_side_by_side "$1" "${graphs[@]}"
+[ $# -eq 1 ] && short=$((($1 + 5) / 6)) || short=$1
+for ((i = 0; i < ${#formats[@]}; i += 4)); do
+  fuzz_side_by_side "$short" "${formats[@]:i:4}"
 done
 exit $failed
