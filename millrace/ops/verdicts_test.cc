@@ -67,6 +67,9 @@ constexpr const char* kAboutElements[] = {
     "component 0 is",
     "would be given numbers that are not finite",
     "TensorArray TensorArray",
+    "Unknown image file format",
+    "Invalid JPEG data",
+    "sample_rate must be",
 };
 
 // Mistakes that TensorFlow reports when the op runs, though it could have seen them before;

@@ -1041,9 +1041,11 @@ EXEMPT: dict[str, str] = {
     ),
     **dict.fromkeys(
         ["Adjust*", "CropAndResize*", "DrawBoundingBoxes*", "ExtractGlimpse*", "ExtractImage*",
-         "HSVToRGB", "RGBToHSV", "NonMaxSuppression*", "Resize*", "Decode*", "Encode*"],
+         "HSVToRGB", "RGBToHSV", "NonMaxSuppression*", "Resize*", "Decode*", "Encode*",
+         "ExtractJpegShape"],
         "images and bytes: millrace/ops/image and strings",
     ),
+    **dict.fromkeys(["*Summary*"], "messages for event files: millrace/ops/summary"),
     **dict.fromkeys(
         ["String*", "AsString", "Substr", "ReduceJoin", "StaticRegex*", "Regex*", "Unicode*"],
         "strings: millrace/ops/strings",
