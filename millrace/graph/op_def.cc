@@ -163,6 +163,12 @@ Result<AttrValue> read_default(Scanner& in, std::string_view type) {
   if (type == "list(string)") return read_list<std::string>(in, [&] { return in.string(); });
   if (type == "list(type)") return read_list<DType>(in, [&] { return in.dtype(); });
   if (type == "list(shape)") return read_list<PartialShape>(in, [&] { return in.shape(); });
+  if (type == "tensor" && in.take("uint8")) {
+    MR_TRY_ASSIGN(const AttrValue bytes, read_list<int64_t>(in, [&] { return in.integer(); }));
+    const auto& ints = *bytes.get<std::vector<int64_t>>();
+    const std::vector<uint8_t> values(ints.begin(), ints.end());
+    return AttrValue(Tensor::vector(std::span<const uint8_t>(values)));
+  }
   if (is_list_kind(type) && in.take("[") && in.take("]")) return AttrValue(EmptyList());
   return invalid_argument("a default for ", type, " cannot be written");
 }

@@ -27,6 +27,7 @@ void register_random_ops(Registry& registry);        // same seeds, same numbers
 void register_reduce_ops(Registry& registry);        // folds, scans, sums by segment
 void register_sparse_ops(Registry& registry);        // sparse tensors: indices, values, shape
 void register_state_ops(Registry& registry);         // variables of both kinds and their updates
+void register_summary_ops(Registry& registry);       // what event files show: scalars, images ...
 void register_strings_ops(Registry& registry);       // join, split, cut, convert, hash
 void register_tensor_array_ops(Registry& registry);  // arrays of tensors that live for one step
 void register_tensor_list_ops(Registry& registry);   // lists of tensors that are values

@@ -14,6 +14,7 @@ void bind_calls(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_checkpoints(nb::module_& m);
 void bind_control_flow(nb::module_& m);
+void bind_events(nb::module_& m);
 void bind_gradients(nb::module_& m);
 void bind_messages(nb::module_& m);
 void bind_ops(nb::module_& m);

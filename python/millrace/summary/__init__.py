@@ -1,0 +1,1 @@
+"""Summaries: what programs tell of themselves while they train, and the files it goes to."""
