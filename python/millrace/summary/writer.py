@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from millrace import _core, protos
+from millrace.checkpoint.meta_graph import create_meta_graph_def
 from millrace.core import logging
 from millrace.core.export import export
 from millrace.core.text import as_text
@@ -57,9 +58,7 @@ class FileWriter:
         self._open()
         if graph is not None or graph_def is not None:
             definition = self._add_graph(graph, None, graph_def)
-            meta_graph = protos.MetaGraphDef()
-            meta_graph.graph_def.CopyFrom(definition)
-            self.add_meta_graph(meta_graph)
+            self.add_meta_graph(create_meta_graph_def(graph_def=definition))
 
     def _open(self) -> None:
         self._writer = _core.EventWriter(os.path.join(self._logdir, "events"), *self._options)
