@@ -267,6 +267,19 @@ def test_init_from_checkpoint():
             tf.train.init_from_checkpoint(MODEL, assignment)
 
 
+def test_contrib():
+    v = tf.get_variable("v", [3])
+    b = tf.get_variable("b", [3])
+    op, feeds = tf.contrib.framework.assign_from_checkpoint(MODEL, {"b": v})
+    restore = tf.contrib.slim.assign_from_checkpoint_fn(MODEL, [v, b], ignore_missing_vars=True)
+    with tf.Session() as sess:
+        sess.run(op, feeds)
+        restore(sess)
+        assert sess.run([v, b])[0].tolist() == sess.run(b).tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="missing variable .v."):
+        tf.contrib.framework.assign_from_checkpoint(MODEL, [v])
+
+
 def test_warm_start(tmp_path):
     (tmp_path / "old").write_text("a\nb\nc\nd\n")
     (tmp_path / "new").write_text("d\nnew\na\n")

@@ -8,11 +8,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from millrace.checkpoint.saveable import SaveableObject
 from millrace.compat.tensorflow.imports import install, uninstall
 from millrace.core.nest import flatten
 from millrace.core.shapes import unknown_shape
 from millrace.core.suggest import nearest, unknown_name_message
 from millrace.io import gfile
+from millrace.saved_model.builder import SavedModelBuilder
 
 
 def package(**names):
@@ -86,13 +88,17 @@ def test_modules_inside_tensorflow(public):
     from tensorflow.python.ops.array_ops import reshape
     from tensorflow.python.ops.losses import losses, util
     from tensorflow.python.platform import googletest
-    from tensorflow.python.training import adam
+    from tensorflow.python.saved_model import builder, tag_constants
+    from tensorflow.python.training import adam, saver
     from tensorflow.python.util import nest as tf_nest
 
     assert array_ops.reshape is reshape is public.reshape
     assert nn_ops.relu is public.nn.relu
     assert session.Session is public.Session
     assert adam.AdamOptimizer is public.train.AdamOptimizer
+    assert saver.BaseSaverBuilder.SaveableObject is SaveableObject
+    assert builder.SavedModelBuilder is SavedModelBuilder
+    assert tag_constants.SERVING == "serve"
     assert config_pb2.ConfigProto is Config
     assert losses.log_loss is util.log_loss is public.losses.log_loss
     assert file_io.FileIO is gfile.GFile
