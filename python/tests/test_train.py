@@ -303,9 +303,39 @@ def test_hooks_add_feeds_and_errors_pass():
         raise StopIteration  # the ordinary end
 
 
-def test_summaries_come_later():
-    with pytest.raises(AttributeError, match="later version"):
-        _ = tf.summary.scalar
+def _written(logdir):
+    """The events of a folder, without the version."""
+    events = []
+    for path in sorted(logdir.glob("events.out.tfevents.*")):
+        events += [e for e in tf.train.summary_iterator(str(path)) if not e.file_version]
+    return events
+
+
+def _tags(events):
+    return {value.tag for event in events for value in event.summary.value}
+
+
+def test_watched_sessions_write_summaries(tmp_path):
+    step = tf.train.get_or_create_global_step()
+    tf.summary.scalar("steps", step)
+    train = tf.assign_add(step, 1)
+    profiler = tf.train.ProfilerHook(save_steps=2, output_dir=str(tmp_path / "profile"))
+    with tf.train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_summaries_steps=2, log_step_count_steps=3,
+        hooks=[tf.train.StopAtStepHook(last_step=6), profiler],
+    ) as sess:  # fmt: skip
+        while not sess.should_stop():
+            sess.run(train)
+    tf.summary.FileWriterCache.clear()
+    events = _written(tmp_path)
+    kinds = {event.WhichOneof("what") for event in events}
+    assert kinds == {"graph_def", "meta_graph_def", "session_log", "summary"}
+    assert _tags(events) == {"steps", "global_step/sec"}
+    assert [e.step for e in events if "steps" in _tags([e])] == [1, 3, 5]
+    logs = [event.session_log for event in events if event.HasField("session_log")]
+    assert {log.status for log in logs} == {tf.SessionLog.START, tf.SessionLog.CHECKPOINT}
+    traced = [e for e in _written(tmp_path / "profile") if e.HasField("tagged_run_metadata")]
+    assert traced and traced[0].tagged_run_metadata.tag.startswith("step_")
 
 
 def test_supervisor():
@@ -317,6 +347,21 @@ def test_supervisor():
     assert supervisor.should_stop()
     with pytest.raises(ZeroDivisionError), supervisor.managed_session():
         raise ZeroDivisionError
+
+
+def test_supervisor_writes_summaries(tmp_path):
+    step = tf.train.get_or_create_global_step()
+    tf.summary.scalar("steps", step)
+    supervisor = tf.train.Supervisor(logdir=str(tmp_path), save_summaries_secs=0)
+    with supervisor.managed_session() as sess:
+        supervisor.summary_computed(sess, sess.run(supervisor.summary_op))
+    events = _written(tmp_path)
+    assert _tags(events) == {"steps"}
+    assert {e.WhichOneof("what") for e in events} == {
+        "graph_def", "meta_graph_def", "session_log", "summary"
+    }  # fmt: skip
+    with pytest.raises(RuntimeError, match="requires a summary writer"):
+        tf.train.Supervisor(logdir=str(tmp_path), summary_writer=None).summary_computed(sess, b"")
 
 
 def test_session_manager_names_what_is_missing():

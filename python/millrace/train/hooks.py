@@ -14,8 +14,8 @@ from millrace.graph.default_graph import get_default_graph
 from millrace.graph.timeline import Timeline
 from millrace.io import gfile
 from millrace.io.graph_io import write_graph
+from millrace.summary.writer import FileWriterCache
 from millrace.train.global_step import get_global_step, global_step_read
-from millrace.train.session_manager import no_such_files
 from millrace.train.session_run_hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -245,6 +245,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def begin(self) -> None:
         """Finds the count of steps. RuntimeError when there is none."""
+        self._summary_writer = FileWriterCache.get(self._checkpoint_dir)
         self._global_step_tensor = _step_for(self)
         for listener in self._listeners:
             listener.begin()
@@ -289,6 +290,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver_to_use().save(
             session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def
         )
+        log = protos.SessionLog(
+            status=protos.SessionLog.CHECKPOINT, checkpoint_path=self._save_path
+        )
+        self._summary_writer.add_session_log(log, step)
         stops = [listener.after_save(session, step) for listener in self._listeners]
         return any(stops)
 
@@ -305,15 +310,11 @@ class _SummaryWriting(SessionRunHook):
         self._output_dir = output_dir
         self._summary_writer = summary_writer
 
-    def _add_summary(self, summary: Any, step: int) -> None:
-        if self._summary_writer is not None:
-            self._summary_writer.add_summary(summary, step)
-        elif self._output_dir is not None:
-            raise no_such_files(
-                f"Cannot write a summary to '{self._output_dir}'",
-                "Pass save_summaries_steps=None, save_summaries_secs=None and "
-                "log_step_count_steps=None, or no folder.",
-            )
+    def begin(self) -> None:
+        """Finds the writer of the folder, and the count of steps. RuntimeError without one."""
+        if self._summary_writer is None and self._output_dir:
+            self._summary_writer = FileWriterCache.get(self._output_dir)
+        self._global_step_tensor = _step_for(self)
 
 
 @export(v1=("train.StepCounterHook", "estimator.StepCounterHook"))
@@ -335,8 +336,8 @@ class StepCounterHook(_SummaryWriting):
         self._timer = SecondOrStepTimer(every_steps=every_n_steps, every_secs=every_n_secs)
 
     def begin(self) -> None:
-        """Finds the count of steps. RuntimeError when there is none."""
-        self._global_step_tensor = _step_for(self)
+        """Finds the writer, and the count of steps. RuntimeError when there is none."""
+        super().begin()
         self._summary_tag = get_global_step().op.name + "/sec"
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
@@ -354,11 +355,11 @@ class StepCounterHook(_SummaryWriting):
 
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
         rate = elapsed_steps / max(elapsed_time, 1e-9)
-        if self._summary_writer is not None or self._output_dir is not None:
+        if self._summary_writer is not None:
             summary = protos.Summary()
             value = summary.value.add()
             value.tag, value.simple_value = self._summary_tag, rate
-            self._add_summary(summary, global_step)
+            self._summary_writer.add_summary(summary, global_step)
         logging.info("%s: %g", self._summary_tag, rate)
 
 
@@ -416,9 +417,9 @@ class SummarySaverHook(_SummaryWriting):
         self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
 
     def begin(self) -> None:
-        """Finds the count of steps. RuntimeError when there is none."""
+        """Finds the writer, and the count of steps. RuntimeError when there is none."""
+        super().begin()
         self._next_step: int | None = None
-        self._global_step_tensor = _step_for(self)
 
     def _summaries(self) -> list[Any]:
         summaries = self._summary_op
@@ -440,14 +441,19 @@ class SummarySaverHook(_SummaryWriting):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Writes them."""
+        if self._summary_writer is None:
+            return
         stale = run_values.results["global_step"]
         step = stale + 1
         if self._next_step is None or self._request_summary:
             step = run_context.session.run(self._global_step_tensor)
+        if self._next_step is None:
+            log = protos.SessionLog(status=protos.SessionLog.START)
+            self._summary_writer.add_session_log(log, step)
         if self._request_summary:
             self._timer.update_last_triggered_step(step)
             for summary in run_values.results.get("summary", ()):
-                self._add_summary(summary, step)
+                self._summary_writer.add_summary(summary, step)
         self._next_step = step + 1
 
     def end(self, session: Any) -> None:
@@ -521,13 +527,14 @@ class FeedFnHook(SessionRunHook):
 
 @export(v1=("train.ProfilerHook", "estimator.ProfilerHook"))
 class ProfilerHook(SessionRunHook):
-    """Writes what a run did as "timeline-STEP.json", for chrome://tracing, every so many steps or
-    seconds."""
+    """Writes what a run did every so many steps or seconds: as "timeline-STEP.json", for
+    chrome://tracing and Perfetto, and into an event file, for the graph that TensorBoard draws."""
 
     def __init__(
         self, save_steps: int | None = None, save_secs: float | None = None, output_dir: str = "",
         show_dataflow: bool = True, show_memory: bool = False,
     ):  # fmt: skip
+        self._output_dir = output_dir
         self._output_file = os.path.join(output_dir, "timeline-{}.json")
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
@@ -536,6 +543,7 @@ class ProfilerHook(SessionRunHook):
     def begin(self) -> None:
         """Finds the count of steps. RuntimeError when there is none."""
         self._next_step: int | None = None
+        self._file_writer = FileWriterCache.get(self._output_dir) if self._output_dir else None
         self._global_step_tensor = _step_for(self)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
@@ -561,4 +569,6 @@ class ProfilerHook(SessionRunHook):
                 file.write(
                     trace.generate_chrome_trace_format(self._show_dataflow, self._show_memory)
                 )
+            if self._file_writer is not None:
+                self._file_writer.add_run_metadata(run_values.run_metadata, f"step_{step}", step)
         self._next_step = step + 1

@@ -213,7 +213,11 @@ def MonitoredTrainingSession(
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
-            all_hooks.append(hook_kinds.StepCounterHook(every_n_steps=log_step_count_steps))
+            all_hooks.append(
+                hook_kinds.StepCounterHook(
+                    every_n_steps=log_step_count_steps, output_dir=summary_dir
+                )
+            )
         if (save_summaries_steps and save_summaries_steps > 0) or (
             save_summaries_secs and save_summaries_secs > 0
         ):

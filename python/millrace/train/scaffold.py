@@ -2,7 +2,6 @@
 
 from typing import Any, Callable
 
-from millrace import gen_ops
 from millrace.checkpoint.saver import saver_or_default
 from millrace.core import logging
 from millrace.core.export import export
@@ -16,6 +15,7 @@ from millrace.state.variable_lists import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.summary.ops import merge_all
 from millrace.train.session_manager import SessionManager
 
 
@@ -175,11 +175,7 @@ class Scaffold:
 
 def merged_summaries() -> Any:
     """The summaries of the graph as one tensor; None where there are none."""
-    summaries = get_default_graph().get_collection(GraphKeys.SUMMARIES)
-    if not summaries:
-        return None
-    merge = getattr(gen_ops, "merge_summary", None)
-    return merge(summaries) if merge is not None else None
+    return merge_all()
 
 
 @export(v1="train.SessionCreator")

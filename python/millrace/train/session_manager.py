@@ -206,11 +206,3 @@ class SessionManager:
             options=self._local_init_run_options,
         )
         return True, None
-
-
-def no_such_files(what: str, instead: str) -> errors.UnimplementedError:
-    """The error for a file of a kind that this version does not write."""
-    return errors.UnimplementedError(
-        None, None,
-        f"{what}: this version of Millrace writes no summaries; a later one will. {instead}",
-    )  # fmt: skip

@@ -6,6 +6,7 @@ import time
 from typing import Any, Callable, Iterator
 
 from millrace import protos
+from millrace.checkpoint.meta_graph import create_meta_graph_def
 from millrace.checkpoint.saver import Saver
 from millrace.core import errors, logging
 from millrace.core.export import export
@@ -19,18 +20,16 @@ from millrace.state.variable_lists import (
     global_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.summary.writer import FileWriter
 from millrace.train.coordinator import Coordinator, LooperThread
 from millrace.train.global_step import get_global_step
 from millrace.train.scaffold import default_local_init_op, merged_summaries
-from millrace.train.session_manager import SessionManager, no_such_files
+from millrace.train.session_manager import SessionManager
 
 
 @export(v1="train.Supervisor")
 class Supervisor:
     """Prepares sessions, runs services in threads, and stops them together.
-
-    Summaries are written by later versions of Millrace: with a `logdir`, and without a writer of
-    one's own, starting that service is an UnimplementedError.
 
     Args:
       graph: the graph to run; the default one if None.
@@ -87,8 +86,9 @@ class Supervisor:
             if global_step is Supervisor.USE_DEFAULT:
                 global_step = _found_step()
             self._global_step = global_step
-        self._default_writer = summary_writer is Supervisor.USE_DEFAULT
-        self._summary_writer = None if self._default_writer else summary_writer
+        if summary_writer is Supervisor.USE_DEFAULT:
+            summary_writer = FileWriter(logdir) if is_chief and logdir else None
+        self._summary_writer = summary_writer
         if session_manager is None:
             ready_for_local = (
                 self._ready_for_local_init_op if self._local_init_op is not None else None
@@ -211,23 +211,25 @@ class Supervisor:
         if not self._logdir:
             logging.warning("Standard services need a 'logdir' passed to the SessionManager")
             return []
+        if self._summary_writer is not None and self._global_step is not None:
+            # TensorBoard forgets what an earlier session wrote of later steps.
+            self._log_session(protos.SessionLog.START, int(sess.run(self._global_step)))
         threads: list[Any] = []
         if self._summary_writer is not None and self._save_summaries_secs:
             if self._global_step is not None:
                 threads.append(_StepCounterThread(self, sess))
             if self._summary_op is not None:
                 threads.append(_SummaryThread(self, sess))
-        elif self._default_writer and self._save_summaries_secs and self._summary_op is not None:
-            raise no_such_files(
-                f"Cannot write summaries to '{self._logdir}'",
-                "Pass summary_op=None, or no logdir.",
-            )
         if self._saver is not None and self._save_model_secs:
             threads.append(_CheckpointThread(self, sess))
         for thread in threads:
             thread.start()
         self._started_threads += threads
         return threads
+
+    def _log_session(self, status: int, step: int | None = None, path: str = "") -> None:
+        log = protos.SessionLog(status=status, checkpoint_path=path)
+        self._summary_writer.add_session_log(log, step)
 
     def prepare_or_wait_for_session(
         self, master: str = "", config: Any = None, wait_for_checkpoint: bool = False,
@@ -260,6 +262,7 @@ class Supervisor:
         write_graph(self._graph, self._logdir, "graph.pbtxt")
         if self._summary_writer is not None and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
+            self._summary_writer.add_meta_graph(create_meta_graph_def(graph=self._graph))
             self._graph_added_to_summary = True
 
     def start_queue_runners(self, sess: Any, queue_runners: Any = None) -> list[Any]:
@@ -304,6 +307,7 @@ class Supervisor:
             )
         finally:
             if close_summary_writer and self._summary_writer is not None:
+                self._log_session(protos.SessionLog.STOP)
                 self._summary_writer.close()
                 self._graph_added_to_summary = False
 
@@ -332,10 +336,6 @@ class Supervisor:
     def summary_computed(self, sess: Any, summary: Any, global_step: Any = None) -> None:
         """Writes a summary that was computed. RuntimeError without a writer."""
         if self._summary_writer is None:
-            if self._default_writer and self._logdir:
-                raise no_such_files(
-                    f"Cannot write a summary to '{self._logdir}'", "Pass no logdir."
-                )
             raise RuntimeError("Writing a summary requires a summary writer.")
         if global_step is None and self._global_step is not None:
             global_step = int(sess.run(self._global_step))
@@ -390,7 +390,12 @@ class _CheckpointThread(LooperThread):
         self._sv, self._sess = sv, sess
 
     def run_loop(self) -> None:
-        self._sv.saver.save(self._sess, self._sv.save_path, global_step=self._sv.global_step)
+        step = self._sv.global_step
+        self._sv.saver.save(self._sess, self._sv.save_path, global_step=step)
+        if self._sv.summary_writer is not None and step is not None:
+            self._sv._log_session(
+                protos.SessionLog.CHECKPOINT, int(self._sess.run(step)), self._sv.save_path
+            )
 
 
 class _SummaryThread(LooperThread):
