@@ -16,11 +16,13 @@ from millrace.core.tracebacks import hide_library_frames
 
 _USAGE = """\
 usage: millrace run SCRIPT [ARGUMENT ...]
+       millrace watch LOGDIR [--tag PATTERN] [--once]
        millrace --version | --help
 
 Commands:
   run SCRIPT    Run a Python program written for TensorFlow 1.x, as it is:
                 `import tensorflow` in it means Millrace.
+  watch LOGDIR  Draw the curves that training writes below a folder, live.
 """
 
 _RUN_USAGE = """\
@@ -32,6 +34,18 @@ Runs SCRIPT as `python SCRIPT ARGUMENT ...` would, with `import tensorflow`,
 script's. Tracebacks show the frames of the script, not those of Millrace.
 """
 
+_WATCH_USAGE = """\
+usage: millrace watch LOGDIR [--tag PATTERN ...] [--once] [--interval SECONDS]
+
+Draws the scalars of the event files below LOGDIR, as tf.summary.FileWriter
+writes them, and again whenever they grow; Ctrl-C ends it. Each folder with
+event files is a run. Draws once where standard output is no terminal.
+
+  --tag PATTERN       only tags like this, "loss*"; may be given several times
+  --once              one picture
+  --interval SECONDS  how often to look at the files; 1 by default
+"""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line `argv`, by default that of the process; returns the exit code."""
@@ -39,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
     command = arguments[0] if arguments else ""
     if command == "run":
         return _run(arguments[1:])
+    if command == "watch":
+        return _watch(arguments[1:])
     if command in ("-h", "--help", "help"):
         sys.stdout.write(_USAGE)
         return 0
@@ -64,6 +80,49 @@ def _run(arguments: list[str]) -> int:
         sys.stderr.write(f"millrace run: can't open file '{script}': {error}\n")
         return 2
     return 0
+
+
+def _watch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        (sys.stdout if arguments else sys.stderr).write(_WATCH_USAGE)
+        return 0 if arguments else 2
+    folders: list[str] = []
+    tags: list[str] = []
+    once, interval = False, 1.0
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--once":
+            once = True
+        elif argument in ("--tag", "--interval"):
+            value = next(rest, None)
+            if value is None:
+                return _wrong_watch(f"{argument} needs a value")
+            if argument == "--tag":
+                tags.append(value)
+                continue
+            try:
+                interval = float(value)
+            except ValueError:
+                interval = 0
+            if not 0 < interval < float("inf"):
+                return _wrong_watch(f"'{value}' is no interval in seconds")
+        elif argument.startswith("-"):
+            return _wrong_watch(f"there is no option '{argument}'")
+        else:
+            folders.append(argument)
+    if len(folders) != 1:
+        return _wrong_watch(f"one folder is expected, got {len(folders)}")
+    if not os.path.isdir(folders[0]):
+        return _wrong_watch(f"there is no folder '{folders[0]}'")
+    from millrace.summary.watch import watch  # late: `millrace run` starts without the library
+
+    watch(folders[0], tags, once, interval)
+    return 0
+
+
+def _wrong_watch(problem: str) -> int:
+    sys.stderr.write(f"millrace watch: {problem}\n\n{_WATCH_USAGE}")
+    return 2
 
 
 class _CannotOpen(Exception):
