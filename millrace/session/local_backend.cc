@@ -9,11 +9,19 @@ namespace {
 
 class LocalBackend : public SessionBackend {
  public:
-  LocalBackend(std::vector<Ref<Device>> devices, const SessionOptions& options)
-      : devices_(std::move(devices)), kernel_label_(options.kernel_label) {
+  LocalBackend(std::vector<Ref<Device>> devices, const SessionOptions& options, bool owns_devices)
+      : devices_(std::move(devices)),
+        kernel_label_(options.kernel_label),
+        owns_devices_(owns_devices) {
     std::vector<Device::Info> infos;
     for (const Ref<Device>& d : devices_) infos.push_back(d->info());
     set_ = DeviceSet(std::move(infos), 0);
+  }
+
+  // State may hold what holds the device: iterators, what runs their functions.
+  ~LocalBackend() override {
+    if (!owns_devices_) return;
+    for (const Ref<Device>& device : devices_) device->resources().clear();
   }
 
   const DeviceSet& devices() const override { return set_; }
@@ -50,6 +58,7 @@ class LocalBackend : public SessionBackend {
  private:
   std::vector<Ref<Device>> devices_;
   std::string kernel_label_;
+  bool owns_devices_;
   DeviceSet set_;
 };
 
@@ -80,12 +89,12 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
     return invalid_argument("no device of this process matches the device filters ",
                             str_join(options.device_filters, ", "));
   }
-  return make_local_backend(std::move(devices), options);
+  return Ref<SessionBackend>(make_ref<LocalBackend>(std::move(devices), options, true));
 }
 
 Ref<SessionBackend> make_local_backend(std::vector<Ref<Device>> devices,
                                        const SessionOptions& options) {
-  return make_ref<LocalBackend>(std::move(devices), options);
+  return make_ref<LocalBackend>(std::move(devices), options, false);
 }
 
 }  // namespace millrace

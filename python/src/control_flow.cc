@@ -32,8 +32,10 @@ namespace {
 // of the builder around.
 class Part {
  public:
-  Part(PyGraph& outer, nb::handle code, PendingException& pending)
-      : outer_(outer), code_(code), pending_(pending) {}
+  // `gradients`: constants that the body uses can be differentiated by, so they are captured and
+  // not copied.
+  Part(PyGraph& outer, nb::handle code, PendingException& pending, bool gradients = true)
+      : outer_(outer), code_(code), pending_(pending), gradients_(gradients) {}
 
   std::vector<Expr> operator()(FunctionBuilder& inside, const std::vector<Expr>& parameters) {
     try {
@@ -46,7 +48,7 @@ class Part {
 
  private:
   std::vector<Expr> build(FunctionBuilder& inside, const std::vector<Expr>& parameters) {
-    inside.capture_differentiable_constants();
+    if (gradients_) inside.capture_differentiable_constants();
     // The code may add to the graph around, too: the node is made with the settings of now.
     const GraphBuilder::Context settings = outer_.builder().context();
     nb::object graph = open_function_graph(outer_, inside);
@@ -76,6 +78,7 @@ class Part {
   PyGraph& outer_;
   nb::handle code_;
   PendingException& pending_;
+  bool gradients_;
 };
 
 // The outputs of a functional node as Tensors, once `outputs` are there.
@@ -128,10 +131,10 @@ nb::object add_while_node(PyGraph& graph, const std::vector<nb::object>& variabl
 
 // A function in the library of `graph`: its parameters have the types and shapes given. Returns its
 // name, the tensors around it that it uses, its result types and shapes, and whether it is
-// stateful.
+// stateful. Without `gradients`, constants around it are copied into it.
 nb::object add_function(PyGraph& graph, const std::string& name, const nb::list& types,
                         const nb::list& shapes, const std::vector<std::string>& names,
-                        nb::handle code) {
+                        nb::handle code, bool gradients) {
   PendingException pending;
   GraphBuilder& outer = graph.ready_builder();
   FunctionBuilder inside(outer);
@@ -143,7 +146,7 @@ nb::object add_function(PyGraph& graph, const std::string& name, const nb::list&
         inside.add_parameter(names[i], dtype_from_object(types[i]), std::move(facts)));
   }
   if (Status status = inside.take_status(); !status.ok()) raise_value_error(status);
-  Part part(graph, code, pending);
+  Part part(graph, code, pending, gradients);
   const std::vector<Expr> results = part(inside, parameters);
   pending.rethrow();
   if (Status status = inside.take_status(); !status.ok()) raise_value_error(status);
@@ -175,7 +178,8 @@ void bind_control_flow(nb::module_& m) {
   m.def("add_if", &add_if_node);
   m.def("add_case", &add_case_node);
   m.def("add_while", &add_while_node);
-  m.def("add_function", &add_function);
+  m.def("add_function", &add_function, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+        nb::arg(), nb::arg("gradients") = true);
 }
 
 }  // namespace millrace::python

@@ -1017,6 +1017,11 @@ EXEMPT: dict[str, str] = {
         "queues and accumulators: millrace/ops/queue",
     ),
     **dict.fromkeys(
+        ["*Dataset", "*DatasetV*", "*Iterator", "*IteratorV*", "Iterator*", "DatasetToSingleElement",
+         "*DatasetCardinality", "*SeedGenerator", "*MemoryCache", "DummyIterationCounter"],
+        "datasets: python/tests/test_data*.py and millrace/data",
+    ),
+    **dict.fromkeys(
         ["TensorArray*", "TensorList*", "EmptyTensorList", "Optional*"],
         "lists of tensors: millrace/ops/tensor_array and tensor_list",
     ),

@@ -1,0 +1,191 @@
+// Elements joined to batches, and batches taken apart.
+
+#include "millrace/data/batch.h"
+
+#include "millrace/data/batch_rows.h"
+#include "millrace/data/dataset_op.h"
+#include "millrace/data/state.h"
+
+namespace millrace::data {
+namespace {
+
+class BatchDataset final : public Dataset {
+ public:
+  BatchDataset(ElementSpec spec, Ref<Dataset> input, int64_t size, bool drop_remainder)
+      : Dataset("Batch", std::move(spec), {std::move(input)}, size > kLong),
+        batch_size_(size),
+        drop_remainder_(drop_remainder) {}
+  int64_t size() const override {
+    const int64_t n = inputs()[0]->size();
+    if (n < 0) return n;
+    return n / batch_size_ + (n % batch_size_ != 0 && !drop_remainder_ ? 1 : 0);
+  }
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  template <bool kMayDrop>
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    MR_TRY_ASSIGN(const int64_t size, count_input(ctx, 1, "Batch size", 1));
+    bool drop = false;
+    if constexpr (kMayDrop) {
+      MR_TRY_ASSIGN(drop, ctx.scalar_input<bool>(2));
+    }
+    return make_batch_dataset(std::move(spec), std::move(input), size, drop);
+  }
+
+  const int64_t batch_size_;
+  const bool drop_remainder_;
+};
+
+class BatchIterator final : public IteratorOverInput<BatchDataset> {
+ public:
+  using IteratorOverInput::IteratorOverInput;
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    state.flag(ended_);
+    return input().save(state);
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    MR_TRY_ASSIGN(ended_, state.flag());
+    return input().restore(state);
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    const int64_t size = dataset().batch_size_;
+    rows_.begin(size);
+    while (!ended_ && rows_.rows() < size) {
+      if (environment().stopped()) return environment().status();
+      MR_TRY(input().next(row_, ended_));
+      if (!ended_) MR_TRY(rows_.add(row_));
+    }
+    const int64_t rows = rows_.rows();
+    end = rows == 0 || (dataset().drop_remainder_ && rows < size);
+    if (!end) rows_.finish(out);
+    return ok_status();
+  }
+
+ private:
+  BatchRows rows_;
+  Element row_;
+  bool ended_ = false;
+};
+
+Result<std::unique_ptr<Iterator>> BatchDataset::iterate(const Iteration& iteration) const {
+  return iterate_over_input<BatchIterator>(*this, iteration);
+}
+
+class UnbatchDataset final : public Dataset {
+ public:
+  UnbatchDataset(ElementSpec spec, Ref<Dataset> input)
+      : Dataset("Unbatch", std::move(spec), {std::move(input)}, true) {}
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    return make_ref<UnbatchDataset>(std::move(spec), std::move(input));
+  }
+};
+
+class UnbatchIterator final : public IteratorOverInput<UnbatchDataset> {
+ public:
+  using IteratorOverInput::IteratorOverInput;
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    state.number(at_);
+    state.number(rows_);
+    if (at_ < rows_) state.element(batch_);
+    return input().save(state);
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    MR_TRY_ASSIGN(at_, state.number_in(0, INT64_MAX));
+    MR_TRY_ASSIGN(rows_, state.number_in(at_, INT64_MAX));
+    if (at_ < rows_) {
+      MR_TRY_ASSIGN(batch_, state.element());
+      const int64_t at = at_, rows = rows_;
+      MR_TRY(open());
+      if (rows_ != rows) return data_loss("the state has a batch of ", rows_, " rows, not ", rows);
+      at_ = at;
+    }
+    return input().restore(state);
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    end = false;
+    while (at_ >= rows_) {
+      if (environment().stopped()) return environment().status();
+      MR_TRY(input().next(batch_, end));
+      if (end) return ok_status();
+      MR_TRY(open());
+    }
+    out.resize(batch_.size());
+    for (size_t i = 0; i < batch_.size(); ++i) out[i] = batch_[i].row(at_);
+    ++at_;
+    return ok_status();
+  }
+
+ private:
+  // Begins with the batch that came.
+  Status open() {
+    at_ = rows_ = 0;
+    for (size_t i = 0; i < batch_.size(); ++i) {
+      if (batch_[i].rank() < 1) {
+        return invalid_argument("component ", i,
+                                " of a batch must have a first dimension, got a "
+                                "scalar");
+      }
+      if (batch_[i].dim(0) != batch_[0].dim(0)) {
+        return invalid_argument(
+            "Input element must have the same batch size in each component. "
+            "Component 0 had size ",
+            batch_[0].dim(0), " but component ", i, " had size ", batch_[i].dim(0), ".");
+      }
+    }
+    if (!batch_.empty()) rows_ = batch_[0].dim(0);
+    return ok_status();
+  }
+
+  Element batch_;
+  int64_t at_ = 0, rows_ = 0;
+};
+
+Result<std::unique_ptr<Iterator>> UnbatchDataset::iterate(const Iteration& iteration) const {
+  return iterate_over_input<UnbatchIterator>(*this, iteration);
+}
+
+}  // namespace
+
+Ref<Dataset> make_batch_dataset(ElementSpec spec, Ref<Dataset> input, int64_t size,
+                                bool drop_remainder) {
+  return make_ref<BatchDataset>(std::move(spec), std::move(input), size, drop_remainder);
+}
+
+void register_batch(Registry& registry) {
+  add_dataset_op(registry,
+                 {.name = "BatchDataset",
+                  .doc = "Joins elements to batches.",
+                  .inputs = {{"input_dataset", "variant"}, {"batch_size", "int64"}}},
+                 dataset_kernel<BatchDataset::make<false>>);
+  add_dataset_op(registry,
+                 {.name = "BatchDatasetV2",
+                  .doc = "Joins elements to batches.",
+                  .inputs = {{"input_dataset", "variant"},
+                             {"batch_size", "int64"},
+                             {"drop_remainder", "bool", "Leave out a last batch that is smaller."}},
+                  .attrs = {{"parallel_copy", "bool = false"}}},
+                 dataset_kernel<BatchDataset::make<true>>);
+  for (const char* name : {"UnbatchDataset", "ExperimentalUnbatchDataset"}) {
+    add_dataset_op(registry,
+                   {.name = std::string_view(name),
+                    .doc = "The rows of the elements of a dataset.",
+                    .inputs = {{"input_dataset", "variant"}}},
+                   dataset_kernel<UnbatchDataset::make>);
+  }
+}
+
+}  // namespace millrace::data

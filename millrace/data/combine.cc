@@ -1,0 +1,382 @@
+// Datasets made of several, or of one several times: repeat, concatenate, zip, choose.
+
+#include <algorithm>
+
+#include "millrace/data/dataset_op.h"
+#include "millrace/data/state.h"
+
+namespace millrace::data {
+namespace {
+
+// A dataset `count` times; a negative count: without end.
+class RepeatDataset final : public Dataset {
+ public:
+  RepeatDataset(Ref<Dataset> input, int64_t count)
+      : Dataset("Repeat", input->spec(), {input}, count > kLong), count_(count) {}
+  int64_t size() const override {
+    const int64_t n = inputs()[0]->size();
+    if (count_ == 0 || n == 0) return 0;
+    if (count_ < 0) return n == kUnknownSize ? n : kInfinite;
+    int64_t product;
+    if (n < 0 || __builtin_mul_overflow(n, count_, &product)) return n < 0 ? n : kInfinite;
+    return product;
+  }
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+    MR_TRY_ASSIGN(const int64_t count, ctx.int_scalar_input(1));
+    return make_ref<RepeatDataset>(std::move(input), count);
+  }
+
+  const int64_t count_;
+};
+
+class RepeatIterator final : public IteratorOf<RepeatDataset> {
+ public:
+  RepeatIterator(const RepeatDataset& dataset, const Iteration& iteration)
+      : IteratorOf(dataset, iteration) {}
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    state.number(epoch_);
+    state.flag(any_);
+    state.flag(input_ != nullptr);
+    return input_ == nullptr ? ok_status() : input_->save(state);
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    MR_TRY_ASSIGN(epoch_, state.number_in(0, INT64_MAX));
+    MR_TRY_ASSIGN(any_, state.flag());
+    MR_TRY_ASSIGN(const bool inside, state.flag());
+    input_ = nullptr;
+    if (!inside) return ok_status();
+    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+    return input_->restore(state);
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    for (;;) {
+      end = dataset().count_ >= 0 && epoch_ >= dataset().count_;
+      if (end) return ok_status();
+      if (environment().stopped()) return environment().status();
+      if (input_ == nullptr) {
+        MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+      }
+      Status status = input_->next(out, end);
+      if (!end || !status.ok()) {
+        any_ = true;
+        return status;
+      }
+      input_ = nullptr;
+      // Nothing, repeated, is nothing.
+      epoch_ = any_ || dataset().count_ >= 0 ? epoch_ + 1 : epoch_;
+      if (!any_ && dataset().count_ < 0) return ok_status();
+      any_ = false;
+    }
+  }
+
+ private:
+  std::unique_ptr<Iterator> input_;  // null between two epochs
+  int64_t epoch_ = 0;
+  bool any_ = false;  // this epoch had an element
+};
+
+Result<std::unique_ptr<Iterator>> RepeatDataset::iterate(const Iteration& iteration) const {
+  return std::make_unique<RepeatIterator>(*this, iteration);
+}
+
+// One dataset after the other.
+class ConcatenateDataset final : public Dataset {
+ public:
+  ConcatenateDataset(ElementSpec spec, Ref<Dataset> first, Ref<Dataset> second)
+      : Dataset("Concatenate", std::move(spec), {std::move(first), std::move(second)}) {}
+  int64_t size() const override {
+    const int64_t a = inputs()[0]->size(), b = inputs()[1]->size();
+    if (a == kInfinite || b == kInfinite) return kInfinite;
+    int64_t sum;
+    if (a < 0 || b < 0) return kUnknownSize;
+    return __builtin_add_overflow(a, b, &sum) ? kInfinite : sum;
+  }
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    MR_TRY_ASSIGN(Ref<Dataset> first, dataset_input(ctx, 0));
+    MR_TRY_ASSIGN(Ref<Dataset> second, dataset_input(ctx, 1));
+    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    if (first->spec().types != second->spec().types) {
+      return invalid_argument("datasets of different types cannot be concatenated: [",
+                              str_join(first->spec().types, ","), "] and [",
+                              str_join(second->spec().types, ","), "]");
+    }
+    return make_ref<ConcatenateDataset>(std::move(spec), std::move(first), std::move(second));
+  }
+};
+
+class ConcatenateIterator final : public IteratorOf<ConcatenateDataset> {
+ public:
+  ConcatenateIterator(const ConcatenateDataset& dataset, const Iteration& iteration)
+      : IteratorOf(dataset, iteration) {}
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    state.number(static_cast<int64_t>(part_));
+    state.flag(input_ != nullptr);
+    return input_ == nullptr ? ok_status() : input_->save(state);
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    MR_TRY_ASSIGN(const int64_t part, state.number_in(0, 2));
+    part_ = static_cast<size_t>(part);
+    MR_TRY_ASSIGN(const bool inside, state.flag());
+    input_ = nullptr;
+    if (!inside || part_ == 2) return ok_status();
+    MR_TRY_ASSIGN(input_, dataset().inputs()[part_]->iterate(iteration()));
+    return input_->restore(state);
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    for (; part_ < 2; ++part_) {
+      if (input_ == nullptr) {
+        MR_TRY_ASSIGN(input_, dataset().inputs()[part_]->iterate(iteration()));
+      }
+      MR_TRY(input_->next(out, end));
+      if (!end) return ok_status();
+      input_ = nullptr;
+    }
+    end = true;
+    return ok_status();
+  }
+
+ private:
+  std::unique_ptr<Iterator> input_;
+  size_t part_ = 0;
+};
+
+Result<std::unique_ptr<Iterator>> ConcatenateDataset::iterate(const Iteration& iteration) const {
+  return std::make_unique<ConcatenateIterator>(*this, iteration);
+}
+
+Result<std::vector<Ref<Dataset>>> dataset_inputs(const KernelContext& ctx) {
+  std::vector<Ref<Dataset>> inputs;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, i));
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+// An iterator over each input of a dataset.
+Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
+                                                              const Iteration& iteration) {
+  std::vector<std::unique_ptr<Iterator>> iterators;
+  for (const Ref<Dataset>& input : dataset.inputs()) {
+    MR_TRY_ASSIGN(std::unique_ptr<Iterator> iterator, input->iterate(iteration));
+    iterators.push_back(std::move(iterator));
+  }
+  return iterators;
+}
+
+// An element of each dataset, as components of one.
+class ZipDataset final : public Dataset {
+ public:
+  ZipDataset(ElementSpec spec, std::vector<Ref<Dataset>> inputs)
+      : Dataset("Zip", std::move(spec), std::move(inputs)) {}
+  int64_t size() const override {
+    int64_t least = kInfinite;
+    for (const Ref<Dataset>& input : inputs()) {
+      const int64_t n = input->size();
+      if (n == kUnknownSize) return n;
+      if (n != kInfinite) least = least == kInfinite ? n : std::min(least, n);
+    }
+    return least;
+  }
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    MR_TRY_ASSIGN(std::vector<Ref<Dataset>> inputs, dataset_inputs(ctx));
+    return make_ref<ZipDataset>(std::move(spec), std::move(inputs));
+  }
+};
+
+class ZipIterator final : public IteratorOf<ZipDataset> {
+ public:
+  ZipIterator(const ZipDataset& dataset, const Iteration& iteration,
+              std::vector<std::unique_ptr<Iterator>> inputs)
+      : IteratorOf(dataset, iteration), inputs_(std::move(inputs)) {}
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    state.flag(ended_);
+    for (const auto& input : inputs_) MR_TRY(input->save(state));
+    return ok_status();
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    MR_TRY_ASSIGN(ended_, state.flag());
+    for (const auto& input : inputs_) MR_TRY(input->restore(state));
+    return ok_status();
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    end = ended_;
+    out.clear();
+    // All are asked, also after an error, so that they stay side by side.
+    Status first;
+    for (const auto& input : inputs_) {
+      if (end) break;
+      Status status = input->next(part_, end);
+      if (!status.ok()) {
+        if (first.ok()) first = std::move(status);
+        continue;
+      }
+      for (Tensor& component : part_) out.push_back(std::move(component));
+    }
+    ended_ = end;
+    return end ? ok_status() : first;
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Iterator>> inputs_;
+  Element part_;
+  bool ended_ = false;
+};
+
+Result<std::unique_ptr<Iterator>> ZipDataset::iterate(const Iteration& iteration) const {
+  MR_TRY_ASSIGN(auto inputs, iterate_inputs(*this, iteration));
+  return std::make_unique<ZipIterator>(*this, iteration, std::move(inputs));
+}
+
+// The next element of the dataset whose number the selector, the first input, gives.
+class DirectedInterleaveDataset final : public Dataset {
+ public:
+  DirectedInterleaveDataset(ElementSpec spec, std::vector<Ref<Dataset>> inputs, bool stop_on_empty)
+      : Dataset("DirectedInterleave", std::move(spec), std::move(inputs), true),
+        stop_on_empty_(stop_on_empty) {}
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
+
+  template <bool kMayStop>
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    bool stop_on_empty = false;
+    if constexpr (kMayStop) {
+      MR_TRY_ASSIGN(stop_on_empty, ctx.node().attr<bool>("stop_on_empty_dataset"));
+    }
+    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    MR_TRY_ASSIGN(std::vector<Ref<Dataset>> inputs, dataset_inputs(ctx));
+    return make_ref<DirectedInterleaveDataset>(std::move(spec), std::move(inputs), stop_on_empty);
+  }
+
+  const bool stop_on_empty_;
+};
+
+class DirectedInterleaveIterator final : public IteratorOf<DirectedInterleaveDataset> {
+ public:
+  DirectedInterleaveIterator(const DirectedInterleaveDataset& dataset, const Iteration& iteration,
+                             std::vector<std::unique_ptr<Iterator>> inputs)
+      : IteratorOf(dataset, iteration),
+        inputs_(std::move(inputs)),
+        ended_(inputs_.size(), false),
+        open_(inputs_.size() - 1) {}
+  Status save(StateWriter& state) override {
+    state.stage(dataset().name());
+    for (bool ended : ended_) state.flag(ended);
+    for (const auto& input : inputs_) MR_TRY(input->save(state));
+    return ok_status();
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(dataset().name()));
+    open_ = 0;
+    for (size_t i = 0; i < ended_.size(); ++i) {
+      MR_TRY_ASSIGN(const bool ended, state.flag());
+      ended_[i] = ended;
+      open_ += i > 0 && !ended ? 1 : 0;
+    }
+    for (const auto& input : inputs_) MR_TRY(input->restore(state));
+    return ok_status();
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    for (;;) {
+      if (environment().stopped()) return environment().status();
+      end = ended_[0] || open_ == 0;
+      if (end) return ok_status();
+      MR_TRY(inputs_[0]->next(choice_, end));
+      if (end) {
+        ended_[0] = true;
+        return ok_status();
+      }
+      if (choice_.size() != 1 || choice_[0].dtype() != DType::kInt64 ||
+          choice_[0].num_elements() != 1) {
+        return invalid_argument("the selector must give one int64");
+      }
+      const int64_t which = choice_[0].item<int64_t>();
+      if (which < 0 || which >= static_cast<int64_t>(inputs_.size()) - 1) {
+        return invalid_argument("Selector index out of range: ", which, " >= ", inputs_.size() - 1);
+      }
+      const auto i = static_cast<size_t>(which) + 1;
+      if (ended_[i]) continue;
+      MR_TRY(inputs_[i]->next(out, end));
+      if (!end) return ok_status();
+      ended_[i] = true;
+      --open_;
+      if (dataset().stop_on_empty_) {
+        ended_[0] = true;
+        return ok_status();
+      }
+    }
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Iterator>> inputs_;
+  std::vector<bool> ended_;  // by input, the selector first
+  size_t open_;              // data inputs that have not ended
+  Element choice_;
+};
+
+Result<std::unique_ptr<Iterator>> DirectedInterleaveDataset::iterate(
+    const Iteration& iteration) const {
+  MR_TRY_ASSIGN(auto inputs, iterate_inputs(*this, iteration));
+  return std::make_unique<DirectedInterleaveIterator>(*this, iteration, std::move(inputs));
+}
+
+}  // namespace
+
+void register_combine(Registry& registry) {
+  add_dataset_op(registry,
+                 {.name = "RepeatDataset",
+                  .doc = "A dataset, again and again.",
+                  .inputs = {{"input_dataset", "variant"},
+                             {"count", "int64", "How often; negative: without end."}}},
+                 dataset_kernel<RepeatDataset::make>);
+  add_dataset_op(registry,
+                 {.name = "ConcatenateDataset",
+                  .doc = "One dataset after the other.",
+                  .inputs = {{"input_dataset", "variant"}, {"another_dataset", "variant"}}},
+                 dataset_kernel<ConcatenateDataset::make>);
+  add_dataset_op(registry,
+                 {.name = "ZipDataset",
+                  .doc = "Elements made of one of each dataset, as long as all have one.",
+                  .inputs = {{"input_datasets", "N*variant"}},
+                  .attrs = {{"N", "int >= 1"}}},
+                 dataset_kernel<ZipDataset::make>);
+  const SpecList<OpSpec::Arg> directed = {{"selector_input_dataset", "variant"},
+                                          {"data_input_datasets", "N*variant"}};
+  add_dataset_op(
+      registry,
+      {.name = "DirectedInterleaveDataset",
+       .doc = "Elements of several datasets, in the order that a dataset of numbers says.",
+       .inputs = directed,
+       .attrs = {{"N", "int >= 1"}, {"stop_on_empty_dataset", "bool = false"}}},
+      dataset_kernel<DirectedInterleaveDataset::make<true>>);
+  add_dataset_op(
+      registry,
+      {.name = "ExperimentalDirectedInterleaveDataset",
+       .doc = "Elements of several datasets, in the order that a dataset of numbers says.",
+       .inputs = directed,
+       .attrs = {{"N", "int >= 1"}}},
+      dataset_kernel<DirectedInterleaveDataset::make<false>>);
+}
+
+}  // namespace millrace::data

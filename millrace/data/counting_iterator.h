@@ -1,0 +1,38 @@
+#pragma once
+
+#include "millrace/data/dataset.h"
+#include "millrace/data/state.h"
+
+namespace millrace::data {
+
+// An iterator over a dataset D that has its elements at hand: size() of them, and
+// `Status get(int64_t i, Element& out) const`.
+template <class D>
+class CountingIterator final : public IteratorOf<D> {
+ public:
+  CountingIterator(const D& dataset, const Iteration& iteration)
+      : IteratorOf<D>(dataset, iteration) {}
+
+  Status save(StateWriter& state) override {
+    state.stage(this->dataset().name());
+    state.number(at_);
+    return ok_status();
+  }
+  Status restore(StateReader& state) override {
+    MR_TRY(state.stage(this->dataset().name()));
+    MR_TRY_ASSIGN(at_, state.number_in(0, this->dataset().size()));
+    return ok_status();
+  }
+
+ protected:
+  Status produce(Element& out, bool& end) override {
+    end = at_ >= this->dataset().size();
+    if (end) return ok_status();
+    return this->dataset().get(at_++, out);
+  }
+
+ private:
+  int64_t at_ = 0;
+};
+
+}  // namespace millrace::data

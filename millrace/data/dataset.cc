@@ -1,0 +1,47 @@
+#include "millrace/data/dataset.h"
+
+#include <algorithm>
+
+#include "millrace/base/clock.h"
+
+namespace millrace::data {
+
+Dataset::Dataset(std::string_view name, ElementSpec spec, std::vector<Ref<Dataset>> inputs,
+                 bool waits)
+    : name_(name), spec_(std::move(spec)), inputs_(std::move(inputs)), waits_(waits) {
+  for (const Ref<Dataset>& input : inputs_) {
+    waits_ = waits_ || input->waits();
+    depth_ = std::max(depth_, input->depth() + 1);
+  }
+}
+
+Status Dataset::encode(std::string&, std::vector<Tensor>&) const {
+  return unimplemented("a dataset cannot be written into a message; it is ", name_);
+}
+
+Iterator::Iterator(const Dataset& dataset, const Iteration& iteration)
+    : iteration_(iteration), stage_(iteration.stages->find(dataset)) {}
+
+Status Iterator::timed(Element& out, bool& end) {
+  const int64_t begin = monotonic_nanos();
+  Status status = produce(out, end);
+  stage_->add_sample(monotonic_nanos() - begin);
+  return count(std::move(status), end);
+}
+
+Result<Ref<Dataset>> dataset_of(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kVariant || tensor.num_elements() != 1) {
+    return invalid_argument("expected a dataset, a variant of one element; got ", tensor.dtype(),
+                            " ", tensor.shape());
+  }
+  const Ref<VariantObject>& object = tensor.item<Variant>().object;
+  if (!object || object->type_name() != Dataset::kTypeName) {
+    return invalid_argument("expected a dataset, got a variant that holds ",
+                            object ? object->type_name() : std::string_view("nothing"));
+  }
+  return Ref<Dataset>(static_cast<Dataset*>(object.get()));
+}
+
+Tensor dataset_tensor(Ref<Dataset> dataset) { return Tensor::scalar(Variant{std::move(dataset)}); }
+
+}  // namespace millrace::data

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "millrace/data/dataset.h"
+#include "millrace/graph/attr_value.h"
+#include "millrace/kernel/function_runner.h"
+
+namespace millrace::data {
+
+// A function of the graph with the tensors around it that it uses: what "map" is given.
+struct Closure {
+  FunctionAttr function;
+  std::vector<Tensor> captured;
+};
+
+// A closure that can be called in one environment.
+class Function {
+ public:
+  // FAILED_PRECONDITION where functions cannot be called, NOT_FOUND for an unknown one.
+  static Result<Function> make(const Closure& closure, Ref<Environment> environment);
+
+  // Calls it with `args` and what it captured, and waits. For threads that may block.
+  Status call(Element args, Element& results) const;
+  // The same without waiting: `done` is called once, perhaps before this returns.
+  void start(Element args, FunctionRunner::Done done) const;
+
+  // call() of a function that gives one bool; INVALID_ARGUMENT, naming `what`, for another.
+  Result<bool> ask(const Element& args, std::string_view what) const;
+
+ private:
+  Function(Ref<Environment> environment, FunctionRunner::Handle handle,
+           std::vector<Tensor> captured)
+      : environment_(std::move(environment)), handle_(handle), captured_(std::move(captured)) {}
+
+  Ref<Environment> environment_;
+  FunctionRunner::Handle handle_;
+  std::vector<Tensor> captured_;
+};
+
+}  // namespace millrace::data

@@ -1,0 +1,49 @@
+#include "millrace/data/nested.h"
+
+#include "millrace/data/prefetch.h"
+
+namespace millrace::data {
+
+Status Nested::open(Element args, const Function& function, Environment& environment,
+                    int64_t ahead) {
+  close();
+  Element made;
+  MR_TRY(function.call(args, made));
+  if (made.size() != 1) {
+    return invalid_argument("the function must give one dataset, got ", made.size(), " tensors");
+  }
+  MR_TRY_ASSIGN(Ref<Dataset> dataset, dataset_of(made[0]));
+  const Iteration iteration = Iteration::of(*dataset, Ref<Environment>(&environment));
+  if (ahead > 0) {
+    MR_TRY_ASSIGN(iterator_,
+                  iterate_ahead(*dataset, *dataset, iteration, {.elements = ahead}, nullptr));
+  } else {
+    MR_TRY_ASSIGN(iterator_, dataset->iterate(iteration));
+  }
+  args_ = std::move(args);
+  return ok_status();
+}
+
+void Nested::close() {
+  iterator_ = nullptr;
+  args_.clear();
+}
+
+Status Nested::save(StateWriter& state) const {
+  state.flag(is_open());
+  if (!is_open()) return ok_status();
+  state.element(args_);
+  return iterator_->save(state);
+}
+
+Status Nested::restore(StateReader& state, const Function& function, Environment& environment,
+                       int64_t ahead) {
+  close();
+  MR_TRY_ASSIGN(const bool was_open, state.flag());
+  if (!was_open) return ok_status();
+  MR_TRY_ASSIGN(Element args, state.element());
+  MR_TRY(open(std::move(args), function, environment, ahead));
+  return iterator_->restore(state);
+}
+
+}  // namespace millrace::data

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "millrace/data/function.h"
+#include "millrace/data/state.h"
+
+namespace millrace::data {
+
+// An iterator over a dataset that a function made, and what it made it of: so that a saved position
+// can be found again, by calling the function again.
+class Nested {
+ public:
+  bool is_open() const { return iterator_ != nullptr; }
+  // Calls `function`, which gives one dataset, and iterates over that. With `ahead` > 0 on a thread
+  // of its own, so many elements ahead.
+  Status open(Element args, const Function& function, Environment& environment, int64_t ahead = 0);
+  void close();
+  // While it is open.
+  Status next(Element& out, bool& end) { return iterator_->next(out, end); }
+
+  Status save(StateWriter& state) const;
+  Status restore(StateReader& state, const Function& function, Environment& environment,
+                 int64_t ahead = 0);
+
+ private:
+  Element args_;
+  std::unique_ptr<Iterator> iterator_;
+};
+
+}  // namespace millrace::data

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "millrace/data/dataset.h"
+#include "millrace/data/function.h"
+
+namespace millrace::data {
+
+struct ParallelMapOptions {
+  // Calls at once; kAutotune: as many as keep the processors busy.
+  int64_t parallelism = 1;
+  // Elements in the order of the input, whichever call ends first.
+  bool ordered = true;
+};
+
+// f of every element of `input`, several at once.
+Ref<Dataset> make_parallel_map_dataset(ElementSpec spec, Ref<Dataset> input, Closure closure,
+                                       ParallelMapOptions options);
+
+}  // namespace millrace::data

@@ -1,0 +1,120 @@
+// Ops that iterate over a whole dataset: ReduceDataset, DatasetToSingleElement.
+
+#include "millrace/data/blocking_kernel.h"
+#include "millrace/data/dataset_op.h"
+#include "millrace/data/function.h"
+#include "millrace/graph/shape_context.h"
+
+namespace millrace::data {
+namespace {
+
+// Iterates here and now. Ends with the step.
+struct Whole {
+  Ref<Environment> environment;
+  std::unique_ptr<Iterator> iterator;
+
+  static Result<Whole> make(const KernelContext& ctx, const Dataset& dataset) {
+    Whole whole;
+    whole.environment =
+        make_ref<Environment>(ctx.step().functions, Ref<Device>(&ctx.device()), ctx.step().cancel);
+    MR_TRY_ASSIGN(whole.iterator, dataset.iterate(Iteration::of(dataset, whole.environment)));
+    return whole;
+  }
+};
+
+Status set_outputs(KernelContext& ctx, Element& element) {
+  if (element.size() != static_cast<size_t>(ctx.num_outputs())) {
+    return invalid_argument("expected ", ctx.num_outputs(), " components, got ", element.size());
+  }
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    Tensor& component = element[static_cast<size_t>(i)];
+    if (component.dtype() != ctx.output_type(i)) {
+      return invalid_argument("component ", i, " must be ", ctx.output_type(i), ", got ",
+                              component.dtype());
+    }
+    ctx.set_output(i, std::move(component));
+  }
+  return ok_status();
+}
+
+Status single_element(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const Ref<Dataset> dataset, dataset_input(ctx, 0));
+  MR_TRY_ASSIGN(const Whole whole, Whole::make(ctx, *dataset));
+  Element element, more;
+  bool end = false;
+  MR_TRY(whole.iterator->next(element, end));
+  if (end) return invalid_argument("Dataset was empty.");
+  MR_TRY(whole.iterator->next(more, end));
+  if (!end) return invalid_argument("Dataset had more than one element.");
+  return set_outputs(ctx, element);
+}
+
+Status reduce(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const Ref<Dataset> dataset, dataset_input(ctx, 0));
+  MR_TRY_ASSIGN(const int states, type_count(ctx.node(), "Tstate"));
+  MR_TRY_ASSIGN(const Closure closure,
+                closure_of(ctx, "f", 1 + states, ctx.num_inputs() - 1 - states));
+  MR_TRY_ASSIGN(const Whole whole, Whole::make(ctx, *dataset));
+  MR_TRY_ASSIGN(const Function function, Function::make(closure, whole.environment));
+  Element state, element;
+  for (int i = 1; i <= states; ++i) {
+    MR_TRY_ASSIGN(Tensor initial, kept_input(ctx, i));
+    state.push_back(std::move(initial));
+  }
+  for (;;) {
+    bool end = false;
+    MR_TRY(whole.environment->status());
+    MR_TRY(whole.iterator->next(element, end));
+    if (end) return set_outputs(ctx, state);
+    Element args = std::move(state);
+    args.insert(args.end(), element.begin(), element.end());
+    state = {};
+    MR_TRY(function.call(std::move(args), state));
+  }
+}
+
+Status declared_shapes(ShapeContext& c) {
+  MR_TRY_ASSIGN(const std::vector<PartialShape> shapes,
+                c.attr<std::vector<PartialShape>>("output_shapes"));
+  if (shapes.size() != static_cast<size_t>(c.num_outputs())) {
+    return invalid_argument("output_types and output_shapes must have one length, got ",
+                            c.num_outputs(), " and ", shapes.size());
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) c.set_output(static_cast<int>(i), shapes[i]);
+  return ok_status();
+}
+
+}  // namespace
+
+void register_reduce(Registry& registry) {
+  const OpTraits traits = {.stateful = true, .cannot_differentiate = true};
+  const OpSpec::Attr types = {"output_types", "list(type) >= 1"};
+  const OpSpec::Attr shapes = {"output_shapes", "list(shape) >= 1"};
+  const OpSpec::Attr metadata = {"metadata", "string = ''"};
+  registry.add({.name = "DatasetToSingleElement",
+                .doc = "The only element of a dataset.",
+                .inputs = {{"dataset", "variant"}},
+                .outputs = {{"components", "list(output_types)"}},
+                .attrs = {types, shapes, metadata},
+                .traits = traits,
+                .shape = declared_shapes});
+  registry.kernel<BlockingKernel<single_element>>("DatasetToSingleElement", DeviceKind::kCpu);
+  registry.add({.name = "ReduceDataset",
+                .doc = "What f makes of a state and one element after the other.",
+                .inputs = {{"input_dataset", "variant"},
+                           {"initial_state", "list(Tstate)"},
+                           {"other_arguments", "list(Targuments)"}},
+                .outputs = {{"components", "list(output_types)"}},
+                .attrs = {{"f", "func"},
+                          {"Tstate", "list(type) >= 1"},
+                          {"Targuments", "list(type) >= 0"},
+                          types,
+                          shapes,
+                          {"use_inter_op_parallelism", "bool = true"},
+                          metadata},
+                .traits = traits,
+                .shape = declared_shapes});
+  registry.kernel<BlockingKernel<reduce>>("ReduceDataset", DeviceKind::kCpu);
+}
+
+}  // namespace millrace::data

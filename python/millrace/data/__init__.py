@@ -1,0 +1,1 @@
+"""Input pipelines: datasets, which are values of the graph, and iterators over them."""

@@ -1,0 +1,608 @@
+"""tf.data.Dataset."""
+
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
+from millrace.data import generator, structure
+from millrace.data.functions import ElementFunction
+from millrace.data.iterator import Iterator, begin_once
+from millrace.data.options import Options
+from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of, flatten, map_leaves
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.static_value import constant_value, constant_value_as_shape
+from millrace.ops.random import get_seed
+
+AUTOTUNE = export(v1=("data.experimental.AUTOTUNE", "data.AUTOTUNE", "contrib.data.AUTOTUNE"))(-1)
+
+
+def int64(value: Any, default: int | None = None, name: str | None = None) -> Tensor:
+    """A number that a dataset is given, which may be a tensor."""
+    return convert_to_tensor(default if value is None else value, dtype=dtypes.int64, name=name)
+
+
+def seeds(seed: Any) -> tuple[Tensor, Tensor]:
+    """The two seeds of a dataset, zeros where none is set."""
+    first, second = get_seed(seed) if not isinstance(seed, Tensor) else (0, seed)
+    return int64(first, 0), int64(second, 0)
+
+
+@export(v1="data.Dataset")
+class Dataset:
+    """A sequence of elements, which are structures of tensors: what a program reads.
+
+    A dataset is a value of the graph. Methods make others of it; an iterator runs it.
+    """
+
+    def __init__(self, variant_tensor: Tensor, spec: Any, options: Options | None = None):
+        self._variant_tensor = variant_tensor
+        self._spec = spec
+        self._options = options
+
+    # What elements are.
+
+    @property
+    def output_types(self) -> Any:
+        """The types of the parts of an element."""
+        return map_leaves(lambda leaf: leaf.dtype, self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of the parts of an element."""
+        return map_leaves(lambda leaf: leaf.shape, self._spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of the parts of an element: Tensor or SparseTensor."""
+        return map_leaves(lambda leaf: leaf.cls, self._spec)
+
+    def __repr__(self) -> str:
+        shapes = map_leaves(lambda leaf: tuple(as_list(leaf.shape)), self._spec)
+        types = map_leaves(lambda leaf: leaf.dtype.name, self._spec)
+        return f"<{type(self).__name__} shapes: {shapes}, types: {types}>"
+
+    def __iter__(self) -> Any:
+        raise RuntimeError(
+            "__iter__() is only supported when eager execution is enabled: make an iterator, "
+            "iterator = dataset.make_one_shot_iterator(), and run iterator.get_next()"
+        )
+
+    def _as_leaf(self) -> DatasetLeaf:
+        return DatasetLeaf(Dataset, self._spec)
+
+    def _as_variant_tensor(self) -> Tensor:
+        return self._variant_tensor
+
+    def _of(self, variant_tensor: Tensor, spec: Any = None) -> "Dataset":
+        return Dataset(variant_tensor, self._spec if spec is None else spec, self._options)
+
+    @property
+    def _attrs(self) -> dict[str, Any]:
+        return attrs_of(self._spec)
+
+    def options(self) -> Options:
+        """The options of this dataset and those it is made of."""
+        return Options() if self._options is None else self._options
+
+    def with_options(self, options: Options) -> "Dataset":
+        """This dataset with options; those set before stay where `options` does not set them."""
+        merged = self.options().merge(options)
+        budget = merged.autotune.ram_budget
+        variant = self._variant_tensor
+        if budget:
+            variant = gen_ops.model_dataset(variant, ram_budget=int(budget), **self._attrs)
+        return Dataset(variant, self._spec, merged)
+
+    # Where elements come from.
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> "Dataset":
+        """A dataset of one element."""
+        value = structure.leaf_values(tensors)
+        spec = map_leaves(structure.leaf_of, value)
+        parts = structure.to_tensors(spec, value)
+        shapes = attrs_of(spec)["output_shapes"]
+        return Dataset(gen_ops.tensor_dataset(parts, output_shapes=shapes), spec)
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> "Dataset":
+        """A dataset of the rows of tensors, which have as many rows each."""
+        value = structure.leaf_values(tensors)
+        wholes = flatten(map_leaves(structure.leaf_of, value))
+        rows = None
+        leaves = []
+        for leaf in wholes:
+            if leaf.shape.rank == 0:
+                raise ValueError("from_tensor_slices: a scalar has no rows, use from_tensors")
+            count = as_list(leaf.shape)[0] if leaf.shape.rank else None
+            if rows is not None and count is not None and rows != count:
+                raise ValueError(f"from_tensor_slices: Dimensions {rows} and {count} are not equal")
+            rows = count if rows is None else rows
+            rest = leaf.shape[1:] if leaf.shape.rank else TensorShape(None)
+            leaves.append(type(leaf)(leaf.dtype, rest))
+        spec = structure.pack(value, leaves)
+        parts = [leaf.to_rows(v) for leaf, v in zip(leaves, flatten(value), strict=True)]
+        shapes = attrs_of(spec)["output_shapes"]
+        return Dataset(gen_ops.tensor_slice_dataset(parts, output_shapes=shapes), spec)
+
+    @staticmethod
+    def from_sparse_tensor_slices(sparse_tensor: Any) -> "Dataset":
+        """A dataset of the rows of a sparse tensor, each as indices, values and shape."""
+        rank = sparse_tensor.shape.rank
+        inner = None if rank is None else rank - 1
+        variant = gen_ops.sparse_tensor_slice_dataset(
+            sparse_tensor.indices, sparse_tensor.values, sparse_tensor.dense_shape
+        )
+        return Dataset(
+            variant,
+            (
+                TensorLeaf(dtypes.int64, [None, inner]), TensorLeaf(sparse_tensor.dtype, [None]),
+                TensorLeaf(dtypes.int64, [inner]),
+            ),
+        )  # fmt: skip
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any],
+        output_types: Any,
+        output_shapes: Any = None,
+        args: Any = None,
+    ) -> "Dataset":
+        """A dataset of what a generator gives.
+
+        Args:
+          generator: a function that gives something to iterate over, each time anew.
+          output_types: the types of an element's parts; its structure is that of elements.
+          output_shapes: their shapes, in the same structure; unknown by default.
+          args: tensors whose values the function is called with.
+        """
+        return _from_generator(generator, output_types, output_shapes, args)
+
+    @staticmethod
+    def range(*args: Any) -> "Dataset":
+        """A dataset of numbers: range(stop), range(start, stop) or range(start, stop, step)."""
+        if not 1 <= len(args) <= 3:
+            raise ValueError(f"Invalid arguments to range: {args}; expected one to three numbers")
+        start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        spec = TensorLeaf(dtypes.int64, [])
+        variant = gen_ops.range_dataset(int64(start), int64(stop), int64(step), **attrs_of(spec))
+        return Dataset(variant, spec)
+
+    @staticmethod
+    def zip(datasets: Any) -> "Dataset":
+        """A dataset of elements made of one of each; as long as the shortest."""
+        parts = flatten(datasets)
+        for part in parts:
+            if isinstance(part, list):
+                raise TypeError(
+                    "The argument to `Dataset.zip()` must be a nested structure of `Dataset` "
+                    "objects. Nested structures do not support Python lists; use a tuple instead."
+                )
+            if not isinstance(part, Dataset):
+                raise TypeError(f"zip takes a structure of datasets, got {part!r}")
+        spec = structure.pack(datasets, [part._spec for part in parts])
+        variant = gen_ops.zip_dataset([p._variant_tensor for p in parts], **attrs_of(spec))
+        return Dataset(variant, spec)
+
+    @staticmethod
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> "Dataset":
+        """A dataset of the names of files that match a pattern, in random order unless `shuffle` is
+        False."""
+        names = gen_ops.matching_files(convert_to_tensor(file_pattern, dtype=dtypes.string))
+        dataset = Dataset.from_tensor_slices(names)
+        if shuffle is False:
+            return dataset
+        count = gen_ops.maximum(gen_ops.size(names, out_type=dtypes.int64), int64(1))
+        return dataset.shuffle(count, seed=seed)
+
+    # Which elements there are, and how often.
+
+    def repeat(self, count: Any = None) -> "Dataset":
+        """This dataset `count` times; without end by default, and for -1."""
+        variant = gen_ops.repeat_dataset(self._variant_tensor, int64(count, -1), **self._attrs)
+        return self._of(variant)
+
+    def take(self, count: Any) -> "Dataset":
+        """The first elements, all for -1."""
+        return self._of(gen_ops.take_dataset(self._variant_tensor, int64(count), **self._attrs))
+
+    def skip(self, count: Any) -> "Dataset":
+        """All but the first elements, none for -1."""
+        return self._of(gen_ops.skip_dataset(self._variant_tensor, int64(count), **self._attrs))
+
+    def shard(self, num_shards: Any, index: Any) -> "Dataset":
+        """Every num_shards-th element, from number `index` on."""
+        if isinstance(num_shards, int) and num_shards < 1:
+            raise ValueError(f"num_shards must be >= 1; got {num_shards}")
+        if isinstance(index, int) and isinstance(num_shards, int) and not 0 <= index < num_shards:
+            raise ValueError(f"index must be in [0, {num_shards}); got {index}")
+        variant = gen_ops.shard_dataset(
+            self._variant_tensor, int64(num_shards), int64(index), **self._attrs
+        )
+        return self._of(variant)
+
+    def filter(self, predicate: Callable[..., Any]) -> "Dataset":
+        """The elements for which `predicate` is true."""
+        function = self._predicate(predicate, "filter")
+        variant = gen_ops.filter_dataset(
+            self._variant_tensor, function.captured, predicate=function.name, **self._attrs
+        )
+        return self._of(variant)
+
+    def take_while(self, predicate: Callable[..., Any]) -> "Dataset":
+        """The elements before the first for which `predicate` is not true."""
+        function = self._predicate(predicate, "take_while")
+        variant = gen_ops.take_while_dataset(
+            self._variant_tensor, function.captured, predicate=function.name, **self._attrs
+        )
+        return self._of(variant)
+
+    def _predicate(self, predicate: Callable[..., Any], what: str) -> ElementFunction:
+        function = ElementFunction(predicate, self._spec, what)
+        leaf = function.result
+        if (
+            not isinstance(leaf, TensorLeaf)
+            or leaf.dtype != dtypes.bool_
+            or not leaf.shape.is_compatible_with([])
+        ):
+            raise ValueError(f"`predicate` of {what} must return a scalar boolean tensor.")
+        return function
+
+    def shuffle(
+        self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
+    ) -> "Dataset":
+        """The elements in random order, drawn from a buffer of `buffer_size`.
+
+        `reshuffle_each_iteration`: another order each time the dataset is repeated, by default.
+        """
+        reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
+        variant = gen_ops.shuffle_dataset(
+            self._variant_tensor, int64(buffer_size), *seeds(seed),
+            reshuffle_each_iteration=reshuffle, **self._attrs,
+        )  # fmt: skip
+        return self._of(variant)
+
+    def concatenate(self, dataset: "Dataset") -> "Dataset":
+        """The elements of this dataset, then those of another of the same types."""
+        types = (self.output_types, dataset.output_types)
+        if types[0] != types[1]:
+            raise TypeError(
+                "Two datasets to concatenate have different types " f"{types[0]} and {types[1]}"
+            )
+        if self.output_classes != dataset.output_classes:
+            raise TypeError(
+                "Two datasets to concatenate have different classes "
+                f"{self.output_classes} and {dataset.output_classes}"
+            )
+        pairs = zip(flatten(self._spec), flatten(dataset._spec), strict=True)
+        spec = structure.pack(self._spec, [a.common(b) for a, b in pairs])
+        variant = gen_ops.concatenate_dataset(
+            self._variant_tensor, dataset._variant_tensor, **attrs_of(spec)
+        )
+        return self._of(variant, spec)
+
+    def enumerate(self, start: Any = 0) -> "Dataset":
+        """Pairs of a number, from `start` on, and an element."""
+        most = np.iinfo(np.int64).max
+        return Dataset.zip((Dataset.range(start, most), self))
+
+    # What is made of elements.
+
+    def map(
+        self, map_func: Callable[..., Any], num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+    ) -> "Dataset":  # fmt: skip
+        """`map_func` of every element.
+
+        Args:
+          map_func: gets the parts of an element that is a tuple, else the element.
+          num_parallel_calls: how many calls at once; `tf.data.experimental.AUTOTUNE`: as many as
+            keep the processors busy. By default one after the other, on the thread that asks.
+          deterministic: False: elements come as calls end.
+        """
+        function = ElementFunction(map_func, self._spec, "map")
+        if num_parallel_calls is None:
+            variant = gen_ops.map_dataset(
+                self._variant_tensor, function.captured, f=function.name,
+                **attrs_of(function.result),
+            )  # fmt: skip
+            return self._of(variant, function.result)
+        sloppy = self.options()._is_sloppy if deterministic is None else not deterministic
+        variant = gen_ops.parallel_map_dataset_v2(
+            self._variant_tensor, function.captured, int64(num_parallel_calls), f=function.name,
+            deterministic="false" if sloppy else "default", **attrs_of(function.result),
+        )  # fmt: skip
+        return self._of(variant, function.result)
+
+    def flat_map(self, map_func: Callable[..., Any]) -> "Dataset":
+        """The elements of the datasets that `map_func` makes of elements, one after the other."""
+        function, spec = self._nested(map_func, "flat_map")
+        variant = gen_ops.flat_map_dataset(
+            self._variant_tensor, function.captured, f=function.name, **attrs_of(spec)
+        )
+        return self._of(variant, spec)
+
+    def interleave(
+        self, map_func: Callable[..., Any], cycle_length: Any = AUTOTUNE, block_length: Any = 1,
+        num_parallel_calls: Any = None, deterministic: bool | None = None,
+    ) -> "Dataset":  # fmt: skip
+        """The elements of the datasets that `map_func` makes of elements, in turns.
+
+        Args:
+          cycle_length: how many datasets at a time.
+          block_length: how many elements of one before it is the turn of the next.
+          num_parallel_calls: not None: each of them works ahead on a thread of its own.
+        """
+        del deterministic  # elements come in order
+        function, spec = self._nested(map_func, "interleave")
+        numbers = [int64(cycle_length), int64(block_length)]
+        if num_parallel_calls is None:
+            variant = gen_ops.interleave_dataset(
+                self._variant_tensor, function.captured, *numbers, f=function.name,
+                **attrs_of(spec),
+            )  # fmt: skip
+        else:
+            variant = gen_ops.parallel_interleave_dataset_v3(
+                self._variant_tensor, function.captured, *numbers, int64(num_parallel_calls),
+                f=function.name, **attrs_of(spec),
+            )  # fmt: skip
+        return self._of(variant, spec)
+
+    def _nested(self, map_func: Callable[..., Any], what: str) -> tuple[ElementFunction, Any]:
+        function = ElementFunction(map_func, self._spec, what)
+        if not isinstance(function.result, DatasetLeaf):
+            raise TypeError(f"`map_func` of {what} must return a `Dataset` object.")
+        return function, function.result.spec
+
+    def batch(self, batch_size: Any, drop_remainder: Any = False) -> "Dataset":
+        """Batches of elements of one shape; the last may be smaller unless `drop_remainder`."""
+        spec = map_leaves(lambda leaf: leaf.batched(_rows(batch_size, drop_remainder)), self._spec)
+        variant = gen_ops.batch_dataset_v2(
+            self._variant_tensor, int64(batch_size),
+            convert_to_tensor(drop_remainder, dtype=dtypes.bool_), **attrs_of(spec),
+        )  # fmt: skip
+        return self._of(variant, spec)
+
+    def padded_batch(
+        self, batch_size: Any, padded_shapes: Any = None, padding_values: Any = None,
+        drop_remainder: Any = False,
+    ) -> "Dataset":  # fmt: skip
+        """Batches of elements whose sizes differ, made as large as the largest.
+
+        Args:
+          padded_shapes: what each part is made to; None (or -1) as a size: as large as the largest.
+            By default the shapes of the parts, as far as they are known.
+          padding_values: what is filled in; zeros and empty strings by default.
+        """
+        leaves = flatten(self._spec)
+        if any(type(leaf) is not TensorLeaf for leaf in leaves):
+            raise TypeError("Batching of padded sparse tensors is not currently supported")
+        if padded_shapes is None:
+            shapes: list[Any] = [leaf.shape for leaf in leaves]
+            if any(shape.rank is None for shape in shapes):
+                raise ValueError(
+                    "You must provide `padded_shapes` argument because component has unknown rank."
+                )
+        else:
+            shapes = structure._like(self._spec, padded_shapes, None, "padded_shapes")
+        padded = [_shape_vector(shape, leaf) for shape, leaf in zip(shapes, leaves, strict=True)]
+        if padding_values is None:
+            values: list[Any] = [None] * len(leaves)
+        else:
+            values = structure._like(self._spec, padding_values, None, "padding_values")
+        fillings = [_padding(v, leaf) for v, leaf in zip(values, leaves, strict=True)]
+        rows = _rows(batch_size, drop_remainder)
+        made = [
+            TensorLeaf(leaf.dtype, TensorShape([rows]).concatenate(constant_value_as_shape(shape)))
+            for leaf, shape in zip(leaves, padded, strict=True)
+        ]
+        spec = structure.pack(self._spec, made)
+        variant = gen_ops.padded_batch_dataset_v2(
+            self._variant_tensor, int64(batch_size), padded, fillings,
+            convert_to_tensor(drop_remainder, dtype=dtypes.bool_),
+            output_shapes=attrs_of(spec)["output_shapes"],
+        )  # fmt: skip
+        return self._of(variant, spec)
+
+    def unbatch(self) -> "Dataset":
+        """The rows of the elements."""
+        spec = map_leaves(lambda leaf: leaf.unbatched(), self._spec)
+        variant = gen_ops.unbatch_dataset(self._variant_tensor, **attrs_of(spec))
+        return self._of(variant, spec)
+
+    def window(
+        self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False
+    ) -> "Dataset":
+        """Datasets of `size` elements each, for each part of an element.
+
+        Args:
+          shift: from the beginning of one to that of the next; `size` by default.
+          stride: from one element to the next within one.
+        """
+        spec = map_leaves(lambda leaf: DatasetLeaf(Dataset, leaf), self._spec)
+        variant = gen_ops.window_dataset(
+            self._variant_tensor, int64(size), int64(size if shift is None else shift),
+            int64(stride), convert_to_tensor(drop_remainder, dtype=dtypes.bool_), **attrs_of(spec),
+        )  # fmt: skip
+        return self._of(variant, spec)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+        """What `reduce_func(state, element)` makes of the state, one element after the other."""
+        state = structure.leaf_values(initial_state)
+        spec = map_leaves(structure.leaf_of, state)
+        function = state_function(reduce_func, spec, self._spec, "reduce")
+        results = gen_ops.reduce_dataset(
+            self._variant_tensor, structure.to_tensors(spec, state), function.captured,
+            f=function.name, **attrs_of(function.result),
+        )  # fmt: skip
+        results = results if isinstance(results, (list, tuple)) else [results]
+        return structure.from_tensors(function.result, results)
+
+    def apply(self, transformation_func: Callable[["Dataset"], "Dataset"]) -> "Dataset":
+        """transformation_func(self)."""
+        dataset = transformation_func(self)
+        if not isinstance(dataset, Dataset):
+            raise TypeError(
+                f"`transformation_func` must return a Dataset, got {type(dataset).__name__}"
+            )
+        return dataset
+
+    # How elements are kept.
+
+    def prefetch(self, buffer_size: Any) -> "Dataset":
+        """The elements, made ahead on another thread: as many as `buffer_size`, or as it takes
+        (`tf.data.experimental.AUTOTUNE`)."""
+        variant = gen_ops.prefetch_dataset(
+            self._variant_tensor, int64(buffer_size, -1), **self._attrs
+        )
+        return self._of(variant)
+
+    def cache(self, filename: Any = "") -> "Dataset":
+        """The elements, made once and kept in memory, when all have been asked for."""
+        variant = gen_ops.cache_dataset(
+            self._variant_tensor, convert_to_tensor(filename, dtype=dtypes.string), **self._attrs
+        )
+        return self._of(variant)
+
+    # Iterators.
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """An iterator over this dataset that needs no initialisation and goes through it once.
+
+        The dataset becomes part of the iterator, so it cannot use what has state: variables,
+        placeholders, tables.
+        """
+        return begin_once(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
+        """An iterator that begins whenever its `initializer` runs."""
+        iterator = Iterator.from_spec(self._spec, shared_name)
+        iterator._initializer = iterator.make_initializer(self)
+        return iterator
+
+
+structure.dataset_class.append(Dataset)
+
+
+@export(v1="data.get_output_types")
+def get_output_types(dataset_or_iterator: Any) -> Any:
+    """The types of the parts of an element."""
+    return dataset_or_iterator.output_types
+
+
+@export(v1="data.get_output_shapes")
+def get_output_shapes(dataset_or_iterator: Any) -> Any:
+    """The shapes of the parts of an element."""
+    return dataset_or_iterator.output_shapes
+
+
+@export(v1="data.get_output_classes")
+def get_output_classes(dataset_or_iterator: Any) -> Any:
+    """The classes of the parts of an element."""
+    return dataset_or_iterator.output_classes
+
+
+@export(v1="data.make_one_shot_iterator")
+def make_one_shot_iterator(dataset: Dataset) -> Iterator:
+    """An iterator that goes through a dataset once."""
+    return dataset.make_one_shot_iterator()
+
+
+@export(v1="data.make_initializable_iterator")
+def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
+    """An iterator that begins whenever its `initializer` runs."""
+    return dataset.make_initializable_iterator(shared_name)
+
+
+def as_list(shape: TensorShape) -> list[int | None]:
+    """The sizes of a shape; none for one of unknown rank."""
+    return [] if shape.rank is None else shape.as_list()
+
+
+def _rows(batch_size: Any, drop_remainder: Any) -> int | None:
+    """How many rows every batch has, where that is known."""
+    size, drop = constant_value(batch_size), constant_value(drop_remainder)
+    return int(size) if drop is not None and drop and size is not None else None
+
+
+def _shape_vector(shape: Any, leaf: TensorLeaf) -> Tensor:
+    if isinstance(shape, Tensor):
+        return gen_ops.cast(shape, DstT=dtypes.int64) if shape.dtype != dtypes.int64 else shape
+    if isinstance(shape, (list, tuple)) and any(isinstance(size, Tensor) for size in shape):
+        return gen_ops.pack([int64(-1 if size is None else size) for size in shape])
+    if isinstance(shape, (list, tuple)):
+        shape = [None if size == -1 else size for size in shape]
+    known = TensorShape(shape)
+    if known.rank is None:
+        raise ValueError(f"padded_shapes must have a known rank, got {known}")
+    if leaf.shape.rank not in (None, known.rank):
+        raise ValueError(
+            f"The padded shape {tuple(known.as_list())} is not compatible with the corresponding "
+            f"input component shape {leaf.shape}."
+        )
+    sizes = [-1 if size is None else size for size in known.as_list()]
+    return convert_to_tensor(np.array(sizes, np.int64))
+
+
+def _padding(value: Any, leaf: TensorLeaf) -> Tensor:
+    if value is None:
+        if leaf.dtype == dtypes.variant:
+            raise TypeError("Unable to create padding for field of type 'variant'")
+        value = "" if leaf.dtype == dtypes.string else np.zeros((), leaf.dtype.as_numpy_dtype)
+    made = convert_to_tensor(value, dtype=None if isinstance(value, Tensor) else leaf.dtype)
+    if made.shape.rank not in (None, 0):
+        raise ValueError(f"Padding value should be a scalar, but is not: {made}")
+    if made.dtype != leaf.dtype:
+        raise TypeError(
+            f"Padding value tensor ({made}) does not match output type: {leaf.dtype.name}"
+        )
+    return made
+
+
+def state_function(function: Any, state: Any, element: Any, what: str) -> ElementFunction:
+    """A function of a state and an element that gives a state, whose shapes stay what they are or
+    become less known until they do."""
+    for _ in range(16):
+        made = ElementFunction(function, (state, element), what)
+        if what != "reduce" and not (isinstance(made.result, tuple) and len(made.result) == 2):
+            raise TypeError(
+                f"the function of {what} must return a pair: new state and output value"
+            )
+        new = made.result if what == "reduce" else made.result[0]
+        old_leaves, new_leaves = flatten(state), flatten(new)
+        if [leaf.dtype for leaf in old_leaves] != [leaf.dtype for leaf in new_leaves]:
+            raise TypeError(
+                f"The element types for the new state of {what} must match the initial state. "
+                f"Expected {[leaf.dtype.name for leaf in old_leaves]}; got "
+                f"{[leaf.dtype.name for leaf in new_leaves]}."
+            )
+        wider = [a.common(b) for a, b in zip(old_leaves, new_leaves, strict=True)]
+        if all(str(a.shape) == str(b.shape) for a, b in zip(wider, old_leaves, strict=True)):
+            return made
+        state = structure.pack(state, wider)
+    raise ValueError(f"the shapes of the state of {what} change with every call")
+
+
+def _from_generator(function: Any, output_types: Any, output_shapes: Any, args: Any) -> Dataset:
+    if not callable(function):
+        raise TypeError("`generator` must be callable.")
+    spec = structure.spec_of(output_types, output_shapes)
+    values = tuple(convert_to_tensor(a) for a in (args or ()))
+    calls = generator.Calls(function, spec)
+    root = get_default_graph()
+    init = ElementFunction(calls.begin_op, tuple(map(structure.leaf_of, values)), "generator")
+    number = TensorLeaf(dtypes.int64, [])
+    step = ElementFunction(calls.next_op, number, "generator")
+    last = ElementFunction(calls.end_op, number, "generator")
+    calls.keep(root)
+    variant = gen_ops.generator_dataset(
+        [*values, *init.captured], step.captured, last.captured, init_func=init.name,
+        next_func=step.name, finalize_func=last.name, **attrs_of(spec),
+    )  # fmt: skip
+    return Dataset(variant, spec)

@@ -1,0 +1,334 @@
+"""tf.data.experimental and tf.contrib.data: transformations for `Dataset.apply`."""
+
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace import gen_ops
+from millrace.core import dtypes
+from millrace.core.export import export
+from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
+from millrace.data import structure
+from millrace.data.dataset import Dataset, int64, seeds, state_function
+from millrace.data.functions import ElementFunction
+from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of
+from millrace.graph.convert import convert_to_tensor
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+@export(v1=("data.experimental.map_and_batch", "contrib.data.map_and_batch"))
+def map_and_batch(
+    map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None,
+    drop_remainder: Any = False, num_parallel_calls: Any = None,
+) -> Transformation:  # fmt: skip
+    """Batches of `map_func` of elements, made in parallel.
+
+    Args:
+      num_parallel_calls: how many calls at once; a batch's worth by default.
+      num_parallel_batches: the same in batches.
+    """
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise ValueError(
+            "The `num_parallel_batches` and `num_parallel_calls` arguments are mutually exclusive."
+        )
+    calls = num_parallel_calls
+    if calls is None:
+        size = int64(batch_size)
+        calls = size if num_parallel_batches is None else size * int64(num_parallel_batches)
+    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+
+
+@export(v1=("data.experimental.shuffle_and_repeat", "contrib.data.shuffle_and_repeat"))
+def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
+    """`shuffle`, then `repeat`."""
+    return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+
+@export(v1=("data.experimental.parallel_interleave", "contrib.data.parallel_interleave"))
+def parallel_interleave(
+    map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: Any = False,
+    buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
+) -> Transformation:  # fmt: skip
+    """As `interleave`, each dataset on a thread of its own. Elements come in order, `sloppy` or
+    not."""
+    del sloppy, buffer_output_elements, prefetch_input_elements
+    return lambda dataset: dataset.interleave(
+        map_func, cycle_length, block_length, num_parallel_calls=cycle_length
+    )
+
+
+@export(v1=("data.experimental.scan", "contrib.data.scan"))
+def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
+    """`scan_func(state, element)` gives the next state and an element of the result."""
+
+    def apply(dataset: Dataset) -> Dataset:
+        state = structure.leaf_values(initial_state)
+        spec = structure.map_leaves(structure.leaf_of, state)
+        function = state_function(scan_func, spec, dataset._spec, "scan")
+        result = function.result[1]
+        variant = gen_ops.scan_dataset(
+            dataset._variant_tensor, structure.to_tensors(spec, state), function.captured,
+            f=function.name, **attrs_of(result),
+        )  # fmt: skip
+        return dataset._of(variant, result)
+
+    return apply
+
+
+@export(v1=("data.experimental.group_by_window", "contrib.data.group_by_window"))
+def group_by_window(
+    key_func: Callable[..., Any], reduce_func: Callable[..., Any], window_size: Any = None,
+    window_size_func: Callable[..., Any] | None = None,
+) -> Transformation:  # fmt: skip
+    """Gathers elements of one key, and gives what `reduce_func` makes of so many of them.
+
+    Args:
+      key_func: from an element to an int64.
+      reduce_func: from a key and a dataset of elements to a dataset.
+      window_size: how many elements of a key at a time, or
+      window_size_func: the same as a function of the key.
+    """
+    if (window_size is None) == (window_size_func is None):
+        raise ValueError("Must pass either window_size or window_size_func, and not both.")
+    size_func = window_size_func or (lambda _: int64(window_size))
+
+    def apply(dataset: Dataset) -> Dataset:
+        def number(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+            def call(*args: Any) -> Tensor:
+                made = convert_to_tensor(function(*args))
+                if made.dtype != dtypes.int64:
+                    made = gen_ops.cast(made, DstT=dtypes.int64)
+                if not made.shape.is_compatible_with([]):
+                    raise ValueError(f"`{what}` must return a single tf.int64 scalar.")
+                return made
+
+            return call
+
+        key_leaf = TensorLeaf(dtypes.int64, [])
+        key = ElementFunction(number(key_func, "key_func"), dataset._spec, "group_by_window")
+        size = ElementFunction(number(size_func, "window_size_func"), key_leaf, "group_by_window")
+        group = (key_leaf, DatasetLeaf(Dataset, dataset._spec))
+        reduce = ElementFunction(reduce_func, group, "group_by_window")
+        if not isinstance(reduce.result, DatasetLeaf):
+            raise TypeError("`reduce_func` must return a `Dataset` object.")
+        spec = reduce.result.spec
+        variant = gen_ops.group_by_window_dataset(
+            dataset._variant_tensor, key.captured, reduce.captured, size.captured,
+            key_func=key.name, reduce_func=reduce.name, window_size_func=size.name,
+            **attrs_of(spec),
+        )  # fmt: skip
+        return dataset._of(variant, spec)
+
+    return apply
+
+
+@export(
+    v1=("data.experimental.bucket_by_sequence_length", "contrib.data.bucket_by_sequence_length")
+)
+def bucket_by_sequence_length(
+    element_length_func: Callable[..., Any], bucket_boundaries: Any, bucket_batch_sizes: Any,
+    padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
+    no_padding: bool = False, drop_remainder: bool = False,
+) -> Transformation:  # fmt: skip
+    """Batches of elements of like length, padded.
+
+    Args:
+      element_length_func: from an element to its length.
+      bucket_boundaries: upper bounds, not included, of the lengths of the buckets but the last.
+      bucket_batch_sizes: how many elements a batch of each bucket has, one more than boundaries.
+      pad_to_bucket_boundary: as long as the bucket allows, not as long as the longest.
+      no_padding: elements have one length.
+    """
+    if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
+        raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
+    bounds = np.array(bucket_boundaries, np.int64)
+    sizes = np.array(bucket_batch_sizes, np.int64)
+
+    def key_func(*element: Any) -> Tensor:
+        length = convert_to_tensor(element_length_func(*element))
+        reached = gen_ops.less_equal(bounds, gen_ops.cast(length, DstT=dtypes.int64))
+        return gen_ops.sum(gen_ops.cast(reached, DstT=dtypes.int64), [0])
+
+    def size_of(bucket: Tensor) -> Tensor:
+        return gen_ops.gather_v2(sizes, bucket, 0)
+
+    def padded(spec: Any, bucket: Tensor) -> Any:
+        if not pad_to_bucket_boundary:
+            if padded_shapes is not None:
+                return padded_shapes
+            return structure.map_leaves(lambda leaf: leaf.shape, spec)
+        longest = gen_ops.sub(gen_ops.gather_v2(np.append(bounds, 0), bucket, 0), np.int64(1))
+
+        def fill(leaf: TensorLeaf) -> list[Any]:
+            return [longest if size is None else size for size in leaf.shape.as_list()]
+
+        if padded_shapes is None:
+            return structure.map_leaves(fill, spec)
+        shapes = structure._like(spec, padded_shapes, None, "padded_shapes")
+        leaves = [TensorLeaf(dtypes.int64, TensorShape(shape)) for shape in shapes]
+        return structure.pack(spec, [fill(leaf) for leaf in leaves])
+
+    def reduce_func(bucket: Tensor, group: Dataset) -> Dataset:
+        size = size_of(bucket)
+        if no_padding:
+            return group.batch(size, drop_remainder=drop_remainder)
+        return group.padded_batch(
+            size, padded(group._spec, bucket), padding_values, drop_remainder=drop_remainder
+        )
+
+    return lambda dataset: dataset.apply(
+        group_by_window(key_func, reduce_func, window_size_func=size_of)
+    )
+
+
+@export(v1=("data.experimental.ignore_errors", "contrib.data.ignore_errors"))
+def ignore_errors() -> Transformation:
+    """The elements that can be made without an error."""
+    return lambda dataset: dataset._of(
+        gen_ops.ignore_errors_dataset(dataset._variant_tensor, **dataset._attrs)
+    )
+
+
+@export(v1=("data.experimental.unbatch", "contrib.data.unbatch"))
+def unbatch() -> Transformation:
+    """The rows of the elements."""
+    return lambda dataset: dataset.unbatch()
+
+
+@export(v1="contrib.data.batch_and_drop_remainder")
+def batch_and_drop_remainder(batch_size: Any) -> Transformation:
+    """Batches, without a last one that is smaller."""
+    return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
+
+
+@export(v1="contrib.data.padded_batch_and_drop_remainder")
+def padded_batch_and_drop_remainder(
+    batch_size: Any, padded_shapes: Any, padding_values: Any = None
+) -> Transformation:
+    """Padded batches, without a last one that is smaller."""
+    return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, True)
+
+
+@export(v1=("data.experimental.enumerate_dataset", "contrib.data.enumerate_dataset"))
+def enumerate_dataset(start: Any = 0) -> Transformation:
+    """Pairs of a number and an element."""
+    return lambda dataset: dataset.enumerate(start)
+
+
+@export(v1=("data.experimental.take_while",))
+def take_while(predicate: Callable[..., Any]) -> Transformation:
+    """The elements before the first for which `predicate` is not true."""
+    return lambda dataset: dataset.take_while(predicate)
+
+
+@export(v1=("data.experimental.Counter", "contrib.data.Counter"))
+def Counter(start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> Dataset:
+    """The numbers from `start` on, without end."""
+    begin, width = convert_to_tensor(start, dtype), convert_to_tensor(step, dtype)
+    return (
+        Dataset.from_tensors(0).repeat().apply(scan(begin, lambda state, _: (state + width, state)))
+    )
+
+
+@export(v1=("data.experimental.RandomDataset", "contrib.data.RandomDataset"))
+class RandomDataset(Dataset):
+    """Random int64 numbers below 2^32, without end."""
+
+    def __init__(self, seed: Any = None):
+        spec = TensorLeaf(dtypes.int64, [])
+        super().__init__(gen_ops.random_dataset(*seeds(seed), **attrs_of(spec)), spec)
+
+
+@export(v1=("data.experimental.choose_from_datasets", "contrib.data.choose_from_datasets"))
+def choose_from_datasets(
+    datasets: Any, choice_dataset: Dataset, stop_on_empty_dataset: bool = False
+) -> Dataset:
+    """The next element of the dataset whose number `choice_dataset` gives."""
+    leaves = structure.flatten(choice_dataset._spec)
+    if len(leaves) != 1 or leaves[0].dtype != dtypes.int64 or leaves[0].shape.rank not in (None, 0):
+        raise TypeError("`choice_dataset` must be a dataset of scalar `tf.int64` tensors.")
+    return _directed(list(datasets), choice_dataset, stop_on_empty_dataset)
+
+
+@export(v1=("data.experimental.sample_from_datasets", "contrib.data.sample_from_datasets"))
+def sample_from_datasets(datasets: Any, weights: Any = None, seed: Any = None) -> Dataset:
+    """Elements of datasets chosen at random.
+
+    `weights`: how likely each is, all alike by default; a vector, or a dataset of vectors.
+    """
+    datasets = list(datasets)
+    count = len(datasets)
+    if isinstance(weights, Dataset):
+        likely = weights.map(lambda w: gen_ops.log(convert_to_tensor(w)))
+    else:
+        if weights is not None and not isinstance(weights, Tensor) and len(weights) != count:
+            raise ValueError("`weights` must be `None` or a list of length `len(datasets)`.")
+        shares = np.ones(count) if weights is None else weights
+        likely = Dataset.from_tensors(gen_ops.log(convert_to_tensor(shares))).repeat()
+
+    def draw(weight: Tensor, number: Tensor) -> Tensor:
+        # A uniform number, compared with the sums of the shares.
+        shares = gen_ops.softmax(gen_ops.expand_dims(gen_ops.cast(weight, DstT=dtypes.float64), 0))
+        sums = gen_ops.cumsum(gen_ops.squeeze(shares, [0]), 0)
+        place = gen_ops.cast(number, DstT=dtypes.float64) * (1.0 / 2**32)
+        passed = gen_ops.cast(gen_ops.less_equal(sums, place), DstT=dtypes.int64)
+        return gen_ops.minimum(gen_ops.sum(passed, [0]), np.int64(count - 1))
+
+    selector = Dataset.zip((likely, RandomDataset(seed))).map(draw)
+    return _directed(datasets, selector, False)
+
+
+def _directed(datasets: list[Dataset], selector: Dataset, stop_on_empty: bool) -> Dataset:
+    if not datasets:
+        raise ValueError("expected at least one dataset, got none")
+    for other in datasets[1:]:
+        if other.output_types != datasets[0].output_types:
+            raise TypeError(
+                f"datasets must have the same type, got {datasets[0].output_types} and "
+                f"{other.output_types}"
+            )
+    leaves = structure.flatten(datasets[0]._spec)
+    for other in datasets[1:]:
+        leaves = [a.common(b) for a, b in zip(leaves, structure.flatten(other._spec), strict=True)]
+    spec = structure.pack(datasets[0]._spec, leaves)
+    variant = gen_ops.directed_interleave_dataset(
+        selector._variant_tensor, [d._variant_tensor for d in datasets],
+        stop_on_empty_dataset=stop_on_empty, **attrs_of(spec),
+    )  # fmt: skip
+    return Dataset(variant, spec)
+
+
+@export(v1=("data.experimental.get_single_element", "contrib.data.get_single_element"))
+def get_single_element(dataset: Dataset) -> Any:
+    """The only element of a dataset."""
+    if not isinstance(dataset, Dataset):
+        raise TypeError("`dataset` must be a `tf.data.Dataset` object.")
+    values = gen_ops.dataset_to_single_element(dataset._variant_tensor, **dataset._attrs)
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    return structure.from_tensors(dataset._spec, values)
+
+
+@export(v1=("data.experimental.cardinality", "data.experimental.dataset_cardinality"))
+def cardinality(dataset: Dataset) -> Tensor:
+    """The number of elements: -1 for a dataset without end, -2 when it is not known."""
+    return gen_ops.dataset_cardinality(dataset._variant_tensor)
+
+
+INFINITE_CARDINALITY = export(v1="data.experimental.INFINITE_CARDINALITY")(-1)
+UNKNOWN_CARDINALITY = export(v1="data.experimental.UNKNOWN_CARDINALITY")(-2)
+
+
+@export(v1=("data.experimental.prefetch_to_device", "contrib.data.prefetch_to_device"))
+def prefetch_to_device(device: Any, buffer_size: Any = None) -> Transformation:
+    """`prefetch`: elements are copied to a device when they are used there."""
+    del device
+    return lambda dataset: dataset.prefetch(buffer_size)
+
+
+@export(v1=("data.experimental.copy_to_device",))
+def copy_to_device(target_device: Any, source_device: Any = "/cpu:0") -> Transformation:
+    """The dataset as it is: elements are copied to a device when they are used there."""
+    del target_device, source_device
+    return lambda dataset: dataset

@@ -1,0 +1,92 @@
+"""Generators of Python as datasets: what the operations of such a dataset call."""
+
+from typing import Any, Callable
+
+import numpy as np
+
+from millrace.core import dtypes
+from millrace.core.tensor import Tensor
+from millrace.data import structure
+from millrace.graph.graph import Graph, root_graph
+from millrace.ops.py_func import py_func
+
+
+class Calls:
+    """The generators of one dataset that are running, by number."""
+
+    def __init__(self, function: Callable[..., Any], spec: Any):
+        self._function = function
+        self._spec = spec
+        self._leaves = structure.flatten(spec)
+        self._running: dict[int, Any] = {}
+        self._count = 0
+
+    def keep(self, graph: Graph) -> None:
+        """Keeps them as long as the graph lives."""
+        root_graph(graph)._local.setdefault("generators", []).append(self)
+
+    # In the graph.
+
+    def begin_op(self, *args: Tensor) -> Tensor:
+        """Starts a generator: its number."""
+        return py_func(self._begin, list(args), dtypes.int64)
+
+    def next_op(self, number: Tensor) -> Any:
+        """The next element of a generator."""
+        types = [leaf.dtype for leaf in self._leaves]
+        values = py_func(self._next, [number], types)
+        for value, leaf in zip(values, self._leaves, strict=True):
+            value.set_shape(leaf.shape)
+        return structure.pack(self._spec, values)
+
+    def end_op(self, number: Tensor) -> Tensor:
+        """Drops a generator."""
+        return py_func(self._end, [number], dtypes.int64)
+
+    # When it runs.
+
+    def _begin(self, *args: Any) -> np.int64:
+        self._count += 1
+        self._running[self._count] = iter(self._function(*args))
+        return np.int64(self._count)
+
+    def _next(self, number: Any) -> list[np.ndarray]:
+        value = next(self._running[int(number)])
+        parts = self._flat(value)
+        return [self._array(i, v) for i, v in enumerate(parts)]
+
+    def _end(self, number: Any) -> np.int64:
+        self._running.pop(int(number), None)
+        return np.int64(0)
+
+    def _flat(self, value: Any) -> list[Any]:
+        try:
+            parts = structure._like(self._spec, value, None, "an element")
+        except TypeError:
+            parts = []
+        if len(parts) != len(self._leaves):
+            types = structure.map_leaves(lambda leaf: leaf.dtype.name, self._spec)
+            raise TypeError(
+                "`generator` yielded an element that did not match the expected structure. The "
+                f"expected structure was {types}, but the yielded element was {value!r}."
+            )
+        return parts
+
+    def _array(self, i: int, value: Any) -> np.ndarray:
+        leaf = self._leaves[i]
+        try:
+            if leaf.dtype == dtypes.string:
+                array = np.asarray(value, dtype=object)
+            else:
+                array = np.asarray(value, dtype=leaf.dtype.as_numpy_dtype)
+        except (TypeError, ValueError):
+            raise TypeError(
+                "`generator` yielded an element that could not be converted to the expected type. "
+                f"The expected type was {leaf.dtype.name}, but the yielded element was {value!r}."
+            ) from None
+        if not leaf.shape.is_compatible_with(array.shape):
+            raise TypeError(
+                f"`generator` yielded an element of shape {array.shape} where an element of shape "
+                f"{leaf.shape} was expected."
+            )
+        return array

@@ -1,0 +1,84 @@
+"""Options of datasets."""
+
+from typing import Any
+
+from millrace.core.export import export
+
+
+class _Group:
+    """Options by name: those of TensorFlow are taken, those that mean something here are read."""
+
+    _known: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._values.get(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._values[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._values == other._values  # type: ignore[attr-defined]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _merged(self, other: Any) -> Any:
+        made = type(self)()
+        made._values.update(self._values)
+        for name, value in other._values.items():
+            mine = made._values.get(name)
+            made._values[name] = mine._merged(value) if isinstance(mine, _Group) else value
+        return made
+
+
+@export(v1="data.experimental.AutotuneOptions")
+class AutotuneOptions(_Group):
+    """`ram_budget`: how many bytes a stage that works ahead may keep."""
+
+
+@export(v1="data.experimental.OptimizationOptions")
+class OptimizationOptions(_Group):
+    """How pipelines are rewritten. Taken and not used: stages are fused anyway."""
+
+
+@export(v1="data.experimental.ThreadingOptions")
+class ThreadingOptions(_Group):
+    """Threads of a pipeline. Taken and not used: there is one pool."""
+
+
+@export(v1="data.experimental.DistributeOptions")
+class DistributeOptions(_Group):
+    """How pipelines are divided between workers. Taken and not used."""
+
+
+@export(v1="data.Options")
+class Options(_Group):
+    """Options of a dataset, given to it by `with_options`.
+
+    `experimental_deterministic` (or `deterministic`): False lets parallel stages give elements in
+    the order in which they are made. `autotune.ram_budget`: how many bytes a stage that works ahead
+    may keep. All others that TensorFlow has can be set and change nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values.update(
+            autotune=AutotuneOptions(), experimental_optimization=OptimizationOptions(),
+            experimental_threading=ThreadingOptions(), threading=ThreadingOptions(),
+            experimental_distribute=DistributeOptions(),
+        )  # fmt: skip
+
+    def merge(self, options: "Options") -> "Options":
+        """These options, with those of `options` instead where it has any."""
+        return self._merged(options)
+
+    @property
+    def _is_sloppy(self) -> bool:
+        return False in (self.experimental_deterministic, self.deterministic)

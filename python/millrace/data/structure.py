@@ -1,0 +1,238 @@
+"""What elements of datasets are made of: structures of tensors, sparse tensors and datasets.
+
+Tuples, named tuples and dictionaries are structures; everything else, lists included, is a leaf. In
+the graph an element is a flat list of tensors, one for each leaf.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from millrace import gen_ops
+from millrace.core import dtypes, nest
+from millrace.core.shapes import TensorShape
+from millrace.core.tensor import Tensor
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.sparse import SparseTensor, SparseTensorValue
+
+
+class TensorLeaf:
+    """A leaf that is a tensor."""
+
+    cls: Any = Tensor
+
+    def __init__(self, dtype: Any, shape: Any):
+        self.dtype = dtypes.as_dtype(dtype).base_dtype
+        self.shape = shape if isinstance(shape, TensorShape) else TensorShape(shape)
+
+    @property
+    def component(self) -> tuple[dtypes.DType, TensorShape]:
+        """The type and shape of the tensor that stands for it in the graph."""
+        return self.dtype, self.shape
+
+    def to_tensor(self, value: Any) -> Tensor:
+        """The tensor that stands for a value."""
+        return convert_to_tensor(value)
+
+    def to_rows(self, value: Any) -> Tensor:
+        """The tensor whose rows stand for the rows of a value."""
+        return convert_to_tensor(value)
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        """The value that a tensor stands for."""
+        tensor.set_shape(self.shape)
+        return tensor
+
+    def batched(self, size: int | None) -> Any:
+        """What it is in a batch of so many elements."""
+        return type(self)(self.dtype, TensorShape([size]).concatenate(self.shape))
+
+    def unbatched(self) -> Any:
+        """What a row of it is."""
+        if self.shape.rank == 0:
+            raise ValueError("Cannot take rows of a scalar: elements must have a first dimension.")
+        return type(self)(self.dtype, self.shape[1:] if self.shape.rank else None)
+
+    def common(self, other: Any) -> Any:
+        """What holds for both."""
+        return type(self)(self.dtype, self.shape.most_specific_compatible_shape(other.shape))
+
+
+class SparseLeaf(TensorLeaf):
+    """A leaf that is a sparse tensor: three strings in the graph, or as many for each row of a
+    batch."""
+
+    cls: Any = SparseTensor
+
+    def __init__(self, dtype: Any, shape: Any, is_batch: bool = False):
+        super().__init__(dtype, shape)
+        self.is_batch = is_batch
+
+    @property
+    def component(self) -> tuple[dtypes.DType, TensorShape]:
+        return dtypes.string, TensorShape([None, 3] if self.is_batch else [3])
+
+    def to_tensor(self, value: Any) -> Tensor:
+        return gen_ops.serialize_sparse(value.indices, value.values, value.dense_shape)
+
+    def to_rows(self, value: Any) -> Tensor:
+        return gen_ops.serialize_many_sparse(value.indices, value.values, value.dense_shape)
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        rows = tensor if self.is_batch else gen_ops.expand_dims(tensor, 0)
+        indices, values, shape = gen_ops.deserialize_many_sparse(rows, dtype=self.dtype)
+        if not self.is_batch:  # a batch of one: its number goes
+            width = gen_ops.shape(indices, out_type=dtypes.int64)
+            indices = gen_ops.slice(
+                indices, convert_to_tensor([0, 1], dtypes.int64), gen_ops.sub(width, [0, 1])
+            )
+            shape = gen_ops.slice(shape, [1], [-1])
+        if self.shape.rank is not None:
+            indices.set_shape([None, self.shape.rank])
+            shape.set_shape([self.shape.rank])
+        return SparseTensor(indices, values, shape)
+
+    def batched(self, size: int | None) -> Any:
+        if self.is_batch:
+            raise NotImplementedError("Batches of batches of sparse tensors are not supported.")
+        return SparseLeaf(self.dtype, TensorShape([size]).concatenate(self.shape), True)
+
+    def unbatched(self) -> Any:
+        if not self.is_batch:
+            raise NotImplementedError("Only batches of sparse tensors have rows.")
+        return SparseLeaf(self.dtype, self.shape[1:] if self.shape.rank else None)
+
+    def common(self, other: Any) -> Any:
+        shape = self.shape.most_specific_compatible_shape(other.shape)
+        return SparseLeaf(self.dtype, shape, self.is_batch)
+
+
+class DatasetLeaf(TensorLeaf):
+    """A leaf that is a dataset."""
+
+    def __init__(self, make: Any, spec: Any):
+        super().__init__(dtypes.variant, [])
+        self.make = make  # makes a dataset of a tensor and a structure
+        self.spec = spec
+
+    @property
+    def cls(self) -> Any:  # type: ignore[override]
+        return self.make
+
+    def to_tensor(self, value: Any) -> Tensor:
+        return value._variant_tensor
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        return self.make(tensor, self.spec)
+
+    def batched(self, size: int | None) -> Any:
+        raise TypeError("Datasets cannot be joined to batches: use flat_map to read them.")
+
+    def common(self, other: Any) -> Any:
+        return self
+
+
+# How to recognise a dataset; set by the module that defines them.
+dataset_class: list[Any] = []
+
+
+def _is_structure(value: Any) -> bool:
+    return isinstance(value, (tuple, Mapping)) and not isinstance(value, SparseTensorValue)
+
+
+def flatten(value: Any) -> list[Any]:
+    """The leaves of a structure, in which lists are leaves."""
+    if not _is_structure(value):
+        return [value]
+    items = value if isinstance(value, tuple) else [value[k] for k in sorted(value)]
+    return [leaf for item in items for leaf in flatten(item)]
+
+
+def pack(structure: Any, leaves: Any) -> Any:
+    """A structure like another, with other leaves."""
+    rest = iter(leaves)
+
+    def build(part: Any) -> Any:
+        if not _is_structure(part):
+            return next(rest)
+        if isinstance(part, tuple):
+            items = [build(item) for item in part]
+            return type(part)(*items) if nest.is_namedtuple(part) else tuple(items)
+        made = {key: build(part[key]) for key in sorted(part)}
+        return type(part)((key, made[key]) for key in part)
+
+    return build(structure)
+
+
+def map_leaves(function: Any, spec: Any) -> Any:
+    """The structure of function(leaf)."""
+    return pack(spec, [function(leaf) for leaf in flatten(spec)])
+
+
+def leaf_values(value: Any) -> Any:
+    """A structure whose leaves are tensors, sparse tensors and datasets, of any values."""
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, SparseTensorValue):
+            return SparseTensor.from_value(leaf)
+        if isinstance(leaf, (SparseTensor, *dataset_class)):
+            return leaf
+        return convert_to_tensor(leaf)
+
+    return map_leaves(convert, value)
+
+
+def leaf_of(value: Any) -> TensorLeaf:
+    """What a value, as leaf_values gives them, is."""
+    if isinstance(value, SparseTensor):
+        return SparseLeaf(value.dtype, value.shape)
+    if isinstance(value, tuple(dataset_class)):
+        return value._as_leaf()
+    return TensorLeaf(value.dtype, value.shape)
+
+
+def to_tensors(spec: Any, value: Any) -> list[Tensor]:
+    """The tensors that stand for an element."""
+    return [leaf.to_tensor(v) for leaf, v in zip(flatten(spec), flatten(value), strict=True)]
+
+
+def from_tensors(spec: Any, tensors: Any) -> Any:
+    """The element that tensors stand for."""
+    return pack(spec, [leaf.from_tensor(t) for leaf, t in zip(flatten(spec), tensors, strict=True)])
+
+
+def attrs_of(spec: Any) -> dict[str, Any]:
+    """The attributes of an op that makes a dataset of such elements."""
+    components = [leaf.component for leaf in flatten(spec)]
+    return {
+        "output_types": [dtype for dtype, _ in components],
+        "output_shapes": [shape for _, shape in components],
+    }
+
+
+def spec_of(output_types: Any, output_shapes: Any = None, output_classes: Any = None) -> Any:
+    """A structure from types, shapes and classes, as programs give them. A shape is anything that
+    TensorShape takes, so the types say what the structure is."""
+    types = flatten(output_types)
+    shapes = _like(output_types, output_shapes, None, "output_shapes")
+    classes = _like(output_types, output_classes, Tensor, "output_classes")
+    leaves = []
+    for dtype, shape, cls in zip(types, shapes, classes, strict=True):
+        sparse = isinstance(cls, type) and issubclass(cls, SparseTensor)
+        leaves.append((SparseLeaf if sparse else TensorLeaf)(dtype, shape))
+    return pack(output_types, leaves)
+
+
+def _like(structure: Any, other: Any, default: Any, what: str) -> list[Any]:
+    if other is None:
+        return [default] * len(flatten(structure))
+    if not _is_structure(structure):
+        return [other]
+    if isinstance(structure, Mapping):
+        if not isinstance(other, Mapping) or sorted(structure) != sorted(other):
+            raise TypeError(f"{what} must have the structure of output_types, got {other!r}")
+        pairs = [(structure[k], other[k]) for k in sorted(structure)]
+    else:
+        if not isinstance(other, tuple) or len(structure) != len(other):
+            raise TypeError(f"{what} must have the structure of output_types, got {other!r}")
+        pairs = list(zip(structure, other, strict=True))
+    return [leaf for s, o in pairs for leaf in _like(s, o, default, what)]
