@@ -12,6 +12,8 @@ constexpr int kMaxDepth = 2000;
 
 void add_source_op(Registry& registry, OpSpec spec, KernelFunction kernel) {
   spec.outputs = {{"handle", "variant"}};
+  // Datasets live on the host, and so does what they are made of.
+  for (OpSpec::Arg& input : spec.inputs) input.type = str_cat("host(", input.type, ")");
   spec.attrs.push_back({"metadata", "string = ''", "For people; not used."});
   spec.shape = shape_rules::scalar;
   spec.traits.cannot_differentiate = true;

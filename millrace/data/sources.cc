@@ -287,7 +287,9 @@ void register_sources(Registry& registry) {
                  dataset_kernel<RangeDataset::make>);
   registry.add({.name = "SparseTensorSliceDataset",
                 .doc = "A dataset of the rows of a sparse tensor.",
-                .inputs = {{"indices", "int64"}, {"values", "Tvalues"}, {"dense_shape", "int64"}},
+                .inputs = {{"indices", "host(int64)"},
+                           {"values", "host(Tvalues)"},
+                           {"dense_shape", "host(int64)"}},
                 .outputs = {{"handle", "variant"}},
                 .types = {{"Tvalues", {}}},
                 .traits = {.stateful = true, .cannot_differentiate = true},

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "millrace/data/dataset.h"
+#include "millrace/data/register_data.h"
+#include "millrace/kernel/kernel_testing.h"
+
+// Pipelines of ops, for tests without a graph.
+
+namespace millrace::data {
+
+// What an op makes of datasets and numbers. Elements are said to be int64s of any shape.
+inline Ref<Dataset> make_dataset(std::string_view op, std::vector<Ref<Dataset>> inputs,
+                                 std::vector<Tensor> numbers, AttrMap attrs = {}) {
+  MR_CHECK_OK(register_data_ops());
+  OpTester tester(op);
+  tester.attr("output_types", std::vector<DType>{DType::kInt64});
+  tester.attr("output_shapes", std::vector<PartialShape>{PartialShape::unknown()});
+  for (const auto& [name, value] : attrs) tester.attr(name, value);
+  for (Ref<Dataset>& input : inputs) tester.input(dataset_tensor(std::move(input)));
+  for (Tensor& number : numbers) tester.input(std::move(number));
+  return dataset_of(tester.run_one().value()).value();
+}
+
+inline Ref<Dataset> make_range(int64_t count) {
+  return make_dataset(
+      "RangeDataset", {},
+      {Tensor::scalar<int64_t>(0), Tensor::scalar(count), Tensor::scalar<int64_t>(1)});
+}
+
+inline Ref<Environment> make_environment() {
+  return make_ref<Environment>(nullptr, make_test_device());
+}
+
+}  // namespace millrace::data

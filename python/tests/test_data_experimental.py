@@ -1,0 +1,183 @@
+"""tf.data.experimental and tf.contrib.data, and datasets of files."""
+
+import gzip
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from test_data import elements, lists
+
+import millrace.compat.v1 as tf
+
+Dataset = tf.data.Dataset
+experimental = tf.data.experimental
+
+
+def test_older_names():
+    assert tf.contrib.data.map_and_batch is experimental.map_and_batch
+    assert tf.contrib.data.TextLineDataset is tf.data.TextLineDataset
+
+
+def test_fused_names():
+    five = Dataset.range(5)
+    assert lists(five.apply(experimental.map_and_batch(lambda x: x * 2, 2))) == [
+        [0, 2],
+        [4, 6],
+        [8],
+    ]
+    whole = five.apply(experimental.map_and_batch(lambda x: x, 2, drop_remainder=True))
+    assert lists(whole) == [[0, 1], [2, 3]] and whole.output_shapes.as_list() == [2]
+    mixed = lists(five.apply(experimental.shuffle_and_repeat(5, 2, seed=1)))
+    assert sorted(mixed[:5]) == sorted(mixed[5:]) == list(range(5))
+    nested = experimental.parallel_interleave(lambda x: Dataset.range(x), 2)
+    assert lists(five.apply(nested)) == lists(five.interleave(lambda x: Dataset.range(x), 2))
+
+
+def test_scan_counter_and_enumerate():
+    sums = Dataset.range(5).apply(experimental.scan(np.int64(10), lambda s, x: (s + x, (s, x))))
+    assert elements(sums) == [(10, 0), (10, 1), (11, 2), (13, 3), (16, 4)]
+    assert lists(experimental.Counter(3, 2), most=3) == [3, 5, 7]
+    assert elements(Dataset.range(2).apply(experimental.enumerate_dataset(7))) == [(7, 0), (8, 1)]
+    with pytest.raises(TypeError, match="pair"):
+        Dataset.range(5).apply(experimental.scan(np.int64(0), lambda s, x: s))
+
+
+def test_groups():
+    groups = Dataset.range(10).apply(
+        experimental.group_by_window(lambda x: x % 3, lambda _, group: group.batch(2), 2)
+    )
+    assert lists(groups) == [[0, 3], [1, 4], [2, 5], [6, 9], [7], [8]]
+    by_key = experimental.group_by_window(
+        lambda x: x % 2, lambda _, group: group.batch(9), window_size_func=lambda key: key + 1
+    )
+    assert lists(Dataset.range(5).apply(by_key)) == [[0], [2], [1, 3], [4]]
+    with pytest.raises(ValueError, match="window_size"):
+        experimental.group_by_window(lambda x: x, lambda _, group: group)
+
+
+def test_buckets():
+    words = Dataset.range(1, 7).map(lambda n: tf.fill([n], n))
+    bucketed = words.apply(
+        experimental.bucket_by_sequence_length(lambda x: tf.shape(x)[0], [3, 5], [2, 2, 2])
+    )
+    assert [np.shape(b) for b in lists(bucketed)] == [(2, 2), (2, 4), (2, 6)]
+    to_bound = experimental.bucket_by_sequence_length(
+        lambda x: tf.shape(x)[0], [4, 9], [2, 3, 1], pad_to_bucket_boundary=True
+    )
+    assert [np.shape(b) for b in lists(words.apply(to_bound))] == [(2, 3), (3, 8), (1, 3)]
+
+
+def test_errors_are_left_out():
+    inverse = Dataset.range(4).map(
+        lambda x: tf.check_numerics(1.0 / tf.cast(x - 2, tf.float32), "inverse")
+    )
+    assert lists(inverse.apply(experimental.ignore_errors())) == [-0.5, -1.0, 1.0]
+
+
+def test_choices():
+    parts = [Dataset.from_tensors(i).repeat(n) for i, n in enumerate((2, 3, 1))]
+    choice = Dataset.from_tensor_slices(np.array([2, 1, 0, 2, 1, 1, 0, 0], np.int64))
+    assert lists(experimental.choose_from_datasets(parts, choice)) == [2, 1, 0, 1, 1, 0]
+    endless = [Dataset.from_tensors(i).repeat() for i in range(3)]
+    drawn = lists(experimental.sample_from_datasets(endless, [0.1, 0.6, 0.3], seed=5), most=1000)
+    assert np.allclose(np.bincount(drawn) / 1000, [0.1, 0.6, 0.3], atol=0.06)
+    with pytest.raises(ValueError, match="weights"):
+        experimental.sample_from_datasets(endless, [1.0])
+
+
+def test_single_elements_and_sizes():
+    with tf.Session() as session:
+        only = experimental.get_single_element(Dataset.range(5).batch(9))
+        assert session.run(only).tolist() == [0, 1, 2, 3, 4]
+        for wrong, message in ((Dataset.range(0), "empty"), (Dataset.range(2), "more than one")):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                session.run(experimental.get_single_element(wrong))
+        sizes = {
+            7: Dataset.range(10).skip(3), 3: Dataset.range(10).batch(4),
+            30: Dataset.range(10).repeat(3), -1: Dataset.range(1).repeat(),
+            -2: Dataset.range(9).filter(lambda x: x > 2),
+        }  # fmt: skip
+        for size, dataset in sizes.items():
+            assert session.run(experimental.cardinality(dataset)) == size
+
+
+def test_options_and_report():
+    options = tf.data.Options()
+    options.experimental_deterministic = False
+    options.autotune.ram_budget = 1
+    options.experimental_optimization.map_fusion = True
+    dataset = Dataset.range(100).with_options(options).prefetch(50).with_options(options)
+    assert dataset.options().experimental_deterministic is False
+    iterator = dataset.make_one_shot_iterator()
+    with tf.Session() as session:
+        element = iterator.get_next()
+        assert [session.run(element) for _ in range(100)] == list(range(100))
+        table = session.run(iterator.report()).decode()
+    assert table.split()[0] == "stage" and "Prefetch" in table and "of 50" in table
+
+
+def test_lines(tmp_path):
+    (tmp_path / "a").write_bytes(b"one\r\ntwo\n\nthree")
+    (tmp_path / "b").write_bytes(gzip.compress(b"four\nfive\n"))
+    first, second = str(tmp_path / "a"), str(tmp_path / "b")
+    assert lists(tf.data.TextLineDataset(first)) == [b"one", b"two", b"", b"three"]
+    assert lists(tf.data.TextLineDataset([second], "GZIP")) == [b"four", b"five"]
+    names = Dataset.from_tensor_slices([first, first])
+    assert len(lists(tf.data.TextLineDataset(names))) == 8
+    with pytest.raises(tf.errors.NotFoundError, match="nowhere"):
+        lists(tf.data.TextLineDataset(str(tmp_path / "nowhere")))
+
+
+def test_pieces(tmp_path):
+    path = tmp_path / "pieces"
+    path.write_bytes(b"HH" + b"aaabbbccc" + b"F")
+    pieces = tf.data.FixedLengthRecordDataset(str(path), 3, 2, 1)
+    assert lists(pieces) == [b"aaa", b"bbb", b"ccc"]
+    assert lists(pieces.skip(1)) == [b"bbb", b"ccc"]
+    path.write_bytes(zlib.compress(b"HH" + b"aaabbb" + b"F"))
+    packed = tf.data.FixedLengthRecordDataset(str(path), 3, 2, 1, compression_type="ZLIB")
+    assert lists(packed) == [b"aaa", b"bbb"]
+    path.write_bytes(b"1234")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not an exact multiple"):
+        lists(tf.data.FixedLengthRecordDataset(str(path), 3))
+
+
+def masked_crc(data):
+    table = [0] * 256
+    for i in range(256):
+        crc = i
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        table[i] = crc
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(*values):
+    out = b""
+    for value in values:
+        length = struct.pack("<Q", len(value))
+        out += length + struct.pack("<I", masked_crc(length))
+        out += value + struct.pack("<I", masked_crc(value))
+    return out
+
+
+def test_records(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_bytes(records(b"one", b"", b"three"))
+    second.write_bytes(records(b"four", b"five"))
+    names = [str(first), str(second)]
+    assert lists(tf.data.TFRecordDataset(names)) == [b"one", b"", b"three", b"four", b"five"]
+    turns = tf.data.TFRecordDataset(names, num_parallel_reads=2)
+    assert lists(turns) == [b"one", b"four", b"", b"five", b"three"]
+    damaged = bytearray(first.read_bytes())
+    damaged[-6] ^= 1
+    first.write_bytes(damaged)
+    left = tf.data.TFRecordDataset(names).apply(experimental.ignore_errors())
+    assert lists(left) == [b"one", b"", b"four", b"five"]
+    with pytest.raises(tf.errors.DataLossError):
+        lists(tf.data.TFRecordDataset(names))
