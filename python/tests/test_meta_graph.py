@@ -122,6 +122,27 @@ def test_imports_below_a_scope_and_returns_elements():
         assert again["v:0"].name == "a_1/v:0"
 
 
+def test_functions_for_other_devices_are_left_out():
+    @tf.contrib.framework.Defun(tf.float32, func_name="double")
+    def double(x):
+        return x * 2.0
+
+    tf.identity(double(tf.constant(3.0)), name="six")
+    exported = tf.train.export_meta_graph()
+    (function,) = exported.graph_def.library.function
+    function.node_def[0].attr["_class"].list.s.append(b"loc:@where/it/was/traced")
+    twin = exported.graph_def.library.function.add()
+    twin.CopyFrom(function)
+    twin.signature.name = "twin"
+    twin.node_def[0].op = "CudnnRNNV9"
+    with tf.Graph().as_default(), tf.Session() as sess:
+        tf.train.import_meta_graph(exported)
+        assert sess.run("six:0") == 6.0
+    function.node_def[0].op = "CudnnRNNV9"
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="'CudnnRNNV9'.*'double'"):
+        tf.train.import_meta_graph(exported)
+
+
 def test_files_that_are_no_metagraphs(tmp_path):
     path = tmp_path / "graph.meta"
     with pytest.raises(OSError, match="does not exist"):

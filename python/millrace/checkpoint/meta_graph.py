@@ -5,6 +5,7 @@ from typing import Any, Callable
 
 from millrace import _core, protos
 from millrace.checkpoint.collection_defs import add_collection_def, belongs, restore_collections
+from millrace.checkpoint.foreign_functions import with_fit_functions
 from millrace.checkpoint.scoped_graph import (
     graph_def_of_scope,
     saver_nodes_besides,
@@ -187,7 +188,8 @@ def import_scoped_meta_graph_with_return_elements(
             for node in meta_graph_def.graph_def.node:
                 node.device = ""
         scope = graph.unique_name(import_scope, False) if import_scope else graph._scope
-        graph_def, input_map = with_known_names(meta_graph_def.graph_def, input_map)
+        graph_def = with_fit_functions(graph, meta_graph_def.graph_def)
+        graph_def, input_map = with_known_names(graph_def, input_map)
         elements = import_graph_def(
             graph_def, name=import_scope or scope, input_map=input_map,
             producer_op_list=producer, return_elements=return_elements,
