@@ -52,6 +52,14 @@ Code code_of_errno(int error) {
   }
 }
 
+class OwnedBytes final : public FileBytes {
+ public:
+  explicit OwnedBytes(std::string bytes) : bytes_(std::move(bytes)) { view_ = bytes_; }
+
+ private:
+  const std::string bytes_;
+};
+
 Status write_and_sync(FileSystem& fs, const std::string& path, std::string_view contents) {
   MR_TRY_ASSIGN(Ref<WritableFile> file, fs.open_writable(path));
   MR_TRY(file->append(contents));
@@ -60,6 +68,14 @@ Status write_and_sync(FileSystem& fs, const std::string& path, std::string_view 
 }
 
 }  // namespace
+
+Result<Ref<FileBytes>> ReadableFile::map() const {
+  MR_TRY_ASSIGN(const uint64_t size, this->size());
+  std::string bytes(size, '\0');
+  MR_TRY_ASSIGN(const size_t n, read_at(0, bytes.size(), bytes.data()));
+  bytes.resize(n);
+  return Ref<FileBytes>(make_ref<OwnedBytes>(std::move(bytes)));
+}
 
 Status file_error(std::string_view operation, std::string_view path, int error) {
   return Status(code_of_errno(error), str_cat("cannot ", operation, " '", path,

@@ -14,6 +14,15 @@
 
 namespace millrace {
 
+// The bytes of a file as memory, for as long as somebody holds it.
+class FileBytes : public RefCounted {
+ public:
+  std::string_view view() const { return view_; }
+
+ protected:
+  std::string_view view_;
+};
+
 // A file open for reading at any place. Thread-safe.
 class ReadableFile : public RefCounted {
  public:
@@ -22,6 +31,9 @@ class ReadableFile : public RefCounted {
   virtual Result<size_t> read_at(uint64_t offset, size_t size, char* out) const = 0;
   // The size at this moment.
   virtual Result<uint64_t> size() const = 0;
+  // The whole file, mapped where the system can, read otherwise. Whoever changes the file changes
+  // mapped bytes, and whoever cuts it short ends a process that touches what is gone.
+  virtual Result<Ref<FileBytes>> map() const;
 };
 
 // A file open for writing at its end. Buffered: bytes are surely with the operating system after

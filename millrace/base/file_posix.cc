@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,20 @@ namespace {
 constexpr size_t kMostPerCall = size_t{1} << 30;
 constexpr size_t kBufferBytes = size_t{64} << 10;
 constexpr size_t kHintBytes = size_t{32} << 20;
+
+class MappedBytes final : public FileBytes {
+ public:
+  MappedBytes(void* data, size_t size) : data_(data), size_(size) {
+    view_ = {static_cast<const char*>(data), size};
+  }
+
+ protected:
+  ~MappedBytes() override { ::munmap(data_, size_); }
+
+ private:
+  void* const data_;
+  const size_t size_;
+};
 
 class PosixReadableFile final : public ReadableFile {
  public:
@@ -47,6 +62,14 @@ class PosixReadableFile final : public ReadableFile {
     struct stat info;
     if (::fstat(fd_, &info) != 0) return file_error("measure", path_, errno);
     return static_cast<uint64_t>(info.st_size);
+  }
+
+  Result<Ref<FileBytes>> map() const override {
+    MR_TRY_ASSIGN(const uint64_t bytes, size());
+    if (bytes == 0) return ReadableFile::map();  // special files say so, too
+    void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd_, 0);
+    if (data == MAP_FAILED) return file_error("map", path_, errno);
+    return Ref<FileBytes>(make_ref<MappedBytes>(data, bytes));
   }
 
  protected:

@@ -4,6 +4,7 @@
 
 #include "millrace/io/bundle_index.h"
 #include "millrace/io/bundle_reader.h"
+#include "millrace/io/safetensors.h"
 
 namespace millrace {
 namespace {
@@ -59,6 +60,10 @@ bool by_name(const StoredTensor& a, const StoredTensor& b) { return a.name < b.n
 }  // namespace
 
 Result<Ref<CheckpointReader>> CheckpointReader::open(FileSystem& fs, const std::string& prefix) {
+  if (prefix.ends_with(".safetensors")) {
+    MR_TRY_ASSIGN(Ref<SafetensorsReader> reader, SafetensorsReader::open(fs, prefix));
+    return Ref<CheckpointReader>(std::move(reader));
+  }
   MR_TRY_ASSIGN(const bool is_v2, fs.exists(index_path(prefix)));
   if (is_v2) return BundleReader::open(fs, prefix);
   Result<Ref<CheckpointReader>> v1 = open_v1(fs, prefix);

@@ -25,8 +25,8 @@ struct StoredTensor {
 // is handed out (DATA_LOSS). Immutable, thread-safe.
 class CheckpointReader : public RefCounted {
  public:
-  // The checkpoint PREFIX.index of version 2, else the files of version 1 whose names match
-  // `prefix`, a pattern. NOT_FOUND when there is neither.
+  // A file "x.safetensors"; the checkpoint PREFIX.index of version 2, else the files of version 1
+  // whose names match `prefix`, a pattern. NOT_FOUND when there is neither.
   static Result<Ref<CheckpointReader>> open(FileSystem& fs, const std::string& prefix);
   // Version 1 alone.
   static Result<Ref<CheckpointReader>> open_v1(FileSystem& fs, const std::string& pattern);

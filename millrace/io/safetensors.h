@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/io/checkpoint_reader.h"
+
+// Files of the safetensors format: a header of JSON and the elements; see docs/checkpoints.md.
+
+namespace millrace {
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// What the header says of one tensor.
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  uint64_t begin = 0;  // from the end of the header
+  uint64_t end = 0;
+};
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // as they lie in the file
+  SafetensorsMetadata metadata;
+  // Reads the JSON. Tensors must lie one after the other in `data_bytes`, with their sizes, none
+  // over another and nothing between; names come once. DATA_LOSS says what is wrong.
+  static Result<SafetensorsHeader> parse(std::string_view json, uint64_t data_bytes);
+};
+
+// Reads such a file. The file is mapped: see ReadableFile::map() for who else may touch it.
+// Immutable, thread-safe; tensors of view() outlive it.
+class SafetensorsReader final : public CheckpointReader {
+ public:
+  static Result<Ref<SafetensorsReader>> open(FileSystem& fs, const std::string& path);
+
+  // A tensor over the file's own bytes, which nothing was copied for; where they do not lie as the
+  // type needs it, a copy. NOT_FOUND, with the nearest names there are.
+  Result<Tensor> view(std::string_view name) const;
+
+  using CheckpointReader::read;
+  Status read(const StoredTensor& tensor, const TensorSlice& slice, Tensor& out) const override;
+  Status check_present(const StoredTensor& tensor, const TensorSlice& slice) const override;
+  std::vector<std::string> files() const override { return {prefix()}; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+
+ private:
+  using CheckpointReader::CheckpointReader;
+
+  Ref<FileBytes> bytes_;
+  std::map<std::string, std::string_view, std::less<>> elements_;
+  SafetensorsMetadata metadata_;
+};
+
+// Writes a file, which appears whole or not at all. INVALID_ARGUMENT for a name that comes twice or
+// is no UTF-8, UNIMPLEMENTED for a type that the format has not: strings, quantised numbers.
+Status write_safetensors(FileSystem& fs, const std::string& path,
+                         const std::vector<std::pair<std::string, Tensor>>& tensors,
+                         const SafetensorsMetadata& metadata = {});
+
+// The format's name of a type, "F32"; empty when it has none. And back: kInvalid.
+std::string_view safetensors_type(DType dtype);
+DType safetensors_dtype(std::string_view name);
+
+}  // namespace millrace
