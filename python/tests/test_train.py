@@ -353,13 +353,15 @@ def test_supervisor_writes_summaries(tmp_path):
     step = tf.train.get_or_create_global_step()
     tf.summary.scalar("steps", step)
     supervisor = tf.train.Supervisor(logdir=str(tmp_path), save_summaries_secs=0)
-    with supervisor.managed_session() as sess:
+    with supervisor.managed_session(start_standard_services=False) as sess:
         supervisor.summary_computed(sess, sess.run(supervisor.summary_op))
     events = _written(tmp_path)
     assert _tags(events) == {"steps"}
-    assert {e.WhichOneof("what") for e in events} == {
-        "graph_def", "meta_graph_def", "session_log", "summary"
-    }  # fmt: skip
+    kinds = ["graph_def", "meta_graph_def", "summary", "session_log"]
+    assert [e.WhichOneof("what") for e in events] == kinds
+    with supervisor.managed_session(start_standard_services=False) as sess:
+        supervisor.summary_computed(sess, sess.run(supervisor.summary_op))
+    assert [e.WhichOneof("what") for e in _written(tmp_path)] == 2 * kinds
     with pytest.raises(RuntimeError, match="requires a summary writer"):
         tf.train.Supervisor(logdir=str(tmp_path), summary_writer=None).summary_computed(sess, b"")
 

@@ -237,6 +237,8 @@ class Supervisor:
     ) -> Any:  # fmt: skip
         """A session with the model ready: made so by the chief, waited for by others."""
         self._coord.clear_stop()
+        if self._summary_writer is not None:
+            self._summary_writer.reopen()
         if self._is_chief:
             sess = self._session_manager.prepare_session(
                 master, init_op=self._init_op, saver=self._saver, checkpoint_dir=self._logdir,
