@@ -1,0 +1,144 @@
+"""TensorBoard reads what is written, asked through its own HTTP interface.
+
+It runs in the interpreter that MILLRACE_TENSORBOARD_PYTHON names; without one the tests are left
+out.
+"""
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+PYTHON = os.environ.get("MILLRACE_TENSORBOARD_PYTHON", "")
+# TensorFlow is kept away: what is asked for is TensorBoard's own reader.
+SERVER = """
+import sys
+sys.modules["tensorflow"] = None
+from tensorboard import default, program
+board = program.TensorBoard(default.get_plugins())
+board.configure(argv=["", "--logdir", sys.argv[1], "--host", "127.0.0.1", "--port", "0",
+                      "--load_fast", "false", "--reload_interval", "1"])
+print(board.launch(), flush=True)
+sys.stdin.read()
+"""
+
+
+def _has_tensorboard():
+    if not PYTHON:
+        return False
+    done = subprocess.run([PYTHON, "-c", "import tensorboard"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+pytestmark = pytest.mark.skipif(
+    not _has_tensorboard(), reason="MILLRACE_TENSORBOARD_PYTHON names no Python with TensorBoard"
+)
+
+
+def write(logdir):
+    rng = np.random.RandomState(0)
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [None], name="x")
+        with tf.name_scope("model"):
+            loss = tf.reduce_mean(tf.square(x), name="loss")
+        tf.summary.scalar("loss", loss)
+        tf.summary.histogram("spread", x)
+        tf.summary.image("noise", tf.reshape(x, [1, 5, 5, 1]), max_outputs=1)
+        tf.summary.audio("sound", tf.reshape(x, [1, -1]), 1000.0, max_outputs=1)
+        tf.summary.text("note", tf.constant("*fine*"))
+        curve = tf.SummaryMetadata()
+        curve.plugin_data.plugin_name = "pr_curves"
+        curve.plugin_data.content = b"\x08\x00\x10\x05"  # version 0, 5 thresholds
+        tf.summary.tensor_summary("pr", np.ones([6, 5], "float32"), summary_metadata=curve)
+        merged = tf.summary.merge_all()
+        metadata = tf.RunMetadata()
+        with tf.summary.FileWriter(logdir, session.graph) as writer:
+            for step in range(5):
+                options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+                feed = {x: rng.rand(25) / (step + 1)}
+                summary = session.run(merged, feed, options=options, run_metadata=metadata)
+                writer.add_summary(summary, step)
+            writer.add_run_metadata(metadata, "traced", 4)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """Asks TensorBoard for a path; the answer is JSON, or bytes."""
+    logdir = tmp_path_factory.mktemp("logs")
+    write(str(logdir / "run"))
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    server = subprocess.Popen(
+        [PYTHON, "-c", SERVER, str(logdir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, env=environment,
+    )  # fmt: skip
+    address = server.stdout.readline().strip().rstrip("/")
+    assert address.startswith("http"), address
+
+    def ask(path, **query):
+        url = f"{address}/data/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            body = answer.read()
+        return json.loads(body) if answer.headers["Content-Type"].startswith("appl") else body
+
+    deadline = time.monotonic() + 60
+    while "run" not in ask("runs"):  # it reads in the background
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    yield ask
+    server.stdin.close()
+    server.wait(timeout=60)
+
+
+def test_scalars(ask):
+    assert list(ask("plugin/scalars/tags")["run"]) == ["loss"]
+    points = ask("plugin/scalars/scalars", run="run", tag="loss")
+    assert [step for _, step, _ in points] == list(range(5))
+    assert points[0][2] > points[4][2] > 0
+
+
+def test_histograms(ask):
+    assert list(ask("plugin/histograms/tags")["run"]) == ["spread"]
+    histograms = ask("plugin/histograms/histograms", run="run", tag="spread")
+    assert len(histograms) == 5
+    assert all(round(sum(count for _, _, count in buckets)) == 25 for _, _, buckets in histograms)
+    assert len(ask("plugin/distributions/distributions", run="run", tag="spread")) == 5
+
+
+def test_images(ask):
+    assert list(ask("plugin/images/tags")["run"]) == ["noise/image"]
+    images = ask("plugin/images/images", run="run", tag="noise/image", sample=0)
+    assert [image["step"] for image in images] == list(range(5))
+    query = dict(urllib.parse.parse_qsl(images[-1]["query"]))
+    png = ask("plugin/images/individualImage", **query)
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert session.run(tf.image.decode_png(png)).shape == (5, 5, 1)
+
+
+def test_audio_and_text(ask):
+    assert list(ask("plugin/audio/tags")["run"]) == ["sound/audio"]
+    assert ask("plugin/text/tags")["run"] == ["note"]
+    assert "<em>fine</em>" in ask("plugin/text/text", run="run", tag="note")[0]["text"]
+
+
+def test_precision_and_recall(ask):
+    assert list(ask("plugin/pr_curves/tags")["run"]) == ["pr"]
+    curves = ask("plugin/pr_curves/pr_curves", run="run", tag="pr")["run"]
+    assert len(curves) == 5 and len(curves[0]["precision"]) == 5
+
+
+def test_the_graph_and_the_traced_run(ask):
+    info = ask("plugin/graphs/info")["run"]
+    assert info["run_graph"]
+    assert any(tag["profile"] for tag in info["tags"].values())
+    graph = ask("plugin/graphs/graph", run="run", conceptual="false").decode()
+    assert 'name: "model/loss"' in graph and "_output_shapes" in graph
+    stats = ask("plugin/graphs/run_metadata", run="run", tag="traced").decode()
+    assert 'node_name: "model/loss"' in stats
