@@ -38,6 +38,25 @@ const AttrMap kFractional = {{"pooling_ratio", std::vector<float>{1, 1.5F, 1.5F,
                              {"deterministic", true}};
 const AttrMap kSampler = {{"num_sampled", 3}, {"unique", true}, {"range_max", 10}};
 const AttrMap kQueueOfVectors = {{"shapes", std::vector<PartialShape>{Shape{2}}}};
+const std::vector<PartialShape> kOneScalar = {Shape{}};
+const AttrMap kScalars = {{"dense_shapes", kOneScalar}};
+const AttrMap kSequenceV2 = {{"context_dense_shapes", kOneScalar},
+                             {"feature_list_dense_shapes", kOneScalar},
+                             {"Ncontext_sparse", 1},
+                             {"Nfeature_list_sparse", 1},
+                             {"Nfeature_list_dense", 1}};
+const std::vector<std::string> kOneKey = {"key"};
+const AttrMap kSequence = {{"context_dense_shapes", kOneScalar},
+                           {"feature_list_dense_shapes", kOneScalar},
+                           {"Ncontext_sparse", 1},
+                           {"Ncontext_dense", 1},
+                           {"Nfeature_list_sparse", 1},
+                           {"Nfeature_list_dense", 1},
+                           {"context_sparse_keys", kOneKey},
+                           {"context_dense_keys", kOneKey},
+                           {"feature_list_sparse_keys", kOneKey},
+                           {"feature_list_dense_keys", kOneKey},
+                           {"feature_list_dense_missing_assumed_empty", kOneKey}};
 const AttrMap kEdge = {{"tensor_name", "t"},
                        {"send_device", "/job:a/replica:0/task:0/device:CPU:0"},
                        {"send_device_incarnation", 1},
@@ -318,6 +337,14 @@ const Row kRows[] = {
     {"UnsortedSegmentMin", "[3,2] {1,0,1} 2"},
     {"UnsortedSegmentProd", "[3,2] {1,0,1} 3"},
     {"UnsortedSegmentSum", "[3,2] {1,0,1} 3"},
+    // Files and messages.
+    {"DecodeCSV", "[0] [1]|[0]"},
+    {"DecodeJSONExample", "[0]"},
+    {"MatchingFiles", "[0]"},
+    {"ParseExample", "[0] [0] []| []| []|", kScalars},
+    {"ParseExampleV2", "[0] [0] [1] [1] [1] []|", kScalars},
+    {"ParseSequenceExample", "[0] [0] []|", kSequence},
+    {"ParseSequenceExampleV2", "[0] [0] [1] [1] [1] [1] [1] [1] {1} []|", kSequenceV2},
     // Strings.
     {"DecodeBase64", "[0]"},
     {"DecodeRaw", "[0]"},

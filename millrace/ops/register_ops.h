@@ -18,7 +18,7 @@ Status register_ops();
 void register_array_ops(Registry& registry);         // make, reshape, cut, join, look up
 void register_control_ops(Registry& registry);       // branches, loops, order, the ends of edges
 void register_image_ops(Registry& registry);         // sizes, colours and boxes of images in memory
-void register_io_ops(Registry& registry);            // files: checkpoints
+void register_io_ops(Registry& registry);            // files: checkpoints, records, examples
 void register_linalg_ops(Registry& registry);        // products and decompositions of matrices
 void register_math_ops(Registry& registry);          // elementwise arithmetic, casts, selection
 void register_nn_ops(Registry& registry);            // layers of neural networks

@@ -185,7 +185,7 @@ nb::object strings_to_array(const Tensor& tensor) {
 
 // An array of wrapped tensors: what Python sees of resources and variants.
 nb::object opaque_to_array(const Tensor& tensor) {
-  return library("millrace.core.dtypes", "opaque_value")(nb::str(tensor.to_string(1).c_str()));
+  return library("millrace.core.dtypes", "opaque_value")(text(tensor.to_string(1)));
 }
 
 nb::object descriptor(DType dtype) {

@@ -42,5 +42,6 @@ NB_MODULE(_core, m) {
   py::bind_files(m);
   py::bind_messages(m);
   py::bind_py_func(m);
+  py::bind_records(m);
   py::bind_session(m);
 }

@@ -4,17 +4,12 @@
 
 namespace millrace::python {
 
-namespace {
-
 nb::str text(std::string_view s) {
-  // Messages may quote a user's bytes.
   PyObject* decoded =
       PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "backslashreplace");
   if (decoded == nullptr) throw nb::python_error();
   return nb::steal<nb::str>(decoded);
 }
-
-}  // namespace
 
 void raise(const Status& status) {
   nb::object error = library("millrace.core.errors", "from_status")(static_cast<int>(status.code()),

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <string_view>
+
 #include "millrace/base/status.h"
 #include "python/src/binding.h"
 
 namespace millrace::python {
 
 // Status to exceptions: the only place where one becomes the other.
+
+// What may quote a user's bytes as text; those that are not UTF-8 become "\\xff".
+nb::str text(std::string_view s);
 
 // Raises the class of millrace.core.errors that stands for the code.
 [[noreturn]] void raise(const Status& status);

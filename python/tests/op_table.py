@@ -1052,6 +1052,11 @@ EXEMPT: dict[str, str] = {
     ),
     **dict.fromkeys(["*Summary*"], "messages for event files: millrace/ops/summary"),
     **dict.fromkeys(
+        ["Parse*Example*", "ParseTensor", "SerializeTensor", "ReadFile", "WriteFile",
+         "MatchingFiles", "*Reader", "*ReaderV2", "Reader*"],
+        "files, records and examples: millrace/io, python/tests/test_records.py and test_parsing.py",
+    ),
+    **dict.fromkeys(
         ["String*", "AsString", "Substr", "ReduceJoin", "StaticRegex*", "Regex*", "Unicode*"],
         "strings: millrace/ops/strings",
     ),

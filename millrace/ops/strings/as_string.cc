@@ -1,12 +1,11 @@
 // Numbers to strings and back.
 
-#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/strings/map_strings.h"
+#include "millrace/ops/strings/parse_number.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -125,71 +124,13 @@ class AsString : public Kernel {
   const NumberFormat format_;
 };
 
-std::string_view stripped(std::string_view s) {
-  constexpr std::string_view kSpace = " \t\n\v\f\r";
-  const size_t begin = s.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return s.substr(begin, s.find_last_not_of(kSpace) + 1 - begin);
-}
-
-Status not_a_number(const std::string& s) {
-  return invalid_argument("StringToNumberOp could not correctly convert string: ", s);
-}
-
-bool is_word(std::string_view s, std::string_view word) {
-  if (s.size() != word.size()) return false;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if ((s[i] | 0x20) != word[i]) return false;
-  }
-  return true;
-}
-
-template <class T>
-Result<T> parse_floating(const std::string& s) {
-  std::string_view digits = stripped(s);
-  const bool negative = digits.starts_with('-');
-  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
-  const bool hex = digits.size() > 2 && digits[0] == '0' && (digits[1] | 0x20) == 'x';
-  const std::string_view allowed = hex ? "0123456789abcdefABCDEFxX" : "0123456789.eE+-";
-  const bool word = is_word(digits, "inf") || is_word(digits, "nan");
-  if (digits.empty() || digits[0] == '-' ||
-      (!word && digits.find_first_not_of(allowed) != std::string_view::npos)) {
-    return not_a_number(s);
-  }
-  if (hex) digits.remove_prefix(2);
-  T value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value,
-                      hex ? std::chars_format::hex : std::chars_format::general);
-  if (end != digits.data() + digits.size() || error == std::errc::invalid_argument) {
-    return not_a_number(s);
-  }
-  if (error == std::errc::result_out_of_range) {
-    // Too large or too small: from_chars does not say which.
-    const double wide = std::strtod(std::string(digits).c_str(), nullptr);
-    value = static_cast<T>(wide);
-  }
-  return negative ? -value : value;
-}
-
-template <class T>
-Result<T> parse_integer(const std::string& s) {
-  const std::string_view digits = stripped(s);
-  T value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return not_a_number(s);
-  return value;
-}
-
 Status string_to_number_cpu(KernelContext& ctx) {
   using Types = TypeList<float, double, int32_t, int64_t>;
   return dispatch<Types>(ctx.output_type(0), [&]<class T>() {
     return map_strings<T>(ctx, [](const std::string& s) -> Result<T> {
-      if constexpr (std::is_integral_v<T>) {
-        return parse_integer<T>(s);
-      } else {
-        return parse_floating<T>(s);
-      }
+      T value;
+      if (parse_number(s, value)) return value;
+      return invalid_argument("StringToNumberOp could not correctly convert string: ", s);
     });
   });
 }
