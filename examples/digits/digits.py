@@ -1,13 +1,14 @@
 """Trains a small convolutional network on 8x8 images of handwritten digits.
 
 python digits.py [epochs]: prints a table of what was taken for what, shows a few digits that were
-misread, and saves pictures of them in misread.png.
+misread, and saves pictures of them in misread.png. Event files for TensorBoard go to digits_logs.
 """
 
 import importlib
 import importlib.util
 import struct
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import millrace.compat.v1 as tf
 
 HERE = Path(__file__).parent
 BATCH = 32
+LOGS = Path("digits_logs")
 
 
 def read_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -34,6 +36,16 @@ def network(images: tf.Tensor, training: tf.Tensor) -> tf.Tensor:
     net = tf.layers.dense(tf.layers.flatten(net), 64, activation=tf.nn.relu)
     net = tf.layers.dropout(net, 0.3, training=training)
     return tf.layers.dense(net, 10)
+
+
+def summarize(images: tf.Tensor, loss: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """What event files tell of a step: its loss, how often it was right, weights and images."""
+    tf.summary.scalar("loss", loss)
+    tf.summary.scalar("accuracy", right)
+    for variable in tf.trainable_variables():
+        tf.summary.histogram(variable.op.name, variable)
+    tf.summary.image("digits", images, max_outputs=3)
+    return tf.summary.merge_all()
 
 
 def save_png(path: Path, pixels: np.ndarray) -> None:
@@ -82,12 +94,19 @@ def main(epochs: int = 30) -> float:
     )
     train = tf.train.AdamOptimizer(2e-3).minimize(loss)
     confusion = tf.confusion_matrix(labels, guesses, 10)
+    right = tf.reduce_mean(tf.cast(tf.equal(guesses, labels), tf.float32), name="right")
+    summaries = summarize(images, loss, right)
 
     steps = len(rest) // BATCH
     progress = None
     if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
         progress = importlib.import_module("tqdm").tqdm(total=epochs * steps, unit="step")
-    with tf.Session() as session:
+    run = LOGS / time.strftime("%m%d-%H%M%S")
+    with (
+        tf.Session() as session,
+        tf.summary.FileWriter(run / "train", session.graph) as writer,
+        tf.summary.FileWriter(run / "test") as test_writer,
+    ):
         session.run(tf.global_variables_initializer())
         step = session.make_callable([train, loss], [images, labels, training])
         for epoch in range(1, epochs + 1):
@@ -98,21 +117,26 @@ def main(epochs: int = 30) -> float:
                 losses.append(step(data[batch], digits[batch], True)[1])
                 if progress is not None:
                     progress.update()
+            feed = {images: data[batch], labels: digits[batch]}
+            writer.add_summary(session.run(summaries, feed), epoch * steps)
+            feed = {images: data[test], labels: digits[test]}
+            test_writer.add_summary(session.run(summaries, feed), epoch * steps)
             if progress is None:
                 print(f"epoch {epoch:2}  loss {np.mean(losses):.4f}")
             else:
                 progress.set_postfix(loss=f"{np.mean(losses):.4f}")
         if progress is not None:
             progress.close()
-        feed = {images: data[test], labels: digits[test]}
         table, said = session.run([confusion, guesses], feed)
-    right = float(np.trace(table)) / len(test)
-    print(f"\ntest accuracy {right:.1%}\n\nrows: what it is, columns: what it was taken for")
+    accuracy = float(np.trace(table)) / len(test)
+    print(f"\ntest accuracy {accuracy:.1%}\n\nrows: what it is, columns: what it was taken for")
     print("     " + "".join(f"{d:4}" for d in range(10)))
     for digit, row in enumerate(table):
         print(f"{digit:4} " + "".join(f"{n:4}" if n else "   ." for n in row))
     show_misread(data[test], digits[test], said)
-    return right
+    print(f"curves, weights and the graph: tensorboard --logdir {LOGS}")
+    print(f"curves here: {sys.executable} -m millrace watch {LOGS}")
+    return accuracy
 
 
 if __name__ == "__main__":
