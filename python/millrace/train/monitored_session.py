@@ -6,8 +6,12 @@ from typing import Any, Callable
 from millrace.core import errors
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
-from millrace.train import hooks as hook_kinds
+from millrace.train.checkpoint_hook import CheckpointSaverHook
+from millrace.train.global_step import get_global_step
+from millrace.train.progress import ProgressHook, shows_progress
 from millrace.train.scaffold import ChiefSessionCreator, Scaffold, WorkerSessionCreator
+from millrace.train.summary_hooks import StepCounterHook, SummarySaverHook
+from millrace.train.termination import EXIT_STATUS, TerminationWatch
 from millrace.train.wrapped_sessions import (
     CoordinatedSessionCreator,
     RecoverableSession,
@@ -135,6 +139,50 @@ class MonitoredSession(_MonitoredSession):
         super().__init__(session_creator, hooks, True, stop_grace_period_secs)
 
 
+class _TrainingSession(MonitoredSession):
+    """A MonitoredSession that answers SIGTERM: after the run, or before the next, it is closed,
+    which writes the last checkpoint, and SystemExit is raised."""
+
+    def __init__(self, session_creator: Any, hooks: Any, stop_grace_period_secs: float):
+        self._watch = TerminationWatch()
+        self._watch.start()
+        try:
+            super().__init__(session_creator, hooks, stop_grace_period_secs)
+        except BaseException:
+            self._watch.stop()
+            raise
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        self._exit_if_asked()
+        values = super().run(fetches, feed_dict, options, run_metadata)
+        self._exit_if_asked()
+        return values
+
+    def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
+        self._exit_if_asked()
+        values = super().run_step_fn(step_fn)
+        self._exit_if_asked()
+        return values
+
+    def _exit_if_asked(self) -> None:
+        if self._watch.requested and self._sess is not None:
+            self.close()
+            raise SystemExit(EXIT_STATUS)
+
+    def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
+        if self._watch.requested and self._sess is None:
+            return False
+        return super().__exit__(exception_type, exception_value, traceback)
+
+    def _close_internal(self, exception_type: Any = None) -> None:
+        try:
+            super()._close_internal(exception_type)
+        finally:
+            self._watch.stop()
+
+
 @export(v1="train.SingularMonitoredSession")
 class SingularMonitoredSession(_MonitoredSession):
     """A session with hooks that does not recover when a worker is lost.
@@ -186,6 +234,10 @@ def MonitoredTrainingSession(
       log_step_count_steps: how often to log the number of steps a second.
       max_wait_secs: how long a worker waits for the chief.
       summary_dir: where to write summaries to; `checkpoint_dir` by default.
+      save_graph_def: whether to write the graph beside checkpoints.
+
+    With a `checkpoint_dir`, SIGTERM ends the program after the step, with a checkpoint and status
+    143, unless it has a handler of its own. On a terminal a line shows the progress.
     """
     if save_summaries_steps is USE_DEFAULT and save_summaries_secs is USE_DEFAULT:
         save_summaries_steps, save_summaries_secs = 100, None
@@ -214,15 +266,13 @@ def MonitoredTrainingSession(
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
             all_hooks.append(
-                hook_kinds.StepCounterHook(
-                    every_n_steps=log_step_count_steps, output_dir=summary_dir
-                )
+                StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir)
             )
         if (save_summaries_steps and save_summaries_steps > 0) or (
             save_summaries_secs and save_summaries_secs > 0
         ):
             all_hooks.append(
-                hook_kinds.SummarySaverHook(
+                SummarySaverHook(
                     scaffold=scaffold, save_steps=save_summaries_steps,
                     save_secs=save_summaries_secs, output_dir=summary_dir,
                 )
@@ -232,9 +282,13 @@ def MonitoredTrainingSession(
         or (save_checkpoint_steps and save_checkpoint_steps > 0)
     ):
         all_hooks.append(
-            hook_kinds.CheckpointSaverHook(
+            CheckpointSaverHook(
                 checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_checkpoint_secs,
                 scaffold=scaffold, save_graph_def=save_graph_def,
             )
         )  # fmt: skip
+    if shows_progress() and get_global_step() is not None:
+        all_hooks.append(ProgressHook(all_hooks))
+    if checkpoint_dir:
+        return _TrainingSession(creator, all_hooks, stop_grace_period_secs)
     return MonitoredSession(creator, all_hooks, stop_grace_period_secs)

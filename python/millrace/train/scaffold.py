@@ -96,7 +96,7 @@ class Scaffold:
         if self._local_init_op is None:
             self._local_init_op = take("local_init_op", keys.LOCAL_INIT_OP, default_local_init_op)
         if self._summary_op is None:
-            self._summary_op = take("summary_op", keys.SUMMARY_OP, merged_summaries)
+            self._summary_op = take("summary_op", keys.SUMMARY_OP, merge_all)
         if self._saver is None:
             self._saver = saver_or_default()
         self._saver.build()
@@ -164,18 +164,13 @@ class Scaffold:
 
     @property
     def saver(self) -> Any:
-        """What saves and restores the model; a saver of all variables by default."""
+        """What saves and restores the model; None before `finalize()`."""
         return self._saver
 
     @property
     def init_feed_dict(self) -> Any:
         """What is fed to `init_op`."""
         return self._init_feed_dict
-
-
-def merged_summaries() -> Any:
-    """The summaries of the graph as one tensor; None where there are none."""
-    return merge_all()
 
 
 @export(v1="train.SessionCreator")

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from millrace.checkpoint.checkpoint_state import get_checkpoint_state
+from millrace.checkpoint.checkpoint_state import checkpoint_exists, get_checkpoint_state
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
@@ -27,6 +27,29 @@ def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
         return True, None
     names = ", ".join(name.decode() for name in value)
     return False, f"Variables not initialized: {names}"
+
+
+def _has_checkpoint(state: Any) -> bool:
+    return state is not None and bool(state.model_checkpoint_path)
+
+
+def _restore_newest(sess: Any, saver: Any, state: Any) -> None:
+    """Restores the newest checkpoint; one before it where its files are damaged or gone."""
+    newest = state.model_checkpoint_path
+    older = [path for path in reversed(state.all_model_checkpoint_paths) if path != newest]
+    older = [path for path in older if checkpoint_exists(path)]
+    if not checkpoint_exists(newest) and older:
+        logging.warning("The checkpoint %s is gone.", newest)
+    else:
+        older.insert(0, newest)
+    while True:
+        try:
+            saver.restore(sess, older[0])
+            return
+        except errors.DataLossError as error:
+            if len(older) == 1:
+                raise
+            logging.warning("The checkpoint %s cannot be read: %s", older.pop(0), error)
 
 
 def _name(op: Any) -> str:
@@ -82,13 +105,13 @@ class SessionManager:
             saver.restore(sess, checkpoint_file)
             return sess, True
         waited = 0.0
-        while (state := get_checkpoint_state(checkpoint_dir)) is None:
+        while not _has_checkpoint(state := get_checkpoint_state(checkpoint_dir)):
             if not wait_for_checkpoint or waited >= max_wait_secs:
                 return sess, False
             logging.info("Waiting for checkpoint to be available.")
             time.sleep(self._recovery_wait_secs)
             waited += self._recovery_wait_secs
-        saver.restore(sess, state.model_checkpoint_path)
+        _restore_newest(sess, saver, state)
         saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
         return sess, True
 

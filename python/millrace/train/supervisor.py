@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import time
 from typing import Any, Callable, Iterator
 
 from millrace import protos
 from millrace.checkpoint.meta_graph import create_meta_graph_def
 from millrace.checkpoint.saver import Saver
-from millrace.core import errors, logging
+from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph
@@ -20,10 +19,12 @@ from millrace.state.variable_lists import (
     global_variables_initializer,
     report_uninitialized_variables,
 )
+from millrace.summary.ops import merge_all
 from millrace.summary.writer import FileWriter
 from millrace.train.coordinator import Coordinator, LooperThread
 from millrace.train.global_step import get_global_step
-from millrace.train.scaffold import default_local_init_op, merged_summaries
+from millrace.train.scaffold import default_local_init_op
+from millrace.train.services import CheckpointThread, StepCounterThread, SummaryThread
 from millrace.train.session_manager import SessionManager
 
 
@@ -81,13 +82,14 @@ class Supervisor:
             )  # fmt: skip
             self._init_op = take(init_op, keys.INIT_OP, global_variables_initializer)
             self._local_init_op = take(local_init_op, keys.LOCAL_INIT_OP, default_local_init_op)
-            self._saver = take(saver, keys.SAVERS, _default_saver)
-            self._summary_op = take(summary_op, keys.SUMMARY_OP, merged_summaries)
+            self._saver = take(saver, keys.SAVERS, _new_saver)
+            self._summary_op = take(summary_op, keys.SUMMARY_OP, merge_all)
             if global_step is Supervisor.USE_DEFAULT:
                 global_step = _found_step()
             self._global_step = global_step
         if summary_writer is Supervisor.USE_DEFAULT:
-            summary_writer = FileWriter(logdir) if is_chief and logdir else None
+            # The chief's alone: one writer per folder.
+            summary_writer = FileWriter(logdir) if logdir and is_chief else None
         self._summary_writer = summary_writer
         if session_manager is None:
             ready_for_local = (
@@ -211,25 +213,21 @@ class Supervisor:
         if not self._logdir:
             logging.warning("Standard services need a 'logdir' passed to the SessionManager")
             return []
+        threads: list[Any] = []
         if self._summary_writer is not None and self._global_step is not None:
             # TensorBoard forgets what an earlier session wrote of later steps.
             self._log_session(protos.SessionLog.START, int(sess.run(self._global_step)))
-        threads: list[Any] = []
         if self._summary_writer is not None and self._save_summaries_secs:
             if self._global_step is not None:
-                threads.append(_StepCounterThread(self, sess))
+                threads.append(StepCounterThread(self, sess))
             if self._summary_op is not None:
-                threads.append(_SummaryThread(self, sess))
-        if self._saver is not None and self._save_model_secs:
-            threads.append(_CheckpointThread(self, sess))
+                threads.append(SummaryThread(self, sess))
+        if self._save_model_secs and self._saver is not None:
+            threads.append(CheckpointThread(self, sess))
         for thread in threads:
             thread.start()
         self._started_threads += threads
         return threads
-
-    def _log_session(self, status: int, step: int | None = None, path: str = "") -> None:
-        log = protos.SessionLog(status=status, checkpoint_path=path)
-        self._summary_writer.add_session_log(log, step)
 
     def prepare_or_wait_for_session(
         self, master: str = "", config: Any = None, wait_for_checkpoint: bool = False,
@@ -257,6 +255,9 @@ class Supervisor:
             logging.info("Starting queue runners.")
             self.start_queue_runners(sess)
         return sess
+
+    def _log_session(self, status: int, step: int | None = None) -> None:
+        self._summary_writer.add_session_log(protos.SessionLog(status=status), step)
 
     def _write_graph(self) -> None:
         if not self._logdir:
@@ -372,7 +373,7 @@ class Supervisor:
                     logging.info("Closing the session failed: %s", error)
 
 
-def _default_saver() -> Saver | None:
+def _new_saver() -> Saver | None:
     """A saver of all variables; None where there are none."""
     return Saver() if _all_saveable_objects() else None
 
@@ -382,81 +383,3 @@ def _found_step() -> Any:
         return get_global_step()
     except TypeError:
         return None
-
-
-class _CheckpointThread(LooperThread):
-    """Writes checkpoints."""
-
-    def __init__(self, sv: Supervisor, sess: Any):
-        super().__init__(sv.coord, sv.save_model_secs)
-        self._sv, self._sess = sv, sess
-
-    def run_loop(self) -> None:
-        step = self._sv.global_step
-        self._sv.saver.save(self._sess, self._sv.save_path, global_step=step)
-        if self._sv.summary_writer is not None and step is not None:
-            self._sv._log_session(
-                protos.SessionLog.CHECKPOINT, int(self._sess.run(step)), self._sv.save_path
-            )
-
-
-class _SummaryThread(LooperThread):
-    """Writes summaries."""
-
-    def __init__(self, sv: Supervisor, sess: Any):
-        super().__init__(sv.coord, sv.save_summaries_secs)
-        self._sv, self._sess = sv, sess
-
-    def run_loop(self) -> None:
-        step = self._sv.global_step
-        fetches = [self._sv.summary_op] if step is None else [self._sv.summary_op, step]
-        values = self._sess.run(fetches)
-        self._sv.summary_writer.add_summary(values[0], None if step is None else int(values[1]))
-
-
-class _StepCounterThread(LooperThread):
-    """Writes how many steps a second are made."""
-
-    def __init__(self, sv: Supervisor, sess: Any):
-        super().__init__(sv.coord, sv.save_summaries_secs)
-        self._sv, self._sess = sv, sess
-        self._tag = f"{sv.global_step.op.name}/sec"
-
-    def start_loop(self) -> None:
-        self._last_time = time.time()
-        self._last_step = int(self._sess.run(self._sv.global_step))
-
-    def run_loop(self) -> None:
-        step, now = int(self._sess.run(self._sv.global_step)), time.time()
-        rate = (step - self._last_step) / max(now - self._last_time, 1e-9)
-        self._last_step, self._last_time = step, now
-        logging.info("%s: %g", self._tag, rate)
-        summary = protos.Summary()
-        value = summary.value.add()
-        value.tag, value.simple_value = self._tag, rate
-        self._sv.summary_writer.add_summary(summary, step)
-
-
-@export(v1="train.basic_train_loop")
-def basic_train_loop(
-    supervisor: Supervisor, train_step_fn: Callable[..., Any], args: Any = None, kwargs: Any = None,
-    master: str = "",
-) -> None:  # fmt: skip
-    """Calls `train_step_fn(session, *args, **kwargs)` until the supervisor stops.
-
-    With `args` None the function also gets the supervisor's `session` alone.
-    """
-    args = () if args is None else args
-    kwargs = {} if kwargs is None else kwargs
-    attempt_again = True
-    while attempt_again and not supervisor.should_stop():
-        attempt_again = False
-        try:
-            with supervisor.managed_session(master) as sess:
-                while not supervisor.should_stop():
-                    train_step_fn(sess, *args, **kwargs)
-        except errors.AbortedError as error:
-            # A server was started anew: so is the session.
-            logging.info("The session is made anew, for: %s", error)
-            attempt_again = True
-            supervisor.coord.clear_stop()
