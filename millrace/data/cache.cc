@@ -2,6 +2,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/data/dataset_op.h"
+#include "millrace/data/file_cache.h"
 #include "millrace/data/state.h"
 
 namespace millrace::data {
@@ -38,10 +39,8 @@ class CacheDataset final : public Dataset {
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
     MR_TRY_ASSIGN(const std::string file, string_input(ctx, 1));
-    if (!file.empty()) {
-      return unimplemented("a cache in the file '", file, "'; expected an empty name: in memory");
-    }
-    return make_ref<CacheDataset>(std::move(input));
+    if (!file.empty()) return make_file_cache_dataset(std::move(input), file);
+    return Ref<Dataset>(make_ref<CacheDataset>(std::move(input)));
   }
 
   const Ref<Cache> cache_;

@@ -209,6 +209,16 @@ def test_iterators():
         second.make_initializer(Dataset.from_tensors(1.0))
 
 
+def test_one_shot_iterators_hold_their_constants():
+    rows = np.random.default_rng(0).normal(size=(3000, 2)).astype(np.float32)
+    words = np.array(["a", "bb"] * 1500)
+    scale = tf.constant(2.0)
+    dataset = Dataset.from_tensor_slices((rows, words)).map(lambda x, w: (x * scale, w)).batch(3000)
+    with tf.Session() as session:
+        x, w = session.run(dataset.make_one_shot_iterator().get_next())
+    assert (x == rows * 2).all() and (w == words.astype(bytes)).all()
+
+
 def test_one_shot_iterators_take_no_state():
     variable = tf.get_variable("v", [], tf.int64)
     with pytest.raises(ValueError, match="make_initializable_iterator"):

@@ -464,7 +464,8 @@ class Dataset:
         return self._of(variant)
 
     def cache(self, filename: Any = "") -> "Dataset":
-        """The elements, made once and kept in memory, when all have been asked for."""
+        """The elements, made once and kept when all have been asked for: in memory, or in the file
+        `filename`, where another program finds them."""
         variant = gen_ops.cache_dataset(
             self._variant_tensor, convert_to_tensor(filename, dtype=dtypes.string), **self._attrs
         )

@@ -12,6 +12,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.importer import import_graph_def
 from millrace.graph.operation import Operation
+from millrace.graph.static_value import constant_value
 
 _CAPTURES = (
     "Failed to create a one-shot iterator for a dataset. `Dataset.make_one_shot_iterator()` does "
@@ -141,16 +142,17 @@ def begin_once(dataset: Any) -> Iterator:
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """A tensor of the graph around, computed again in the default graph. Constants are left where
-    they are: bodies copy them by themselves."""
+    """A tensor of the graph around, computed again in the default graph, of constants alone."""
     needed: dict[str, Operation] = {}
-    outside: dict[str, Tensor] = {}
+    constants: dict[str, Tensor] = {}
     todo = [tensor]
     while todo:
         source = todo.pop()
         op = source.op
         if op.type == "Const":
-            outside[source.name] = source
+            if source.name not in constants:
+                value = constant_value(source)
+                constants[source.name] = convert_to_tensor(value, dtype=source.dtype)
         elif op.name not in needed:
             if op.type in _STATEFUL or any(t.dtype._is_ref_dtype for t in op.outputs):
                 raise ValueError(f"It uses {op.type} '{op.name}'.")
@@ -166,7 +168,7 @@ def _copied(tensor: Tensor) -> Tensor:
         node.device = ""
         if "_class" in node.attr:
             del node.attr["_class"]
-    (copy,) = import_graph_def(graph_def, outside, [tensor.name], name="")
+    (copy,) = import_graph_def(graph_def, constants, [tensor.name], name="")
     return copy
 
 
