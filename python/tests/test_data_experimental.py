@@ -181,3 +181,75 @@ def test_records(tmp_path):
     assert lists(left) == [b"one", b"", b"four", b"five"]
     with pytest.raises(tf.errors.DataLossError):
         lists(tf.data.TFRecordDataset(names))
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('a,b,c\n1,2.5,x\n3,,"y,z"\n')
+    rows = experimental.CsvDataset(str(path), [tf.int32, [0.5], tf.string], header=True)
+    assert elements(rows) == [(1, 2.5, b"x"), (3, 0.5, b"y,z")]
+    some = experimental.CsvDataset(
+        [str(path)], [tf.string, [-1.0]], header=True, select_cols=[0, 1]
+    )
+    assert elements(some) == [(b"1", 2.5), (b"3", -1.0)]
+    batches = experimental.make_csv_dataset(
+        str(path), 2, label_name="a", num_epochs=1, shuffle=False
+    )
+    ((columns, label),) = elements(batches)
+    assert label.tolist() == [1, 3] and columns["b"].tolist() == [2.5, 0.0]
+    assert columns["c"].tolist() == [b"x", b"y,z"]
+    assert batches.output_types[0]["b"] == tf.float32
+
+
+def test_files_by_pattern(tmp_path):
+    for name in ("b.txt", "a.txt", "c.bin"):
+        (tmp_path / name).write_text(name)
+    found = Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    assert lists(found) == [str(tmp_path / n).encode() for n in ("a.txt", "b.txt")]
+    assert sorted(lists(Dataset.list_files(str(tmp_path / "*")))) == sorted(
+        str(p).encode() for p in tmp_path.iterdir()
+    )
+
+
+def test_cache_in_a_file(tmp_path):
+    name = str(tmp_path / "kept")
+    pairs = Dataset.zip((Dataset.range(4), Dataset.from_tensor_slices(["a", "b", "c", "d"])))
+    expected = [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+    assert elements(pairs.cache(name), most=2) == expected[:2]
+    assert not list(tmp_path.glob("*.cache"))
+    assert elements(pairs.cache(name).repeat(2)) == expected * 2
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.cache"]
+    # What is in the file, whatever the dataset has become.
+    assert elements(pairs.take(1).cache(name)) == expected
+    whole = (tmp_path / "kept.cache").read_bytes()
+    for place in range(0, len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        (tmp_path / "kept.cache").write_bytes(damaged)
+        with pytest.raises(tf.errors.DataLossError, match="kept.cache"):
+            elements(pairs.cache(name))
+
+
+def test_a_checkpoint_holds_where_an_iterator_stands(tmp_path):
+    def build():
+        dataset = Dataset.range(50).shuffle(10, seed=3).map(lambda x: x * 2, 2).prefetch(3)
+        iterator = dataset.repeat(2).make_initializable_iterator()
+        saveable = experimental.make_saveable_from_iterator(iterator)
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+        steps = tf.Variable(0, name="steps")
+        count = tf.assign_add(steps, 1)
+        return iterator, iterator.get_next(), count, tf.train.Saver()
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        iterator, element, count, saver = build()
+        session.run([iterator.initializer, tf.global_variables_initializer()])
+        for _ in range(30):
+            session.run([element, count])
+        path = saver.save(session, str(tmp_path / "model"))
+        rest = [session.run(element) for _ in range(70)]
+    with tf.Graph().as_default(), tf.Session() as session:
+        iterator, element, count, saver = build()
+        session.run(iterator.initializer)
+        saver.restore(session, path)
+        assert session.run(count) == 31
+        assert [session.run(element) for _ in range(70)] == rest

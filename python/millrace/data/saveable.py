@@ -41,4 +41,3 @@ def make_saveable_from_iterator(
     """
     del external_state_policy
     return _IteratorSaveable(iterator)
-
