@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -177,23 +178,44 @@ TEST(Jpeg, ComesNear) {
 }
 
 TEST(Jpeg, AWindowIsPartOfTheImage) {
+  std::mt19937 random(7);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+  for (int i = 0; i < 60; ++i) {
+    JpegEncodeOptions encoding;
+    encoding.progressive = i % 2 == 1;
+    encoding.chroma_downsampling = i % 3 != 0;
+    const std::string bytes = encode_jpeg(ramp(90, 110, i % 5 == 0 ? 1 : 3), encoding).value();
+    JpegDecodeOptions options;
+    options.ratio = i % 4 == 0 ? 2 : 1;
+    options.fancy_upscaling = i % 7 != 0;
+    const Tensor whole = decode_jpeg(bytes, options).value();
+    options.crop = true;
+    options.crop_y = below(whole.dim(0));
+    options.crop_x = below(whole.dim(1));
+    options.crop_height = 1 + below(whole.dim(0) - options.crop_y);
+    options.crop_width = 1 + below(whole.dim(1) - options.crop_x);
+    SCOPED_TRACE(str_cat(i, ": ", options.crop_y, " ", options.crop_x, " ", options.crop_height,
+                         " ", options.crop_width));
+    const Tensor part = decode_jpeg(bytes, options).value();
+    ASSERT_EQ(part.shape(), (Shape{options.crop_height, options.crop_width, whole.dim(2)}));
+    for (int64_t y = 0; y < options.crop_height; ++y) {
+      ASSERT_EQ(ints(part.row(y)),
+                ints(whole.row(options.crop_y + y)
+                         .rows(options.crop_x, options.crop_x + options.crop_width)));
+    }
+  }
+}
+
+TEST(Jpeg, AWindowLiesInTheImage) {
   const std::string bytes = encode_jpeg(ramp(40, 50, 3), {}).value();
-  const Tensor whole = decode_jpeg(bytes, {}).value();
   JpegDecodeOptions options;
   options.crop = true;
-  options.crop_y = 17;
   options.crop_x = 9;
   options.crop_height = 20;
-  options.crop_width = 23;
-  const Tensor part = decode_jpeg(bytes, options).value();
-  ASSERT_EQ(part.shape(), (Shape{20, 23, 3}));
-  for (int64_t y = 0; y < 20; ++y) {
-    EXPECT_EQ(ints(part.row(y)), ints(whole.row(17 + y).rows(9, 32)));
+  for (const int64_t width : {int64_t{42}, int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    options.crop_width = width;
+    EXPECT_EQ(decode_jpeg(bytes, options).status().code(), Code::kInvalidArgument);
   }
-  options.crop_width = 42;
-  EXPECT_EQ(decode_jpeg(bytes, options).status().code(), Code::kInvalidArgument);
-  options.crop_width = INT64_MAX;
-  EXPECT_EQ(decode_jpeg(bytes, options).status().code(), Code::kInvalidArgument);
 }
 
 TEST(Jpeg, ReadsWhatThereIsWhenAsked) {

@@ -81,6 +81,19 @@ class Decoder {
     if (setjmp(place_) != 0) return false;
     return jpeg_start_decompress(&info_) != FALSE;
   }
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+  // Leaves out columns before `first` and from `first` + `width` on, as far as it can: both are
+  // then those that rows have.
+  bool leave_out_columns(JDIMENSION& first, JDIMENSION& width) {
+    if (setjmp(place_) != 0) return false;
+    jpeg_crop_scanline(&info_, &first, &width);
+    return true;
+  }
+  bool skip_rows(JDIMENSION count) {
+    if (setjmp(place_) != 0) return false;
+    return jpeg_skip_scanlines(&info_, count) == count;
+  }
+#endif
   bool read_row(uint8_t* to) {
     if (setjmp(place_) != 0) return false;
     JSAMPROW row = to;
@@ -174,22 +187,47 @@ Result<Window> find_window(const JpegDecodeOptions& options, int64_t height, int
   return w;
 }
 
+// Colours of neighbouring samples are mixed: what is left out must end as far from the window.
+constexpr int64_t kMargin = 16;
+
+// Goes to where the window begins, or before: gives the first row and column that will be read.
+// False when the data break.
+bool go_to(Decoder& decoder, const Window& window, int64_t& y, int64_t& x) {
+  y = x = 0;
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+  const jpeg_decompress_struct& info = decoder.info();
+  if (window.width < int64_t{info.output_width}) {
+    const int64_t begin = std::max<int64_t>(window.x - kMargin, 0);
+    const int64_t end =
+        std::min<int64_t>(window.x + window.width + kMargin, int64_t{info.output_width});
+    auto first = static_cast<JDIMENSION>(begin), width = static_cast<JDIMENSION>(end - begin);
+    if (!decoder.leave_out_columns(first, width)) return false;
+    x = first;
+  }
+  if (window.y > kMargin) {
+    y = window.y - kMargin;
+    if (!decoder.skip_rows(static_cast<JDIMENSION>(y))) return false;
+  }
+#endif
+  return true;
+}
+
 // Reads the rows of the window into `to` and returns how many came before the data broke.
 int64_t read_rows(Decoder& decoder, const Window& window, int64_t channels, uint8_t* to) {
+  int64_t y = 0, x = 0;
+  if (!go_to(decoder, window, y, x)) return 0;
   const jpeg_decompress_struct& info = decoder.info();
   const int64_t in_file = info.output_components;
   const bool direct = in_file == channels && window.width == int64_t{info.output_width};
-  std::vector<uint8_t> scratch(direct && window.y == 0
-                                   ? 0
-                                   : static_cast<size_t>(in_file) *
-                                         static_cast<size_t>(info.output_width));
-  for (int64_t y = 0; y < window.y; ++y) {
+  const size_t row_bytes = static_cast<size_t>(in_file) * static_cast<size_t>(info.output_width);
+  std::vector<uint8_t> scratch(direct && y == window.y ? 0 : row_bytes);
+  for (; y < window.y; ++y) {
     if (!decoder.read_row(scratch.data())) return 0;
   }
-  for (int64_t y = 0; y < window.height; ++y, to += window.width * channels) {
+  for (y = 0; y < window.height; ++y, to += window.width * channels) {
     if (!decoder.read_row(direct ? to : scratch.data())) return y;
     if (direct) continue;
-    const uint8_t* const from = scratch.data() + window.x * in_file;
+    const uint8_t* const from = scratch.data() + (window.x - x) * in_file;
     if (in_file == channels) {
       std::memcpy(to, from, static_cast<size_t>(window.width * channels));
     } else {
