@@ -1,5 +1,7 @@
 #include "millrace/ops/io/checkpoint_inputs.h"
 
+#include "millrace/io/bundle_index.h"
+
 namespace millrace {
 namespace {
 
@@ -29,6 +31,13 @@ Result<CheckpointInputs> CheckpointInputs::of(const KernelContext& ctx, int coun
 const std::string& CheckpointInputs::slice(size_t i) const {
   static const std::string* const whole = new std::string;
   return slices.empty() ? *whole : slices[i];
+}
+
+Result<FilePlace> find_checkpoint(const KernelContext& ctx, const std::string& prefix,
+                                  FileAccess::Use use) {
+  const FileAccess& access = ctx.device().files();
+  MR_TRY(access.resolve(index_path(prefix), use).status());
+  return access.resolve(prefix, use);
 }
 
 Result<std::string> checkpoint_key(const FilePlace& place) {

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "millrace/base/file_systems.h"
+#include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
 
@@ -22,6 +22,11 @@ struct CheckpointInputs {
   static Result<CheckpointInputs> of(const KernelContext& ctx, int count, bool with_slices);
   const std::string& slice(size_t i) const;
 };
+
+// Where the checkpoint of that name is. Its files, which lie beside the name, are the device's to
+// use, too: PERMISSION_DENIED otherwise.
+Result<FilePlace> find_checkpoint(const KernelContext& ctx, const std::string& prefix,
+                                  FileAccess::Use use);
 
 // What a checkpoint is called where saves go on beside steps (BackgroundSaves), however its path is
 // written.

@@ -154,6 +154,8 @@ TEST_F(CheckpointOpsTest, StaysWithinTheFoldersOfItsDevice) {
   EXPECT_EQ(save(directory_ / "x", {"v"}, {""}, {rows_}).code(), Code::kPermissionDenied);
   EXPECT_EQ(restore(directory_ / "closed", {"v"}, {""}, {DType::kFloat}).status().code(),
             Code::kPermissionDenied);
+  // Its files would lie beside the folder.
+  EXPECT_EQ(save(directory_ / "open", {"v"}, {""}, {rows_}).code(), Code::kPermissionDenied);
   ASSERT_TRUE(save(directory_ / "open/y", {"v"}, {""}, {rows_}).ok());
   ASSERT_TRUE(restore(directory_ / "open/../open/y", {"v"}, {""}, {DType::kFloat}).ok());
   // A link that leads out of the folder.

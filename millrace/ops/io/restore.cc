@@ -1,6 +1,5 @@
 // Reading tensors from checkpoints.
 
-#include "millrace/base/file_access.h"
 #include "millrace/io/background_saves.h"
 #include "millrace/io/checkpoint_reader.h"
 #include "millrace/kernel/registry.h"
@@ -38,7 +37,7 @@ Result<Ref<CheckpointReader>> open_checkpoint(
     const KernelContext& ctx, const std::string& path,
     Result<Ref<CheckpointReader>> (*open)(FileSystem&, const std::string&)) {
   const FileAccess& access = ctx.device().files();
-  MR_TRY_ASSIGN(const FilePlace place, access.resolve(path, FileAccess::Use::kRead));
+  MR_TRY_ASSIGN(const FilePlace place, find_checkpoint(ctx, path, FileAccess::Use::kRead));
   // One that this process is saving right now, too.
   MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
   BackgroundSaves::global().finish(key);

@@ -3,7 +3,6 @@
 #include <optional>
 #include <set>
 
-#include "millrace/base/file_access.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/io/background_saves.h"
@@ -27,7 +26,7 @@ class SaveJob {
     const int count = ctx.num_inputs() - kFirst;
     MR_TRY_ASSIGN(const CheckpointInputs inputs, CheckpointInputs::of(ctx, count, true));
     MR_TRY_ASSIGN(const FilePlace place,
-                  ctx.device().files().resolve(inputs.path, FileAccess::Use::kWrite));
+                  find_checkpoint(ctx, inputs.path, FileAccess::Use::kWrite));
     auto job = std::make_unique<SaveJob>();
     MR_TRY_ASSIGN(job->key_, checkpoint_key(place));
     for (int i = 0; i < count; ++i) {
@@ -145,8 +144,7 @@ Status wait_for_save(KernelContext& ctx) {
     MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
     return saves->take_error();
   }
-  MR_TRY_ASSIGN(const FilePlace place,
-                ctx.device().files().resolve(prefix, FileAccess::Use::kWrite));
+  MR_TRY_ASSIGN(const FilePlace place, find_checkpoint(ctx, prefix, FileAccess::Use::kWrite));
   MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
   return BackgroundSaves::global().take_error(key);
 }

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <set>
 
-#include "millrace/base/file_access.h"
 #include "millrace/io/bundle_writer.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
@@ -61,12 +60,11 @@ class MergeV2Checkpoints : public Kernel {
   Status compute(KernelContext& ctx) const override {
     MR_TRY(expect_rank(ctx, 0, 1));
     MR_TRY(expect_rank(ctx, 1, 0));
-    const FileAccess& access = ctx.device().files();
     MR_TRY_ASSIGN(const FilePlace to,
-                  access.resolve(ctx.input(1).item<std::string>(), FileAccess::Use::kWrite));
+                  find_checkpoint(ctx, ctx.input(1).item<std::string>(), FileAccess::Use::kWrite));
     std::vector<std::string> parts;
     for (const std::string& part : ctx.input(0).data<std::string>()) {
-      MR_TRY_ASSIGN(FilePlace from, access.resolve(part, FileAccess::Use::kWrite));
+      MR_TRY_ASSIGN(FilePlace from, find_checkpoint(ctx, part, FileAccess::Use::kWrite));
       if (from.fs != to.fs) {
         return invalid_argument("'", part, "' and '", ctx.input(1).item<std::string>(),
                                 "' are of different file systems");
