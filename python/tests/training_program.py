@@ -13,32 +13,41 @@ import millrace.compat.v1 as tf
 
 
 def build():
-    """The operation of a step; batches follow from the number of the step."""
+    """The operation of a step, the count of steps, and what initialises the model: batches come
+    from an iterator that is saved too."""
     step = tf.train.get_or_create_global_step()
-    points = tf.constant(np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32))
-    first = tf.cast(step * 5 % 56, tf.int32)
-    batch = tf.slice(points, [first, 0], [8, 8])
+    points = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices(points).shuffle(20, seed=3).repeat()
+    iterator = dataset.batch(8).prefetch(2).make_initializable_iterator()
+    tf.add_to_collection(
+        tf.GraphKeys.SAVEABLE_OBJECTS, tf.data.experimental.make_saveable_from_iterator(iterator)
+    )
+    batch = iterator.get_next()
     hidden = tf.layers.dense(
         batch, 16, tf.nn.tanh, kernel_initializer=tf.glorot_uniform_initializer(seed=1)
     )
     out = tf.layers.dense(hidden, 1, kernel_initializer=tf.glorot_uniform_initializer(seed=2))
     loss = tf.reduce_mean(tf.square(out - tf.reduce_sum(batch, 1, keepdims=True)))
-    return tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step), step
+    train = tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
+    init = tf.group(tf.global_variables_initializer(), iterator.initializer)
+    return train, step, tf.train.Scaffold(init_op=init)
 
 
 def digest(folder):
     """Of all tensors of the newest checkpoint, by name."""
     out = hashlib.sha256()
     for name, _ in sorted(tf.train.list_variables(folder)):
-        out.update(name.encode() + tf.train.load_variable(folder, name).tobytes())
+        value = tf.train.load_variable(folder, name)
+        out.update(name.encode() + (value if isinstance(value, bytes) else value.tobytes()))
     return out.hexdigest()
 
 
 def main(folder, steps):
     """Trains up to a number of steps."""
-    train, step = build()
+    train, step, scaffold = build()
     with tf.train.MonitoredTrainingSession(
         checkpoint_dir=folder,
+        scaffold=scaffold,
         hooks=[tf.train.StopAtStepHook(last_step=steps)],
         save_checkpoint_steps=3,
         save_summaries_steps=None,
