@@ -60,8 +60,10 @@ PYTHON_LADDER = {
     "data": ["checkpoint"],
     "train": ["summary", "data"],
     "distributed": ["train"],
+    "feature_column": ["checkpoint"],
     "raw_ops": ["gen_ops"],
     "compat": ["distributed", "saved_model", "raw_ops", "_names"],
+    "estimator": ["compat", "feature_column"],
 }
 PYTHON_ENTRANCES = {"__init__.py", "__main__.py", "v1.py"}
 

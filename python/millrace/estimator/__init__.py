@@ -1,0 +1,1 @@
+"""Estimators: models that train, evaluate, predict and export themselves."""

@@ -1,0 +1,1 @@
+"""Columns: how the features of an example become the input of a model."""
