@@ -105,7 +105,7 @@ TEST(BundleCrashTest, AKilledProcessLeavesWhatItHadFinished) {
   const char* kills = std::getenv("MILLRACE_TEST_KILLS");
   TemporaryDirectory directory;
   int64_t finished = -1;
-  for (int round = 0; round < (kills != nullptr ? std::atoi(kills) : 25); ++round) {
+  for (int round = 0; round < (kills != nullptr ? std::atoi(kills) : 15); ++round) {
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     const pid_t child = fork();

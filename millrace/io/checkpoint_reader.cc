@@ -1,6 +1,7 @@
 #include "millrace/io/checkpoint_reader.h"
 
 #include <algorithm>
+#include <span>
 
 #include "millrace/io/bundle_index.h"
 #include "millrace/io/bundle_reader.h"
@@ -126,9 +127,12 @@ Result<std::vector<SlicePiece>> pieces_of(const StoredTensor& tensor, const Tens
     pieces.push_back({i, std::move(stored)});
   }
   if (missing != 0) {
+    constexpr size_t kMostShown = 8;
+    const std::span<const TensorSlice> shown =
+        std::span(tensor.slices).first(std::min(tensor.slices.size(), kMostShown));
     return invalid_argument("the slice '", box, "' of '", tensor.name, "' ", tensor.shape,
-                            " is not all there: the checkpoint stores '",
-                            str_join(tensor.slices, "', '"), "'");
+                            " is not all there: the checkpoint stores '", str_join(shown, "', '"),
+                            "'", tensor.slices.size() > kMostShown ? " ..." : "");
   }
   return pieces;
 }
