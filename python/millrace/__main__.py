@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import os
 import sys
+import textwrap
 import threading
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
@@ -14,16 +16,33 @@ from millrace import __version__
 from millrace.compat.tensorflow.imports import install
 from millrace.core.tracebacks import hide_library_frames
 
-_USAGE = """\
-usage: millrace run SCRIPT [ARGUMENT ...]
-       millrace watch LOGDIR [--tag PATTERN] [--once]
-       millrace --version | --help
-
-Commands:
-  run SCRIPT    Run a Python program written for TensorFlow 1.x, as it is:
-                `import tensorflow` in it means Millrace.
-  watch LOGDIR  Draw the curves that training writes below a folder, live.
-"""
+# The commands: what they take, what they do, and the module that has `main(arguments)`, loaded when
+# the command is used; without one it is below.
+_COMMANDS = {
+    "run": (
+        "SCRIPT [ARGUMENT ...]",
+        "Run a Python program written for TensorFlow 1.x, as it is: `import tensorflow` in it "
+        "means Millrace.",
+        "",
+    ),
+    "watch": (
+        "LOGDIR [--tag PATTERN] [--once]",
+        "Draw the curves that training writes below a folder, live.",
+        "",
+    ),
+    "inspect": (
+        "PATH",
+        "Show what is in a file: tensors, graphs, records, events.",
+        "millrace.cli.inspect",
+    ),
+    "convert": (
+        "FROM TO",
+        "Convert between checkpoints and safetensors files.",
+        "millrace.cli.convert",
+    ),
+    "verify": ("PATH", "Read all of a file and check its checksums.", "millrace.cli.verify"),
+    "freeze": ("FROM OUT.pb", "Write a graph with variables as constants.", "millrace.cli.freeze"),
+}
 
 _RUN_USAGE = """\
 usage: millrace run SCRIPT [ARGUMENT ...]
@@ -55,15 +74,27 @@ def main(argv: list[str] | None = None) -> int:
         return _run(arguments[1:])
     if command == "watch":
         return _watch(arguments[1:])
+    if command in _COMMANDS:
+        return importlib.import_module(_COMMANDS[command][2]).main(arguments[1:])
     if command in ("-h", "--help", "help"):
-        sys.stdout.write(_USAGE)
+        sys.stdout.write(_usage())
         return 0
     if command in ("-V", "--version"):
         sys.stdout.write(f"millrace {__version__}\n")
         return 0
     problem = f"millrace: there is no command '{command}'\n\n" if command else ""
-    sys.stderr.write(problem + _USAGE)
+    sys.stderr.write(problem + _usage())
     return 2
+
+
+def _usage() -> str:
+    lines = [f"millrace {name} {takes}" for name, (takes, _, _) in _COMMANDS.items()]
+    out = ["usage: " + "\n       ".join([*lines, "millrace --version | --help"]), "", "Commands:"]
+    for name, (_, does, _) in _COMMANDS.items():
+        text = textwrap.wrap(does, 66)
+        out += [f"  {name:<8}  {text[0]}", *(" " * 12 + line for line in text[1:])]
+    out.append("\n`millrace COMMAND --help` says more.")
+    return "\n".join(out) + "\n"
 
 
 def _run(arguments: list[str]) -> int:

@@ -2,12 +2,13 @@
 #include <nanobind/stl/vector.h>
 
 #include "millrace/base/file_access.h"
+#include "millrace/io/bundle_writer.h"
 #include "millrace/io/checkpoint_reader.h"
 #include "python/src/array.h"
 #include "python/src/gil.h"
 #include "python/src/status.h"
 
-// Checkpoints read without a graph.
+// Checkpoints read and written without a graph.
 
 namespace millrace::python {
 
@@ -46,6 +47,37 @@ class PyCheckpointReader {
   const Ref<CheckpointReader> reader_;
 };
 
+// Writes a checkpoint tensor by tensor; nothing is kept in memory, and nothing is to be seen before
+// finish().
+class PyCheckpointWriter {
+ public:
+  explicit PyCheckpointWriter(const std::string& prefix) : writer_(unwrap(create(prefix))) {}
+
+  // `dtype`: a type, or its number.
+  void add(const std::string& name, nb::handle array, nb::handle dtype) {
+    const Tensor tensor = tensor_from_array(array, dtype_from_object(dtype), Sharing::kBorrow);
+    check(open()->add(name, tensor));
+  }
+  void finish() {
+    check(open()->finish());
+    writer_.reset();
+  }
+  // Leaves the checkpoint that was there; what was written so far is removed.
+  void abandon() { writer_.reset(); }
+
+ private:
+  static Result<std::unique_ptr<BundleWriter>> create(const std::string& prefix) {
+    MR_TRY_ASSIGN(FilePlace place, FileAccess::all()->resolve(prefix, FileAccess::Use::kWrite));
+    return BundleWriter::create(*place.fs, place.path);
+  }
+  BundleWriter* open() {
+    if (!writer_) raise(failed_precondition("the checkpoint is finished or was abandoned"));
+    return writer_.get();
+  }
+
+  std::unique_ptr<BundleWriter> writer_;
+};
+
 }  // namespace
 
 void bind_checkpoints(nb::module_& m) {
@@ -53,6 +85,11 @@ void bind_checkpoints(nb::module_& m) {
       .def(nb::init<const std::string&>())
       .def("entries", &PyCheckpointReader::entries)
       .def("get_tensor", &PyCheckpointReader::get_tensor);
+  nb::class_<PyCheckpointWriter>(m, "CheckpointWriter")
+      .def(nb::init<const std::string&>())
+      .def("add", &PyCheckpointWriter::add, nb::arg("name"), nb::arg("array"), nb::arg("dtype"))
+      .def("finish", &PyCheckpointWriter::finish)
+      .def("abandon", &PyCheckpointWriter::abandon);
 }
 
 }  // namespace millrace::python
