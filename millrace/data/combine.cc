@@ -1,4 +1,4 @@
-// Datasets made of several, or of one several times: repeat, concatenate, zip, choose.
+// Datasets made of several, or of one several times: repeat, concatenate, zip.
 
 #include <algorithm>
 
@@ -157,26 +157,6 @@ Result<std::unique_ptr<Iterator>> ConcatenateDataset::iterate(const Iteration& i
   return std::make_unique<ConcatenateIterator>(*this, iteration);
 }
 
-Result<std::vector<Ref<Dataset>>> dataset_inputs(const KernelContext& ctx) {
-  std::vector<Ref<Dataset>> inputs;
-  for (int i = 0; i < ctx.num_inputs(); ++i) {
-    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, i));
-    inputs.push_back(std::move(input));
-  }
-  return inputs;
-}
-
-// An iterator over each input of a dataset.
-Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
-                                                              const Iteration& iteration) {
-  std::vector<std::unique_ptr<Iterator>> iterators;
-  for (const Ref<Dataset>& input : dataset.inputs()) {
-    MR_TRY_ASSIGN(std::unique_ptr<Iterator> iterator, input->iterate(iteration));
-    iterators.push_back(std::move(iterator));
-  }
-  return iterators;
-}
-
 // An element of each dataset, as components of one.
 class ZipDataset final : public Dataset {
  public:
@@ -248,99 +228,6 @@ Result<std::unique_ptr<Iterator>> ZipDataset::iterate(const Iteration& iteration
   return std::make_unique<ZipIterator>(*this, iteration, std::move(inputs));
 }
 
-// The next element of the dataset whose number the selector, the first input, gives.
-class DirectedInterleaveDataset final : public Dataset {
- public:
-  DirectedInterleaveDataset(ElementSpec spec, std::vector<Ref<Dataset>> inputs, bool stop_on_empty)
-      : Dataset("DirectedInterleave", std::move(spec), std::move(inputs), true),
-        stop_on_empty_(stop_on_empty) {}
-  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
-
-  template <bool kMayStop>
-  static Result<Ref<Dataset>> make(KernelContext& ctx) {
-    bool stop_on_empty = false;
-    if constexpr (kMayStop) {
-      MR_TRY_ASSIGN(stop_on_empty, ctx.node().attr<bool>("stop_on_empty_dataset"));
-    }
-    MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
-    MR_TRY_ASSIGN(std::vector<Ref<Dataset>> inputs, dataset_inputs(ctx));
-    return make_ref<DirectedInterleaveDataset>(std::move(spec), std::move(inputs), stop_on_empty);
-  }
-
-  const bool stop_on_empty_;
-};
-
-class DirectedInterleaveIterator final : public IteratorOf<DirectedInterleaveDataset> {
- public:
-  DirectedInterleaveIterator(const DirectedInterleaveDataset& dataset, const Iteration& iteration,
-                             std::vector<std::unique_ptr<Iterator>> inputs)
-      : IteratorOf(dataset, iteration),
-        inputs_(std::move(inputs)),
-        ended_(inputs_.size(), false),
-        open_(inputs_.size() - 1) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    for (bool ended : ended_) state.flag(ended);
-    for (const auto& input : inputs_) MR_TRY(input->save(state));
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    open_ = 0;
-    for (size_t i = 0; i < ended_.size(); ++i) {
-      MR_TRY_ASSIGN(const bool ended, state.flag());
-      ended_[i] = ended;
-      open_ += i > 0 && !ended ? 1 : 0;
-    }
-    for (const auto& input : inputs_) MR_TRY(input->restore(state));
-    return ok_status();
-  }
-
- protected:
-  Status produce(Element& out, bool& end) override {
-    for (;;) {
-      if (environment().stopped()) return environment().status();
-      end = ended_[0] || open_ == 0;
-      if (end) return ok_status();
-      MR_TRY(inputs_[0]->next(choice_, end));
-      if (end) {
-        ended_[0] = true;
-        return ok_status();
-      }
-      if (choice_.size() != 1 || choice_[0].dtype() != DType::kInt64 ||
-          choice_[0].num_elements() != 1) {
-        return invalid_argument("the selector must give one int64");
-      }
-      const int64_t which = choice_[0].item<int64_t>();
-      if (which < 0 || which >= static_cast<int64_t>(inputs_.size()) - 1) {
-        return invalid_argument("Selector index out of range: ", which, " >= ", inputs_.size() - 1);
-      }
-      const auto i = static_cast<size_t>(which) + 1;
-      if (ended_[i]) continue;
-      MR_TRY(inputs_[i]->next(out, end));
-      if (!end) return ok_status();
-      ended_[i] = true;
-      --open_;
-      if (dataset().stop_on_empty_) {
-        ended_[0] = true;
-        return ok_status();
-      }
-    }
-  }
-
- private:
-  const std::vector<std::unique_ptr<Iterator>> inputs_;
-  std::vector<bool> ended_;  // by input, the selector first
-  size_t open_;              // data inputs that have not ended
-  Element choice_;
-};
-
-Result<std::unique_ptr<Iterator>> DirectedInterleaveDataset::iterate(
-    const Iteration& iteration) const {
-  MR_TRY_ASSIGN(auto inputs, iterate_inputs(*this, iteration));
-  return std::make_unique<DirectedInterleaveIterator>(*this, iteration, std::move(inputs));
-}
-
 }  // namespace
 
 void register_combine(Registry& registry) {
@@ -361,22 +248,6 @@ void register_combine(Registry& registry) {
                   .inputs = {{"input_datasets", "N*variant"}},
                   .attrs = {{"N", "int >= 1"}}},
                  dataset_kernel<ZipDataset::make>);
-  const SpecList<OpSpec::Arg> directed = {{"selector_input_dataset", "variant"},
-                                          {"data_input_datasets", "N*variant"}};
-  add_dataset_op(
-      registry,
-      {.name = "DirectedInterleaveDataset",
-       .doc = "Elements of several datasets, in the order that a dataset of numbers says.",
-       .inputs = directed,
-       .attrs = {{"N", "int >= 1"}, {"stop_on_empty_dataset", "bool = false"}}},
-      dataset_kernel<DirectedInterleaveDataset::make<true>>);
-  add_dataset_op(
-      registry,
-      {.name = "ExperimentalDirectedInterleaveDataset",
-       .doc = "Elements of several datasets, in the order that a dataset of numbers says.",
-       .inputs = directed,
-       .attrs = {{"N", "int >= 1"}}},
-      dataset_kernel<DirectedInterleaveDataset::make<false>>);
 }
 
 }  // namespace millrace::data

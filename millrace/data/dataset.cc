@@ -29,6 +29,16 @@ Status Iterator::timed(Element& out, bool& end) {
   return count(std::move(status), end);
 }
 
+Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
+                                                              const Iteration& iteration) {
+  std::vector<std::unique_ptr<Iterator>> iterators;
+  for (const Ref<Dataset>& input : dataset.inputs()) {
+    MR_TRY_ASSIGN(std::unique_ptr<Iterator> iterator, input->iterate(iteration));
+    iterators.push_back(std::move(iterator));
+  }
+  return iterators;
+}
+
 Result<Ref<Dataset>> dataset_of(const Tensor& tensor) {
   if (tensor.dtype() != DType::kVariant || tensor.num_elements() != 1) {
     return invalid_argument("expected a dataset, a variant of one element; got ", tensor.dtype(),

@@ -157,6 +157,10 @@ Result<std::unique_ptr<Iterator>> iterate_over_input(const D& dataset, const Ite
   return std::unique_ptr<Iterator>(std::make_unique<I>(dataset, iteration, std::move(input)));
 }
 
+// An iterator over each input of a dataset.
+Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
+                                                              const Iteration& iteration);
+
 // The dataset in a variant tensor; INVALID_ARGUMENT when there is none.
 Result<Ref<Dataset>> dataset_of(const Tensor& tensor);
 // A scalar that holds `dataset`.

@@ -39,6 +39,15 @@ Result<Ref<Dataset>> dataset_input(const KernelContext& ctx, int i) {
   return dataset;
 }
 
+Result<std::vector<Ref<Dataset>>> dataset_inputs(const KernelContext& ctx) {
+  std::vector<Ref<Dataset>> inputs;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, i));
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
 Result<ElementSpec> spec_of(const KernelNode& node, std::string_view types) {
   ElementSpec spec;
   MR_TRY_ASSIGN(spec.types, node.attr<std::vector<DType>>(types));

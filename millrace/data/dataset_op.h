@@ -23,6 +23,8 @@ void add_source_op(Registry& registry, OpSpec spec, KernelFunction kernel);
 
 // The dataset in input i; INVALID_ARGUMENT when there is none, or too many lie within each other.
 Result<Ref<Dataset>> dataset_input(const KernelContext& ctx, int i);
+// All inputs, which are datasets.
+Result<std::vector<Ref<Dataset>>> dataset_inputs(const KernelContext& ctx);
 // Attributes output_types and output_shapes (or `types`); INVALID_ARGUMENT unless there are as many
 // of one as of the other.
 Result<ElementSpec> spec_of(const KernelNode& node, std::string_view types = "output_types");

@@ -16,6 +16,8 @@ namespace {
 
 // A call that takes less is made where it is asked for: to hand it over would take longer.
 constexpr int64_t kShortCallNs = 5000;
+// More calls at once than this help nobody.
+constexpr int64_t kMostCalls = 4096;
 
 class ParallelMapDataset final : public Dataset {
  public:
@@ -134,7 +136,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
       : IteratorOverInput(dataset, iteration, std::move(input)),
         autotune_(dataset.options_.parallelism == kAutotune),
         threads_(ThreadPool::global().size()),
-        limit_(autotune_ ? threads_ : dataset.options_.parallelism),
+        limit_(autotune_ ? threads_ : std::min(dataset.options_.parallelism, kMostCalls)),
         calls_(std::move(calls)) {
     calls_->begin();
   }

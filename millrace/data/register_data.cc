@@ -9,6 +9,7 @@ Status register_data_ops() {
     Registry registry(OpRegistry::global(), KernelRegistry::global());
     register_batch(registry);
     register_cache(registry);
+    register_choose(registry);
     register_combine(registry);
     register_generator(registry);
     register_group_by_window(registry);

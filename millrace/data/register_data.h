@@ -15,6 +15,7 @@ Status register_data_ops();
 // One for each source with ops.
 void register_batch(Registry& registry);
 void register_cache(Registry& registry);
+void register_choose(Registry& registry);
 void register_combine(Registry& registry);
 void register_generator(Registry& registry);
 void register_group_by_window(Registry& registry);

@@ -259,6 +259,23 @@ def test_a_wait_ends_at_its_deadline_and_with_its_session(stage):
         assert not thread.is_alive() and len(seen) == 1
 
 
+def test_trees_deeper_than_a_stack_are_refused():
+    dataset = Dataset.range(3)
+    for _ in range(2100):
+        dataset = dataset.take(2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than can be iterated"):
+        elements(dataset)
+    dataset = Dataset.range(3)
+    for _ in range(1000):
+        dataset = dataset.take(2)
+    assert lists(dataset) == [0, 1]
+
+
+def test_more_calls_than_elements():
+    assert lists(Dataset.range(3).map(lambda x: x, 2**62)) == [0, 1, 2]
+    assert lists(Dataset.range(3).repeat().map(lambda x: x, 2**62), most=4) == [0, 1, 2, 0]
+
+
 def test_mistakes_are_told_where_they_are_made():
     ten = Dataset.range(10)
     with pytest.raises(ValueError, match="scalar boolean"):

@@ -9,14 +9,14 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
-from millrace.data import generator, structure
-from millrace.data.functions import ElementFunction
+from millrace.data import structure
+from millrace.data.batching import Padding, rows_of
+from millrace.data.functions import ElementFunction, state_function
+from millrace.data.generator import generator_dataset
 from millrace.data.iterator import Iterator, begin_once
 from millrace.data.options import Options
 from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of, flatten, map_leaves
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.default_graph import get_default_graph
-from millrace.graph.static_value import constant_value, constant_value_as_shape
 from millrace.ops.random import get_seed
 
 AUTOTUNE = export(v1=("data.experimental.AUTOTUNE", "data.AUTOTUNE", "contrib.data.AUTOTUNE"))(-1)
@@ -33,7 +33,7 @@ def seeds(seed: Any) -> tuple[Tensor, Tensor]:
     return int64(first, 0), int64(second, 0)
 
 
-@export(v1="data.Dataset")
+@export(v1=("data.Dataset", "contrib.data.Dataset"))
 class Dataset:
     """A sequence of elements, which are structures of tensors: what a program reads.
 
@@ -162,7 +162,7 @@ class Dataset:
           output_shapes: their shapes, in the same structure; unknown by default.
           args: tensors whose values the function is called with.
         """
-        return _from_generator(generator, output_types, output_shapes, args)
+        return Dataset(*generator_dataset(generator, output_types, output_shapes, args))
 
     @staticmethod
     def range(*args: Any) -> "Dataset":
@@ -362,7 +362,8 @@ class Dataset:
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> "Dataset":
         """Batches of elements of one shape; the last may be smaller unless `drop_remainder`."""
-        spec = map_leaves(lambda leaf: leaf.batched(_rows(batch_size, drop_remainder)), self._spec)
+        rows = rows_of(batch_size, drop_remainder)
+        spec = map_leaves(lambda leaf: leaf.batched(rows), self._spec)
         variant = gen_ops.batch_dataset_v2(
             self._variant_tensor, int64(batch_size),
             convert_to_tensor(drop_remainder, dtype=dtypes.bool_), **attrs_of(spec),
@@ -380,35 +381,15 @@ class Dataset:
             By default the shapes of the parts, as far as they are known.
           padding_values: what is filled in; zeros and empty strings by default.
         """
-        leaves = flatten(self._spec)
-        if any(type(leaf) is not TensorLeaf for leaf in leaves):
-            raise TypeError("Batching of padded sparse tensors is not currently supported")
-        if padded_shapes is None:
-            shapes: list[Any] = [leaf.shape for leaf in leaves]
-            if any(shape.rank is None for shape in shapes):
-                raise ValueError(
-                    "You must provide `padded_shapes` argument because component has unknown rank."
-                )
-        else:
-            shapes = structure._like(self._spec, padded_shapes, None, "padded_shapes")
-        padded = [_shape_vector(shape, leaf) for shape, leaf in zip(shapes, leaves, strict=True)]
-        if padding_values is None:
-            values: list[Any] = [None] * len(leaves)
-        else:
-            values = structure._like(self._spec, padding_values, None, "padding_values")
-        fillings = [_padding(v, leaf) for v, leaf in zip(values, leaves, strict=True)]
-        rows = _rows(batch_size, drop_remainder)
-        made = [
-            TensorLeaf(leaf.dtype, TensorShape([rows]).concatenate(constant_value_as_shape(shape)))
-            for leaf, shape in zip(leaves, padded, strict=True)
-        ]
-        spec = structure.pack(self._spec, made)
+        padding = Padding(
+            self._spec, padded_shapes, padding_values, rows_of(batch_size, drop_remainder)
+        )
         variant = gen_ops.padded_batch_dataset_v2(
-            self._variant_tensor, int64(batch_size), padded, fillings,
+            self._variant_tensor, int64(batch_size), padding.shapes, padding.values,
             convert_to_tensor(drop_remainder, dtype=dtypes.bool_),
-            output_shapes=attrs_of(spec)["output_shapes"],
+            output_shapes=attrs_of(padding.spec)["output_shapes"],
         )  # fmt: skip
-        return self._of(variant, spec)
+        return self._of(variant, padding.spec)
 
     def unbatch(self) -> "Dataset":
         """The rows of the elements."""
@@ -524,86 +505,3 @@ def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None
 def as_list(shape: TensorShape) -> list[int | None]:
     """The sizes of a shape; none for one of unknown rank."""
     return [] if shape.rank is None else shape.as_list()
-
-
-def _rows(batch_size: Any, drop_remainder: Any) -> int | None:
-    """How many rows every batch has, where that is known."""
-    size, drop = constant_value(batch_size), constant_value(drop_remainder)
-    return int(size) if drop is not None and drop and size is not None else None
-
-
-def _shape_vector(shape: Any, leaf: TensorLeaf) -> Tensor:
-    if isinstance(shape, Tensor):
-        return gen_ops.cast(shape, DstT=dtypes.int64) if shape.dtype != dtypes.int64 else shape
-    if isinstance(shape, (list, tuple)) and any(isinstance(size, Tensor) for size in shape):
-        return gen_ops.pack([int64(-1 if size is None else size) for size in shape])
-    if isinstance(shape, (list, tuple)):
-        shape = [None if size == -1 else size for size in shape]
-    known = TensorShape(shape)
-    if known.rank is None:
-        raise ValueError(f"padded_shapes must have a known rank, got {known}")
-    if leaf.shape.rank not in (None, known.rank):
-        raise ValueError(
-            f"The padded shape {tuple(known.as_list())} is not compatible with the corresponding "
-            f"input component shape {leaf.shape}."
-        )
-    sizes = [-1 if size is None else size for size in known.as_list()]
-    return convert_to_tensor(np.array(sizes, np.int64))
-
-
-def _padding(value: Any, leaf: TensorLeaf) -> Tensor:
-    if value is None:
-        if leaf.dtype == dtypes.variant:
-            raise TypeError("Unable to create padding for field of type 'variant'")
-        value = "" if leaf.dtype == dtypes.string else np.zeros((), leaf.dtype.as_numpy_dtype)
-    made = convert_to_tensor(value, dtype=None if isinstance(value, Tensor) else leaf.dtype)
-    if made.shape.rank not in (None, 0):
-        raise ValueError(f"Padding value should be a scalar, but is not: {made}")
-    if made.dtype != leaf.dtype:
-        raise TypeError(
-            f"Padding value tensor ({made}) does not match output type: {leaf.dtype.name}"
-        )
-    return made
-
-
-def state_function(function: Any, state: Any, element: Any, what: str) -> ElementFunction:
-    """A function of a state and an element that gives a state, whose shapes stay what they are or
-    become less known until they do."""
-    for _ in range(16):
-        made = ElementFunction(function, (state, element), what)
-        if what != "reduce" and not (isinstance(made.result, tuple) and len(made.result) == 2):
-            raise TypeError(
-                f"the function of {what} must return a pair: new state and output value"
-            )
-        new = made.result if what == "reduce" else made.result[0]
-        old_leaves, new_leaves = flatten(state), flatten(new)
-        if [leaf.dtype for leaf in old_leaves] != [leaf.dtype for leaf in new_leaves]:
-            raise TypeError(
-                f"The element types for the new state of {what} must match the initial state. "
-                f"Expected {[leaf.dtype.name for leaf in old_leaves]}; got "
-                f"{[leaf.dtype.name for leaf in new_leaves]}."
-            )
-        wider = [a.common(b) for a, b in zip(old_leaves, new_leaves, strict=True)]
-        if all(str(a.shape) == str(b.shape) for a, b in zip(wider, old_leaves, strict=True)):
-            return made
-        state = structure.pack(state, wider)
-    raise ValueError(f"the shapes of the state of {what} change with every call")
-
-
-def _from_generator(function: Any, output_types: Any, output_shapes: Any, args: Any) -> Dataset:
-    if not callable(function):
-        raise TypeError("`generator` must be callable.")
-    spec = structure.spec_of(output_types, output_shapes)
-    values = tuple(convert_to_tensor(a) for a in (args or ()))
-    calls = generator.Calls(function, spec)
-    root = get_default_graph()
-    init = ElementFunction(calls.begin_op, tuple(map(structure.leaf_of, values)), "generator")
-    number = TensorLeaf(dtypes.int64, [])
-    step = ElementFunction(calls.next_op, number, "generator")
-    last = ElementFunction(calls.end_op, number, "generator")
-    calls.keep(root)
-    variant = gen_ops.generator_dataset(
-        [*values, *init.captured], step.captured, last.captured, init_func=init.name,
-        next_func=step.name, finalize_func=last.name, **attrs_of(spec),
-    )  # fmt: skip
-    return Dataset(variant, spec)

@@ -10,8 +10,8 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.data import structure
-from millrace.data.dataset import Dataset, int64, seeds, state_function
-from millrace.data.functions import ElementFunction
+from millrace.data.dataset import Dataset, int64, seeds
+from millrace.data.functions import ElementFunction, state_function
 from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
 
@@ -166,7 +166,7 @@ def bucket_by_sequence_length(
 
         if padded_shapes is None:
             return structure.map_leaves(fill, spec)
-        shapes = structure._like(spec, padded_shapes, None, "padded_shapes")
+        shapes = structure.leaves_like(spec, padded_shapes, None, "padded_shapes")
         leaves = [TensorLeaf(dtypes.int64, TensorShape(shape)) for shape in shapes]
         return structure.pack(spec, [fill(leaf) for leaf in leaves])
 

@@ -47,6 +47,30 @@ class ElementFunction:
         self.captured: list[Tensor] = captured
 
 
+def state_function(function: Any, state: Any, element: Any, what: str) -> ElementFunction:
+    """A function of a state and an element that gives a state, whose shapes stay what they are or
+    become less known until they do."""
+    for _ in range(16):
+        made = ElementFunction(function, (state, element), what)
+        if what != "reduce" and not (isinstance(made.result, tuple) and len(made.result) == 2):
+            raise TypeError(
+                f"the function of {what} must return a pair: new state and output value"
+            )
+        new = made.result if what == "reduce" else made.result[0]
+        old_leaves, new_leaves = structure.flatten(state), structure.flatten(new)
+        if [leaf.dtype for leaf in old_leaves] != [leaf.dtype for leaf in new_leaves]:
+            raise TypeError(
+                f"The element types for the new state of {what} must match the initial state. "
+                f"Expected {[leaf.dtype.name for leaf in old_leaves]}; got "
+                f"{[leaf.dtype.name for leaf in new_leaves]}."
+            )
+        wider = [a.common(b) for a, b in zip(old_leaves, new_leaves, strict=True)]
+        if all(str(a.shape) == str(b.shape) for a, b in zip(wider, old_leaves, strict=True)):
+            return made
+        state = structure.pack(state, wider)
+    raise ValueError(f"the shapes of the state of {what} change with every call")
+
+
 def _is_plain_tuple(value: Any) -> bool:
     return type(value) is tuple
 

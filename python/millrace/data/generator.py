@@ -4,9 +4,13 @@ from typing import Any, Callable
 
 import numpy as np
 
+from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.tensor import Tensor
 from millrace.data import structure
+from millrace.data.functions import ElementFunction
+from millrace.graph.convert import convert_to_tensor
+from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph, root_graph
 from millrace.ops.py_func import py_func
 
@@ -61,7 +65,7 @@ class Calls:
 
     def _flat(self, value: Any) -> list[Any]:
         try:
-            parts = structure._like(self._spec, value, None, "an element")
+            parts = structure.leaves_like(self._spec, value, None, "an element")
         except TypeError:
             parts = []
         if len(parts) != len(self._leaves):
@@ -90,3 +94,24 @@ class Calls:
                 f"{leaf.shape} was expected."
             )
         return array
+
+
+def generator_dataset(
+    function: Callable[..., Any], output_types: Any, output_shapes: Any, args: Any
+) -> tuple[Tensor, Any]:
+    """A dataset of what generators give, as a tensor, and what its elements are."""
+    if not callable(function):
+        raise TypeError("`generator` must be callable.")
+    spec = structure.spec_of(output_types, output_shapes)
+    values = tuple(convert_to_tensor(a) for a in (args or ()))
+    calls = Calls(function, spec)
+    init = ElementFunction(calls.begin_op, tuple(map(structure.leaf_of, values)), "generator")
+    number = structure.TensorLeaf(dtypes.int64, [])
+    step = ElementFunction(calls.next_op, number, "generator")
+    last = ElementFunction(calls.end_op, number, "generator")
+    calls.keep(get_default_graph())
+    variant = gen_ops.generator_dataset(
+        [*values, *init.captured], step.captured, last.captured, init_func=init.name,
+        next_func=step.name, finalize_func=last.name, **structure.attrs_of(spec),
+    )  # fmt: skip
+    return variant, spec

@@ -213,8 +213,8 @@ def spec_of(output_types: Any, output_shapes: Any = None, output_classes: Any = 
     """A structure from types, shapes and classes, as programs give them. A shape is anything that
     TensorShape takes, so the types say what the structure is."""
     types = flatten(output_types)
-    shapes = _like(output_types, output_shapes, None, "output_shapes")
-    classes = _like(output_types, output_classes, Tensor, "output_classes")
+    shapes = leaves_like(output_types, output_shapes, None, "output_shapes")
+    classes = leaves_like(output_types, output_classes, Tensor, "output_classes")
     leaves = []
     for dtype, shape, cls in zip(types, shapes, classes, strict=True):
         sparse = isinstance(cls, type) and issubclass(cls, SparseTensor)
@@ -222,7 +222,9 @@ def spec_of(output_types: Any, output_shapes: Any = None, output_classes: Any = 
     return pack(output_types, leaves)
 
 
-def _like(structure: Any, other: Any, default: Any, what: str) -> list[Any]:
+def leaves_like(structure: Any, other: Any, default: Any, what: str) -> list[Any]:
+    """The leaves of `other`, which has the structure of another; `default` for all where it is
+    None. TypeError, naming `what`, where it has not."""
     if other is None:
         return [default] * len(flatten(structure))
     if not _is_structure(structure):
@@ -235,4 +237,4 @@ def _like(structure: Any, other: Any, default: Any, what: str) -> list[Any]:
         if not isinstance(other, tuple) or len(structure) != len(other):
             raise TypeError(f"{what} must have the structure of output_types, got {other!r}")
         pairs = list(zip(structure, other, strict=True))
-    return [leaf for s, o in pairs for leaf in _like(s, o, default, what)]
+    return [leaf for s, o in pairs for leaf in leaves_like(s, o, default, what)]
