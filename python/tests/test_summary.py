@@ -210,3 +210,31 @@ def test_damaged_files(tmp_path):
         assert steps == [0, 1, 2][: len(steps)]
     with pytest.raises(tf.errors.NotFoundError):
         next(tf.train.summary_iterator(str(tmp_path / "missing")))
+
+
+def test_summaries_of_training(session):
+    x = tf.placeholder(tf.float32, [None, 3])
+    hidden = tf.contrib.layers.fully_connected(x, 4)
+    tf.contrib.layers.summarize_activation(hidden)
+    tf.contrib.layers.summarize_tensor(tf.identity(1.0, name="one"))
+    loss = tf.reduce_mean(hidden)
+    tf.contrib.layers.optimize_loss(
+        loss, None, 0.1, "SGD", clip_gradients=1.0, summaries=tf.contrib.layers.OPTIMIZER_SUMMARIES
+    )
+    session.run(tf.global_variables_initializer())
+    merged = tf.Summary.FromString(session.run(tf.summary.merge_all(), {x: np.ones([2, 3])}))
+    tags = {value.tag for value in merged.value}
+    assert {"fully_connected/Relu/zeros", "fully_connected/Relu/activation", "one/summary",
+            "OptimizeLoss/loss", "OptimizeLoss/learning_rate_1",
+            "OptimizeLoss/global_norm/gradient_norm",
+            "OptimizeLoss/global_norm/clipped_gradient_norm",
+            "OptimizeLoss/gradients/fully_connected/weights_0"} <= tags  # fmt: skip
+    with pytest.raises(ValueError, match="Summaries should be one of"):
+        tf.contrib.layers.optimize_loss(loss, None, 0.1, "SGD", summaries=["all"])
+
+
+def test_queues_tell_how_full_they_are(session):
+    tf.train.batch([tf.constant(1)], 2, capacity=8)
+    (summary,) = tf.get_collection(tf.GraphKeys.SUMMARIES)
+    value = tf.Summary.FromString(session.run(summary)).value[0]
+    assert value.tag == "batch/fraction_of_8_full" and value.simple_value == 0

@@ -8,7 +8,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
-from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
+from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.sparse import SparseTensor, convert_to_tensor_or_indexed_slices
 from millrace.graph.static_value import constant_value
@@ -18,6 +18,7 @@ from millrace.ops.random import random_shuffle
 from millrace.state.queue_runner import QueueRunner, add_queue_runner
 from millrace.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from millrace.state.variables import Variable
+from millrace.summary.ops import scalar
 from millrace.train.sparse_input import Kept, restore_sparse, sparse_components, store_sparse
 
 
@@ -55,27 +56,12 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
             return gen_ops.identity(tensor, name=scope)
 
 
-def _summarize(name: str, value: Callable[[], Tensor]) -> None:
-    """A scalar for summaries, where there are summaries."""
-    scalar_summary = getattr(gen_ops, "scalar_summary", None)
-    if scalar_summary is None:
-        return
-    graph = get_default_graph()
-    tag = (graph._scope + name).rstrip("/")
-    made = scalar_summary(tag, value(), name=name)
-    graph.add_to_collection(GraphKeys.SUMMARIES, made)
-
-
-def _fullness(queue: QueueBase, capacity: int, always: int = 0) -> Callable[[], Tensor]:
+def _fullness(queue: QueueBase, capacity: int, always: int = 0) -> Tensor:
     """How full a queue is, of what is above those that are always in it."""
-
-    def value() -> Tensor:
-        size = queue.size()
-        if always:
-            size = gen_ops.maximum(0, gen_ops.sub(size, always))
-        return gen_ops.mul(gen_ops.cast(size, dtypes.float32), 1.0 / (capacity - always))
-
-    return value
+    size = queue.size()
+    if always:
+        size = gen_ops.maximum(0, gen_ops.sub(size, always))
+    return gen_ops.mul(gen_ops.cast(size, dtypes.float32), 1.0 / (capacity - always))
 
 
 @export(v1="train.input_producer")
@@ -117,7 +103,7 @@ def input_producer(
             QueueRunner(queue, [queue.enqueue_many([input_tensor])], cancel_op=cancel_op)
         )
         if summary_name is not None:
-            _summarize(summary_name, _fullness(queue, capacity))
+            scalar(summary_name, _fullness(queue, capacity))
         return queue
 
 
@@ -334,7 +320,7 @@ def _make_batches(
 
     ops = [op for tensors in lists for op in [add(tensors)] * num_threads]
     add_queue_runner(QueueRunner(queue, ops))
-    _summarize(summary, _fullness(queue, capacity, always))
+    scalar(summary, _fullness(queue, capacity, always))
     batch = _dequeue(queue, batch_size, allow_smaller_final_batch, scope)
     return _like(original, restore_sparse(batch, sparse))
 

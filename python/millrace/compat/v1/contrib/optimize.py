@@ -2,6 +2,14 @@
 
 from typing import Any, Callable
 
+from millrace.compat.v1.contrib.summaries import (
+    OPTIMIZER_SUMMARIES,
+    add_gradients_summaries,
+    summarize_global_norm,
+)
+from millrace.compat.v1.contrib.summaries import (
+    summarize_gradients as summarize_each_gradient,
+)
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -12,6 +20,7 @@ from millrace.ops import array, clip, math, numerics, random
 from millrace.state.initializers import Constant
 from millrace.state.variable_lists import trainable_variables
 from millrace.state.variable_scope import get_variable, variable_scope
+from millrace.summary import ops as summary
 from millrace.train import optimizers
 from millrace.train.global_step import get_or_create_global_step
 
@@ -131,8 +140,17 @@ def optimize_loss(
       clip_gradients: the greatest global norm, or a function of [(gradient, variable)].
       learning_rate_decay_fn: of the learning rate and the step.
       update_ops: run along with the step; those of UPDATE_OPS by default.
+      summaries: some of `OPTIMIZER_SUMMARIES`; the loss, the learning rate and the norm of all
+        gradients by default.
     """
-    del summaries
+    if summaries is None:
+        summaries = ["loss", "learning_rate", "global_gradient_norm"]
+    for wanted in summaries:
+        if wanted not in OPTIMIZER_SUMMARIES:
+            raise ValueError(
+                f"Summaries should be one of [{', '.join(OPTIMIZER_SUMMARIES)}], you provided "
+                f"{wanted}."
+            )
     loss = convert_to_tensor(loss)
     with variable_scope(name, "OptimizeLoss", [loss, global_step]):
         graph = get_default_graph()
@@ -144,6 +162,8 @@ def optimize_loss(
             with control_dependencies(list(update_ops)):
                 loss = array.identity(loss)
         rate = _learning_rate(learning_rate, global_step, learning_rate_decay_fn)
+        if rate is not None and "learning_rate" in summaries:
+            summary.scalar("learning_rate", rate)
         chosen = _optimizer(optimizer, rate)
         if variables is None:
             variables = trainable_variables()
@@ -154,6 +174,7 @@ def optimize_loss(
             gradients = _noisy(gradients, gradient_noise_scale)
         if gradient_multipliers is not None:
             gradients = _scaled(gradients, gradient_multipliers)
+        summarize_global_norm("gradient_norm", gradients, summaries)
         if callable(clip_gradients):
             gradients = clip_gradients(gradients)
         elif isinstance(clip_gradients, (int, float)):
@@ -163,6 +184,11 @@ def optimize_loss(
                 f"Unknown type {type(clip_gradients).__name__} for clip_gradients: expected a "
                 "number or a function"
             )
+        if "loss" in summaries:
+            summary.scalar("loss", loss)
+        summarize_each_gradient(gradients, summaries)
+        if clip_gradients is not None:
+            summarize_global_norm("clipped_gradient_norm", gradients, summaries)
         step = chosen.apply_gradients(
             gradients, global_step=global_step if increment_global_step else None, name="train"
         )
@@ -188,9 +214,9 @@ def create_train_op(
       update_ops: run along with the step; those of UPDATE_OPS by default.
       clip_gradient_norm: above 0, the greatest norm of each gradient.
       gradient_multipliers: factors by variable or its name.
+      summarize_gradients: whether to add summaries of the gradients.
       check_numerics: fail where the loss is not finite.
     """
-    del summarize_gradients
     if global_step is _CURRENT:
         global_step = get_or_create_global_step()
     graph = get_default_graph()
@@ -213,6 +239,8 @@ def create_train_op(
         gradients = [
             (None if g is None else _clip_one(g, clip_gradient_norm), v) for g, v in gradients
         ]
+    if summarize_gradients:
+        add_gradients_summaries(gradients)
     step = optimizer.apply_gradients(gradients, global_step=global_step)
     if check_numerics:
         total_loss = numerics.check_numerics(total_loss, "LossTensor is inf or nan")
