@@ -40,12 +40,9 @@ def network(images: tf.Tensor, training: tf.Tensor) -> tf.Tensor:
 
 def summarize(images: tf.Tensor, loss: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     """What event files tell of a step: its loss, how often it was right, weights and images."""
-    tf.summary.scalar("loss", loss)
-    tf.summary.scalar("accuracy", right)
-    for variable in tf.trainable_variables():
-        tf.summary.histogram(variable.op.name, variable)
-    tf.summary.image("digits", images, max_outputs=3)
-    return tf.summary.merge_all()
+    weights = [tf.summary.histogram(v.op.name, v) for v in tf.trainable_variables()]
+    numbers = [tf.summary.scalar("loss", loss), tf.summary.scalar("accuracy", right)]
+    return tf.summary.merge([*numbers, *weights, tf.summary.image("digits", images)])
 
 
 def save_png(path: Path, pixels: np.ndarray) -> None:
