@@ -253,3 +253,24 @@ def test_a_checkpoint_holds_where_an_iterator_stands(tmp_path):
         saver.restore(session, path)
         assert session.run(count) == 31
         assert [session.run(element) for _ in range(70)] == rest
+
+
+def test_examples(tmp_path):
+    for part in range(2):
+        with tf.python_io.TFRecordWriter(str(tmp_path / f"part{part}")) as writer:
+            for i in range(part * 3, part * 3 + 3):
+                feature = {
+                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=[i, i / 2])),
+                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[i])),
+                }
+                example = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(example.SerializeToString())
+    features = {
+        "x": tf.FixedLenFeature([2], tf.float32), "label": tf.FixedLenFeature([], tf.int64),
+    }  # fmt: skip
+    dataset = experimental.make_batched_features_dataset(
+        str(tmp_path / "part*"), 4, features, label_key="label", num_epochs=1, shuffle=False
+    )
+    (first, labels), (_, rest) = elements(dataset)
+    assert labels.tolist() == [0, 1, 2, 3] and rest.tolist() == [4, 5]
+    assert first["x"].tolist() == [[0, 0], [1, 0.5], [2, 1], [3, 1.5]]

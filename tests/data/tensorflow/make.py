@@ -98,6 +98,40 @@ def keras(folder: str) -> None:
     np.save(os.path.join(folder, "expected.npy"), model(ramp, training=False).numpy())
 
 
+def batches():
+    """A straight pipeline."""
+    numbers = v1.data.Dataset.range(20).map(lambda x: x * 2, num_parallel_calls=2)
+    return numbers.filter(lambda x: x % 3 > 0).batch(3).prefetch(2)
+
+
+def nested():
+    """Datasets within datasets."""
+    Dataset = v1.data.Dataset
+    parts = Dataset.range(4).interleave(lambda x: Dataset.range(x), 2, num_parallel_calls=2)
+    sums = parts.cache().take(5).scan(np.int64(0), lambda s, x: (s + x, s))
+    windows = Dataset.range(9).window(2).flat_map(lambda w: w.batch(2))
+    return Dataset.zip((sums, windows))
+
+
+def padded():
+    """Rows of arrays, made equal."""
+    rows = {"a": np.arange(6.0), "b": np.arange(12).reshape(6, 2)}
+    repeated = v1.data.Dataset.from_tensor_slices(rows).repeat(2)
+    return repeated.padded_batch(4, {"a": [], "b": [3]}, drop_remainder=True)
+
+
+def datasets(folder: str) -> None:
+    """Graphs with iterators: the parts of an element are out0, out1 ..."""
+    os.makedirs(folder)
+    for make in (batches, nested, padded):
+        with v1.Graph().as_default() as graph:
+            element = v1.data.make_one_shot_iterator(make()).get_next()
+            for i, part in enumerate(tf.nest.flatten(element)):
+                tf.identity(part, name=f"out{i}")
+            with open(os.path.join(folder, f"{make.__name__}.pb"), "wb") as file:
+                file.write(graph.as_graph_def().SerializeToString())
+
+
 if __name__ == "__main__":
     root = os.path.abspath(sys.argv[1])
     os.makedirs(os.path.join(root, "checkpoint"))
@@ -105,3 +139,4 @@ if __name__ == "__main__":
     saved_model(os.path.join(root, "saved_model"))
     module(os.path.join(root, "module"))
     keras(os.path.join(root, "keras"))
+    datasets(os.path.join(root, "datasets"))
