@@ -253,6 +253,19 @@ def test_learn_takes_arrays(tmp_path):
     assert model.evaluate(x, classes, metrics={"accuracy": accuracy})["accuracy"] > 0.8
 
 
+def test_learn_reads_csv(tmp_path):
+    base = tf.contrib.learn.datasets.base
+    path = tmp_path / "iris.csv"
+    path.write_text("2,3,setosa,other\n1,2,3,0\n4,5,6,1\n")
+    found = base.load_csv_with_header(str(path), int, float)
+    assert found.data.tolist() == [[1, 2, 3], [4, 5, 6]] and found.target.tolist() == [0, 1]
+    path.write_text("0,1.5\n1,2.5\n")
+    assert base.load_csv_without_header(str(path), int, float, 0).data.tolist() == [[1.5], [2.5]]
+    path.write_text("9,1\n0,1\n")
+    with pytest.raises(ValueError, match="9 rows"):
+        base.load_csv_with_header(str(path), int, float)
+
+
 # Mistakes.
 
 

@@ -155,6 +155,22 @@ def test_contrib(public):
         _ = layers.log_loss
 
 
+def test_estimators_by_their_modules():
+    install()
+    try:
+        from tensorflow.contrib import learn
+        from tensorflow.contrib.learn.python.learn.datasets import base
+        from tensorflow.contrib.learn.python.learn.estimators import model_fn
+        from tensorflow.python.estimator.inputs import numpy_io
+
+        assert model_fn.ModelFnOps is learn.ModelFnOps
+        assert learn.datasets.base.load_csv_with_header is base.load_csv_with_header
+        assert callable(learn.monitors.ValidationMonitor) and callable(learn.learn_runner.run)
+        assert callable(numpy_io.numpy_input_fn)
+    finally:
+        uninstall()
+
+
 def test_contrib_that_is_not_there(public):
     with pytest.raises(ImportError, match=r"tf\.contrib\.slim"):
         from tensorflow.contrib import slim  # noqa: F401

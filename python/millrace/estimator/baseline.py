@@ -6,9 +6,10 @@ from millrace.compat.v1.losses.losses import Reduction
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.estimator.canned import check_features, spec_of
+from millrace.estimator.class_heads import class_head
 from millrace.estimator.estimator import Estimator
 from millrace.estimator.estimator_spec import EstimatorSpec
-from millrace.estimator.heads import Head, RegressionHead, class_head
+from millrace.estimator.heads import Head, RegressionHead
 from millrace.graph.convert import convert_to_tensor
 from millrace.ops import array
 from millrace.state.initializers import Zeros

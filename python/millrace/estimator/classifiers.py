@@ -5,8 +5,9 @@ from typing import Any
 from millrace.compat.v1.losses.losses import Reduction
 from millrace.core.export import export
 from millrace.estimator.canned import combined_model_fn, dnn_model_fn, linear_model_fn
+from millrace.estimator.class_heads import class_head
 from millrace.estimator.estimator import Estimator
-from millrace.estimator.heads import RegressionHead, class_head
+from millrace.estimator.heads import RegressionHead
 
 
 @export(v1="estimator.LinearClassifier")

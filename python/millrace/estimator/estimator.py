@@ -3,7 +3,6 @@
 import copy
 import inspect
 import os
-import tempfile
 from typing import Any, Callable, Iterator
 
 import numpy as np
@@ -13,6 +12,14 @@ from millrace.checkpoint.reader import list_variables, load_variable
 from millrace.checkpoint.saver import Saver
 from millrace.core import errors, logging
 from millrace.core.export import export
+from millrace.estimator.arguments import (
+    batch_length,
+    check_model_fn,
+    check_steps,
+    checked_hooks,
+    chosen_predictions,
+    config_with_folder,
+)
 from millrace.estimator.estimator_spec import EstimatorSpec
 from millrace.estimator.evaluation import evaluate_once, metrics_of, write_metrics
 from millrace.estimator.exporting import export_model
@@ -30,9 +37,6 @@ from millrace.train.global_step import create_global_step, get_global_step
 from millrace.train.hooks import LoggingTensorHook, NanTensorHook, StopAtStepHook
 from millrace.train.monitored_session import MonitoredSession, MonitoredTrainingSession
 from millrace.train.scaffold import ChiefSessionCreator
-from millrace.train.session_run_hook import SessionRunHook
-
-_MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "config", "self"}
 
 
 @export(v1="estimator.Estimator")
@@ -53,11 +57,11 @@ class Estimator:
         self, model_fn: Callable[..., Any], model_dir: Any = None, config: Any = None,
         params: Any = None, warm_start_from: Any = None,
     ):  # fmt: skip
-        self._config = _config(config, model_dir)
+        self._config = config_with_folder(config, model_dir)
         self._model_dir = self._config.model_dir
         if model_fn is None:
             raise ValueError("model_fn must be provided to Estimator.")
-        _check_model_fn(model_fn, params)
+        check_model_fn(model_fn, params)
         self._model_fn = model_fn
         self._params = copy.deepcopy(params or {})
         self._warm_start_settings = WarmStartSettings.of(warm_start_from)
@@ -119,11 +123,11 @@ class Estimator:
           max_steps: the step to stop at, counted from the first training.
           saving_listeners: CheckpointSaverListeners.
         """
-        _check_steps(steps, max_steps)
+        check_steps(steps, max_steps)
         if max_steps is not None and self._saved_step() >= max_steps:
             logging.info("Skipping training since max_steps has already saved.")
             return self
-        all_hooks = _checked_hooks(hooks)
+        all_hooks = checked_hooks(hooks)
         if steps is not None or max_steps is not None:
             all_hooks.append(StopAtStepHook(steps, max_steps))
         loss = self._train_model(input_fn, all_hooks, list(saving_listeners or []))
@@ -232,8 +236,8 @@ class Estimator:
 
         `checkpoint_path`: the model; the newest one by default, a new one where there is none.
         """
-        _check_steps(steps, None)
-        all_hooks = _checked_hooks(hooks)
+        check_steps(steps, None)
+        all_hooks = checked_hooks(hooks)
         path = checkpoint_path or self._checkpoint_to("evaluate")
         with self._graph(), device(self._config.device_fn):
             create_global_step()
@@ -272,7 +276,7 @@ class Estimator:
         `predict_keys`: the names of the predictions that are wanted; all by default.
         `checkpoint_path`: as for `evaluate`.
         """
-        all_hooks = _checked_hooks(hooks)
+        all_hooks = checked_hooks(hooks)
         path = checkpoint_path or self._checkpoint_to("predict")
         with self._graph(), device(self._config.device_fn):
             create_global_step()
@@ -282,7 +286,7 @@ class Estimator:
             spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self._config)
             if path is None and self._warm_start_settings is not None:
                 warm_started(self._warm_start_settings)
-            predictions = _chosen(spec.predictions, predict_keys)
+            predictions = chosen_predictions(spec.predictions, predict_keys)
             creator = ChiefSessionCreator(
                 scaffold=spec.scaffold, checkpoint_filename_with_path=path,
                 config=self._config.session_config,
@@ -297,7 +301,7 @@ class Estimator:
                     elif not isinstance(batch, dict):
                         yield from batch
                     else:
-                        for i in range(_batch_length(batch)):
+                        for i in range(batch_length(batch)):
                             yield {key: value[i] for key, value in batch.items()}
 
     # Exporting.
@@ -363,79 +367,3 @@ class Estimator:
         if not isinstance(spec, EstimatorSpec):
             raise ValueError("model_fn should return an EstimatorSpec.")
         return spec
-
-
-def _config(config: Any, model_dir: Any) -> RunConfig:
-    """The configuration with a folder. ValueError where `model_dir` is another than its."""
-    if config is None:
-        config = RunConfig()
-    elif not isinstance(config, RunConfig):
-        raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")
-    if model_dir is not None:
-        model_dir = os.fspath(model_dir)
-        if config.model_dir is not None and config.model_dir != model_dir:
-            raise ValueError(
-                "`model_dir` are set both in constructor and `RunConfig`, but with different "
-                f"values. In constructor: '{model_dir}', in `RunConfig`: '{config.model_dir}'"
-            )
-    folder = model_dir or config.model_dir
-    if folder is None:
-        folder = tempfile.mkdtemp()
-        logging.warning("Using temporary folder as model directory: %s", folder)
-    return config.replace(model_dir=folder)
-
-
-def _check_model_fn(model_fn: Any, params: Any) -> None:
-    names = set(inspect.signature(model_fn).parameters)
-    if "features" not in names:
-        raise ValueError(f"model_fn ({model_fn}) must include features argument.")
-    if params is not None and "params" not in names:
-        raise ValueError(
-            f"model_fn ({model_fn}) does not include params argument, but params ({params}) is "
-            "passed to Estimator."
-        )
-    if names - _MODEL_FN_ARGUMENTS:
-        raise ValueError(
-            f"model_fn ({model_fn}) has following not expected args: "
-            f"{sorted(names - _MODEL_FN_ARGUMENTS)}"
-        )
-
-
-def _check_steps(steps: int | None, max_steps: int | None) -> None:
-    if steps is not None and max_steps is not None:
-        raise ValueError("Can not provide both steps and max_steps.")
-    if steps is not None and steps <= 0:
-        raise ValueError(f"Must specify steps > 0, given: {steps}")
-    if max_steps is not None and max_steps <= 0:
-        raise ValueError(f"Must specify max_steps > 0, given: {max_steps}")
-
-
-def _checked_hooks(hooks: Any) -> list[Any]:
-    hooks = list(hooks or [])
-    for hook in hooks:
-        if not isinstance(hook, SessionRunHook):
-            raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
-    return hooks
-
-
-def _chosen(predictions: Any, keys: Any) -> Any:
-    if not keys:
-        return predictions
-    if not isinstance(predictions, dict):
-        raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
-    chosen = {key: value for key, value in predictions.items() if key in keys}
-    if not chosen:
-        raise ValueError(
-            f"Expected to run at least one output from {list(predictions)}, provided {keys}."
-        )
-    return chosen
-
-
-def _batch_length(batch: dict[str, Any]) -> int:
-    sizes = {key: np.shape(value)[0] if np.ndim(value) else None for key, value in batch.items()}
-    if len(set(sizes.values())) != 1 or None in sizes.values():
-        raise ValueError(
-            f"Batch length of predictions should be same. Sizes of the first dimension: {sizes}; "
-            "yield_single_examples=False gives batches as they are."
-        )
-    return next(iter(sizes.values()))

@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 from millrace.core.export import export
-from millrace.train.global_step import global_step_read
+from millrace.graph.default_graph import get_default_graph
+from millrace.train.global_step import get_global_step, global_step_read
 
 
 @export(v1=("train.SecondOrStepTimer", "estimator.SecondOrStepTimer"))
@@ -52,7 +53,8 @@ class SecondOrStepTimer:
 
 def step_for(hook: Any) -> Any:
     """The tensor that counts the steps. RuntimeError where there is none."""
-    step = global_step_read()
+    # Nothing can be added to a graph that is final: the variable itself serves.
+    step = get_global_step() if get_default_graph().finalized else global_step_read()
     if step is None:
         raise RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
     return step

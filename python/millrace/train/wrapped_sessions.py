@@ -194,6 +194,8 @@ class _HookedSession(_WrappedSession):
         outputs = self._sess.run(
             all_fetches, feed_dict=feeds, options=options, run_metadata=run_metadata
         )
+        options = protos.RunOptions() if options is None else options
+        run_metadata = protos.RunMetadata() if run_metadata is None else run_metadata
         for hook in self._hooks:
             results = outputs[places[hook]] if hook in places else None
             hook.after_run(context, SessionRunValues(results, options, run_metadata))

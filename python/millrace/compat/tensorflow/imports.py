@@ -163,7 +163,8 @@ _WHOLE_MODULES = {
 _PACKAGES = {
     "tensorflow." + name
     for name in (
-        "python", "python.client", "python.framework", "python.layers", "python.lib",
+        "python", "python.client", "python.estimator", "python.estimator.inputs",
+        "python.feature_column", "python.framework", "python.layers", "python.lib",
         "python.lib.io", "python.ops", "python.platform", "python.saved_model", "python.summary",
         "python.summary.writer", "python.training", "python.util", "core", "core.example",
         "core.framework", "core.lib", "core.lib.core", "core.protobuf", "core.util", "examples",
@@ -296,7 +297,9 @@ class TensorflowFinder:
         if parts[1] == "contrib":
             if len(parts) == 3:
                 return leaf in _CONTRIB_NAMESPACES or self._is_namespace("contrib." + leaf)
-            return _is_contrib_package(fullname) or _is_contrib_package(parent)
+            if _is_contrib_package(fullname) or _is_contrib_package(parent):
+                return True
+            return self._is_namespace(_without_inner_packages(parts[1:]))
         if parts[1] == "core":
             return parent in _PACKAGES and leaf.endswith("_pb2")
         if parts[1] == "python":
@@ -340,7 +343,7 @@ class TensorflowFinder:
         mixed = _MIXED_PACKAGES.get(package)
         if package.startswith("tensorflow.contrib"):
             found = self._first([fullname.partition(".")[2]])
-            if found and not isinstance(found[0], ModuleType):
+            if found and not self._is_module(fullname):
                 return found[0]
         if mixed is None and name != name.lower():
             return self._inner(package, name)
@@ -356,6 +359,7 @@ class TensorflowFinder:
         yield from _RENAMED.get(f"{leaf}.{name}", ())
         namespaces: list[str] = []
         if parts[1] == "contrib" and len(parts) > 2:
+            yield f"{_without_inner_packages(parts[1:])}.{name}"
             for namespace in (".".join(parts[1:3]), *_CONTRIB_NAMESPACES.get(parts[2], ())):
                 yield f"{namespace}.{name}" if namespace else name
             return
@@ -366,6 +370,9 @@ class TensorflowFinder:
             namespaces += ["train"]
         if module.startswith("tensorflow.python.ops.losses"):
             namespaces += ["losses"]
+        for top in ("estimator", "feature_column"):
+            if module.startswith(f"tensorflow.python.{top}"):
+                namespaces += [top, f"{top}.inputs", f"{top}.export"]
         for namespace in (*namespaces, *_NAMESPACES):
             yield f"{namespace}.{name}" if namespace else name
 
@@ -424,6 +431,13 @@ class TensorflowFinder:
             for name in dir(found[0]) if found else ():
                 if not name.startswith("_"):
                     yield f"{namespace}.{name}" if namespace else name
+
+
+def _without_inner_packages(parts: list[str]) -> str:
+    """contrib.learn.python.learn.datasets as the public contrib.learn.datasets."""
+    if len(parts) > 3 and parts[2] == "python":
+        parts = [*parts[:2], *parts[4:]]
+    return ".".join(parts)
 
 
 def _is_contrib_package(fullname: str) -> bool:

@@ -6,8 +6,9 @@ from millrace.compat.v1.losses.losses import Reduction
 from millrace.core import errors
 from millrace.core.export import export
 from millrace.estimator.canned import combined_model_fn, dnn_model_fn, linear_model_fn
+from millrace.estimator.class_heads import class_head
 from millrace.estimator.estimator_spec import EstimatorSpec
-from millrace.estimator.heads import Head, RegressionHead, class_head
+from millrace.estimator.heads import Head, RegressionHead
 from millrace.estimator.learn.estimator import Estimator
 from millrace.ops.nn.activations import relu
 
