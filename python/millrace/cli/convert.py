@@ -9,7 +9,7 @@ import numpy as np
 
 from millrace import _core
 from millrace.cli import command, kinds
-from millrace.cli.safetensors_writer import TYPES, SafetensorsWriter
+from millrace.cli.safetensors_writer import METADATA, TYPES, SafetensorsWriter
 from millrace.cli.tensors import Entry, Tensors
 from millrace.core import dtypes
 
@@ -59,6 +59,8 @@ def _convert(options: Any) -> int:
 
 
 def _supported(entries: list[Entry], drop: bool) -> list[Entry]:
+    if any(each.name == METADATA for each in entries):
+        raise command.CommandError(f"in safetensors files no tensor can have the name {METADATA}")
     others = [each for each in entries if each.dtype not in TYPES]
     if others and not drop:
         listed = ", ".join(f"{e.name} ({e.dtype.name})" for e in others[:5])

@@ -8,7 +8,7 @@ from typing import Any
 from millrace import _core, protos
 from millrace.checkpoint.import_meta_graph import import_meta_graph
 from millrace.cli import command, kinds
-from millrace.cli.messages import read_message
+from millrace.cli.messages import read_message, saved_model_file
 from millrace.core.suggest import nearest
 from millrace.graph.graph import Graph
 from millrace.graph.graph_util import convert_variables_to_constants
@@ -47,6 +47,7 @@ def _freeze(options: Any) -> int:
     graph = Graph()
     with graph.as_default(), Session(graph=graph) as session:
         if found.kind == kinds.SAVED_MODEL:
+            saved_model_file(found.path)
             tags = [tag for tag in options.tags.split(",") if tag]
             meta = SavedModelLoader(found.path).load(session, tags)
             outputs = outputs or _signature_outputs(meta, options.signature)
@@ -60,8 +61,7 @@ def _freeze(options: Any) -> int:
             raise command.CommandError("--output has to say which operations to keep")
         definition = graph.as_graph_def()
         _check_names(definition, outputs)
-        frozen = convert_variables_to_constants(session, definition, outputs)
-    _check_frozen(frozen)
+        frozen = _frozen(session, definition, outputs)
     _core.write_file_atomically(options.target, frozen.SerializeToString())
     nodes = command.count(len(frozen.node), "node")
     constants = command.count(sum(node.op == "Const" for node in frozen.node), "constant")
@@ -99,12 +99,12 @@ def _check_names(definition: Any, outputs: list[str]) -> None:
             raise command.CommandError(f"there is no operation '{name}'{hint}")
 
 
-def _check_frozen(frozen: Any) -> None:
-    """That the graph can be used: one that hands variables to functions cannot."""
+def _frozen(session: Any, definition: Any, outputs: list[str]) -> Any:
+    """The graph, after a look at whether it can be used: one that writes variables cannot."""
     try:
+        frozen = convert_variables_to_constants(session, definition, outputs)
         with Graph().as_default():
             import_graph_def(frozen, name="")
-    except Exception as error:
-        raise command.CommandError(
-            f"the graph cannot be frozen, it uses variables as such: {command.reason(error)}"
-        ) from None
+    except ValueError as error:
+        raise command.CommandError(f"the graph cannot be frozen: {command.reason(error)}") from None
+    return frozen

@@ -21,6 +21,7 @@ EVENTS = "event file"
 
 _TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
 _HEAD = 1 << 12  # of compressed records, more than the tables before the first one
+_LARGEST_STATE = 1 << 26
 _DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}", re.DOTALL)
 
 
@@ -52,10 +53,13 @@ def find(path: str) -> Found:
 def _find_folder(path: str) -> Found:
     if maybe_saved_model_directory(path):
         return Found(SAVED_MODEL, path)
+    state = os.path.join(path, "checkpoint")
+    if os.path.exists(state) and os.stat(state).st_size > _LARGEST_STATE:
+        raise CommandError(f"{state}: is too large to be a list of checkpoints")
     newest = latest_checkpoint(path)
     if newest is not None:
         return Found(CHECKPOINT, newest)
-    if checkpoint_exists(path + ".index"):
+    if os.path.exists(path + ".index"):
         return Found(CHECKPOINT, path)
     events = sorted(name for name in os.listdir(path) if "tfevents" in name)
     if events:
@@ -72,8 +76,6 @@ def _find_file(path: str, length: int) -> Found:
     if data_file := _DATA_FILE.fullmatch(path):
         return Found(CHECKPOINT, data_file[1])
     if length == 0:
-        if checkpoint_exists(path + ".index"):
-            return Found(CHECKPOINT, path)
         raise CommandError(f"{path}: the file is empty")
     if name.endswith(".safetensors"):
         return Found(SAFETENSORS, path)
@@ -85,7 +87,7 @@ def _find_file(path: str, length: int) -> Found:
         tail = file.read(8)
     if "tfevents" in name or (is_record_header(head) and b"brain.Event:" in head[:64]):
         return Found(EVENTS, path)
-    if tail == _TABLE_MAGIC or checkpoint_exists(path + ".index"):
+    if tail == _TABLE_MAGIC or os.path.exists(path + ".index"):
         return Found(CHECKPOINT, path)
     compression = record_compression(head)
     if compression is not None:

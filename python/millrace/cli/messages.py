@@ -7,17 +7,40 @@ from typing import Any
 
 from millrace import protos
 from millrace.cli.command import CommandError, reason
+from millrace.saved_model import constants
 
 # No message may be larger, by the rules of the format.
 _LIMIT = 2**31 - 1
 
 
+def check_size(path: str) -> None:
+    """CommandError for a file that is too large to be one message."""
+    length = os.stat(path).st_size
+    if length > _LIMIT:
+        raise CommandError(f"{path}: {length} bytes are more than a message may have")
+
+
+def saved_model_file(folder: str) -> str:
+    """The file of the SavedModel in a folder that has one. CommandError for one too large."""
+    names = (constants.SAVED_MODEL_FILENAME_PB, constants.SAVED_MODEL_FILENAME_PBTXT)
+    paths = [os.path.join(folder, name) for name in names]
+    found = next(path for path in paths if os.path.exists(path))
+    check_size(found)
+    return found
+
+
+def variables_prefix(folder: str) -> str:
+    """The prefix of the checkpoint of a SavedModel's variables."""
+    return os.path.join(folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
+
+
 def read_message(path: str) -> Any:
-    """The GraphDef, MetaGraphDef or SavedModel in a file. CommandError when it holds none."""
+    """The GraphDef, MetaGraphDef or SavedModel in a file, or in the folder of a model. CommandError
+    when it holds none."""
+    if os.path.isdir(path):
+        path = saved_model_file(path)
+    check_size(path)
     with open(path, "rb") as file:
-        length = os.fstat(file.fileno()).st_size
-        if length > _LIMIT:
-            raise CommandError(f"{path}: {length} bytes are more than a message may have")
         data = file.read()
     problems = []
     for name in _candidates(os.path.basename(path)):

@@ -12,6 +12,7 @@ import numpy as np
 from millrace.cli.tensors import Entry
 from millrace.core import dtypes
 
+METADATA = "__metadata__"  # the header's key for what is no tensor
 TYPES = {
     dtypes.bool_: "BOOL", dtypes.uint8: "U8", dtypes.int8: "I8", dtypes.uint16: "U16",
     dtypes.int16: "I16", dtypes.uint32: "U32", dtypes.int32: "I32", dtypes.uint64: "U64",

@@ -11,14 +11,12 @@ from millrace import protos
 from millrace.cli import draw_graph, show_tensors
 from millrace.cli.command import CommandError, count, matches, printable, write_json
 from millrace.cli.kinds import CHECKPOINT, SAVED_MODEL, Found
-from millrace.cli.messages import read_message
+from millrace.cli.messages import read_message, variables_prefix
 from millrace.cli.show_tensors import shape_text
 from millrace.cli.tensors import Tensors
 from millrace.core import dtypes
 from millrace.core.suggest import nearest
 from millrace.graph.tensor_util import make_ndarray
-from millrace.saved_model.constants import VARIABLES_DIRECTORY, VARIABLES_FILENAME
-from millrace.saved_model.loader import parse_saved_model
 
 _LINES = 200  # a tree is shown as deep as fits into so many
 _DEEPEST = 32  # scopes below are one
@@ -27,33 +25,40 @@ _MOST_ELEMENTS = 1 << 26  # of a constant: one element in a message can stand fo
 
 def show(found: Found, options: Any) -> int:
     """Prints what `millrace inspect` was asked about a graph."""
-    is_folder = found.kind == SAVED_MODEL
-    message = parse_saved_model(found.path) if is_folder else read_message(found.path)
+    message = read_message(found.path)
     graphs = list(_graphs(message))
+    variables = _variables(found)
     if options.svg:
         if len(graphs) > 1:
             raise CommandError(f"{found.path}: has {len(graphs)} graphs, and a drawing shows one")
         draw_graph.write(graphs[0][1], options.svg)
         return 0
     if options.values:
-        return _show_constants([graph for _, graph in graphs], options)
+        return _show_values([graph for _, graph in graphs], variables, options)
     kind = type(message).__name__
     if options.json:
         graphs_json = [_describe(meta, graph, options) for meta, graph in graphs]
-        write_json({"kind": kind, "path": found.path, "graphs": graphs_json})
+        out: dict[str, Any] = {"kind": kind, "path": found.path, "graphs": graphs_json}
+        if variables is not None:
+            out["variables"] = show_tensors.describe(variables, options)
+        write_json(out)
         return 0
     print(f"{kind} {printable(found.path)}")
     for meta, graph in graphs:
         if meta is not None:
             _show_meta(meta)
         _show_nodes(graph, options)
-    prefix = os.path.join(found.path, VARIABLES_DIRECTORY, VARIABLES_FILENAME)
-    if is_folder and os.path.exists(prefix + ".index"):
-        print(f"\n{CHECKPOINT} {printable(prefix)}")
-        tensors = Tensors(prefix)
-        chosen = [each for each in tensors.entries if matches(options.grep, each.name)]
-        show_tensors.show_entries(tensors, chosen, options.stats)
+    if variables is not None:
+        print()
+        show_tensors.show_entries(CHECKPOINT, variables, options)
     return 0
+
+
+def _variables(found: Found) -> Tensors | None:
+    """The variables of a SavedModel."""
+    prefix = variables_prefix(found.path)
+    has_some = found.kind == SAVED_MODEL and os.path.exists(prefix + ".index")
+    return Tensors(prefix) if has_some else None
 
 
 def _graphs(message: Any) -> list[tuple[Any, Any]]:
@@ -197,20 +202,22 @@ def _constant(node: Any) -> Any:
     return make_ndarray(tensor)
 
 
-def _show_constants(graphs: list[Any], options: Any) -> int:
+def _show_values(graphs: list[Any], variables: Tensors | None, options: Any) -> int:
+    """Prints variables of a model, and constants."""
     constants = {n.name: n for g in graphs for n in g.node if n.op == "Const"}
+    entries = {each.name: each for each in variables.entries} if variables else {}
     values = {}
     for given in options.values:
         name = given.removesuffix(":0")
-        if name not in constants:
-            near = nearest(name, constants)
+        if variables is not None and name in entries:
+            text = show_tensors.entry_text(entries[name])
+            values[name] = (text, variables.read(name))
+        elif name in constants:
+            text = f"{printable(name)}  {_node_text(constants[name])}"
+            values[name] = (text, _constant(constants[name]))
+        else:
+            near = nearest(name, [*entries, *constants])
             hint = f"; the nearest are {', '.join(map(printable, near))}" if near else ""
-            raise CommandError(f"there is no constant '{name}'{hint}")
-        values[name] = _constant(constants[name])
-    if options.json:
-        write_json({name: value.tolist() for name, value in values.items()})
-        return 0
-    for name, value in values.items():
-        print(f"{printable(name)}  {_node_text(constants[name])}")
-        show_tensors.print_array(value)
+            raise CommandError(f"there is no variable or constant '{name}'{hint}")
+    show_tensors.print_values(values, options.json)
     return 0

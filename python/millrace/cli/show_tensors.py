@@ -19,26 +19,28 @@ def show(found: Found, options: Any) -> int:
     """Prints what `millrace inspect` was asked about a file of tensors."""
     tensors = Tensors(found.path)
     if options.values:
-        return _show_values(tensors, options)
-    if options.json:
-        write_json(describe(found, tensors, options))
-        return 0
-    chosen = [each for each in tensors.entries if matches(options.grep, each.name)]
-    print(f"{found.kind} {printable(found.path)}")
-    show_entries(tensors, chosen, options.stats)
+        chosen = [tensors.entry(name.removesuffix(":0")) for name in options.values]
+        values = {each.name: (entry_text(each), tensors.read(each.name)) for each in chosen}
+        print_values(values, options.json)
+    elif options.json:
+        write_json({"kind": found.kind, "path": found.path, **describe(tensors, options)})
+    else:
+        show_entries(found.kind, tensors, options)
     return 0
 
 
-def show_entries(tensors: Tensors, entries: list[Entry], with_statistics: bool) -> None:
+def show_entries(kind: str, tensors: Tensors, options: Any) -> None:
     """A line for each tensor, and their sum."""
+    entries = [each for each in tensors.entries if matches(options.grep, each.name)]
+    print(f"{kind} {printable(tensors.path)}")
     header = ["name", "dtype", "shape", "bytes"]
     plain = [_cells(each) for each in entries]
     widths = [max(map(len, column)) for column in zip(header, *plain, strict=True)]
     widths[3] = -widths[3]
-    if with_statistics:
+    if options.stats:
         header += _FIGURES
         widths += [-11, -11, -11, -11, -6, -6]
-    write_table(header, _rows(tensors, entries, plain, with_statistics), widths)
+    write_table(header, _rows(tensors, entries, plain, options.stats), widths)
     known = sum(each.bytes or 0 for each in entries)
     strings = sum(each.bytes is None for each in entries)
     more = f" and those of {count(strings, 'tensor')} of strings" if strings else ""
@@ -73,7 +75,7 @@ def shape_text(shape: Any) -> str:
     return "[" + ",".join("?" if dim is None or dim < 0 else str(dim) for dim in shape) + "]"
 
 
-def describe(found: Found, tensors: Tensors, options: Any) -> dict[str, Any]:
+def describe(tensors: Tensors, options: Any) -> dict[str, Any]:
     """The same for machines."""
     rows = []
     for entry in tensors.entries:
@@ -86,21 +88,20 @@ def describe(found: Found, tensors: Tensors, options: Any) -> dict[str, Any]:
         if options.stats:
             row["statistics"] = statistics(tensors.read(entry.name))
         rows.append(row)
-    total = sum(row["bytes"] or 0 for row in rows)
-    return {"kind": found.kind, "path": found.path, "tensors": rows, "bytes": total}
+    return {"tensors": rows, "bytes": sum(row["bytes"] or 0 for row in rows)}
 
 
-def _show_values(tensors: Tensors, options: Any) -> int:
-    chosen = [tensors.entry(name.removesuffix(":0")) for name in options.values]
-    if options.json:
-        write_json({each.name: tensors.read(each.name).tolist() for each in chosen})
-        return 0
-    for entry in chosen:
-        print(f"{printable(entry.name)}  {entry.dtype.name}  {shape_text(entry.shape)}")
-        print_array(tensors.read(entry.name))
-    return 0
+def entry_text(entry: Entry) -> str:
+    """A tensor in one line."""
+    return f"{printable(entry.name)}  {entry.dtype.name}  {shape_text(entry.shape)}"
 
 
-def print_array(array: np.ndarray) -> None:
-    """The elements; of many, the first and last ones, as NumPy does."""
-    print(np.array2string(array, max_line_width=100))
+def print_values(values: dict[str, tuple[str, np.ndarray]], as_json: bool) -> None:
+    """Prints {name: (a line about it, elements)}; of many elements the first and last ones, but all
+    of them as JSON."""
+    if as_json:
+        write_json({name: array.tolist() for name, (_, array) in values.items()})
+        return
+    for text, array in values.values():
+        print(text)
+        print(np.array2string(array, max_line_width=100))

@@ -36,6 +36,7 @@ class Tensors:
 
     def __init__(self, path: str):
         """Errors of `millrace.core.errors` where it cannot be read."""
+        self.path = path
         self._reader = NewCheckpointReader(path)
         shapes = self._reader.get_variable_to_shape_map()
         types = self._reader.get_variable_to_dtype_map()

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from millrace.cli import command, kinds
-from millrace.cli.messages import read_message
+from millrace.cli.messages import read_message, variables_prefix
 from millrace.cli.tensors import Tensors
 from millrace.core import errors
 from millrace.io.records import tf_record_iterator
-from millrace.saved_model.constants import VARIABLES_DIRECTORY, VARIABLES_FILENAME
-from millrace.saved_model.loader import parse_saved_model
 from millrace.summary.reader import summary_iterator
 
 _ABOUT = """\
@@ -56,9 +54,9 @@ def _parts(found: kinds.Found) -> Iterator[tuple[str, str | None]]:
         read_message(found.path)
         yield found.path, None
     elif found.kind == kinds.SAVED_MODEL:
-        parse_saved_model(found.path)
+        read_message(found.path)
         yield found.path, None
-        prefix = os.path.join(found.path, VARIABLES_DIRECTORY, VARIABLES_FILENAME)
+        prefix = variables_prefix(found.path)
         if os.path.exists(prefix + ".index"):
             yield from _tensors(prefix)
     elif found.kind == kinds.RECORDS:

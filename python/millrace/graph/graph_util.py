@@ -6,6 +6,7 @@ from typing import Any
 from millrace import _core, gen_ops, protos
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.graph.frozen_calls import pass_values_to_calls
 from millrace.graph.operation import Operation
 from millrace.graph.tensor_util import make_tensor_proto
 
@@ -160,6 +161,13 @@ def convert_variables_to_constants(
         out.node.append(made)
     out.library.CopyFrom(inference.library)
     out.versions.CopyFrom(inference.versions)
+    handles = {
+        node.name: node.attr["dtype"].type
+        for node in inference.node
+        if node.op == "VarHandleOp" and node.name in values
+    }
+    if handles:
+        pass_values_to_calls(out, handles)
     return out
 
 
