@@ -29,6 +29,7 @@ void register_sparse_ops(Registry& registry);        // sparse tensors: indices,
 void register_state_ops(Registry& registry);         // variables of both kinds and their updates
 void register_summary_ops(Registry& registry);       // what event files show: scalars, images ...
 void register_strings_ops(Registry& registry);       // join, split, cut, convert, hash
+void register_table_ops(Registry& registry);         // maps from keys to values, from files too
 void register_tensor_array_ops(Registry& registry);  // arrays of tensors that live for one step
 void register_tensor_list_ops(Registry& registry);   // lists of tensors that are values
 void register_training_ops(Registry& registry);      // optimisers: a variable from its gradient

@@ -180,7 +180,7 @@ class Verdicts : public testing::Test {
   }
 
   // All but what only executors and sessions run, what waits for what never comes, what prints, and
-  // what asks a reader.
+  // what asks a reader or a table.
   static std::vector<const OpDef*> ops() {
     std::vector<const OpDef*> ops = OpRegistry::global().list();
     std::erase_if(ops, [](const OpDef* op) {
@@ -190,7 +190,7 @@ class Verdicts : public testing::Test {
       return op->traits.argument || op->traits.result || op->traits.recv ||
              op->traits.functional != FunctionalOp::kNone || is_about("Queue") ||
              is_about("TakeGradient") || is_about("BarrierTake") || is_about("Unstage") ||
-             is_about("Print") || op->name.starts_with("Reader");
+             is_about("Print") || op->name.starts_with("Reader") || is_about("Table");
     });
     return ops;
   }
