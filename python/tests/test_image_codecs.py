@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from tensorflow_twin import FILES
 
 import millrace.compat.v1 as tf
 
@@ -117,3 +118,17 @@ def test_mistakes_in_graphs():
             tf.image.encode_png(np.zeros([2, 2, 5], "uint8"))
         with pytest.raises(ValueError, match="empty"):
             tf.image.encode_png(np.zeros([0, 2, 3], "uint8"))
+
+
+def test_what_tensorflow_makes_of_images(run):
+    expected = np.load(FILES / "images" / "expected.npz")
+    for name in expected.files:
+        file, _, half = name.partition(" ")
+        contents = (FILES / "images" / file).read_bytes()
+        if half:
+            image = run(tf.image.decode_jpeg(contents, ratio=2))
+        else:
+            image = run(tf.image.decode_image(contents))
+        assert image.shape == expected[name].shape
+        # Equal with libjpeg-turbo; other libraries round otherwise.
+        assert np.abs(image.astype(int) - expected[name]).max() <= 8, name

@@ -9,8 +9,10 @@ import threading
 
 import numpy as np
 import pytest
+from tensorflow_twin import FILES, needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
+from millrace.summary.watch import Folder
 
 
 @pytest.fixture
@@ -238,3 +240,42 @@ def test_queues_tell_how_full_they_are(session):
     (summary,) = tf.get_collection(tf.GraphKeys.SUMMARIES)
     value = tf.Summary.FromString(session.run(summary)).value[0]
     assert value.tag == "batch/fraction_of_8_full" and value.simple_value == 0
+
+
+def test_what_tensorflow_wrote():
+    one = events(FILES / "events" / "one")
+    assert one[0].file_version == "brain.Event:2"
+    by_tag = {value.tag: value for value in one[3].summary.value}
+    assert set(by_tag) == {"loss", "spread/spread/x", "square/image", "note"}
+    assert by_tag["loss"].simple_value == 2.0
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.constant([2.0, 1, 2, 3])
+        ours = parsed(session, tf.summary.histogram("h", x)).value[0].histo
+        assert ours == by_tag["spread/spread/x"].histo
+        png = by_tag["square/image"].image.encoded_image_string
+        square = session.run(tf.image.decode_png(png))
+        image = tf.summary.image("i", tf.reshape(x, [1, 2, 2, 1]), max_outputs=1)
+        ours = parsed(session, image).value[0].image.encoded_image_string
+        np.testing.assert_array_equal(session.run(tf.image.decode_png(ours)), square)
+    folder = Folder(str(FILES / "events"))
+    folder.update()
+    assert folder.curves["loss"]["two"].values == pytest.approx([1, 1 / 2, 1 / 3])
+
+
+@needs_tensorflow
+def test_tensorflow_reads_ours(session, tmp_path):
+    with tf.summary.FileWriter(str(tmp_path), session.graph) as writer:
+        summary = tf.summary.merge([tf.summary.scalar("a", 1.5), tf.summary.text("t", "hello")])
+        writer.add_summary(session.run(summary), 3)
+    told = run_tensorflow(
+        """
+        for event in tf.train.summary_iterator(args[0]):
+            for value in event.summary.value:
+                text = tensorflow.make_ndarray(value.tensor) if value.HasField("tensor") else ""
+                print(event.step, value.tag, value.simple_value, text)
+            if event.graph_def:
+                tf.import_graph_def(tf.GraphDef.FromString(event.graph_def))
+        """,
+        only_file(tmp_path),
+    )
+    assert told.splitlines() == ["3 a 1.5 ", "3 t 0.0 b'hello'"]

@@ -132,6 +132,51 @@ def datasets(folder: str) -> None:
                 file.write(graph.as_graph_def().SerializeToString())
 
 
+def events(folder: str) -> None:
+    """An event file of TensorFlow 1 and one of TensorFlow 2."""
+    with v1.Graph().as_default(), v1.Session() as sess:
+        x = v1.placeholder(tf.float32, [4], name="x")
+        v1.summary.scalar("loss", tf.reduce_mean(x))
+        v1.summary.histogram("x", x, family="spread")
+        v1.summary.image("square", tf.reshape(x, [1, 2, 2, 1]), max_outputs=1)
+        v1.summary.text("note", tf.constant("hello"))
+        merged = v1.summary.merge_all()
+        writer = v1.summary.FileWriter(os.path.join(folder, "one"))
+        for step in range(3):
+            writer.add_summary(sess.run(merged, {x: [step, 1, 2, 3]}), step)
+        writer.close()
+    with tf.summary.create_file_writer(os.path.join(folder, "two")).as_default():
+        for step in range(3):
+            tf.summary.scalar("loss", 1.0 / (step + 1), step=step)
+    for run in ("one", "two"):
+        (name,) = os.listdir(os.path.join(folder, run))
+        os.rename(
+            os.path.join(folder, run, name),
+            os.path.join(folder, run, "events.out.tfevents.1700000000.host"),
+        )
+
+
+def images(folder: str) -> None:
+    """Small images, with what TensorFlow decodes of them."""
+    os.makedirs(folder)
+    x, y = np.meshgrid(np.arange(21), np.arange(17))
+    ramp = np.stack([x * 11, y * 13, (x + y) * 6], axis=-1).astype(np.uint8)
+    files = {
+        "colour.jpg": tf.io.encode_jpeg(ramp),
+        "progressive.jpg": tf.io.encode_jpeg(ramp, progressive=True, quality=60),
+        "gray.jpg": tf.io.encode_jpeg(ramp[:, :, :1]),
+        "alpha16.png": tf.io.encode_png(ramp[:, :, :2].astype(np.uint16) * 257),
+    }
+    expected = {}
+    for name, contents in files.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(contents.numpy())
+        expected[name] = tf.io.decode_image(contents).numpy()
+        if name.endswith("jpg"):
+            expected[name + " half"] = tf.io.decode_jpeg(contents, ratio=2).numpy()
+    np.savez_compressed(os.path.join(folder, "expected.npz"), **expected)
+
+
 if __name__ == "__main__":
     root = os.path.abspath(sys.argv[1])
     os.makedirs(os.path.join(root, "checkpoint"))
@@ -140,3 +185,6 @@ if __name__ == "__main__":
     module(os.path.join(root, "module"))
     keras(os.path.join(root, "keras"))
     datasets(os.path.join(root, "datasets"))
+
+    events(os.path.join(root, "events"))
+    images(os.path.join(root, "images"))
