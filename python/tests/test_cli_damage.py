@@ -135,6 +135,16 @@ def test_an_interrupt_ends_it_quietly(monkeypatch):
     assert run("inspect", TYPES) == (130, "", "")
 
 
+def test_looking_into_files_loads_no_session():
+    program = (
+        "import sys; from millrace.__main__ import main; main(['inspect', sys.argv[1]]);"
+        "print('millrace.graph.session' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", program, DATA / "tensorflow" / "saved_model"]
+    assert subprocess.check_output(command, env=environment).endswith(b"\nFalse\n")
+
+
 def test_importing_millrace_loads_no_command():
     program = "import sys, millrace.compat.v1; print([m for m in sys.modules if '.cli' in m])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -20,6 +20,7 @@ from cli_runs import (
 
 import millrace.compat.v1 as tf
 from millrace import _core
+from millrace.cli import draw_graph
 
 # Tensors.
 
@@ -188,6 +189,20 @@ def test_drawings(tmp_path, nodes, boxes):
     assert f" in {boxes} boxes" in out
     drawing = xml.dom.minidom.parse(str(tmp_path / "g.svg"))
     assert len(drawing.getElementsByTagName("title")) == boxes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_boxes_stand_apart_and_below_what_they_read(seed):
+    random = np.random.default_rng(seed)
+    names = [f"n{i}" for i in range(60)]
+    edges = {name: set(random.choice(names[:i], min(i, 2))) for i, name in enumerate(names)}
+    layers = draw_graph.layers_of(edges)
+    row = {name: i for i, layer in enumerate(layers) for name in layer}
+    assert all(row[source] < row[name] for name in names for source in edges[name])
+    drawing = xml.dom.minidom.parseString(draw_graph.draw({n: ["NoOp"] for n in names}, edges))
+    boxes = [(r.getAttribute("x"), r.getAttribute("y")) for r in
+             drawing.getElementsByTagName("rect") if r.getAttribute("rx")]  # fmt: skip
+    assert len(set(boxes)) == len(names)
 
 
 def test_scopes_are_closed_until_a_drawing_is_readable(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 from millrace import _core, protos
 from millrace.checkpoint.import_meta_graph import import_meta_graph
 from millrace.cli import command, kinds
-from millrace.cli.messages import read_message, saved_model_file
+from millrace.cli.messages import read_message
 from millrace.core.suggest import nearest
 from millrace.graph.graph import Graph
 from millrace.graph.graph_util import convert_variables_to_constants
@@ -47,7 +47,6 @@ def _freeze(options: Any) -> int:
     graph = Graph()
     with graph.as_default(), Session(graph=graph) as session:
         if found.kind == kinds.SAVED_MODEL:
-            saved_model_file(found.path)
             tags = [tag for tag in options.tags.split(",") if tag]
             meta = SavedModelLoader(found.path).load(session, tags)
             outputs = outputs or _signature_outputs(meta, options.signature)

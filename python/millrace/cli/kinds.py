@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from millrace.checkpoint.checkpoint_state import checkpoint_exists, latest_checkpoint
 from millrace.cli.command import CommandError
-from millrace.saved_model.loader import maybe_saved_model_directory
+from millrace.cli.messages import saved_model_file
 
 CHECKPOINT = "checkpoint"
 SAFETENSORS = "safetensors file"
@@ -51,7 +51,7 @@ def find(path: str) -> Found:
 
 
 def _find_folder(path: str) -> Found:
-    if maybe_saved_model_directory(path):
+    if saved_model_file(path) is not None:
         return Found(SAVED_MODEL, path)
     state = os.path.join(path, "checkpoint")
     if os.path.exists(state) and os.stat(state).st_size > _LARGEST_STATE:

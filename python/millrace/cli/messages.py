@@ -20,12 +20,13 @@ def check_size(path: str) -> None:
         raise CommandError(f"{path}: {length} bytes are more than a message may have")
 
 
-def saved_model_file(folder: str) -> str:
-    """The file of the SavedModel in a folder that has one. CommandError for one too large."""
+def saved_model_file(folder: str) -> str | None:
+    """The file of the SavedModel in a folder, or None. CommandError for one too large."""
     names = (constants.SAVED_MODEL_FILENAME_PB, constants.SAVED_MODEL_FILENAME_PBTXT)
     paths = [os.path.join(folder, name) for name in names]
-    found = next(path for path in paths if os.path.exists(path))
-    check_size(found)
+    found = next((path for path in paths if os.path.exists(path)), None)
+    if found is not None:
+        check_size(found)
     return found
 
 
@@ -37,8 +38,7 @@ def variables_prefix(folder: str) -> str:
 def read_message(path: str) -> Any:
     """The GraphDef, MetaGraphDef or SavedModel in a file, or in the folder of a model. CommandError
     when it holds none."""
-    if os.path.isdir(path):
-        path = saved_model_file(path)
+    path = saved_model_file(path) or path
     check_size(path)
     with open(path, "rb") as file:
         data = file.read()
