@@ -11,7 +11,7 @@ from millrace.graph.default_graph import name_scope
 from millrace.ops.image.color import convert_image_dtype
 
 
-@export(v1="image.decode_jpeg", v2="image.decode_jpeg")
+@export(v1=("image.decode_jpeg", "io.decode_jpeg"), v2=("image.decode_jpeg", "io.decode_jpeg"))
 def decode_jpeg(
     contents: Any, channels: int | None = 0, ratio: int | None = 1,
     fancy_upscaling: bool | None = True, try_recover_truncated: bool | None = False,
@@ -36,7 +36,10 @@ def decode_jpeg(
     )  # fmt: skip
 
 
-@export(v1="image.decode_and_crop_jpeg", v2="image.decode_and_crop_jpeg")
+@export(
+    v1=("image.decode_and_crop_jpeg", "io.decode_and_crop_jpeg"),
+    v2=("image.decode_and_crop_jpeg", "io.decode_and_crop_jpeg"),
+)
 def decode_and_crop_jpeg(
     contents: Any, crop_window: Any, channels: int | None = 0, ratio: int | None = 1,
     fancy_upscaling: bool | None = True, try_recover_truncated: bool | None = False,
@@ -50,7 +53,7 @@ def decode_and_crop_jpeg(
     )  # fmt: skip
 
 
-@export(v1="image.encode_jpeg", v2="image.encode_jpeg")
+@export(v1=("image.encode_jpeg", "io.encode_jpeg"), v2=("image.encode_jpeg", "io.encode_jpeg"))
 def encode_jpeg(
     image: Any, format: str | None = "", quality: int | None = 95,
     progressive: bool | None = False, optimize_size: bool | None = False,
@@ -93,7 +96,10 @@ def adjust_jpeg_quality(
         return convert_image_dtype(decoded, image.dtype, saturate=True)
 
 
-@export(v1="image.extract_jpeg_shape", v2="image.extract_jpeg_shape")
+@export(
+    v1=("image.extract_jpeg_shape", "io.extract_jpeg_shape"),
+    v2=("image.extract_jpeg_shape", "io.extract_jpeg_shape"),
+)
 def extract_jpeg_shape(
     contents: Any, output_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
@@ -101,14 +107,14 @@ def extract_jpeg_shape(
     return gen_ops.extract_jpeg_shape(contents, output_type=output_type, name=name)
 
 
-@export(v1="image.is_jpeg", v2="image.is_jpeg")
+@export(v1=("image.is_jpeg", "io.is_jpeg"), v2=("image.is_jpeg", "io.is_jpeg"))
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether the bytes begin as JPEG does."""
     with name_scope(name, "is_jpeg"):
         return gen_ops.equal(gen_ops.substr(contents, 0, 3), b"\xff\xd8\xff", name=name)
 
 
-@export(v1="image.decode_png", v2="image.decode_png")
+@export(v1=("image.decode_png", "io.decode_png"), v2=("image.decode_png", "io.decode_png"))
 def decode_png(
     contents: Any, channels: int | None = 0, dtype: Any = dtypes.uint8, name: str | None = None
 ) -> Tensor:
@@ -125,7 +131,7 @@ def decode_png(
     )
 
 
-@export(v1="image.encode_png", v2="image.encode_png")
+@export(v1=("image.encode_png", "io.encode_png"), v2=("image.encode_png", "io.encode_png"))
 def encode_png(image: Any, compression: int | None = -1, name: str | None = None) -> Tensor:
     """An image [height, width, 1 to 4] of uint8 or uint16 as the bytes of a PNG file.
 
@@ -140,19 +146,19 @@ def encode_png(image: Any, compression: int | None = -1, name: str | None = None
     )
 
 
-@export(v1="image.decode_gif", v2="image.decode_gif")
+@export(v1=("image.decode_gif", "io.decode_gif"), v2=("image.decode_gif", "io.decode_gif"))
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """All frames of a GIF image, [frames, height, width, 3] of uint8."""
     return gen_ops.decode_gif(contents, name=name)
 
 
-@export(v1="image.decode_bmp", v2="image.decode_bmp")
+@export(v1=("image.decode_bmp", "io.decode_bmp"), v2=("image.decode_bmp", "io.decode_bmp"))
 def decode_bmp(contents: Any, channels: int | None = 0, name: str | None = None) -> Tensor:
     """The pixels of a BMP image, [height, width, channels] of uint8."""
     return gen_ops.decode_bmp(contents, channels or 0, name=name)
 
 
-@export(v1="image.decode_image", v2="image.decode_image")
+@export(v1=("image.decode_image", "io.decode_image"), v2=("image.decode_image", "io.decode_image"))
 def decode_image(
     contents: Any, channels: int | None = None, dtype: Any = dtypes.uint8,
     name: str | None = None, expand_animations: bool = True,
