@@ -251,3 +251,10 @@ def test_sigterm_is_the_programs_where_it_has_a_handler(tmp_path):
         with tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)):
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_changed_resource_variables_can_be_fetched_from_a_final_graph():
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer(), use_resource=True)
+    changed = v.assign_add(2.0)
+    with tf.train.MonitoredSession() as session:
+        assert session.run(changed) == 2.0

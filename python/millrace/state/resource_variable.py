@@ -219,7 +219,9 @@ class _Changed(ResourceVariable):
         self._variable_itself = variable
         self._parent_op = op
         self._cached_value = None
-        self._changed_snapshot: Tensor | None = None
+        # Made now, since what fetches it may do so when the graph is final.
+        with op.graph.as_default(), control_dependencies(None):
+            self._changed_snapshot = self._read()
 
     @property
     def op(self) -> Operation:
@@ -234,9 +236,6 @@ class _Changed(ResourceVariable):
             return super()._read()
 
     def _as_graph_element(self) -> Tensor:
-        if self._changed_snapshot is None:
-            with self._parent_op.graph.as_default(), control_dependencies(None):
-                self._changed_snapshot = self._read()
         return self._changed_snapshot
 
     def eval(self, session: Any = None) -> Any:
