@@ -203,12 +203,19 @@ def test_networks_and_baselines(tmp_path):
 
 def test_classifier_serves_examples(tmp_path):
     features = people()
-    model = estimator.LinearClassifier(columns(), str(tmp_path))
+    words = tmp_path / "kinds.txt"
+    words.write_text("a\nb\nc\n")
+    used = [
+        column.numeric_column("x", shape=3),
+        column.categorical_column_with_vocabulary_file("kind", str(words)),
+    ]
+    model = estimator.LinearClassifier(used, str(tmp_path / "model"))
     model.train(batches(features, np.zeros(60, np.int64), 20, None), steps=1)
     receive = estimator.export.build_parsing_serving_input_receiver_fn(
-        column.make_parse_example_spec(columns())
+        column.make_parse_example_spec(used)
     )
     path = model.export_saved_model(str(tmp_path / "export"), receive)
+    words.unlink()  # the model has its own
     example = tf.train.Example()
     example.features.feature["x"].float_list.value.extend([1.0, 2.0, 3.0])
     example.features.feature["kind"].bytes_list.value.append(b"a")

@@ -133,7 +133,7 @@ def test_linear_model_learns_a_weight_per_id():
     out = column.linear_model(features(), [x, words()], units=2, cols_to_vars=variables)
     train = tf.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(out))
     with tf.Session() as sess:
-        sess.run(tf.global_variables_initializer())
+        sess.run([tf.global_variables_initializer(), tf.tables_initializer()])
         assert not sess.run(out).any()
         sess.run(train)
         assert sess.run(variables[words()][0]).tolist() == [[-1, -1], [-1, -1], [0, 0]]

@@ -15,7 +15,7 @@ from millrace.feature_column.column import (
     check_key,
     to_sparse,
 )
-from millrace.feature_column.vocabulary import ids_of_words, words_of_file
+from millrace.feature_column.vocabulary import count_lines, ids_of_lines, ids_of_words
 from millrace.graph.default_graph import control_dependencies
 from millrace.graph.sparse import SparseTensor
 from millrace.io.parsing import VarLenFeature
@@ -166,7 +166,7 @@ def categorical_column_with_identity(
 
 @dataclass(frozen=True)
 class VocabularyColumn(_OfFeature):
-    """See `categorical_column_with_vocabulary_list` and `..._file`."""
+    """See `categorical_column_with_vocabulary_list`."""
 
     key: str
     vocabulary_list: tuple[Any, ...]
@@ -184,6 +184,30 @@ class VocabularyColumn(_OfFeature):
         return ids_of_words(
             values, self.vocabulary_list, self.dtype, self.default_value, self.num_oov_buckets
         )
+
+
+@dataclass(frozen=True)
+class VocabularyFileColumn(_OfFeature):
+    """See `categorical_column_with_vocabulary_file`."""
+
+    key: str
+    vocabulary_file: str
+    vocabulary_size: int
+    dtype: dtypes.DType
+    default_value: int
+    num_oov_buckets: int
+
+    @property
+    def num_buckets(self) -> int:
+        """The number of ids."""
+        return self.vocabulary_size + self.num_oov_buckets
+
+    def ids(self, values: Tensor) -> Tensor:
+        """The lines of the values in the file."""
+        return ids_of_lines(
+            values, self.vocabulary_file, self.vocabulary_size, self.dtype, self.default_value,
+            self.num_oov_buckets,
+        )  # fmt: skip
 
 
 def _check_oov(key: str, default_value: int | None, num_oov_buckets: int | None) -> int:
@@ -227,9 +251,10 @@ def categorical_column_with_vocabulary_list(
 def categorical_column_with_vocabulary_file(
     key: str, vocabulary_file: str, vocabulary_size: int | None = None,
     num_oov_buckets: int = 0, default_value: int | None = None, dtype: Any = dtypes.string,
-) -> VocabularyColumn:  # fmt: skip
+) -> VocabularyFileColumn:  # fmt: skip
     """As `categorical_column_with_vocabulary_list`, with the lines of a file, or the first
-    `vocabulary_size` of them. The file is read now."""
+    `vocabulary_size` of them. The file is read when tables are initialised, and is part of an
+    exported model."""
     check_key(key)
     if not vocabulary_file:
         raise ValueError(f"Missing vocabulary_file in {key}.")
@@ -237,8 +262,9 @@ def categorical_column_with_vocabulary_file(
         raise ValueError(f"Invalid vocabulary_size in {key}.")
     oov = _check_oov(key, default_value, num_oov_buckets)
     dtype = _check_integer_or_string(dtype, key)
-    words = words_of_file(vocabulary_file, vocabulary_size, dtype)
-    return VocabularyColumn(key, words, dtype, -1 if default_value is None else default_value, oov)
+    size = count_lines(vocabulary_file, vocabulary_size)
+    default = -1 if default_value is None else default_value
+    return VocabularyFileColumn(key, vocabulary_file, size, dtype, default, oov)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Words and their places in a list."""
+"""Words and their places in a list or a file."""
 
 from typing import Any
 
@@ -6,38 +6,40 @@ from millrace.core import dtypes
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant
 from millrace.io import gfile
-from millrace.ops import array, math
-from millrace.ops.along import argmax
-from millrace.ops.gather import where
-from millrace.ops.reduce import reduce_any
-from millrace.ops.strings import as_string, string_to_hash_bucket_fast
+from millrace.ops import math
+from millrace.state.vocabularies import index_table_from_file, index_table_from_tensor
 
 
-def words_of_file(path: str, size: int | None, dtype: dtypes.DType) -> tuple[Any, ...]:
-    """The lines of a file, the first `size` of them. ValueError where it has fewer."""
-    with gfile.GFile(path) as file:
-        lines = file.read().splitlines()
-    if size is not None:
-        if len(lines) < size:
-            raise ValueError(
-                f"Invalid vocabulary_size {size}: the file '{path}' has {len(lines)} lines."
-            )
-        lines = lines[:size]
-    return tuple(lines) if dtype == dtypes.string else tuple(int(line) for line in lines)
+def _kind(dtype: dtypes.DType) -> dtypes.DType:
+    return dtypes.string if dtype == dtypes.string else dtypes.int64
+
+
+def _found(table: Any, values: Tensor, kind: dtypes.DType) -> Tensor:
+    return table.lookup(values if kind == dtypes.string else math.cast(values, kind))
+
+
+def count_lines(path: str, size: int | None) -> int:
+    """How many lines a file has, or `size` of them. ValueError where it has fewer."""
+    with gfile.GFile(path, "rb") as file:
+        lines = len(file.read().splitlines())
+    if size is not None and lines < size:
+        raise ValueError(f"Invalid vocabulary_size {size}: the file '{path}' has {lines} lines.")
+    return lines if size is None else size
 
 
 def ids_of_words(
     values: Tensor, words: tuple[Any, ...], dtype: dtypes.DType, default: int, oov_buckets: int
 ) -> Tensor:
     """The place of each value in `words`; `default`, or a hash after the words, for others."""
-    kind = dtypes.string if dtype == dtypes.string else dtypes.int64
-    if kind != dtypes.string:
-        values = math.cast(values, kind)
-    found = math.equal(array.expand_dims(values, -1), constant(list(words), kind))
-    places = argmax(math.cast(found, dtypes.int32), -1)
-    if oov_buckets:
-        text = values if kind == dtypes.string else as_string(values)
-        others = string_to_hash_bucket_fast(text, oov_buckets) + len(words)
-    else:
-        others = array.fill(array.shape(values), constant(default, dtypes.int64))
-    return where(reduce_any(found, -1), places, others)
+    kind = _kind(dtype)
+    table = index_table_from_tensor(constant(list(words), kind), oov_buckets, default, dtype=kind)
+    return _found(table, values, kind)
+
+
+def ids_of_lines(
+    values: Tensor, path: str, size: int, dtype: dtypes.DType, default: int, oov_buckets: int
+) -> Tensor:
+    """The line of each value among the first `size` of a file; see `ids_of_words`."""
+    kind = _kind(dtype)
+    table = index_table_from_file(path, oov_buckets, size, default, key_dtype=kind)
+    return _found(table, values, kind)
