@@ -81,7 +81,10 @@ def test_a_dense_table_has_keys_of_several_elements(session):
         table.insert(tf.constant([[1, 2], [1, 3]], tf.int64), tf.constant([5, 6], tf.int64))
     )
     assert session.run(table.lookup(tf.constant([[1, 3], [4, 4]], tf.int64))).tolist() == [6, -1]
-    for keys, message in (([[0, 0]], "empty_key"), ([[1, 2, 3]], "Expected key shape")):
+    for keys, message in (
+        ([[0, 0]], "empty_key"), ([[1, 2, 3]], "Expected key shape"),
+        ([[[1, 2]]], "Expected key shape"),
+    ):  # fmt: skip
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             session.run(table.lookup(tf.constant(keys, tf.int64)))
     bad = lookup.MutableDenseHashTable(tf.int64, tf.int64, -1, empty_key=0, initial_num_buckets=12)
@@ -144,3 +147,17 @@ def test_words_of_a_tensor(session):
     assert 2 <= session.run(table.lookup(tf.constant(["other"])))[0] < 5
     assert session.run(static.lookup(["x"])).tolist() == [0]
     assert session.run(words).tolist() == [b"salad", b"UNK"]
+
+
+def test_mutable_tables_are_saved_and_restored(session, tmp_path):
+    table = lookup.MutableHashTable(tf.string, tf.float32, [0.0, 0.0], name="words")
+    dense = lookup.MutableDenseHashTable(tf.int64, tf.string, "none", empty_key=-1, name="ids")
+    saver = tf.train.Saver()
+    session.run(table.insert(["a", "b"], [[1.0, 2.0], [3.0, 4.0]]))
+    session.run(dense.insert(tf.constant([7], tf.int64), ["seven"]))
+    path = saver.save(session, str(tmp_path / "tables"))
+    session.run(table.insert(["a", "c"], [[9.0, 9.0], [9.0, 9.0]]))
+    session.run(dense.remove(tf.constant([7], tf.int64)))
+    saver.restore(session, path)
+    assert session.run(table.lookup(["a", "b", "c"])).tolist() == [[1, 2], [3, 4], [0, 0]]
+    assert session.run(dense.lookup(tf.constant([7], tf.int64))).tolist() == [b"seven"]

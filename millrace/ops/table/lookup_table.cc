@@ -70,7 +70,7 @@ int64_t LookupTable::size() const {
 
 Result<Shape> LookupTable::values_shape(const Shape& keys) const {
   const int rank = keys.rank() - spec_.key_shape.rank();
-  bool fits = rank >= 0;
+  bool fits = rank >= 0 && (spec_.kind != TableSpec::Kind::kDense || rank <= 1);
   for (int i = 0; fits && i < spec_.key_shape.rank(); ++i) {
     fits = keys.dim(rank + i) == spec_.key_shape.dim(i);
   }

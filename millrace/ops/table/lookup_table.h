@@ -41,7 +41,8 @@ class LookupTable final : public Resource {
   const Ref<RefCell>& handle() const { return handle_; }
 
   int64_t size() const;
-  // The shape of values for such keys; INVALID_ARGUMENT when they cannot be keys.
+  // The shape of values for such keys; INVALID_ARGUMENT when they cannot be keys. A dense table
+  // takes one key or a vector of them.
   Result<Shape> values_shape(const Shape& keys) const;
   // Writes the values of keys, and the default where there is none, to `out`, of values_shape().
   // FAILED_PRECONDITION before a constant table is filled.

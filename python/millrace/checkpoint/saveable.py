@@ -8,6 +8,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import internal_convert
 from millrace.graph.default_graph import device as device_scope
 from millrace.state.partitioned_variable import PartitionedVariable
+from millrace.state.tables import MutableTable
 from millrace.state.variable import Variable
 
 _REFERENCE_OPS = ("Variable", "VariableV2", "AutoReloadVariable")
@@ -110,6 +111,21 @@ class ResourceVariableSaveable(SaveableObject):
             )
 
 
+class TableSaveable(SaveableObject):
+    """A lookup table: its keys and its values."""
+
+    def __init__(self, table: MutableTable, name: str):
+        keys, values = table.export()
+        specs = [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")]
+        super().__init__(table, specs, name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: Any) -> Any:
+        keys, values = restored_tensors
+        handle = self.op.table_ref
+        with handle.graph.colocate_with(handle.op):
+            return gen_ops.lookup_table_import_v2(handle, keys, values)
+
+
 def cpu_of(device: Any) -> Any:
     """The first processor of the task of a device; None for no device."""
     if not device:
@@ -145,6 +161,9 @@ def saveables_of(op: Any, name: Any) -> Iterator[SaveableObject]:
         )
     if isinstance(op, SaveableObject):
         yield op
+        return
+    if isinstance(op, MutableTable):
+        yield TableSaveable(op, name)
         return
     if not isinstance(op, (list, tuple, PartitionedVariable)):
         yield _saveable(op, "", name)
@@ -201,6 +220,8 @@ def _name_of(op: Any) -> str:
 def _checkpoint_name(op: Any) -> str:
     if isinstance(op, (SaveableObject, PartitionedVariable)):
         return op.name
+    if isinstance(op, MutableTable):
+        return op.table_ref.op.name
     if isinstance(op, Variable):
         return op._shared_name if op._is_resource else op.op.name
     tensor = internal_convert(op, as_ref=True)

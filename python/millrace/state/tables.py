@@ -122,8 +122,8 @@ class _Table(LookupInterface):
         return values
 
 
-class _MutableTable(_Table):
-    """A table that can be added to."""
+class MutableTable(_Table):
+    """A table that can be added to; savers save it as they do variables."""
 
     @property
     def init(self) -> Operation:
@@ -346,7 +346,7 @@ def StrongHashSpec(key: Any) -> HasherSpec:
 
 
 @export(v1="contrib.lookup.MutableHashTable")
-class MutableHashTable(_MutableTable):
+class MutableHashTable(MutableTable):
     """A map that can be added to; values are scalars or vectors, as the default is."""
 
     def __init__(
@@ -362,10 +362,12 @@ class MutableHashTable(_MutableTable):
         else:
             handle = gen_ops.mutable_hash_table_of_tensors_v2(value_shape=default.shape, **attrs)
         super().__init__(handle, key_dtype, value_dtype, default)
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
 
 
 @export(v1="contrib.lookup.MutableDenseHashTable")
-class MutableDenseHashTable(_MutableTable):
+class MutableDenseHashTable(MutableTable):
     """A map between tensors of fixed shapes, that can be added to. `empty_key` and `deleted_key`
     are keys that nobody uses."""
 
@@ -385,3 +387,5 @@ class MutableDenseHashTable(_MutableTable):
             name=name,
         )  # fmt: skip
         super().__init__(handle, key_dtype, value_dtype, default)
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
