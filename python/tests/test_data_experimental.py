@@ -68,6 +68,18 @@ def test_buckets():
     assert [np.shape(b) for b in lists(words.apply(to_bound))] == [(2, 3), (3, 8), (1, 3)]
 
 
+def test_sliding_windows_and_sparse_batches():
+    slid = Dataset.range(6).apply(tf.contrib.data.sliding_window_batch(3, window_shift=2))
+    assert lists(slid) == [[0, 1, 2], [2, 3, 4]]
+    pairs = Dataset.zip((Dataset.range(3), Dataset.range(3)))
+    assert len(elements(pairs.apply(tf.contrib.data.sliding_window_batch(2)))) == 2
+    ragged = Dataset.range(1, 4).map(lambda n: tf.fill([n], n))
+    first, second = elements(ragged.apply(experimental.dense_to_sparse_batch(2, [5])))
+    assert first.values.tolist() == [1, 2, 2] and first.dense_shape.tolist() == [2, 5]
+    assert first.indices.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert second.values.tolist() == [3, 3, 3]
+
+
 def test_errors_are_left_out():
     inverse = Dataset.range(4).map(
         lambda x: tf.check_numerics(1.0 / tf.cast(x - 2, tf.float32), "inverse")

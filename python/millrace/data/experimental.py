@@ -14,6 +14,7 @@ from millrace.data.dataset import Dataset, int64, seeds
 from millrace.data.functions import ElementFunction, state_function
 from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
+from millrace.graph.sparse import SparseTensor
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -195,6 +196,43 @@ def ignore_errors() -> Transformation:
 def unbatch() -> Transformation:
     """The rows of the elements."""
     return lambda dataset: dataset.unbatch()
+
+
+@export(v1="contrib.data.sliding_window_batch")
+def sliding_window_batch(
+    window_size: Any, stride: Any = None, window_shift: Any = None, window_stride: Any = 1
+) -> Transformation:
+    """Batches of `window_size` elements, each beginning `window_shift` (or `stride`) after the one
+    before; `window_stride` from element to element."""
+    if stride is not None and window_shift is not None:
+        raise ValueError("Cannot specify both `stride` and `window_shift`")
+    shift = stride if window_shift is None else window_shift
+
+    def batched(*windows: Any) -> Dataset:
+        whole = windows[0] if len(windows) == 1 else windows
+        return Dataset.zip(whole).batch(window_size, drop_remainder=True)
+
+    def apply(dataset: Dataset) -> Dataset:
+        moved = 1 if shift is None else shift
+        return dataset.window(window_size, moved, window_stride, True).flat_map(batched)
+
+    return apply
+
+
+@export(v1=("data.experimental.dense_to_sparse_batch", "contrib.data.dense_to_sparse_batch"))
+def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
+    """Batches of elements whose sizes differ, as sparse tensors with rows of `row_shape`."""
+    shape = TensorShape(row_shape)
+
+    def sparse(dense: Tensor) -> SparseTensor:
+        places = gen_ops.where(gen_ops.fill(gen_ops.shape(dense), True))
+        rows = [-1 if size is None else size for size in shape.as_list()]
+        known = np.array(rows, np.int64)
+        own = gen_ops.shape(dense, out_type=dtypes.int64)
+        sizes = gen_ops.select(known < 0, own, convert_to_tensor(known))
+        return SparseTensor(places, gen_ops.reshape(dense, [-1]), sizes)
+
+    return lambda dataset: dataset.map(sparse).batch(batch_size)
 
 
 @export(v1="contrib.data.batch_and_drop_remainder")
