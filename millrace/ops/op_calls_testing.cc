@@ -337,6 +337,7 @@ const Row kRows[] = {
     {"UnsortedSegmentMin", "[3,2] {1,0,1} 2"},
     {"UnsortedSegmentProd", "[3,2] {1,0,1} 3"},
     {"UnsortedSegmentSum", "[3,2] {1,0,1} 3"},
+    {"Einsum", "[2,3]|[3,2]", {{"equation", "ij,jk->ik"}}},
     // Files and messages.
     {"DecodeCSV", "[0] [1]|[0]"},
     {"DecodeJSONExample", "[0]"},

@@ -472,6 +472,16 @@ for _op in ("BatchMatMul", "BatchMatMulV2"):
         *([Case([Draw((2, 1, 2, 3)), Draw((3, 3, 2))])] if _op == "BatchMatMulV2" else []),
         types=_PRODUCTS, tolerance=1e-8,
     )  # fmt: skip
+add(
+    "Einsum", lambda xs, equation: np.einsum(equation, *xs),
+    Case([[Draw((2, 3)), Draw((3, 4))]], {"equation": "ij,jk->ik"}),
+    Case([[Draw((2, 3, 4)), Draw((4, 2, 5))]], {"equation": "bic,cbj->jbi"}),
+    Case([[Draw((2, 1, 2, 3)), Draw((4, 3, 2))]], {"equation": "...ij,...jk->...ik"}),
+    Case([[Draw((2, 3)), Draw((4, 5))]], {"equation": "ij,kl->jk"}),
+    Case([[Draw((2, 3, 4))]], {"equation": "abc->ca"}),
+    Case([[Draw((3,)), Draw((3,))]], {"equation": "i,i->"}),
+    types=_PRODUCTS, tolerance=1e-8,
+)  # fmt: skip
 
 # Arrays.
 
