@@ -2,9 +2,11 @@
 
 import gzip
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
 
@@ -200,3 +202,37 @@ def test_tensors_as_strings_come_back():
             assert session.run(back).tolist() == value.tolist()
         with pytest.raises(tf.errors.InvalidArgumentError, match="mismatch"):
             session.run(tf.parse_tensor(tf.serialize_tensor([1.0]), tf.int32))
+
+
+@pytest.mark.parametrize("kind", ["", "ZLIB", "GZIP"])
+def test_files_of_tensorflow(kind):
+    folder = Path(__file__).parents[2] / "tests" / "data" / "records"
+    path = str(folder / (kind.lower() or "plain"))
+    records = list(tf.python_io.tf_record_iterator(path, kind))
+    features = {
+        "i": tf.FixedLenFeature([2], tf.int64),
+        "f": tf.FixedLenFeature([], tf.float32),
+        "s": tf.VarLenFeature(tf.string),
+    }
+    with tf.Session() as session:
+        got = session.run(tf.parse_example(records, features))
+    assert got["i"].tolist() == [[0, 0], [1, -1], [2, -2]]
+    assert got["f"].tolist() == [0.0, 0.5, 1.0]
+    assert got["s"].values.tolist() == [b"0", b"0", b"1", b"0", b"1", b"2"]
+    examples = [tf.train.Example.FromString(record) for record in records]
+    assert list(examples[2].features.feature["i"].int64_list.value) == [2, -2]
+
+
+@needs_tensorflow
+def test_tensorflow_reads_what_is_written(tmp_path):
+    for kind in ("", "ZLIB", "GZIP"):
+        path = write(tmp_path / "records", options=kind)
+        printed = run_tensorflow(
+            """
+            options = tf.io.TFRecordOptions(args[1])
+            print([len(r) for r in tf.io.tf_record_iterator(args[0], options)])
+            """,
+            path,
+            kind,
+        )
+        assert printed.strip() == "[0, 3, 2560]"
