@@ -286,3 +286,21 @@ def test_examples(tmp_path):
     (first, labels), (_, rest) = elements(dataset)
     assert labels.tolist() == [0, 1, 2, 3] and rest.tolist() == [4, 5]
     assert first["x"].tolist() == [[0, 0], [1, 0.5], [2, 1], [3, 1.5]]
+
+
+def test_a_watched_session_goes_on_with_the_next_element(tmp_path):
+    def run(folder, steps):
+        with tf.Graph().as_default():
+            numbers = Dataset.range(1000).shuffle(10, seed=1).repeat().prefetch(3)
+            iterator = numbers.make_one_shot_iterator()
+            saveable = experimental.make_saveable_from_iterator(iterator)
+            tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+            count = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+            fetches = [iterator.get_next(), count]
+            with tf.train.MonitoredTrainingSession(
+                checkpoint_dir=str(folder), save_checkpoint_steps=1000, log_step_count_steps=None
+            ) as session:
+                return [int(session.run(fetches)[0]) for _ in range(steps)]
+
+    whole = run(tmp_path / "whole", 15)
+    assert run(tmp_path / "parts", 7) + run(tmp_path / "parts", 8) == whole
