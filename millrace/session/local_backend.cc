@@ -83,7 +83,9 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
   std::vector<Ref<Device>> devices;
   for (const Ref<Device>& device : all) {
     MR_TRY_ASSIGN(bool kept, passes(device->info().name, options.device_filters));
-    if (kept) devices.push_back(device);
+    if (!kept) continue;
+    if (options.files) device->set_files(options.files);
+    devices.push_back(device);
   }
   if (devices.empty()) {
     return invalid_argument("no device of this process matches the device filters ",

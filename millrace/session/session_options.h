@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/base/cancellation.h"
+#include "millrace/base/file_access.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/executor.h"
 
@@ -36,6 +37,8 @@ struct SessionOptions {
   Gear gear = Gear::kAuto;
   // Plans are kept by signature; beyond so many bytes, those used longest ago are dropped.
   int64_t max_plan_bytes = int64_t{256} << 20;
+  // The files that graphs may reach, on devices of this process; null: all.
+  Ref<FileAccess> files;
   // Kernels with this label where an op has one ("reference"): for tests.
   std::string kernel_label;
 

@@ -26,6 +26,24 @@ TEST_F(SemanticsOfFeedsAndFetches, FeedsAndFetchesByName) {
   for (const Tensor& t : *out) EXPECT_EQ(t.item<float>(), 3);
 }
 
+TEST_F(SemanticsOfFeedsAndFetches, GraphsReachTheFilesThatTheSessionMay) {
+  TemporaryDirectory open;
+  TemporaryDirectory closed;
+  for (const TemporaryDirectory* dir : {&open, &closed}) {
+    ASSERT_TRUE(write_file_atomically(posix_file_system(), *dir / "x", "contents").ok());
+  }
+  Expr path = add("Placeholder", "path", {}, {{"dtype", DType::kString}});
+  add("ReadFile", "read", {path});
+  SessionOptions options;
+  options.files = FileAccess::only({.read = {open.path()}, .write = {}}).value();
+  auto s = session(options);
+  const auto read = [&](const TemporaryDirectory& dir) {
+    return s->run({{"path", Tensor::scalar<std::string>(dir / "x")}}, {"read"});
+  };
+  EXPECT_EQ(read(open).value()[0].item<std::string>(), "contents");
+  EXPECT_EQ(read(closed).status().code(), Code::kPermissionDenied);
+}
+
 TEST_F(SemanticsOfFeedsAndFetches, AnyTensorCanBeFed) {
   Expr a = add("Neg", "a", {constant(1)});
   Expr b = add("Neg", "b", {a});
