@@ -1,5 +1,8 @@
 """Estimators: training, evaluation, prediction, export; heads, canned models and contrib.learn."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -83,6 +86,21 @@ def test_train_and_evaluate_and_export(tmp_path):
         fed = {signature.inputs["x"].name: ROWS}
         out = sess.run(signature.outputs["out"].name, fed)
     np.testing.assert_allclose(out, ROWS @ model.get_variable_value("w"), rtol=1e-5)
+
+
+def test_sigterm_leaves_the_evaluation_out(tmp_path):
+    class Terminate(tf.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit):
+        estimator.train_and_evaluate(
+            linear(tmp_path),
+            estimator.TrainSpec(FOREVER, max_steps=20, hooks=[Terminate()]),
+            estimator.EvalSpec(ONCE),
+        )
+    assert linear(tmp_path).get_variable_value("global_step") == 1
+    assert not (tmp_path / "eval").exists()
 
 
 def test_warm_start(tmp_path):

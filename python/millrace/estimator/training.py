@@ -11,6 +11,7 @@ from millrace.estimator.estimator import Estimator
 from millrace.estimator.exporters import Exporter
 from millrace.train.checkpoint_hook import CheckpointSaverListener
 from millrace.train.session_run_hook import SessionRunHook
+from millrace.train.termination import is_terminating
 
 
 def _check_input_fn(input_fn: Any) -> None:
@@ -113,8 +114,9 @@ class _EvaluateAfterSaving(CheckpointSaverListener):
         return None
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Evaluates the last checkpoint."""
-        self._evaluate(final=True)
+        """Evaluates the last checkpoint, unless the training was ended before its time."""
+        if not is_terminating():
+            self._evaluate(final=True)
 
     def _evaluate(self, final: bool) -> None:
         estimator, spec = self._estimator, self._eval_spec

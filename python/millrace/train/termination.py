@@ -30,11 +30,14 @@ class TerminationWatch:
         ):
             signal.signal(signal.SIGTERM, self._notice)
             self._watching = True
+            _watches.append(self)
 
     def stop(self) -> None:
         """Gives the signal back, unless the program took it meanwhile."""
         if self._watching and signal.getsignal(signal.SIGTERM) == self._notice:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._watching:
+            _watches.remove(self)
         self._watching = False
 
     def _notice(self, number: int, frame: Any) -> None:
@@ -43,3 +46,12 @@ class TerminationWatch:
             os.kill(os.getpid(), signal.SIGTERM)
         self.requested = True
         logging.info("SIGTERM: the training ends after this step, with a checkpoint.")
+
+
+# Those that watch now.
+_watches: list[TerminationWatch] = []
+
+
+def is_terminating() -> bool:
+    """Whether training ends since SIGTERM came: what takes long is left out then."""
+    return any(watch.requested for watch in _watches)
