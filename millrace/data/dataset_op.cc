@@ -17,6 +17,7 @@ void add_source_op(Registry& registry, OpSpec spec, KernelFunction kernel) {
   spec.attrs.push_back({"metadata", "string = ''", "For people; not used."});
   spec.shape = shape_rules::scalar;
   spec.traits.cannot_differentiate = true;
+  spec.no_gradient = "make datasets";
   const SpecText name = spec.name;
   registry.add(spec);
   registry.kernel(name, DeviceKind::kCpu, kernel);

@@ -78,7 +78,9 @@ TEST(EventWriter, ThreadsShareIt) {
     threads.emplace_back([&] {
       for (int i = 1; i <= kEach; ++i) {
         EXPECT_TRUE(writer->add(event(i)).ok());
-        if (i % 20 == 0) EXPECT_TRUE(writer->flush().ok());
+        if (i % 20 == 0) {
+          EXPECT_TRUE(writer->flush().ok());
+        }
       }
     });
   }

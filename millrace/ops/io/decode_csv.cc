@@ -139,7 +139,8 @@ void register_decode_csv(Registry& registry) {
                           {"na_value", "string = ''", "A field that counts as missing."},
                           {"select_cols", "list(int) = []", "The columns there are outputs for."}},
                 .traits = {.cannot_differentiate = true, .cost = 100},
-                .shape = decode_csv_shape});
+                .shape = decode_csv_shape,
+                .no_gradient = "read text and messages"});
   registry.kernel<DecodeCsv>("DecodeCSV", DeviceKind::kCpu);
 }
 

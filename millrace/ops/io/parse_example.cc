@@ -223,7 +223,8 @@ void register_parse_example(Registry& registry) {
                           {"Tdense", kFeatureTypes},
                           {"dense_shapes", "list(shape) >= 0"}},
                 .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = parse_example_shape});
+                .shape = parse_example_shape,
+                .no_gradient = "read text and messages"});
   registry.kernel<ParseExample<false>>("ParseExample", DeviceKind::kCpu);
   registry.add({.name = "ParseExampleV2",
                 .doc = "Serialized Examples, a vector or a single one, into tensors.",
@@ -246,7 +247,8 @@ void register_parse_example(Registry& registry) {
                           {"ragged_split_types", "list(type) >= 0 in {int32,int64}"},
                           {"dense_shapes", "list(shape) >= 0"}},
                 .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = parse_example_v2_shape});
+                .shape = parse_example_v2_shape,
+                .no_gradient = "read text and messages"});
   registry.kernel<ParseExample<true>>("ParseExampleV2", DeviceKind::kCpu);
   registry.add({.name = "ParseSingleExample",
                 .doc = "One serialized Example into tensors.",
@@ -262,7 +264,8 @@ void register_parse_example(Registry& registry) {
                           {"Tdense", kFeatureTypes},
                           {"dense_shapes", "list(shape) >= 0"}},
                 .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = parse_single_example_shape});
+                .shape = parse_single_example_shape,
+                .no_gradient = "read text and messages"});
   registry.kernel<ParseSingleExample>("ParseSingleExample", DeviceKind::kCpu);
 }
 

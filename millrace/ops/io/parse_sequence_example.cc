@@ -372,7 +372,8 @@ void register_parse_sequence_example(Registry& registry) {
                           {"feature_list_sparse_types", kTypesOrNone},
                           {"feature_list_dense_shapes", kShapesOrNone}},
                 .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = sequence_shape<Kind::kSingle>});
+                .shape = sequence_shape<Kind::kSingle>,
+                .no_gradient = "read text and messages"});
   registry.kernel<ParseSequenceExample<Kind::kSingle>>("ParseSingleSequenceExample",
                                                        DeviceKind::kCpu);
   registry.add({.name = "ParseSequenceExample",
@@ -405,7 +406,8 @@ void register_parse_sequence_example(Registry& registry) {
                           {"feature_list_sparse_types", kTypesOrNone},
                           {"feature_list_dense_shapes", kShapesOrNone}},
                 .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = sequence_shape<Kind::kBatch>});
+                .shape = sequence_shape<Kind::kBatch>,
+                .no_gradient = "read text and messages"});
   registry.kernel<ParseSequenceExample<Kind::kBatch>>("ParseSequenceExample", DeviceKind::kCpu);
   registry.add(
       {.name = "ParseSequenceExampleV2",
@@ -448,7 +450,8 @@ void register_parse_sequence_example(Registry& registry) {
                  {"feature_list_ragged_split_types", kSplitsOrNone},
                  {"feature_list_dense_shapes", kShapesOrNone}},
        .traits = {.cannot_differentiate = true, .cost = 1000},
-       .shape = sequence_shape<Kind::kAny>});
+       .shape = sequence_shape<Kind::kAny>,
+       .no_gradient = "read text and messages"});
   registry.kernel<ParseSequenceExample<Kind::kAny>>("ParseSequenceExampleV2", DeviceKind::kCpu);
 }
 

@@ -22,7 +22,9 @@ Tensor text(const char* s) { return Tensor::scalar<std::string>(s); }
 tensorflow::Summary parse(const Result<Tensor>& bytes) {
   EXPECT_TRUE(bytes.ok()) << bytes.status().to_string();
   tensorflow::Summary summary;
-  if (bytes.ok()) EXPECT_TRUE(summary.ParseFromString(bytes->item<std::string>()));
+  if (bytes.ok()) {
+    EXPECT_TRUE(summary.ParseFromString(bytes->item<std::string>()));
+  }
   return summary;
 }
 
@@ -80,7 +82,9 @@ TEST_F(SummaryOps, HistogramsCount) {
   for (int i = 0; i < histogram.bucket_size(); ++i) {
     EXPECT_GT(histogram.bucket_limit(i), last);
     // Empty ones next to each other are one.
-    if (i > 0) EXPECT_TRUE(histogram.bucket(i) > 0 || histogram.bucket(i - 1) > 0);
+    if (i > 0) {
+      EXPECT_TRUE(histogram.bucket(i) > 0 || histogram.bucket(i - 1) > 0);
+    }
     last = histogram.bucket_limit(i);
     total += histogram.bucket(i);
   }
