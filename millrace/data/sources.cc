@@ -5,6 +5,7 @@
 #include "millrace/data/counting_iterator.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/random_numbers.h"
+#include "millrace/graph/shape_context.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace::data {
