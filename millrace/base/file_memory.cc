@@ -22,11 +22,11 @@ class MemoryReadableFile final : public ReadableFile {
   explicit MemoryReadableFile(Ref<Contents> contents) : contents_(std::move(contents)) {}
 
   Result<size_t> read_at(uint64_t offset, size_t size, char* out) const override {
-    MutexLock lock(contents_->mu);
-    const std::string& bytes = contents_->bytes;
-    if (offset >= bytes.size()) return size_t{0};
-    const size_t n = std::min<uint64_t>(size, bytes.size() - offset);
-    std::memcpy(out, bytes.data() + offset, n);
+    Contents& contents = *contents_;
+    MutexLock lock(contents.mu);
+    if (offset >= contents.bytes.size()) return size_t{0};
+    const size_t n = std::min<uint64_t>(size, contents.bytes.size() - offset);
+    std::memcpy(out, contents.bytes.data() + offset, n);
     return n;
   }
   Result<uint64_t> size() const override {
