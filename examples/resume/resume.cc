@@ -50,10 +50,10 @@ Status train(const std::string& prefix, int64_t steps) {
   MR_TRY_ASSIGN(std::vector<Tensor> out, session.run({}, {count}));
   int64_t at = out[0].item<int64_t>();
   std::printf("begins at step %lld\n", static_cast<long long>(at));
-  for (; at < steps; ++at) {
+  while (at < steps) {
     MR_TRY_ASSIGN(out, session.run({{x, points(at)}}, {loss}, {update}));
-    if ((at + 1) % 100 == 0) {
-      std::printf("step %lld, loss %.6f\n", static_cast<long long>(at + 1),
+    if (++at % 100 == 0) {
+      std::printf("step %lld, loss %.6f\n", static_cast<long long>(at),
                   static_cast<double>(out[0].item<float>()));
       // Goes on beside the next steps.
       MR_TRY(saver.save_async(session, prefix));

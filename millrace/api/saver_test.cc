@@ -25,7 +25,7 @@ class Model {
     for (Variable* v : vars_.all()) values_.push_back(v->read(root_));
     saver_ = std::make_unique<Saver>(vars_);
     Result<ClientSession> session = ClientSession::create(root_);
-    MR_CHECK_OK(session.status());
+    MR_CHECK(session.ok());
     session_ = std::make_unique<ClientSession>(std::move(*session));
     MR_CHECK_OK(session_->run({}, {}, {vars_.initialize()}).status());
   }
