@@ -43,7 +43,7 @@ class Checker {
         if (!is_ref(type) && may_be_not_finite(type)) MR_TRY(add_origin(id, static_cast<int>(k)));
       }
     }
-    close_loops();
+    MR_TRY(close_loops());
     for (const NodeId id : order) {
       if (!graph_.node(id).erased && acts(graph_.node(id))) MR_TRY(guard(id));
     }
@@ -60,13 +60,9 @@ class Checker {
   Status add_origin(NodeId id, int k) {
     // A copy: adding moves nodes.
     const SubNode node = graph_.node(id);
-    Output added;
-    if (node.op->traits.control_flow != ControlFlow::kNone) {
-      MR_TRY_ASSIGN(added, carry(id, node, k));
-    } else {
-      MR_TRY_ASSIGN(added, look(id, node, k));
-    }
-    if (added.node >= 0) origins_[{id, k}] = added;
+    const bool carried = node.op->traits.control_flow != ControlFlow::kNone;
+    MR_TRY_ASSIGN(const Output added, carried ? carry(id, node, k) : look(id, node, k));
+    origins_[{id, k}] = added;
     return ok_status();
   }
 
@@ -102,31 +98,50 @@ class Checker {
     SubNode twin = node;
     twin.name = graph_.unique_name(node.name);
     twin.set_attr("T", DType::kString);
+    std::vector<size_t> back;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Output from = node.inputs[i];
       if (!may_be_not_finite(base_type(graph_.output_type(from)))) continue;  // a predicate
-      const std::optional<Output> before = origin(from);
-      const bool back = is_back_edge(graph_.node(from.node), node);
-      if (!before && !back) return Output{-1, 0};  // a reference: its readers are looked at
-      if (back) back_edges_.push_back({graph_.size(), i, from});
-      twin.inputs[i] = before.value_or(from);
       twin.input_types[i] = DType::kString;
+      if (is_back_edge(graph_.node(from.node), node)) {
+        back.push_back(i);
+        continue;
+      }
+      std::optional<Output> before = origin(from);
+      if (!before) {
+        MR_TRY_ASSIGN(before, look_at_variable(node, from));
+      }
+      twin.inputs[i] = *before;
     }
     for (DType& type : twin.output_types) {
       if (may_be_not_finite(type)) type = DType::kString;
     }
     const NodeId made = graph_.add(std::move(twin));
+    for (const size_t i : back) back_edges_.push_back({made, i, node.inputs[i]});
     twins_[id] = made;
     return Output{made, k};
   }
 
+  // The origin of a reference that `reader` takes by value: what the variable holds.
+  Result<Output> look_at_variable(const SubNode& reader, Output from) {
+    const SubNode variable = graph_.node(from.node);
+    return add(reader, "_NumericsOrigin", {from},
+               {{"T", base_type(graph_.output_type(from))},
+                {"N", 0},
+                {"Tin", std::vector<DType>()},
+                {"node", title(variable)},
+                {"where", describe_origin(variable.origin)},
+                {"operand_names", std::vector<std::string>()}});
+  }
+
   // Merges were made before what comes back to them.
-  void close_loops() {
+  Status close_loops() {
     for (const BackEdge& edge : back_edges_) {
-      if (const std::optional<Output> before = origin(edge.from)) {
-        graph_.node(edge.merge).inputs[edge.input] = *before;
-      }
+      const std::optional<Output> before = origin(edge.from);
+      if (!before) return internal("no origin comes back to ", title(graph_.node(edge.merge)));
+      graph_.node(edge.merge).inputs[edge.input] = *before;
     }
+    return ok_status();
   }
 
   Status guard(NodeId id) {

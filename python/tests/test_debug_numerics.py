@@ -93,6 +93,18 @@ def test_finds_it_inside_a_loop_and_a_branch():
         assert "from -9 to -9" in message
 
 
+def test_a_reference_that_control_flow_reads_is_looked_at():
+    w = tf.get_variable("w", initializer=1.0, use_resource=False)
+    yes = tf.placeholder(tf.bool, [])
+    branches = tf.raw_ops.Switch(data=w._ref(), pred=yes)
+    merged, _ = tf.raw_ops.Merge(inputs=list(branches))
+    with tf.Session() as session:
+        session.run(w.initializer)
+        assert tf.debugging.debug_numerics(merged, {yes: True}) == 1.0
+        session.run(tf.assign(w, np.nan))
+        assert '"w" gave 1 NaN of 1 number' in failure(merged, {yes: True})
+
+
 def test_half_and_complex_numbers_are_looked_at():
     with tf.Session():
         big = tf.placeholder(tf.float16, [])
