@@ -45,8 +45,6 @@ uint64_t load64(const char* p) {
 // The instruction takes three cycles and starts each cycle, so three stretches of a block are
 // summed side by side. To join them the first is moved past the bytes of the next: multiplied by a
 // power of x, which is linear and so one table look-up per byte of the sum.
-constexpr size_t kStretch = 1024;
-
 constexpr std::array<Table, 4> make_shift(size_t zero_bytes) {
   std::array<uint32_t, 32> images{};  // of each bit
   for (size_t bit = 0; bit < 32; ++bit) {
@@ -65,16 +63,16 @@ constexpr std::array<Table, 4> make_shift(size_t zero_bytes) {
   return shift;
 }
 
-uint32_t shift_by_stretch(uint32_t crc) {
+template <size_t kStretch>
+uint32_t shift_by(uint32_t crc) {
   static constexpr std::array<Table, 4> kShift = make_shift(kStretch);
   return kShift[0][crc & 0xFF] ^ kShift[1][crc >> 8 & 0xFF] ^ kShift[2][crc >> 16 & 0xFF] ^
          kShift[3][crc >> 24];
 }
 
-[[gnu::target("sse4.2")]] uint32_t extend_sse42(uint32_t crc, std::string_view data) {
-  const char* p = data.data();
-  size_t left = data.size();
-  uint64_t a = ~crc;
+// Takes whole blocks of three stretches from the front of the data.
+template <size_t kStretch>
+[[gnu::target("sse4.2")]] uint64_t take_blocks(uint64_t a, const char*& p, size_t& left) {
   for (; left >= 3 * kStretch; left -= 3 * kStretch, p += 3 * kStretch) {
     uint64_t b = 0;
     uint64_t c = 0;
@@ -83,12 +81,22 @@ uint32_t shift_by_stretch(uint32_t crc) {
       b = __builtin_ia32_crc32di(b, load64(p + kStretch + i));
       c = __builtin_ia32_crc32di(c, load64(p + 2 * kStretch + i));
     }
-    a = shift_by_stretch(static_cast<uint32_t>(a)) ^ b;
-    a = shift_by_stretch(static_cast<uint32_t>(a)) ^ c;
+    a = shift_by<kStretch>(static_cast<uint32_t>(a)) ^ b;
+    a = shift_by<kStretch>(static_cast<uint32_t>(a)) ^ c;
   }
+  return a;
+}
+
+[[gnu::target("sse4.2")]] uint32_t extend_sse42(uint32_t crc, std::string_view data) {
+  const char* p = data.data();
+  size_t left = data.size();
+  uint64_t a = ~crc;
+  a = take_blocks<1024>(a, p, left);
+  a = take_blocks<256>(a, p, left);
+  a = take_blocks<64>(a, p, left);
   for (; left >= 8; left -= 8, p += 8) a = __builtin_ia32_crc32di(a, load64(p));
   auto state = static_cast<uint32_t>(a);
-  for (; left > 0; --left, ++p) state = step_byte(state, *p);
+  for (; left > 0; --left, ++p) state = __builtin_ia32_crc32qi(state, static_cast<uint8_t>(*p));
   return ~state;
 }
 
