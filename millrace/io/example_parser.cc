@@ -25,11 +25,18 @@ FeatureIndex::FeatureIndex(const std::vector<std::string_view>& keys)
 
 // Keys are short and mostly differ in their ends.
 uint64_t FeatureIndex::hash(std::string_view key) {
+  const char* first = key.data();
+  const char* last = first + key.size();
   uint64_t head = 0, tail = 0;
-  const size_t size = std::min<size_t>(key.size(), 8);
-  if (size > 0) {
-    std::memcpy(&head, key.data(), size);
-    std::memcpy(&tail, key.data() + key.size() - size, size);
+  if (key.size() >= 8) {
+    std::memcpy(&head, first, 8);
+    std::memcpy(&tail, last - 8, 8);
+  } else if (key.size() >= 4) {
+    std::memcpy(&head, first, 4);
+    std::memcpy(&tail, last - 4, 4);
+  } else if (!key.empty()) {
+    head = static_cast<unsigned char>(*first) | static_cast<uint64_t>(first[key.size() / 2]) << 8;
+    tail = static_cast<unsigned char>(last[-1]);
   }
   uint64_t x = (head ^ std::rotl(tail, 29) ^ key.size()) * 0x9E3779B97F4A7C15ULL;
   return x ^ (x >> 32);
@@ -172,6 +179,7 @@ struct ExampleParser::Pass {
   std::vector<Found> found;
   std::vector<ParsedFeature> results{parser.specs_.size()};
   std::vector<int64_t> places, longest;
+  int64_t total_counted = 0;
 };
 
 Status ExampleParser::Pass::check_defaults() const {
@@ -231,6 +239,7 @@ Status ExampleParser::Pass::allocate_counted(Allocator& allocator) {
       longest[i] = std::max(longest[i], count);
     }
     const int64_t total = place[size()];
+    total_counted += total;
     ParsedFeature& result = results[i];
     if (spec.form == Form::kVariable) {
       const int64_t steps = longest[i] / spec.shape.num_elements();
@@ -293,9 +302,9 @@ Result<std::vector<ParsedFeature>> ExampleParser::parse(const Batch& batch, Para
   MR_TRY(pass.allocate_fixed(allocator));
   size_t bytes = 0;
   for (const std::string& example : batch.serialized) bytes += example.size();
-  const double cost = static_cast<double>(bytes) /
-                          static_cast<double>(std::max<size_t>(batch.serialized.size(), 1)) +
-                      50.0 * static_cast<double>(specs_.size()) + 100.0;
+  const auto examples = static_cast<double>(std::max<size_t>(batch.serialized.size(), 1));
+  const double cost = 50 + 25 * static_cast<double>(specs_.size()) +
+                      static_cast<double>(bytes) / 16 / examples;  // nanoseconds
   FirstError error;
   loop(pass.size(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) {
@@ -309,7 +318,9 @@ Result<std::vector<ParsedFeature>> ExampleParser::parse(const Batch& batch, Para
   });
   if (counted) {
     MR_TRY(pass.allocate_counted(allocator));
-    loop(pass.size(), cost, [&](int64_t begin, int64_t end) {
+    const double write_cost = 10 * static_cast<double>(specs_.size()) +
+                              3 * static_cast<double>(pass.total_counted) / examples;
+    loop(pass.size(), write_cost, [&](int64_t begin, int64_t end) {
       for (int64_t e = begin; e < end; ++e) pass.write_counted(e);
     });
   }

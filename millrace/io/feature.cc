@@ -26,18 +26,60 @@ DType kind_of(uint32_t tag) {
 
 // The numbers in packed varints: each ends with a byte below 128.
 int64_t count_varints(std::string_view bytes) {
-  if (!bytes.empty() && static_cast<signed char>(bytes.back()) < 0) return -1;
-  int64_t count = 0;
-  for (const char c : bytes) count += static_cast<signed char>(c) >= 0 ? 1 : 0;
+  if (bytes.empty()) return 0;
+  if (static_cast<signed char>(bytes.back()) < 0) return -1;
+  constexpr uint64_t kHighBits = 0x8080808080808080ULL;
+  const char* at = bytes.data();
+  int64_t continued = 0;  // bytes that do not end a number
+  bool long_runs = false;
+  for (size_t left = bytes.size(); left > 0;) {
+    const size_t taken = std::min<size_t>(left, 8);
+    uint64_t word = 0;
+    std::memcpy(&word, at, taken);
+    word &= kHighBits;
+    continued += static_cast<int64_t>((word >> 7) * 0x0101010101010101ULL >> 56);
+    // A run of ten such bytes has five or more in one of the words.
+    long_runs = long_runs || (word & word << 8 & word << 16 & word << 24 & word << 32) != 0;
+    at += taken;
+    left -= taken;
+  }
   // A number has at most ten bytes.
-  if (bytes.size() > static_cast<size_t>(count)) {
+  if (long_runs) {
     int run = 0;
     for (const char c : bytes) {
       run = static_cast<signed char>(c) < 0 ? run + 1 : 0;
       if (run >= 10) return -1;
     }
   }
-  return count;
+  return static_cast<int64_t>(bytes.size()) - continued;
+}
+
+// The values in one field, packed numbers or a string; -1 for what is none.
+int64_t count_packed(DType dtype, std::string_view bytes) {
+  if (dtype == DType::kString) return 1;
+  if (dtype == DType::kInt64) return count_varints(bytes);
+  return bytes.size() % sizeof(float) == 0 ? static_cast<int64_t>(bytes.size() / sizeof(float))
+                                           : -1;
+}
+
+// Writes the values of one field, `n` at most, and counts them down.
+void read_packed(std::string_view bytes, std::string*& out, int64_t& n) {
+  if (n-- > 0) out++->assign(bytes);
+}
+
+void read_packed(std::string_view bytes, float*& out, int64_t& n) {
+  const int64_t count = std::min(n, static_cast<int64_t>(bytes.size() / sizeof(float)));
+  if (count <= 0) return;
+  std::memcpy(out, bytes.data(), static_cast<size_t>(count) * sizeof(float));
+  out += count;
+  n -= count;
+}
+
+void read_packed(std::string_view bytes, int64_t*& out, int64_t& n) {
+  uint64_t number;
+  for (WireReader numbers(bytes); n > 0 && !numbers.done() && numbers.varint(number); --n) {
+    *out++ = static_cast<int64_t>(number);
+  }
 }
 
 // Calls value(tag, reader) for each field of each list, which takes the field's value and returns
@@ -63,9 +105,24 @@ bool for_each_value(std::string_view fields, F value) {
 
 }  // namespace
 
+bool FeatureView::parse_plain(std::string_view message) {
+  WireReader feature(message);
+  uint32_t tag, field;
+  std::string_view list;
+  if (!feature.tag(tag) || !feature.bytes(list) || !feature.done()) return false;
+  WireReader values(list);
+  if (!values.tag(field) || field != kPacked || !values.bytes(bytes_) || !values.done()) {
+    return false;
+  }
+  dtype_ = kind_of(tag);
+  return dtype_ != DType::kInvalid;
+}
+
 bool FeatureView::parse(std::string_view message) {
+  plain_ = parse_plain(message);
+  if (plain_) return true;
   dtype_ = DType::kInvalid;
-  fields_ = {};
+  bytes_ = {};
   for (WireReader reader(message); !reader.done();) {
     const std::string_view here = reader.rest();
     uint32_t tag;
@@ -79,30 +136,23 @@ bool FeatureView::parse(std::string_view message) {
     if (!reader.bytes(list)) return false;
     if (kind != dtype_) {
       dtype_ = kind;
-      fields_ = here;
+      bytes_ = here;
     }
   }
   return true;
 }
 
 int64_t FeatureView::count() const {
+  if (plain_) return count_packed(dtype_, bytes_);
   int64_t count = 0;
-  const bool whole = for_each_value(fields_, [&](uint32_t tag, WireReader& values) {
+  const bool whole = for_each_value(bytes_, [&](uint32_t tag, WireReader& values) {
     std::string_view bytes;
     uint64_t number;
     if (tag == kPacked) {
       if (!values.bytes(bytes)) return false;
-      if (dtype_ == DType::kString) {
-        ++count;
-      } else if (dtype_ == DType::kFloat) {
-        if (bytes.size() % sizeof(float) != 0) return false;
-        count += static_cast<int64_t>(bytes.size() / sizeof(float));
-      } else {
-        const int64_t numbers = count_varints(bytes);
-        if (numbers < 0) return false;
-        count += numbers;
-      }
-      return true;
+      const int64_t more = count_packed(dtype_, bytes);
+      count += more;
+      return more >= 0;
     }
     if (dtype_ == DType::kFloat && tag == wire_tag(1, WireType::kFixed32)) {
       ++count;
@@ -118,17 +168,19 @@ int64_t FeatureView::count() const {
 }
 
 void FeatureView::read(std::string* out, int64_t n) const {
-  for_each_value(fields_, [&](uint32_t tag, WireReader& values) {
+  if (plain_) return read_packed(bytes_, out, n);
+  for_each_value(bytes_, [&](uint32_t tag, WireReader& values) {
     std::string_view bytes;
     if (tag != kPacked) return values.skip(tag);
-    if (!values.bytes(bytes) || n-- <= 0) return false;
-    out++->assign(bytes);
+    if (!values.bytes(bytes)) return false;
+    read_packed(bytes, out, n);
     return true;
   });
 }
 
 void FeatureView::read(float* out, int64_t n) const {
-  for_each_value(fields_, [&](uint32_t tag, WireReader& values) {
+  if (plain_) return read_packed(bytes_, out, n);
+  for_each_value(bytes_, [&](uint32_t tag, WireReader& values) {
     std::string_view bytes;
     if (tag == kPacked) {
       if (!values.bytes(bytes)) return false;
@@ -137,25 +189,19 @@ void FeatureView::read(float* out, int64_t n) const {
     } else {
       return values.skip(tag);
     }
-    const int64_t count = std::min(n, static_cast<int64_t>(bytes.size() / sizeof(float)));
-    if (count == 0) return true;
-    std::memcpy(out, bytes.data(), static_cast<size_t>(count) * sizeof(float));
-    out += count;
-    n -= count;
+    read_packed(bytes, out, n);
     return true;
   });
 }
 
 void FeatureView::read(int64_t* out, int64_t n) const {
-  for_each_value(fields_, [&](uint32_t tag, WireReader& values) {
+  if (plain_) return read_packed(bytes_, out, n);
+  for_each_value(bytes_, [&](uint32_t tag, WireReader& values) {
     std::string_view bytes;
     uint64_t number;
     if (tag == kPacked) {
       if (!values.bytes(bytes)) return false;
-      for (WireReader numbers(bytes); !numbers.done() && n > 0; --n) {
-        if (!numbers.varint(number)) return false;
-        *out++ = static_cast<int64_t>(number);
-      }
+      read_packed(bytes, out, n);
       return true;
     }
     if (tag != wire_tag(1, WireType::kVarint)) return values.skip(tag);

@@ -30,10 +30,15 @@ class FeatureView {
   void read(int64_t* out, int64_t n) const;
 
  private:
+  bool parse_plain(std::string_view message);
+
   DType dtype_ = DType::kInvalid;
-  // The fields of the message from the first one that counts: lists of one kind that follow each
-  // other are one list, and one of another kind replaces what came before.
-  std::string_view fields_;
+  // Nearly all features are one list with one field, packed numbers or a string: `bytes_` is that
+  // field then. Otherwise it is the fields of the message from the first one that counts: lists of
+  // one kind that follow each other are one list, and one of another kind replaces what came
+  // before.
+  bool plain_ = false;
+  std::string_view bytes_;
 };
 
 // "bytes", "float" or "int64": what messages call the values of a list.

@@ -29,6 +29,12 @@ class WireReader {
       value = static_cast<unsigned char>(*at_++);
       return true;
     }
+    if (end_ - at_ >= 2 && static_cast<signed char>(at_[1]) >= 0) [[likely]] {
+      value = (static_cast<unsigned char>(at_[0]) & 0x7FU) |
+              static_cast<uint64_t>(static_cast<unsigned char>(at_[1])) << 7;
+      at_ += 2;
+      return true;
+    }
     return long_varint(value);
   }
   bool tag(uint32_t& tag) {
