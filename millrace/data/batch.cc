@@ -2,6 +2,8 @@
 
 #include "millrace/data/batch.h"
 
+#include <algorithm>
+
 #include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
@@ -56,11 +58,7 @@ class BatchIterator final : public IteratorOverInput<BatchDataset> {
   Status produce(Element& out, bool& end) override {
     const int64_t size = dataset().batch_size_;
     rows_.begin(size);
-    while (!ended_ && rows_.rows() < size) {
-      if (environment().stopped()) return environment().status();
-      MR_TRY(input().next(row_, ended_));
-      if (!ended_) MR_TRY(rows_.add(row_));
-    }
+    if (!ended_) MR_TRY(input().next_rows(size, rows_, ended_));
     const int64_t rows = rows_.rows();
     end = rows == 0 || (dataset().drop_remainder_ && rows < size);
     if (!end) rows_.finish(out);
@@ -69,7 +67,6 @@ class BatchIterator final : public IteratorOverInput<BatchDataset> {
 
  private:
   BatchRows rows_;
-  Element row_;
   bool ended_ = false;
 };
 
@@ -117,19 +114,39 @@ class UnbatchIterator final : public IteratorOverInput<UnbatchDataset> {
  protected:
   Status produce(Element& out, bool& end) override {
     end = false;
-    while (at_ >= rows_) {
-      if (environment().stopped()) return environment().status();
-      MR_TRY(input().next(batch_, end));
-      if (end) return ok_status();
-      MR_TRY(open());
-    }
+    MR_TRY(load(end));
+    if (end) return ok_status();
     out.resize(batch_.size());
     for (size_t i = 0; i < batch_.size(); ++i) out[i] = batch_[i].row(at_);
     ++at_;
     return ok_status();
   }
+  Status next_rows(int64_t count, BatchRows& rows, bool& end) override {
+    return measure_rows(rows, [&]() -> Status {
+      end = false;
+      for (int64_t left = count; left > 0;) {
+        MR_TRY(load(end));
+        if (end) break;
+        const int64_t taken = std::min(left, rows_ - at_);
+        MR_TRY(rows.add_range(batch_, at_, at_ + taken));
+        at_ += taken;
+        left -= taken;
+      }
+      return ok_status();
+    });
+  }
 
  private:
+  // Makes sure that the batch has a row that was not given.
+  Status load(bool& end) {
+    while (at_ >= rows_) {
+      if (environment().stopped()) return environment().status();
+      MR_TRY(input().next(batch_, end));
+      if (end) break;
+      MR_TRY(open());
+    }
+    return ok_status();
+  }
   // Begins with the batch that came.
   Status open() {
     at_ = rows_ = 0;

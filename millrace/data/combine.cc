@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
 
@@ -56,27 +57,51 @@ class RepeatIterator final : public IteratorOf<RepeatDataset> {
 
  protected:
   Status produce(Element& out, bool& end) override {
-    for (;;) {
-      end = dataset().count_ >= 0 && epoch_ >= dataset().count_;
-      if (end) return ok_status();
-      if (environment().stopped()) return environment().status();
-      if (input_ == nullptr) {
-        MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
-      }
+    do {
+      MR_TRY(open(end));
+      if (end) break;
       Status status = input_->next(out, end);
       if (!end || !status.ok()) {
         any_ = true;
         return status;
       }
-      input_ = nullptr;
-      // Nothing, repeated, is nothing.
-      epoch_ = any_ || dataset().count_ >= 0 ? epoch_ + 1 : epoch_;
-      if (!any_ && dataset().count_ < 0) return ok_status();
-      any_ = false;
-    }
+    } while (end_epoch());
+    return ok_status();
+  }
+  Status next_rows(int64_t count, BatchRows& rows, bool& end) override {
+    return measure_rows(rows, [&]() -> Status {
+      const int64_t wanted = rows.rows() + count;
+      do {
+        MR_TRY(open(end));
+        if (end) break;
+        const int64_t before = rows.rows();
+        Status status = input_->next_rows(wanted - before, rows, end);
+        any_ = any_ || rows.rows() > before || !status.ok();
+        if (!end || !status.ok()) return status;
+      } while (end_epoch());
+      return ok_status();
+    });
   }
 
  private:
+  // Begins an epoch unless it is inside of one; sets `end` after the last.
+  Status open(bool& end) {
+    if (environment().stopped()) return environment().status();
+    end = dataset().count_ >= 0 && epoch_ >= dataset().count_;
+    if (end || input_ != nullptr) return ok_status();
+    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+    return ok_status();
+  }
+  // After the last element of an epoch; false when no other follows: nothing, repeated for ever, is
+  // nothing.
+  bool end_epoch() {
+    input_ = nullptr;
+    if (!any_ && dataset().count_ < 0) return false;
+    ++epoch_;
+    any_ = false;
+    return true;
+  }
+
   std::unique_ptr<Iterator> input_;  // null between two epochs
   int64_t epoch_ = 0;
   bool any_ = false;  // this epoch had an element

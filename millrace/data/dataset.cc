@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/base/clock.h"
+#include "millrace/data/batch_rows.h"
 
 namespace millrace::data {
 
@@ -27,6 +28,28 @@ Status Iterator::timed(Element& out, bool& end) {
   Status status = produce(out, end);
   stage_->add_sample(monotonic_nanos() - begin);
   return count(std::move(status), end);
+}
+
+Status Iterator::next_rows(int64_t count, BatchRows& rows, bool& end) {
+  Element row;
+  end = false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (environment().stopped()) return environment().status();
+    MR_TRY(next(row, end));
+    if (end) break;
+    MR_TRY(rows.add(row));
+  }
+  return ok_status();
+}
+
+Status Iterator::measure_rows(const BatchRows& rows, FunctionRef<Status()> produce) {
+  if (stage_ == nullptr) return produce();
+  const int64_t before = rows.rows(), begin = monotonic_nanos();
+  Status status = produce();
+  const int64_t made = rows.rows() - before;
+  stage_->add_elements(made);
+  if (made > 0) stage_->add_sample((monotonic_nanos() - begin) / made);
+  return status;
 }
 
 Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/function.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/data/environment.h"
@@ -21,6 +22,7 @@
 
 namespace millrace::data {
 
+class BatchRows;
 class Iterator;
 class StateReader;
 class StateWriter;
@@ -90,6 +92,11 @@ class Iterator {
     return timed(out, end);
   }
 
+  // Adds the next elements to `rows`, `count` of them or, setting `end`, all that were left. After
+  // an error those before what failed are there. Overridden where elements reach their rows without
+  // being made.
+  virtual Status next_rows(int64_t count, BatchRows& rows, bool& end);
+
   // Whether next() would surely not wait, although the dataset waits().
   virtual bool ready() { return false; }
 
@@ -103,6 +110,8 @@ class Iterator {
   Iterator(const Dataset& dataset, const Iteration& iteration);
 
   virtual Status produce(Element& out, bool& end) = 0;
+  // For who overrides next_rows(): calls `produce`, counting and timing what it adds.
+  Status measure_rows(const BatchRows& rows, FunctionRef<Status()> produce);
 
   const Iteration& iteration() const { return iteration_; }
   Environment& environment() const { return *iteration_.environment; }
@@ -114,7 +123,7 @@ class Iterator {
   static constexpr uint64_t kSampling = 15;
 
   Status count(Status status, bool end) {
-    if (stage_ != nullptr && !end) stage_->add_element();
+    if (stage_ != nullptr && !end) stage_->add_elements(1);
     return status;
   }
   Status timed(Element& out, bool& end);

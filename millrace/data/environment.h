@@ -54,7 +54,7 @@ class Environment final : public RefCounted {
 // What is known of a stage while it runs. Any thread may read; written by whoever iterates.
 class Stage {
  public:
-  void add_element() { bump(elements_, 1); }
+  void add_elements(int64_t count) { bump(elements_, count); }
   void add_sample(int64_t nanoseconds) {
     bump(samples_, 1);
     bump(sampled_ns_, nanoseconds);

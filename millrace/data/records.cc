@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/base/file_access.h"
+#include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
 #include "millrace/io/input_stream.h"
@@ -148,6 +149,28 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
 
  protected:
   Status produce(Element& out, bool& end) override {
+    std::string_view record;
+    MR_TRY(read(record, end));
+    if (end) return ok_status();
+    out.resize(1);
+    out[0] = Tensor::scalar(std::string(record));
+    return ok_status();
+  }
+  Status next_rows(int64_t count, BatchRows& rows, bool& end) override {
+    return this->measure_rows(rows, [&]() -> Status {
+      std::string_view record;
+      for (int64_t i = 0; i < count; ++i) {
+        MR_TRY(read(record, end));
+        if (end) break;
+        MR_TRY(rows.add_string(record));
+      }
+      return ok_status();
+    });
+  }
+
+ private:
+  // The next record; valid until the next call.
+  Status read(std::string_view& record, bool& end) {
     for (;;) {
       if (this->environment().stopped()) return this->environment().status();
       end = file_ >= this->dataset().names_.size();
@@ -156,19 +179,16 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
         Status status = open();
         if (!status.ok()) return leave_file(status);
       }
-      Result<std::string_view> record = reader_->next();
-      if (record.ok()) {
-        out.resize(1);
-        out[0] = Tensor::scalar(std::string(*record));
+      Result<std::string_view> next = reader_->next();
+      if (next.ok()) {
+        record = *next;
         return ok_status();
       }
       // What is behind damage cannot be found: the next file follows.
-      Status status = leave_file(record.status());
+      Status status = leave_file(next.status());
       if (status.code() != Code::kOutOfRange) return status;
     }
   }
-
- private:
   Status open() {
     const std::string& name = this->dataset().names_[file_];
     MR_TRY_ASSIGN(const FilePlace place,

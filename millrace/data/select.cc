@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
 
@@ -53,6 +54,18 @@ class TakeIterator final : public IteratorOverInput<TakeDataset> {
     if (!end) ++taken_;
     return ok_status();
   }
+  Status next_rows(int64_t count, BatchRows& rows, bool& end) override {
+    return measure_rows(rows, [&] {
+      const int64_t limit = dataset().count_;
+      const int64_t wanted =
+          limit < 0 ? count : std::min(count, std::max(limit - taken_, int64_t{0}));
+      const int64_t before = rows.rows();
+      Status status = input().next_rows(wanted, rows, end);
+      taken_ += rows.rows() - before;
+      end = end || wanted < count;
+      return status;
+    });
+  }
 
  private:
   int64_t taken_ = 0;
@@ -99,16 +112,28 @@ class SkipIterator final : public IteratorOverInput<SkipDataset> {
 
  protected:
   Status produce(Element& out, bool& end) override {
+    MR_TRY(skip(end));
+    return end ? ok_status() : input().next(out, end);
+  }
+  Status next_rows(int64_t count, BatchRows& rows, bool& end) override {
+    return measure_rows(rows, [&]() -> Status {
+      MR_TRY(skip(end));
+      return end ? ok_status() : input().next_rows(count, rows, end);
+    });
+  }
+
+ private:
+  // Passes over what is left out.
+  Status skip(bool& end) {
     end = dataset().count_ < 0;
-    while (!end && skipped_ < dataset().count_) {
+    for (Element out; !end && skipped_ < dataset().count_;) {
       if (environment().stopped()) return environment().status();
       ++skipped_;
       MR_TRY(input().next(out, end));
     }
-    return end ? ok_status() : input().next(out, end);
+    return ok_status();
   }
 
- private:
   int64_t skipped_ = 0;
 };
 

@@ -50,6 +50,9 @@ class TensorSliceDataset final : public Dataset {
     for (size_t c = 0; c < components_.size(); ++c) out[c] = components_[c].row(i);
     return ok_status();
   }
+  Status get_rows(int64_t begin, int64_t end, BatchRows& rows) const {
+    return rows.add_range(components_, begin, end);
+  }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override {
     return std::make_unique<CountingIterator<TensorSliceDataset>>(*this, iteration);
   }
@@ -86,20 +89,23 @@ class RangeDataset final : public Dataset {
   int64_t size() const override { return count_; }
   Status get(int64_t i, Element& out) const {
     out.resize(1);
-    // Between the ends, though the product need not be.
-    const auto value = static_cast<int64_t>(
-        static_cast<uint64_t>(start_) + static_cast<uint64_t>(i) * static_cast<uint64_t>(step_));
     if (spec().types[0] == DType::kInt64) {
-      out[0] = Tensor::scalar(value);
+      out[0] = Tensor::scalar(number(i));
       return ok_status();
     }
-    return dispatch<RealTypes>(spec().types[0], [&]<class T>() {
-      if constexpr (std::is_integral_v<T>) {
-        out[0] = Tensor::scalar(static_cast<T>(value));
-      } else {
-        out[0] = Tensor::scalar(static_cast<T>(static_cast<float>(value)));
+    return dispatch<RealTypes>(spec().types[0],
+                               [&]<class T>() { out[0] = Tensor::scalar(convert<T>(number(i))); });
+  }
+  Status get_rows(int64_t begin, int64_t end, BatchRows& rows) const {
+    MR_TRY_ASSIGN(const Shape shape, Shape::make({{end - begin}}));
+    MR_TRY_ASSIGN(Tensor numbers, Tensor::allocate(spec().types[0], shape));
+    MR_TRY(dispatch<RealTypes>(numbers.dtype(), [&]<class T>() {
+      const std::span<T> to = numbers.mutable_data<T>();
+      for (size_t k = 0; k < to.size(); ++k) {
+        to[k] = convert<T>(number(begin + static_cast<int64_t>(k)));
       }
-    });
+    }));
+    return rows.add_range({std::move(numbers)}, 0, end - begin);
   }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override {
     return std::make_unique<CountingIterator<RangeDataset>>(*this, iteration);
@@ -124,6 +130,20 @@ class RangeDataset final : public Dataset {
   }
 
  private:
+  // Between the ends, though the product need not be.
+  int64_t number(int64_t i) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(start_) +
+                                static_cast<uint64_t>(i) * static_cast<uint64_t>(step_));
+  }
+  template <class T>
+  static T convert(int64_t value) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(value);
+    } else {
+      return static_cast<T>(static_cast<float>(value));
+    }
+  }
+
   const int64_t start_, step_, count_;
 };
 
