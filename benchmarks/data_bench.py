@@ -1,81 +1,193 @@
 """What an element of an input pipeline costs, beside TensorFlow where it is installed.
 
-python data_bench.py [python with TensorFlow]: microseconds for each element, best of many rounds.
+    python benchmarks/data_bench.py [--python PYTHON] [--rounds N] [WORD ...]
+
+Microseconds for each element that a step takes (and does not fetch), of the clock and of the
+processors, which says more on a machine that is not idle: the least of many measurements, in
+processes that take turns. WORDs choose pipelines. PYTHON is one with TensorFlow.
 """
 
+import argparse
+import importlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 
 
-def per_element(tf, make, elements, seconds=1.0):
-    """Microseconds for each element of a pipeline that gives `elements` at a time."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        call = session.make_callable(tf.data.make_one_shot_iterator(make()).get_next())
-        for _ in range(5):
+def cost(call, seconds=0.4):
+    """Seconds that a call takes, by the clock and of the processors."""
+    for _ in range(5):
+        call()
+    wall = used = float("inf")
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start, used_before = time.perf_counter(), time.process_time()
+        for _ in range(10):
             call()
-        best, end = float("inf"), time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            for _ in range(10):
-                call()
-            best = min(best, (time.perf_counter() - start) / 10)
-    return best / elements * 1e6
+        wall = min(wall, (time.perf_counter() - start) / 10)
+        used = min(used, (time.process_time() - used_before) / 10)
+    return wall, used
 
 
-def figures(tf):
-    """The pipelines, whoever provides TensorFlow 1's interface."""
+def write_files(folder):
+    """Eight files of records, of 100 bytes each, and one of lines of numbers."""
+    import millrace.compat.v1 as tf
+
+    for i in range(8):
+        with tf.python_io.TFRecordWriter(os.path.join(folder, f"records{i}")) as writer:
+            for k in range(5000):
+                writer.write(b"%08d" % k + bytes(92))
+    with open(os.path.join(folder, "lines.csv"), "w", encoding="ascii") as file:
+        for i in range(20000):
+            file.write(",".join([str(i), *(str((i * k) % 97 / 8) for k in range(8))]) + "\n")
+
+
+def pipelines(tf, folder):
+    """Name, elements in each call and the function that makes the dataset."""
     import numpy as np
 
     Dataset = tf.data.Dataset
     images = np.random.default_rng(0).random((10000, 28, 28), np.float32)
     labels = np.arange(10000)
+    sentences = [np.arange(1 + i % 20) for i in range(64)]
+    names = [os.path.join(folder, f"records{i}") for i in range(8)]
+    lines = os.path.join(folder, "lines.csv")
 
-    def stages(count):
-        dataset = Dataset.range(10**9)
-        for _ in range(count):
-            dataset = dataset.take(10**9)
-        return dataset.batch(1000)
+    def rows():
+        return Dataset.from_tensor_slices((images, labels)).repeat()
 
     def mapped(parallel):
-        rows = Dataset.from_tensor_slices((images, labels)).repeat()
-        return rows.map(lambda x, y: (x * 2 - 1, y), num_parallel_calls=parallel).batch(128)
+        return rows().map(lambda x, y: (x * 2 - 1, y), num_parallel_calls=parallel).batch(128)
 
-    none = per_element(tf, lambda: stages(0), 1000)
-    return {
-        "batch of numbers": none,
-        "a stage between": (per_element(tf, lambda: stages(10), 1000) - none) / 10,
-        "map of numbers, batch": per_element(
-            tf, lambda: Dataset.range(10**9).map(lambda x: x + 1).batch(1000), 1000
-        ),
-        "map of images, batch": per_element(tf, lambda: mapped(None), 128),
-        "map of images, 2 at once": per_element(tf, lambda: mapped(2), 128),
-        "map, batch, prefetch": per_element(tf, lambda: mapped(None).prefetch(2), 128),
-        "shuffle, batch": per_element(
-            tf, lambda: Dataset.range(10**9).shuffle(1000).batch(1000), 1000
-        ),
-    }
+    def words():
+        return Dataset.range(10**9).map(lambda x: tf.range(1 + x % 20))
+
+    def endless():
+        while True:
+            yield from range(1000)
+
+    def text():
+        return tf.data.TextLineDataset(lines).repeat()
+
+    def numbers():
+        return Dataset.range(10**9)
+
+    return [
+        ("get_next alone", 1, numbers),
+        ("batch of numbers", 1000, lambda: numbers().batch(1000)),
+        ("batch, ten stages before", 1000, lambda: ten_stages(numbers()).batch(1000)),
+        ("shuffle of 10000, batch", 1000, lambda: numbers().shuffle(10000).batch(1000)),
+        ("map of numbers, batch", 1000, lambda: numbers().map(lambda x: x + 1).batch(1000)),
+        ("filter of numbers, batch", 500, lambda: numbers().filter(lambda x: x % 2 < 1).batch(500)),
+        ("rows of images, batch", 128, lambda: rows().batch(128)),
+        ("shuffled images, batch", 128, lambda: rows().shuffle(10000).batch(128)),
+        ("map of images, batch", 128, lambda: mapped(None)),
+        ("map of images, 2 at once", 128, lambda: mapped(2)),
+        ("map, batch, prefetch", 128, lambda: mapped(None).prefetch(2)),
+        ("cached images, batch", 128, lambda: cached(rows().take(2000))),
+        ("padded_batch of words", 128, lambda: words().padded_batch(128, [None])),
+        ("words, bucketed", 128, lambda: bucketed(words(), tf)),
+        ("ragged lists, from rows", len(sentences), lambda: joined(Dataset, sentences)),
+        ("interleave of 8 files", 128, lambda: interleaved(Dataset, names, None, tf)),
+        ("interleave, parallel", 128, lambda: interleaved(Dataset, names, 2, tf)),
+        ("text lines, batch", 128, lambda: text().batch(128)),
+        ("text lines, decode_csv", 128, lambda: text().batch(128).map(csv_parser(tf))),
+        ("generator, batch", 128, lambda: Dataset.from_generator(endless, tf.int64).batch(128)),
+    ]
+
+
+def ten_stages(dataset):
+    for _ in range(10):
+        dataset = dataset.take(10**9)
+    return dataset
+
+
+def cached(dataset):
+    return dataset.map(lambda x, y: (x * 2, y)).cache().repeat().batch(128)
+
+
+def bucketed(dataset, tf):
+    bucket = tf.data.experimental.bucket_by_sequence_length
+    return dataset.apply(bucket(lambda x: tf.shape(x)[0], [5, 10, 15], [128] * 4))
+
+
+def joined(Dataset, sentences):
+    dataset = Dataset.from_tensors(sentences[0])
+    for sentence in sentences[1:8]:
+        dataset = dataset.concatenate(Dataset.from_tensors(sentence))
+    return dataset.repeat().padded_batch(len(sentences), [None])
+
+
+def interleaved(Dataset, names, parallel, tf):
+    files = Dataset.from_tensor_slices(names)
+    mixed = files.interleave(
+        tf.data.TFRecordDataset, cycle_length=8, block_length=4, num_parallel_calls=parallel
+    )
+    return mixed.repeat().batch(128)
+
+
+def csv_parser(tf):
+    return lambda batch: tf.decode_csv(batch, [[0]] + [[0.0]] * 8)
+
+
+def measure(package, folder, chosen):
+    """Prints what each pipeline costs, one JSON object."""
+    tf = importlib.import_module(package)
+    if hasattr(tf, "disable_eager_execution"):
+        tf.disable_eager_execution()
+    found = {}
+    for name, elements, make in pipelines(tf, folder):
+        if chosen and not any(word in name for word in chosen):
+            continue
+        with tf.Graph().as_default(), tf.Session() as session:
+            element = tf.data.make_one_shot_iterator(make()).get_next()
+            call = session.make_callable([tf.nest.flatten(element)[0].op])
+            found[name] = [value / elements * 1e6 for value in cost(call)]
+    print(json.dumps(found))
+
+
+def run(python, package, folder, chosen):
+    """What measure() found in a process of its own; nothing where the package is not there."""
+    command = [python, __file__, "--measure", package, folder, *chosen]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    own = package.startswith("millrace")
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=None if own else subprocess.DEVNULL,
+        text=True, env=environment, check=own,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+
+
+def least(found, more):
+    for name, values in more.items():
+        found[name] = [min(pair) for pair in zip(found.get(name, values), values, strict=True)]
 
 
 def main():
-    if sys.argv[1:] == ["--peer"]:
-        import tensorflow
-
-        tensorflow.compat.v1.disable_eager_execution()
-        print(json.dumps(figures(tensorflow.compat.v1)))
+    if sys.argv[1:2] == ["--measure"]:
+        measure(sys.argv[2], sys.argv[3], sys.argv[4:])
         return
-    import millrace.compat.v1 as tf
-
-    mine, theirs = figures(tf), {}
-    python = sys.argv[1] if len(sys.argv) > 1 else sys.executable
-    done = subprocess.run([python, __file__, "--peer"], capture_output=True, text=True)
-    if done.returncode == 0:
-        theirs = json.loads(done.stdout.splitlines()[-1])
-    print(f"{'us for each element':28} {'Millrace':>10} {'TensorFlow':>11}")
-    for name, value in mine.items():
-        other = f"{theirs[name]:11.3f}" if theirs else f"{'-':>11}"
-        print(f"{name:28} {value:10.3f} {other}")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("words", nargs="*")
+    arguments = parser.parse_args()
+    mine, theirs = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder)
+        for _ in range(arguments.rounds):
+            least(mine, run(sys.executable, "millrace.compat.v1", folder, arguments.words))
+            least(theirs, run(arguments.python, "tensorflow.compat.v1", folder, arguments.words))
+    print(f"{'us for each element':28} {'Millrace':>18} {'TensorFlow':>18} {'times':>12}")
+    for name, (wall, used) in mine.items():
+        line = f"{name:28} {wall:9.3f}{used:9.3f}"
+        if name in theirs:
+            wall2, used2 = theirs[name]
+            line += f" {wall2:9.3f}{used2:9.3f} {wall2 / wall:6.2f}{used2 / used:6.2f}"
+        print(line)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,6 @@ if [ "${1:-.}" = . ]; then
   echo "== python_bench"
   .venv/bin/python benchmarks/python_bench.py | tee bench_results/python_bench.txt
   echo "== data_bench"
-  .venv/bin/python benchmarks/data_bench.py ${PEER_PYTHON:-} | tee bench_results/data_bench.txt
+  .venv/bin/python benchmarks/data_bench.py ${PEER_PYTHON:+--python "$PEER_PYTHON"} | tee bench_results/data_bench.txt
 fi
 echo "== $ran benchmark programs; JSON is in bench_results/"
