@@ -20,6 +20,7 @@ void bind_messages(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_py_func(nb::module_& m);
 void bind_records(nb::module_& m);
+void bind_server(nb::module_& m);
 void bind_session(nb::module_& m);
 
 // A borrowed attribute of a module of the package, imported on first use and kept for good:

@@ -43,5 +43,6 @@ NB_MODULE(_core, m) {
   py::bind_messages(m);
   py::bind_py_func(m);
   py::bind_records(m);
+  py::bind_server(m);
   py::bind_session(m);
 }

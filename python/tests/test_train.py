@@ -381,11 +381,7 @@ def test_clusters():
     assert spec.task_address("ps", 1) == "b:1" and spec.num_tasks("ps") == 2
     server = tf.train.Server(spec, job_name="ps", task_index=1, start=False)
     assert server.target == "grpc://b:1"
-    for act in (
-        server.start,
-        lambda: tf.train.Server.create_local_server(),
-        lambda: tf.Session("grpc://b:1"),
-    ):
+    for act in (server.join, lambda: tf.Session("grpc://b:1")):
         with pytest.raises(tf.errors.UnimplementedError, match="later version"):
             act()
     with pytest.raises(ValueError, match="No such job"):

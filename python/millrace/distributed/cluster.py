@@ -1,10 +1,11 @@
 """Clusters: which jobs and tasks there are, and where they listen."""
 
+import socket
 from typing import Any
 
-from millrace import protos
+from millrace import _core, protos
+from millrace.core import errors
 from millrace.core.export import export
-from millrace.graph.session import no_cluster
 
 
 @export(v1="train.ClusterSpec")
@@ -171,11 +172,33 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
     return out
 
 
+_started: list["Server"] = []
+
+
+def _reserve(address: str) -> tuple[Any, str]:
+    """A socket that keeps the port of an address, and the address with the port it got. Nobody
+    listens there."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return None, address
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.bind(("", int(port)))
+    except (OSError, OverflowError) as error:
+        holder.close()
+        raise errors.UnknownError(
+            None, None, f"Could not start a server at {address}: {error}"
+        ) from None
+    return holder, f"{host}:{holder.getsockname()[1]}"
+
+
 @export(v1="train.Server")
 class Server:
-    """A task of a cluster, in this process.
+    """A task of a cluster, in this process: devices whose state outlives sessions.
 
-    In this version it holds its definition only; starting it is an UnimplementedError.
+    Once started it serves until the process ends. `Session(server.target)` runs on the devices of
+    all tasks of the cluster, which must be servers of this process in this version: other processes
+    cannot connect to it.
 
     Args:
       server_or_cluster_def: a ServerDef, or a cluster as ClusterSpec takes it.
@@ -190,21 +213,44 @@ class Server:
         task_index: int | None = None, protocol: str | None = None, config: Any = None,
         start: bool = True,
     ):  # fmt: skip
+        self._core: Any = None
+        self._port: Any = None
         self._server_def = _server_def(
             server_or_cluster_def, job_name, task_index, protocol, config
         )
+        definition = self._server_def
+        cluster = ClusterSpec(definition.cluster)
+        self._address = cluster.task_address(definition.job_name, definition.task_index)
         if start:
             self.start()
 
     def start(self) -> None:
-        """Starts to listen: UnimplementedError in this version."""
-        raise no_cluster(
-            f"Cannot start task {self._server_def.task_index} of job {self._server_def.job_name!r}"
-        )
+        """Makes its devices, for sessions to find. Twice is fine.
+
+        A port of 0 becomes a free one. InvalidArgumentError for an address without a port,
+        UnknownError for a port that somebody has.
+        """
+        if self._core is not None:
+            return
+        definition = self._server_def
+        own = (definition.job_name, definition.task_index)
+        self._port, self._address = _reserve(self._address)
+        tasks = [
+            (job.name, index, self._address if (job.name, index) == own else address)
+            for job in definition.cluster.job
+            for index, address in job.tasks.items()
+        ]
+        cpus = definition.default_session_config.device_count.get("CPU", 1)
+        self._core = _core.LocalServer(tasks, *own, cpus)
+        _started.append(self)
 
     def join(self) -> None:
         """Waits until the server ends: UnimplementedError in this version."""
-        raise no_cluster("Cannot wait for a server")
+        raise errors.UnimplementedError(
+            None, None,
+            "Cannot wait for a server: this version of Millrace runs in one process, whose "
+            "sessions are all that a server serves. Clusters of processes come in a later version.",
+        )  # fmt: skip
 
     @property
     def server_def(self) -> Any:
@@ -214,10 +260,7 @@ class Server:
     @property
     def target(self) -> str:
         """What a Session connects to: "grpc://host:port"."""
-        definition = self._server_def
-        cluster = ClusterSpec(definition.cluster)
-        address = cluster.task_address(definition.job_name, definition.task_index)
-        return f"{definition.protocol}://{address}"
+        return f"{self._server_def.protocol}://{self._address}"
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> "Server":

@@ -25,27 +25,26 @@ install_for_threads()
 _open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
 
 
-def no_cluster(what: str) -> errors.UnimplementedError:
-    """The error for what needs a cluster."""
-    return errors.UnimplementedError(
-        None, None,
-        f"{what}: this version of Millrace runs in one process. Servers and sessions of clusters "
-        "come in a later version; graphs for them can be built already. Run without a target here: "
-        "tf.Session().",
-    )  # fmt: skip
-
-
-def _connect(owner: Any, graph: Graph, target: str, config: bytes) -> Any:
+def _connect(owner: Any, graph: Graph, target: str, config: Any) -> Any:
     """The session of the extension module. Errors for targets that there are none of."""
-    if target.startswith("grpc://"):
-        raise no_cluster(f"Cannot connect to '{target}'")
+    serialized = config.SerializeToString() if config is not None else b""
     try:
-        return _core.Session(owner, graph, target, config)
+        return _core.Session(owner, graph, target, serialized)
     except errors.NotFoundError as error:
         raise errors.NotFoundError(
             None, None,
             f"No session factory registered for the given session options: {error.message}",
         ) from None  # fmt: skip
+    except errors.UnimplementedError as error:
+        raise _not_reached(error, config) from None
+
+
+def _not_reached(error: errors.OpError, config: Any) -> errors.OpError:
+    """What to raise for a server that is not there: waiting for it would last until the time is
+    over."""
+    if config is not None and config.operation_timeout_in_ms > 0:
+        return errors.DeadlineExceededError(None, None, error.message)
+    return error
 
 
 class BaseSession:
@@ -64,12 +63,12 @@ class BaseSession:
         self._graph = root_graph(graph if graph is not None else get_default_graph())
         self._config = config
         self._closed = False
+        self._aborted = False
         self._contexts: list[Any] = []
         self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
         self._dead_handles: list[str] = []
         self._core: Any = None
-        serialized = config.SerializeToString() if config is not None else b""
-        self._core = _connect(self, self._graph, target.decode(), serialized)
+        self._core = _connect(self, self._graph, target.decode(), config)
         _open_sessions.add(self)
 
     @property
@@ -99,6 +98,19 @@ class BaseSession:
             self._closed = True
             self._core.close()
 
+    def _abort(self) -> None:
+        """Ends it because of what others did to its state."""
+        self._aborted = True
+        self.close()
+
+    def _over(self) -> Exception:
+        """What it says to those who use it after its end."""
+        if self._aborted:
+            return errors.AbortedError(
+                None, None, f"The state at {self._target.decode()} was reset: make a new session."
+            )
+        return RuntimeError("Attempted to use a closed Session.")
+
     def __del__(self) -> None:
         try:
             self.close()
@@ -124,7 +136,7 @@ class BaseSession:
         feeds make no sense, and a class of `errors` when an operation fails.
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise self._over()
         try:
             if options is None and run_metadata is None:
                 return self._core.run(fetches, feed_dict)
@@ -142,6 +154,8 @@ class BaseSession:
             raise self._with_op(error) from None
 
     def _with_op(self, error: errors.OpError) -> errors.OpError:
+        if self._closed and isinstance(error, errors.CancelledError):
+            error._message += "\nStep was cancelled by an explicit call to `Session::Close()`."
         if error._op is None:
             name = errors.failed_node(error.message)
             found = self._graph._find(name) if name else -1
@@ -255,7 +269,7 @@ class BaseSession:
         Quicker than `run` where the same is run often.
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise self._over()
         if feed_list is not None and not isinstance(feed_list, (list, tuple)):
             raise TypeError("feed_list must be a list or tuple.")
         keys = list(feed_list or [])
@@ -286,7 +300,7 @@ class BaseSession:
     def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
         """Goes on with a run in pieces: feeds some of what was declared and fetches some."""
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise self._over()
         handler = Fetches(self)
         form = handler.read(fetches)
         fed, values = [], []
@@ -327,7 +341,7 @@ class Session(BaseSession):
     """Runs a graph. `with Session() as sess:` closes it at the end.
 
     Args:
-      target: where it runs: empty for this process.
+      target: where it runs: empty for this process, or the target of a `tf.train.Server`.
       graph: what it runs; the default graph otherwise.
       config: a ConfigProto.
     """
@@ -354,10 +368,22 @@ class Session(BaseSession):
 
     @staticmethod
     def reset(target: str, containers: Any = None, config: Any = None) -> None:
-        """Drops the state that servers at `target` keep."""
-        config = config or protos.ConfigProto()
-        core = _connect(None, Graph(), target, config.SerializeToString())
-        core.reset(list(containers or []))
+        """Drops the state that the servers at `target` keep, and ends the sessions there.
+
+        Args:
+          containers: which state: of these containers, or of the default one.
+          config: a ConfigProto.
+        """
+        if target.startswith("grpc://"):
+            try:
+                _core.reset_servers(target, list(containers or []))
+            except errors.UnimplementedError as error:
+                raise _not_reached(error, config) from None
+            for session in list(_open_sessions):
+                if session._target == target.encode():
+                    session._abort()
+        else:
+            Session(target, Graph(), config)._core.reset(list(containers or []))
 
 
 @export(v1="InteractiveSession")

@@ -1,0 +1,128 @@
+// test-labels: threads
+#include "millrace/distributed/local_server.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "millrace/base/file_testing.h"
+#include "millrace/distributed/distributed_testing.h"
+
+namespace millrace {
+namespace {
+
+LocalServer::Options options_of(std::string_view cluster, std::string job, int task) {
+  return {.cluster = ClusterSpec::parse(cluster).value(), .job = std::move(job), .task = task};
+}
+
+std::unique_ptr<LocalServer> start(std::string_view cluster, std::string job, int task) {
+  Result<std::unique_ptr<LocalServer>> server = LocalServer::start(options_of(cluster, job, task));
+  MR_CHECK_OK(server.status());
+  return std::move(server).value();
+}
+
+constexpr const char* kTwo = "worker|a:1;b:2";
+
+TEST(LocalServer, SessionsRunOnTheTasksOfThisProcess) {
+  const auto first = start(kTwo, "worker", 0);
+  auto second = start(kTwo, "worker", 1);
+  ClusterTest t;
+  t.on(kTask1);
+  Expr a = t.add("Add", {t.constant(1), t.constant(2)});
+  t.on(kTask0);
+  Expr b = t.add("Mul", {a, t.constant(5)});
+  for (const char* target : {"grpc://a:1", "grpc://b:2"}) {
+    t.open({.target = target});
+    EXPECT_EQ(t.session().list_devices().size(), 2u);
+    Result<float> y = t.run(b);
+    ASSERT_TRUE(y.ok()) << y.status().to_string();
+    EXPECT_EQ(*y, 15);
+  }
+  // Those that are open go on; nobody finds it any more.
+  second.reset();
+  EXPECT_TRUE(t.run(b).ok());
+  t.close();
+  const auto open = [&](const char* target, std::vector<std::string> filters) {
+    return Session::create(Ref<Graph>(&t.graph().graph()),
+                           {.target = target, .device_filters = std::move(filters)});
+  };
+  EXPECT_EQ(open("grpc://a:1", {}).status().code(), Code::kUnimplemented);
+  EXPECT_TRUE(open("grpc://a:1", {"/job:worker/task:0"}).ok());
+  EXPECT_EQ(open("grpc://b:2", {}).status().code(), Code::kUnimplemented);
+  EXPECT_EQ(open("grpc", {}).status().code(), Code::kUnimplemented);
+}
+
+TEST(LocalServer, RefusesWhatIsNoServer) {
+  const auto code = [](const LocalServer::Options& options) {
+    return LocalServer::start(options).status().code();
+  };
+  EXPECT_EQ(code(options_of("w|a", "w", 0)), Code::kInvalidArgument);
+  EXPECT_EQ(code(options_of("w|a:", "w", 0)), Code::kInvalidArgument);
+  EXPECT_EQ(code(options_of("w|a:123456", "w", 0)), Code::kInvalidArgument);
+  EXPECT_EQ(code(options_of("w|a:1", "w", 1)), Code::kNotFound);
+  LocalServer::Options none = options_of("w|a:1", "w", 0);
+  none.cpu_devices = 0;
+  EXPECT_EQ(code(none), Code::kInvalidArgument);
+  const auto server = start("w|a:1", "w", 0);
+  EXPECT_EQ(code(options_of("v|a:1", "v", 0)), Code::kUnknown);
+}
+
+TEST(LocalServer, ResetsTheDefaultContainerByTheNameOfItsJob) {
+  const auto server = start("w|a:1", "w", 0);
+  ClusterTest t;
+  Expr v = t.add("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape::scalar()}});
+  const std::string assign =
+      t.add_target("AssignVariableOp", {v, t.constant(7)}, {{"dtype", DType::kFloat}});
+  Expr read = t.add("ReadVariableOp", {v}, {{"dtype", DType::kFloat}});
+  t.open({.target = "grpc://a:1"});
+  ASSERT_TRUE(t.session().run({}, {}, {assign}).ok());
+  const std::vector<std::string> other = {"v"}, own = {"w"};
+  ASSERT_TRUE(LocalServer::reset("grpc://a:1", other).ok());
+  t.open({.target = "grpc://a:1"});
+  EXPECT_EQ(t.run(read).value(), 7);
+  ASSERT_TRUE(LocalServer::reset("grpc://a:1", own).ok());
+  EXPECT_FALSE(t.run(read).ok());
+  EXPECT_EQ(LocalServer::reset("grpc://elsewhere:1", {}).code(), Code::kUnimplemented);
+}
+
+TEST(LocalServer, SaysWhichFilesAreReached) {
+  TemporaryDirectory open;
+  LocalServer::Options options = options_of("w|a:1", "w", 0);
+  options.files = FileAccess::only({.read = {open.path()}, .write = {}}).value();
+  const auto server = LocalServer::start(options);
+  ASSERT_TRUE(server.ok());
+  ClusterTest t;
+  Expr path = t.placeholder(DType::kString);
+  Expr read = t.add("ReadFile", {path});
+  Session& session = t.open({.target = "grpc://a:1"});
+  const auto code = [&](const std::string& file) {
+    return session.run({{t.name(path), Tensor::scalar<std::string>(file)}}, {t.name(read)})
+        .status()
+        .code();
+  };
+  EXPECT_EQ(code(open / "absent"), Code::kNotFound);
+  EXPECT_EQ(code("/absent"), Code::kPermissionDenied);
+  const SessionOptions wider = {.target = "grpc://a:1", .files = FileAccess::all()};
+  EXPECT_EQ(Session::create(Ref<Graph>(&t.graph().graph()), wider).status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST(LocalServer, ComesAndGoesWhileSessionsAreMade) {
+  const auto first = start(kTwo, "worker", 0);
+  ClusterTest t;
+  t.on(kTask0);
+  Expr y = t.add("Add", {t.constant(1), t.constant(2)});
+  const std::string name = t.name(y);
+  std::thread other([] {
+    for (int i = 0; i < 50; ++i) start(kTwo, "worker", 1);
+  });
+  for (int i = 0; i < 50; ++i) {
+    Result<std::unique_ptr<Session>> session =
+        Session::create(Ref<Graph>(&t.graph().graph()), {.target = "grpc://a:1"});
+    if (session.ok()) EXPECT_TRUE((*session)->run({}, {name}).ok());
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace millrace

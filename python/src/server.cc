@@ -1,0 +1,62 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "millrace/distributed/local_server.h"
+#include "python/src/binding.h"
+#include "python/src/gil.h"
+#include "python/src/status.h"
+
+// Servers of this process: tasks that sessions with the target "grpc://ADDRESS" run on.
+
+namespace millrace::python {
+
+namespace {
+
+class PyServer {
+ public:
+  using TaskAddress = std::tuple<std::string, int, std::string>;
+
+  PyServer(const std::vector<TaskAddress>& cluster, std::string job, int task, int cpu_devices) {
+    LocalServer::Options options;
+    options.job = std::move(job);
+    options.task = task;
+    options.cpu_devices = cpu_devices;
+    for (const auto& [name, number, address] : cluster) {
+      check(options.cluster.add(name, number, address));
+    }
+    server_ = unwrap(LocalServer::start(options));
+  }
+  ~PyServer() {
+    WithoutGil no_gil;
+    server_.reset();
+  }
+
+ private:
+  std::unique_ptr<LocalServer> server_;
+};
+
+}  // namespace
+
+void bind_server(nb::module_& m) {
+  check(LocalServer::register_targets());
+  nb::class_<PyServer>(m, "LocalServer")
+      .def(nb::init<const std::vector<PyServer::TaskAddress>&, std::string, int, int>(),
+           nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"));
+  m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
+    Status status;
+    {
+      WithoutGil no_gil;
+      status = LocalServer::reset(target, containers);
+    }
+    check(status);
+  });
+}
+
+}  // namespace millrace::python
