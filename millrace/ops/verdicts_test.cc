@@ -102,6 +102,7 @@ constexpr const char* kLateAsInTensorFlow[] = {
     "only utf-8",
     "container must begin with",
     "You must feed a value",
+    "Rank of input SparseTensor should be > 1",
 };
 
 bool says_one_of(const Status& status, std::span<const char* const> texts) {

@@ -178,6 +178,18 @@ def test_kept_and_padded():
     assert value.tolist() == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 3]]
 
 
+def test_sparse_vectors_are_no_batches():
+    vector = tf.SparseTensor([[0]], [1.0], [1])
+    batched = tf.train.batch([vector], batch_size=2, enqueue_many=True)
+    assert batched.dense_shape.shape == [1]
+    handle = tf.raw_ops.AddManySparseToTensorsMap(
+        sparse_indices=vector.indices, sparse_values=vector.values, sparse_shape=vector.dense_shape
+    )
+    assert handle.shape.as_list() in ([1], [None])
+    with tf.Session() as sess, pytest.raises(tf.errors.InvalidArgumentError, match="rank: 1"):
+        sess.run(handle)
+
+
 def test_sparse_batches():
     number = tf.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
     index = tf.to_int64(tf.reshape(number, [1, 1]))

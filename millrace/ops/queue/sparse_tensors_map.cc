@@ -66,16 +66,11 @@ Status add_shape(ShapeContext& c) {
   return sparse_rank(c, 0).status();
 }
 
-Status check_batch(int64_t rank) {
-  if (rank < 0 || rank > 1) return ok_status();
-  return invalid_argument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
-}
-
 Status add_many_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const int64_t rank, sparse_rank(c, 0));
-  MR_TRY(check_batch(rank));
   MR_TRY_ASSIGN(const PartialShape shape, sizes_input(c, 2));
-  c.set_output(0, PartialShape{shape.rank_known() ? shape.dim(0) : PartialShape::kUnknownDim});
+  const bool known = rank > 0 && shape.rank_known() && shape.rank() > 0;
+  c.set_output(0, PartialShape{known ? shape.dim(0) : PartialShape::kUnknownDim});
   return ok_status();
 }
 
@@ -141,7 +136,9 @@ class AddSparse : public Kernel {
   // Adds the parts of `batch` along its first dimension one by one.
   static Status add_each(KernelContext& ctx, SparseTensorsMap& map, const SparseEntry& batch) {
     const int64_t rank = static_cast<int64_t>(batch.dims.size());
-    MR_TRY(check_batch(rank));
+    if (rank < 2) {
+      return invalid_argument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
+    }
     const int64_t count = batch.dims[0];
     MR_TRY(check_row_by_row(count));
     const int64_t* at = batch.indices.data<int64_t>().data();
