@@ -158,6 +158,7 @@ def test_shapes_of_convolutions():
         (lambda x: tf.layers.conv2d(x, 3, 3, data_format="invalid"), "data_format"),
         (lambda x: tf.layers.conv2d(x, 3, 3, padding="other"), "padding"),
         (lambda x: tf.layers.conv1d(x, 3, 3), "ndim=3"),
+        (lambda x: tf.layers.max_pooling2d(x, 3, strides=None), "strides"),
         (lambda x: tf.layers.dense(tf.placeholder(tf.float32, [2, None]), 3), "last dimension"),
         (lambda x: tf.layers.Dropout(1.5), "rate"),
     ],

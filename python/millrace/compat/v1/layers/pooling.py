@@ -28,11 +28,11 @@ class _Pooling(Layer):
         self, pool_size: Any, strides: Any, padding: str = "valid",
         data_format: str = "channels_last", name: str | None = None, **kwargs: Any,
     ):  # fmt: skip
+        if strides is None:
+            raise ValueError("Argument `strides` must not be None.")
         super().__init__(name=name, **kwargs)
         self.pool_size = normalize_tuple(pool_size, self._rank, "pool_size")
-        self.strides = normalize_tuple(
-            pool_size if strides is None else strides, self._rank, "strides"
-        )
+        self.strides = normalize_tuple(strides, self._rank, "strides")
         self.padding = normalize_padding(padding)
         self.data_format = normalize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self._rank + 2)
