@@ -35,6 +35,7 @@ Status train(const std::string& prefix, int64_t steps) {
   Variables vars(root);
   Expr x = ops::placeholder(root, DType::kFloat, {.shape = {kBatch, 1}});
   Expr hidden = layers::dense(root, vars, "hidden", x, 32, {.activation = ops::tanh});
+  hidden = layers::dropout(root, hidden, 0.1, {.training = true});
   Expr y = layers::dense(root, vars, "output", hidden, 1);
   Expr loss = ops::l2loss(root, y - ops::sin(root, x)) / static_cast<double>(kBatch);
   Variable& step = global_step(vars);

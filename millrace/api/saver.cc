@@ -3,9 +3,13 @@
 #include "millrace/base/file_systems.h"
 #include "millrace/io/bundle_index.h"
 #include "millrace/io/tensor_slice.h"
+#include "millrace/ops/io/checkpoint_inputs.h"
 
 namespace millrace {
 namespace {
+
+// What the entry with the state of random ops is called, in Python's checkpoints too.
+constexpr std::string_view kRandomState = "_RANDOM_STATE";
 
 // What RestoreV2 calls all of a tensor of that shape, "10 20 -:-".
 std::string whole(const Shape& shape) {
@@ -18,6 +22,7 @@ std::string whole(const Shape& shape) {
 
 Saver::Saver(Variables& model, const std::vector<Variable*>& variables) {
   const std::vector<Variable*> saved = variables.empty() ? model.all() : variables;
+  const std::string state(variables.empty() ? kRandomState : "");
   const Scope scope = model.root().sub_scope("save");
   std::vector<std::string> names;
   std::vector<DType> dtypes;
@@ -34,19 +39,20 @@ Saver::Saver(Variables& model, const std::vector<Variable*>& variables) {
   std::vector<Expr> inputs = {prefix_, strings(names),
                               strings(std::vector<std::string>(names.size()))};
   for (const Variable* variable : saved) inputs.push_back(variable->read(scope));
-  save_ = scope.add("SaveV2", inputs, {{"dtypes", dtypes}});
-  save_async_ = scope.add("SaveV2Async", inputs, {{"dtypes", dtypes}});
+  const AttrMap attrs = {{"dtypes", dtypes}, {kOpStatesAttr, state}};
+  save_ = scope.add("SaveV2", inputs, attrs);
+  save_async_ = scope.add("SaveV2Async", inputs, attrs);
   wait_ = scope.add("SaveV2Wait", {prefix_}, {});
-  add_restore(scope, saved, strings(names), dtypes);
+  add_restore(scope, saved, strings(names), attrs);
 }
 
 // All values are there, and of the right shapes, before the first variable changes.
 void Saver::add_restore(const Scope& scope, const std::vector<Variable*>& variables, Expr names,
-                        const std::vector<DType>& dtypes) {
+                        const AttrMap& attrs) {
   std::vector<std::string> shapes;
   for (const Variable* variable : variables) shapes.push_back(whole(variable->shape));
   const Expr specs = scope.constant(Tensor::vector(std::span<const std::string>(shapes)));
-  const Operation read = scope.add("RestoreV2", {prefix_, names, specs}, {{"dtypes", dtypes}});
+  const Operation read = scope.add("RestoreV2", {prefix_, names, specs}, attrs);
   std::vector<Expr> values = scope.outputs(read);
   std::vector<Operation> checked;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -17,10 +17,14 @@ namespace millrace {
 //   ... training ...
 //   MR_TRY(saver.save(session, "run/model"));
 //
+// A saver of the whole model takes the state of random ops along, dropout's among them: a run that
+// is resumed draws the numbers that it would have drawn had it not been stopped. Checkpoints
+// without that state are restored, too.
+//
 // Operations go to the root of the variables; errors stick there. Calls are thread-safe.
 class Saver {
  public:
-  // Of `variables`: empty for all that there are now.
+  // Of `variables`: empty for the whole model, all that there are now.
   explicit Saver(Variables& model, const std::vector<Variable*>& variables = {});
 
   // Puts the variables' values on the disk under `prefix`, in place of what was there.
@@ -39,7 +43,7 @@ class Saver {
 
  private:
   void add_restore(const Scope& scope, const std::vector<Variable*>& variables, Expr names,
-                   const std::vector<DType>& dtypes);
+                   const AttrMap& attrs);
   Status run(ClientSession& session, const std::string& prefix, const Operation& target) const;
 
   Expr prefix_;

@@ -26,6 +26,7 @@ Environment::~Environment() = default;
 Ref<Environment> Environment::make_child(const Environment& parent) {
   Ref<Environment> child =
       make_ref<Environment>(parent.functions_, parent.device_, parent.step_->cancel);
+  child->session = parent.session;
   child->memory_budget = parent.memory_budget;
   return child;
 }

@@ -40,6 +40,8 @@ class Environment final : public RefCounted {
   // Ends all calls and waits.
   void stop();
 
+  // The session that it belongs to, as its nodes' session_prefix.
+  std::string session;
   // How many bytes a stage that works ahead may keep; 0: as many as its buffer holds.
   int64_t memory_budget = 0;
 

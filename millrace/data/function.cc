@@ -1,6 +1,8 @@
 #include "millrace/data/function.h"
 
 #include "millrace/base/mutex.h"
+#include "millrace/data/state.h"
+#include "millrace/kernel/op_state.h"
 
 namespace millrace::data {
 
@@ -12,7 +14,10 @@ Result<Function> Function::make(const Closure& closure, Ref<Environment> environ
   }
   MR_TRY_ASSIGN(const FunctionRunner::Handle handle,
                 functions->instantiate(closure.function.name, closure.function.attrs));
-  return Function(std::move(environment), handle, closure.captured);
+  const std::string session = function_session(
+      environment->session, function_scope(closure.function.name, closure.function.attrs));
+  return Function(std::move(environment), handle, ResourceManager::session_name(session, ""),
+                  closure.captured);
 }
 
 void Function::start(Element args, FunctionRunner::Done done) const {
@@ -50,6 +55,15 @@ Result<bool> Function::ask(const Element& args, std::string_view what) const {
                        : str_cat(", the first ", answer[0].dtype(), " ", answer[0].shape()));
   }
   return answer[0].item<bool>();
+}
+
+void Function::save(StateWriter& state) const {
+  state.op_states(save_op_states(environment_->device().resources(), states_));
+}
+
+Status Function::restore(StateReader& state) const {
+  MR_TRY_ASSIGN(const std::string states, state.op_states());
+  return restore_op_states(environment_->device().resources(), states_, states);
 }
 
 }  // namespace millrace::data

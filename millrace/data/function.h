@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "millrace/data/dataset.h"
@@ -28,13 +29,22 @@ class Function {
   // call() of a function that gives one bool; INVALID_ARGUMENT, naming `what`, for another.
   Result<bool> ask(const Element& args, std::string_view what) const;
 
+  // Where the random numbers inside it stand, for Iterator::save() and restore(): while no call is
+  // under way. All iterators of a session that call one function share them.
+  void save(StateWriter& state) const;
+  Status restore(StateReader& state) const;
+
  private:
-  Function(Ref<Environment> environment, FunctionRunner::Handle handle,
+  Function(Ref<Environment> environment, FunctionRunner::Handle handle, std::string states,
            std::vector<Tensor> captured)
-      : environment_(std::move(environment)), handle_(handle), captured_(std::move(captured)) {}
+      : environment_(std::move(environment)),
+        handle_(handle),
+        states_(std::move(states)),
+        captured_(std::move(captured)) {}
 
   Ref<Environment> environment_;
   FunctionRunner::Handle handle_;
+  std::string states_;  // what names of its ops' states begin with
   std::vector<Tensor> captured_;
 };
 

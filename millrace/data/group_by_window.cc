@@ -72,6 +72,7 @@ class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDatase
       save_elements(open_elements_, state);
       MR_TRY(nested_->save(state));
     }
+    for (const Function* function : {&key_, &reduce_, &size_}) function->save(state);
     return input().save(state);
   }
   Status restore(StateReader& state) override {
@@ -93,6 +94,7 @@ class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDatase
       MR_TRY(reduce(key, std::move(elements)));
       MR_TRY(nested_->restore(state));
     }
+    for (const Function* function : {&key_, &reduce_, &size_}) MR_TRY(function->restore(state));
     return input().restore(state);
   }
 

@@ -46,6 +46,7 @@ class InterleaveIterator final : public IteratorOverInput<InterleaveDataset> {
     state.number(block_);
     state.number(static_cast<int64_t>(open_.size()));
     for (const Nested& nested : open_) MR_TRY(nested.save(state));
+    function_.save(state);
     return input().save(state);
   }
   Status restore(StateReader& state) override {
@@ -59,6 +60,7 @@ class InterleaveIterator final : public IteratorOverInput<InterleaveDataset> {
       Nested& nested = open_.emplace_back();
       MR_TRY(nested.restore(state, function_, environment(), dataset().options_.ahead));
     }
+    MR_TRY(function_.restore(state));  // after the calls that opened them
     return input().restore(state);
   }
 

@@ -10,7 +10,9 @@ namespace millrace::data {
 namespace {
 
 Ref<Environment> environment_of(const KernelContext& ctx) {
-  return make_ref<Environment>(ctx.step().functions, Ref<Device>(&ctx.device()));
+  auto environment = make_ref<Environment>(ctx.step().functions, Ref<Device>(&ctx.device()));
+  environment->session = ctx.node().session_prefix;
+  return environment;
 }
 
 Result<Ref<IteratorResource>> iterator_input(const KernelContext& ctx, int i) {

@@ -44,11 +44,13 @@ class FunctionIterator final : public IteratorOverInput<FunctionDataset<kUse>> {
   Status save(StateWriter& state) override {
     state.stage(this->dataset().name());
     state.flag(ended_);
+    function_.save(state);
     return this->input().save(state);
   }
   Status restore(StateReader& state) override {
     MR_TRY(state.stage(this->dataset().name()));
     MR_TRY_ASSIGN(ended_, state.flag());
+    MR_TRY(function_.restore(state));
     return this->input().restore(state);
   }
 
@@ -128,12 +130,14 @@ class ScanIterator final : public IteratorOverInput<ScanDataset> {
     state.stage(dataset().name());
     state.flag(ended_);
     state.element(state_);
+    function_.save(state);
     return input().save(state);
   }
   Status restore(StateReader& state) override {
     MR_TRY(state.stage(dataset().name()));
     MR_TRY_ASSIGN(ended_, state.flag());
     MR_TRY_ASSIGN(state_, state.element());
+    MR_TRY(function_.restore(state));
     return input().restore(state);
   }
 

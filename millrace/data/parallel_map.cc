@@ -113,6 +113,7 @@ class Calls final : public RefCounted {
     return measured_ && mean_ns_ < kShortCallNs;
   }
   Status status() const { return environment_->status(); }
+  const Function& function() const { return function_; }
 
  private:
   void measure(int64_t ns) MR_REQUIRES(mu_) {
@@ -148,6 +149,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
     state.flag(ended_);
     state.number(static_cast<int64_t>(line_.size()));
     for (const Ref<Calls::Call>& call : line_) call->outcome.save(state);
+    calls_->function().save(state);
     return input().save(state);
   }
   Status restore(StateReader& state) override {
@@ -161,6 +163,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
       call->done = true;
       line_.push_back(std::move(call));
     }
+    MR_TRY(calls_->function().restore(state));
     return input().restore(state);
   }
 

@@ -10,6 +10,7 @@ constexpr char kNumber = 'n';
 constexpr char kText = 't';
 constexpr char kTensor = 'T';
 constexpr char kElement = 'E';
+constexpr char kOpStates = 'R';
 
 constexpr int64_t kMaxComponents = 1 << 20;
 
@@ -56,6 +57,11 @@ void StateWriter::tensor(const Tensor& value) {
 void StateWriter::element(const Element& value) {
   entry(kElement, value.size());
   for (const Tensor& component : value) tensor(component);
+}
+
+void StateWriter::op_states(std::string_view value) {
+  entry(kOpStates, value.size());
+  state_->bytes += value;
 }
 
 Result<uint64_t> StateReader::entry(char kind) {
@@ -110,13 +116,20 @@ Result<bool> StateReader::flag() {
   return value == 1;
 }
 
-Result<std::string> StateReader::text() {
-  MR_TRY_ASSIGN(const uint64_t size, entry(kText));
+Result<std::string> StateReader::bytes(char kind) {
+  MR_TRY_ASSIGN(const uint64_t size, entry(kind));
   if (size > state_.bytes.size() - at_)
     return data_loss("the state of the iterator ends too early");
   std::string value = state_.bytes.substr(at_, size);
   at_ += size;
   return value;
+}
+
+Result<std::string> StateReader::text() { return bytes(kText); }
+
+Result<std::string> StateReader::op_states() {
+  if (at_ >= state_.bytes.size() || state_.bytes[at_] != kOpStates) return std::string();
+  return bytes(kOpStates);
 }
 
 Result<Tensor> StateReader::tensor() {

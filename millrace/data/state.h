@@ -35,6 +35,8 @@ class StateWriter {
   void text(std::string_view value);
   void tensor(const Tensor& value);
   void element(const Element& value);
+  // What save_op_states() gave of a function.
+  void op_states(std::string_view value);
   Ref<SavedState> finish() { return std::move(state_); }
 
  private:
@@ -55,11 +57,14 @@ class StateReader {
   Result<std::string> text();
   Result<Tensor> tensor();
   Result<Element> element();
+  // Empty in a state of an earlier version, which has none.
+  Result<std::string> op_states();
   // DATA_LOSS unless all was read.
   Status finish() const;
 
  private:
   Result<uint64_t> entry(char kind);
+  Result<std::string> bytes(char kind);
 
   const SavedState& state_;
   size_t at_ = 0;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "millrace/base/mutex.h"
+#include "millrace/kernel/op_state.h"
 #include "millrace/kernel/step.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/lower.h"
@@ -45,7 +46,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     Ref<Instance> instance = make_ref<Instance>();
     instance->name = std::string(function);
     instance->body = body;
-    Result<Ref<PlanSet>> plans = build(*body, function, handle);
+    Result<Ref<PlanSet>> plans = build(*body, function_scope(function, attrs));
     if (!plans.ok()) return plans.status().with_prefix(str_cat("function \"", function, "\""));
     instance->plans = *std::move(plans);
     MutexLock lock(mu_);
@@ -103,7 +104,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     }
   };
 
-  Result<Ref<PlanSet>> build(const FunctionBody& body, std::string_view function, Handle handle) {
+  Result<Ref<PlanSet>> build(const FunctionBody& body, const std::string& scope) {
     Subgraph graph = Subgraph::from_graph(*body.graph);
     LoweredOutputs outputs;
     MR_TRY(lower_functions(graph, 0, body.graph->shared_functions(), kMaxNodes, outputs));
@@ -116,7 +117,7 @@ class LocalFunctionRunner final : public FunctionRunner {
       SubNode& node = graph.node(id);
       node.device = device;
       // State is kept by name: two functions must not share it.
-      node.name = str_cat(function, "_", handle, "/", node.name);
+      node.name = str_cat(scope, "/", node.name);
     }
     OptimizeOptions optimize_options;
     optimize_options.level = options_.optimizer_level;
@@ -125,7 +126,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     MR_TRY(optimize(graph, optimize_options));
     CompileOptions compile_options;
     compile_options.kernels = options_.kernels;
-    compile_options.session_prefix = options_.session_prefix;
+    compile_options.session_prefix = function_session(options_.session_prefix, scope);
     const DeviceSet devices({device_->info()}, 0);
     return PlanSet::build(graph, std::span(&device_, 1), devices, compile_options);
   }

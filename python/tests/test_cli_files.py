@@ -94,6 +94,14 @@ def test_there_and_back_keeps_every_bit(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["back.data-00000-of-00001", "back.index", file.name]
 
 
+def test_the_state_of_random_ops_is_no_tensor_of_a_model(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        session.run(tf.get_variable("v", [2]).initializer)
+        path = tf.train.Saver(random_state=True).save(session, str(tmp_path / "model"))
+    file = tmp_path / "model.safetensors"
+    assert shown("convert", path, file).startswith(f"{file}: 1 tensor,")
+
+
 def test_all_bits_of_bfloat16_survive(tmp_path):
     bits = np.arange(1 << 16, dtype=np.uint16)
     writer = _core.CheckpointWriter(str(tmp_path / "a"))

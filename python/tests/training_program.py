@@ -14,10 +14,11 @@ import millrace.compat.v1 as tf
 
 def build():
     """The operation of a step, the count of steps, and what initialises the model: batches come
-    from an iterator that is saved too."""
+    from an iterator that is saved too, with noise, and units are dropped."""
     step = tf.train.get_or_create_global_step()
     points = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
     dataset = tf.data.Dataset.from_tensor_slices(points).shuffle(20, seed=3).repeat()
+    dataset = dataset.map(lambda point: point + tf.random_normal([8], stddev=0.1, seed=4))
     iterator = dataset.batch(8).prefetch(2).make_initializable_iterator()
     tf.add_to_collection(
         tf.GraphKeys.SAVEABLE_OBJECTS, tf.data.experimental.make_saveable_from_iterator(iterator)
@@ -26,6 +27,7 @@ def build():
     hidden = tf.layers.dense(
         batch, 16, tf.nn.tanh, kernel_initializer=tf.glorot_uniform_initializer(seed=1)
     )
+    hidden = tf.nn.dropout(hidden, rate=0.2, seed=5)
     out = tf.layers.dense(hidden, 1, kernel_initializer=tf.glorot_uniform_initializer(seed=2))
     loss = tf.reduce_mean(tf.square(out - tf.reduce_sum(batch, 1, keepdims=True)))
     train = tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)

@@ -33,6 +33,11 @@ const std::string& CheckpointInputs::slice(size_t i) const {
   return slices.empty() ? *whole : slices[i];
 }
 
+Result<std::string> op_states_entry(const KernelNode& node) {
+  if (node.attrs.find(kOpStatesAttr) == nullptr) return std::string();
+  return node.attr<std::string>(kOpStatesAttr);
+}
+
 Result<FilePlace> find_checkpoint(const KernelContext& ctx, const std::string& prefix,
                                   FileAccess::Use use) {
   const FileAccess& access = ctx.device().files();

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
@@ -27,6 +28,13 @@ struct CheckpointInputs {
 // use, too: PERMISSION_DENIED otherwise.
 Result<FilePlace> find_checkpoint(const KernelContext& ctx, const std::string& prefix,
                                   FileAccess::Use use);
+
+// The attribute by which SaveV2 and RestoreV2 take the state of the session's random ops along: the
+// name of its entry in the checkpoint. It begins with '_', so that TensorFlow, which knows of no
+// such state, reads these nodes all the same.
+inline constexpr std::string_view kOpStatesAttr = "_op_states";
+// Empty where a node has none.
+Result<std::string> op_states_entry(const KernelNode& node);
 
 // What a checkpoint is called where saves go on beside steps (BackgroundSaves), however its path is
 // written.

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-const bool kRegistered = register_for_tests({register_io_ops});
+const bool kRegistered = register_for_tests({register_io_ops, register_random_ops});
 
 using Strings = std::vector<std::string>;
 
@@ -164,6 +164,66 @@ TEST_F(CheckpointOpsTest, StaysWithinTheFoldersOfItsDevice) {
   ASSERT_EQ(symlink((directory_ / "closed.data-00000-of-00001").c_str(), data.c_str()), 0);
   EXPECT_EQ(restore(directory_ / "open/y", {"v"}, {""}, {DType::kFloat}).status().code(),
             Code::kPermissionDenied);
+}
+
+// The state of random ops.
+
+class OpStatesTest : public CheckpointOpsTest {
+ protected:
+  Status save_states() {
+    return OpTester(env_, "SaveV2")
+        .attr("_op_states", "_STATE")
+        .input(Tensor::scalar(prefix_))
+        .input(strings({"rows"}))
+        .input(strings({""}))
+        .input_list({rows_})
+        .run()
+        .status();
+  }
+  Status restore_states() {
+    return OpTester(env_, "RestoreV2")
+        .attr("_op_states", "_STATE")
+        .attr("dtypes", std::vector<DType>{DType::kFloat})
+        .input(Tensor::scalar(prefix_))
+        .input(strings({"rows"}))
+        .input(strings({""}))
+        .run()
+        .status();
+  }
+  Tensor draw() {
+    return OpTester(env_, "RandomUniform")
+        .name("draw")
+        .attr("dtype", DType::kFloat)
+        .input(Tensor::vector<int32_t>({4}))
+        .run_one()
+        .value();
+  }
+};
+
+TEST_F(OpStatesTest, NumbersComeAgain) {
+  (void)draw();
+  ASSERT_TRUE(save_states().ok());
+  const Tensor next = draw();
+  ASSERT_TRUE(restore_states().ok());
+  expect_tensor_equal(draw(), next);
+}
+
+TEST_F(OpStatesTest, CheckpointsWithoutThemChangeNone) {
+  ASSERT_TRUE(save(prefix_, {"rows"}, {""}, {rows_}).ok());
+  const Tensor first = draw();
+  ASSERT_TRUE(restore_states().ok());
+  EXPECT_FALSE(bit_equal(draw(), first));
+}
+
+TEST_F(OpStatesTest, OtherEntriesAreErrors) {
+  const auto code_of = [&](const Tensor& entry) {
+    MR_CHECK_OK(save(prefix_, {"rows", "_STATE"}, {"", ""}, {rows_, entry}));
+    return restore_states().code();
+  };
+  EXPECT_EQ(code_of(rows_), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(strings({"a", "b"})), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(Tensor::scalar(std::string("\1cut"))), Code::kDataLoss);
+  EXPECT_EQ(code_of(Tensor::scalar(std::string("\2"))), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "millrace/io/background_saves.h"
 #include "millrace/io/checkpoint_reader.h"
+#include "millrace/kernel/op_state.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
 
@@ -76,6 +77,24 @@ Status restore_one(KernelContext& ctx, const CheckpointReader& reader, const std
   return reader.read(*stored, slice, *out);
 }
 
+// Nothing happens with a checkpoint that has none: an older one, or TensorFlow's.
+Status restore_states(const KernelContext& ctx, const CheckpointReader& reader) {
+  MR_TRY_ASSIGN(const std::string entry, op_states_entry(ctx.node()));
+  if (entry.empty()) return ok_status();
+  const StoredTensor* stored = reader.find(entry);
+  if (stored == nullptr) return ok_status();
+  if (stored->dtype != DType::kString || stored->shape.rank() != 0) {
+    return invalid_argument("tensor_name = ", entry,
+                            "; expected the state of random ops, a string,", " got ", stored->dtype,
+                            " ", stored->shape, " in checkpoint files ", reader.prefix());
+  }
+  MR_TRY_ASSIGN(const Tensor states, reader.read(entry));
+  const Status status = restore_op_states(
+      ctx.resources(), ResourceManager::session_name(ctx.node().session_prefix, ""),
+      states.item<std::string>());
+  return status.ok() ? status : status.with_prefix(str_cat(entry, " of ", reader.prefix()));
+}
+
 Status restore_v2(KernelContext& ctx) {
   const int count = ctx.num_outputs();
   MR_TRY_ASSIGN(const CheckpointInputs inputs, CheckpointInputs::of(ctx, count, true));
@@ -85,7 +104,7 @@ Status restore_v2(KernelContext& ctx) {
     const auto at = static_cast<size_t>(i);
     MR_TRY(restore_one(ctx, *reader, inputs.names[at], inputs.slice(at), i));
   }
-  return ok_status();
+  return restore_states(ctx, *reader);
 }
 
 Status restore_v1(KernelContext& ctx) {

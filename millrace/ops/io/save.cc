@@ -7,6 +7,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
+#include "millrace/kernel/op_state.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
@@ -36,6 +37,12 @@ class SaveJob {
         MR_TRY_ASSIGN(piece.slice, ShapeAndSlice::parse(inputs.slice(at)));
       }
       job->pieces_.push_back(std::move(piece));
+    }
+    MR_TRY_ASSIGN(const std::string states, op_states_entry(ctx.node()));
+    if (!states.empty()) {
+      const std::string session = ResourceManager::session_name(ctx.node().session_prefix, "");
+      job->pieces_.push_back(
+          {states, Tensor::scalar(save_op_states(ctx.resources(), session)), {}});
     }
     MR_TRY_ASSIGN(job->writer_, BundleWriter::create(*place.fs, place.path));
     return job;

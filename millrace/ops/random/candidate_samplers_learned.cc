@@ -1,11 +1,15 @@
 // LearnedUnigramCandidateSampler and ThreadUnsafeUnigramCandidateSampler: a class is as likely as
 // it was frequent among the true classes so far, beginning with once each. The counts live in the
-// session, so they outlast runs. Both are safe with threads here; the second name is TensorFlow's.
+// session, so they outlast runs, and go into checkpoints. Both are safe with threads here; the
+// second name is TensorFlow's.
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 
 #include "millrace/graph/shape_context.h"
+#include "millrace/io/coding.h"
+#include "millrace/kernel/op_state.h"
 #include "millrace/ops/random/candidate_samplers.h"
 #include "millrace/ops/state/variable.h"
 
@@ -27,6 +31,34 @@ class UnigramCounts final : public ClassDistribution {
     return UnigramCounts(std::move(tree), range);
   }
 
+  // Of counts as encode() writes them; DATA_LOSS for others.
+  static Result<UnigramCounts> decode(std::string_view bytes) {
+    const auto range = static_cast<int64_t>(bytes.size() / sizeof(uint32_t));
+    if (range < 1 || range > kMaxCount - 1 || bytes.size() % sizeof(uint32_t) != 0) {
+      return data_loss("expected counts of four bytes each, got ", bytes.size(), " bytes");
+    }
+    MR_TRY_ASSIGN(UnigramCounts counts, make(range));
+    const std::span<int32_t> nodes = counts.tree_.mutable_data<int32_t>();
+    counts.total_ = 0;
+    std::fill(nodes.begin(), nodes.end(), 0);
+    for (int64_t i = 1; i <= range; ++i) {
+      const uint32_t count = load_fixed32(bytes.data() + (i - 1) * int64_t{sizeof(uint32_t)});
+      if (count < 1 || count > kMaxCount - counts.total_) {
+        return data_loss("class ", i - 1, " has a count of ", count);
+      }
+      counts.total_ += count;
+      nodes[static_cast<size_t>(i)] += static_cast<int32_t>(count);
+      const int64_t above = i + (i & -i);
+      if (above <= range) nodes[static_cast<size_t>(above)] += nodes[static_cast<size_t>(i)];
+    }
+    return counts;
+  }
+  std::string encode() const {
+    std::string bytes;
+    for (int64_t k = 0; k < range_; ++k) put_fixed32(bytes, static_cast<uint32_t>(count(k)));
+    return bytes;
+  }
+
   int64_t range() const { return range_; }
 
   int64_t sample(PhiloxWords& words) const override {
@@ -42,10 +74,7 @@ class UnigramCounts final : public ClassDistribution {
   }
 
   float probability(int64_t k) const override {
-    int64_t count = node(k + 1);
-    const int64_t begin = (k + 1) & k;
-    for (int64_t i = k; i > begin; i &= i - 1) count -= node(i);
-    return static_cast<float>(count) / static_cast<float>(total_);
+    return static_cast<float>(count(k)) / static_cast<float>(total_);
   }
 
   // Counts class k once more, unless the total has reached its limit.
@@ -59,6 +88,12 @@ class UnigramCounts final : public ClassDistribution {
  private:
   UnigramCounts(Tensor tree, int64_t range)
       : tree_(std::move(tree)), range_(range), total_(range) {}
+  int64_t count(int64_t k) const {
+    int64_t count = node(k + 1);
+    const int64_t begin = (k + 1) & k;
+    for (int64_t i = k; i > begin; i &= i - 1) count -= node(i);
+    return count;
+  }
   int64_t node(int64_t i) const { return tree_.data<int32_t>()[static_cast<size_t>(i)]; }
 
   Tensor tree_;
@@ -66,12 +101,23 @@ class UnigramCounts final : public ClassDistribution {
   int64_t total_;
 };
 
-class UnigramState final : public Resource {
+class UnigramState final : public OpState {
  public:
   static constexpr std::string_view kTypeName = "UnigramState";
 
   explicit UnigramState(UnigramCounts counts) : counts_(std::move(counts)) {}
   std::string describe() const override { return "UnigramState"; }
+  std::string encode() const override {
+    MutexLock lock(mu_);
+    return counts_.encode();
+  }
+  static Result<Ref<OpState>> decode(std::string_view bytes) {
+    MR_TRY_ASSIGN(UnigramCounts counts, UnigramCounts::decode(bytes));
+    return Ref<OpState>(make_ref<UnigramState>(std::move(counts)));
+  }
+  Status install(ResourceManager& resources, const std::string& name) override {
+    return install_state(resources, name, Ref<UnigramState>(this));
+  }
 
   // Calls `f` with the counts, which are the caller's alone meanwhile.
   template <class F>
@@ -81,7 +127,7 @@ class UnigramState final : public Resource {
   }
 
  private:
-  Mutex mu_;
+  mutable Mutex mu_;
   UnigramCounts counts_ MR_GUARDED_BY(mu_);
 };
 
@@ -109,9 +155,9 @@ class LearnedUnigramSampler final : public CandidateSampler {
                   ctx.resources().lookup_or_create<UnigramState>(
                       container_or_default({}), options().source.name(), make_state));
     return state->with_counts([&](UnigramCounts& counts) -> Status {
+      // What a checkpoint has of other classes is of no use.
       if (counts.range() != options().range) {
-        return failed_precondition("the sampler's counts are of ", counts.range(),
-                                   " classes, range_max is ", options().range);
+        MR_TRY_ASSIGN(counts, UnigramCounts::make(options().range));
       }
       MR_TRY(draw(ctx, classes, counts));
       for (int64_t k : classes.span()) counts.add(k);
@@ -126,6 +172,7 @@ class LearnedUnigramSampler final : public CandidateSampler {
 }  // namespace
 
 void register_candidate_samplers_learned(Registry& registry) {
+  register_op_state(UnigramState::kTypeName, &UnigramState::decode);
   for (const char* name :
        {"LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}) {
     OpSpec spec = candidate_sampler_spec(

@@ -16,6 +16,10 @@ class Philox {
   Philox() = default;
   // The stream of two seeds: the key, and the upper half of the counter.
   Philox(uint64_t seed, uint64_t seed2) : key_(seed), high_(seed2) {}
+  // Where a stream stands: the key, and the lower and upper half of the counter.
+  using Place = std::array<uint64_t, 3>;
+  explicit Philox(const Place& place) : key_(place[0]), low_(place[1]), high_(place[2]) {}
+  Place place() const { return {key_, low_, high_}; }
 
   // Goes on by `blocks` blocks.
   void skip(uint64_t blocks) {

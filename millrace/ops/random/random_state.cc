@@ -1,10 +1,30 @@
 #include "millrace/ops/random/random_state.h"
 
+#include <array>
 #include <random>
 
-#include "millrace/base/str_cat.h"
+#include "millrace/io/coding.h"
+#include "millrace/kernel/registry.h"
 
 namespace millrace {
+
+std::string RandomState::encode() const {
+  MutexLock lock(mu_);
+  std::string bytes;
+  for (const uint64_t word : next_.place()) put_fixed64(bytes, word);
+  return bytes;
+}
+
+Result<Ref<OpState>> RandomState::decode(std::string_view bytes) {
+  Philox::Place place;
+  if (bytes.size() != sizeof(place)) {
+    return data_loss("expected ", sizeof(place), " bytes, got ", bytes.size());
+  }
+  for (size_t i = 0; i < place.size(); ++i) {
+    place[i] = load_fixed64(bytes.data() + i * sizeof(uint64_t));
+  }
+  return Ref<OpState>(make_ref<RandomState>(Philox(place)));
+}
 
 Result<RandomSource> RandomSource::make(const KernelNode& node) {
   MR_TRY_ASSIGN(const int64_t seed, node.attr<int64_t>("seed"));
@@ -25,6 +45,11 @@ Result<Philox> RandomSource::reserve(const KernelContext& ctx, uint64_t blocks) 
   MR_TRY_ASSIGN(const Ref<RandomState> state, ctx.resources().lookup_or_create<RandomState>(
                                                   ResourceManager::kDefaultContainer, name_, make));
   return state->reserve(blocks);
+}
+
+void register_random_state(Registry& registry) {
+  (void)registry;  // it has no ops of its own
+  register_op_state(RandomState::kTypeName, &RandomState::decode);
 }
 
 }  // namespace millrace

@@ -4,19 +4,24 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/kernel/kernel.h"
-#include "millrace/kernel/resource_manager.h"
+#include "millrace/kernel/op_state.h"
 #include "millrace/ops/random/philox.h"
 
 namespace millrace {
 
 // Where the stream of one random op stands. Lives in the resource manager, so it goes on over runs
-// and plans of a session, and can be listed.
-class RandomState final : public Resource {
+// and plans of a session, and into checkpoints.
+class RandomState final : public OpState {
  public:
   static constexpr std::string_view kTypeName = "RandomState";
 
   explicit RandomState(Philox stream) : next_(stream) {}
   std::string describe() const override { return "RandomState"; }
+  std::string encode() const override;
+  static Result<Ref<OpState>> decode(std::string_view bytes);
+  Status install(ResourceManager& resources, const std::string& name) override {
+    return install_state(resources, name, Ref<RandomState>(this));
+  }
 
   // The next `blocks` blocks of the stream, for the caller alone.
   Philox reserve(uint64_t blocks) {
@@ -27,7 +32,7 @@ class RandomState final : public Resource {
   }
 
  private:
-  Mutex mu_;
+  mutable Mutex mu_;
   Philox next_ MR_GUARDED_BY(mu_);
 };
 

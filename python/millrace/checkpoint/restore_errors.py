@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from millrace.checkpoint.reader import NewCheckpointReader
+from millrace.checkpoint.saver_builder import RANDOM_STATE
 from millrace.core import dtypes, errors
 from millrace.core.shapes import TensorShape
 from millrace.core.suggest import nearest
@@ -60,7 +61,11 @@ def _differences(graph: Graph, saver_def: Any, save_path: str) -> str:
     except (errors.OpError, KeyError, ValueError):  # the first error is the one to tell
         return ""
     missing = [_with_nearest(name, shapes) for name in sorted(wanted) if name not in shapes]
-    extra = [f"{name} {shapes[name]}" for name in sorted(shapes) if name not in wanted]
+    extra = [
+        f"{name} {shapes[name]}"
+        for name in sorted(shapes)
+        if name not in wanted and not name.startswith(RANDOM_STATE)
+    ]
     other = [
         f"{name}: {want.shape} {want.dtype.name} in the graph, {TensorShape(shapes[name])} "
         f"{types[name].name} in the checkpoint"

@@ -54,6 +54,8 @@ class Saver:
       pad_step_number: writes the number of a step with eight digits.
       save_relative_paths: lets the `checkpoint` file name checkpoints relative to its folder.
       filename: the default of the tensor that takes the path.
+      random_state: saves and restores where random ops stand, too, dropout's among them, under the
+        name "_RANDOM_STATE". Not in TensorFlow. Checkpoints without it are restored as well.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Saver:
         builder: Any = None, defer_build: bool = False, allow_empty: bool = False,
         write_version: int = protos.SaverDef.V2, pad_step_number: bool = False,
         save_relative_paths: bool = False, filename: str | None = None,
+        random_state: bool = False,
     ):  # fmt: skip
         if defer_build and var_list:
             raise ValueError(
@@ -83,6 +86,7 @@ class Saver:
         self._pad_step_number = pad_step_number
         self._save_relative_paths = save_relative_paths
         self._filename = filename
+        self._random_state = random_state
         self._is_built = False
         self._is_empty = False
         self._last_checkpoints: list[tuple[str, float]] = []
@@ -122,11 +126,13 @@ class Saver:
                 raise ValueError("No variables to save")
             self._is_empty = True
             return
+        # Builders of programs need not know it.
+        more = {"random_state": True} if self._random_state else {}
         self.saver_def = self._builder.build(
             self._var_list, reshape=self._reshape, sharded=self._sharded,
             max_to_keep=self._max_to_keep,
             keep_checkpoint_every_n_hours=self._keep_checkpoint_every_n_hours, name=self._name,
-            restore_sequentially=self._restore_sequentially, filename=self._filename,
+            restore_sequentially=self._restore_sequentially, filename=self._filename, **more,
         )  # fmt: skip
 
     def _check_saver_def(self) -> None:
@@ -354,7 +360,8 @@ register_proto_function(GraphKeys.SAVERS, protos.SaverDef, Saver.to_proto, Saver
 
 
 def saver_or_default() -> Saver:
-    """The saver of the collection SAVERS; one of all variables, added to it, where it has none.
+    """The saver of the collection SAVERS; one of all variables and the state of random ops, added
+    to it, where it has none.
 
     RuntimeError when it has several.
     """
@@ -366,7 +373,7 @@ def saver_or_default() -> Saver:
         )
     if savers:
         return savers[0]
-    saver = Saver(sharded=True, allow_empty=True)
+    saver = Saver(sharded=True, allow_empty=True, random_state=True)
     get_default_graph().add_to_collection(GraphKeys.SAVERS, saver)
     return saver
 

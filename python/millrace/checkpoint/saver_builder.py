@@ -28,6 +28,10 @@ from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable import Variable
 
 V2 = protos.SaverDef.V2
+# What the entry of a checkpoint with the state of random ops is called. No variable's name begins
+# with "_".
+RANDOM_STATE = "_RANDOM_STATE"
+_RANDOM_STATE_ATTR = "_op_states"
 
 
 class BaseSaverBuilder:
@@ -89,11 +93,18 @@ class BaseSaverBuilder:
 
     # The whole.
 
-    def _add_save(self, filename_tensor: Tensor, saveables: list[SaveableObject]) -> Tensor:
+    def _add_save(
+        self, filename_tensor: Tensor, saveables: list[SaveableObject], state: str | None = None
+    ) -> Tensor:
+        """`state`: the name under which the state of the device's random ops is saved too."""
         save = self.save_op(filename_tensor, saveables)
+        if state:
+            save._set_attr(_RANDOM_STATE_ATTR, state)
         return with_dependencies([save], filename_tensor)
 
-    def _add_sharded_save(self, prefix: Tensor, per_device: list[tuple[str, Any]]) -> Tensor:
+    def _add_sharded_save(
+        self, prefix: Tensor, per_device: list[tuple[str, Any]], random_state: bool
+    ) -> Tensor:
         """Parts are written aside, one by each device, and merged into one checkpoint."""
         with device("CPU"):
             aside = gen_ops.string_join([prefix, constant("_temp/part")])
@@ -102,7 +113,8 @@ class BaseSaverBuilder:
         for shard, (place, saveables) in enumerate(per_device):
             with device(cpu_of(place)):
                 parts.append(self.sharded_filename(aside, shard, num_shards))
-                saves.append(self._add_save(parts[-1], saveables))
+                state = RANDOM_STATE + place if random_state else None
+                saves.append(self._add_save(parts[-1], saveables, state))
         last = cpu_of(per_device[-1][0])
         with control_dependencies([save.op for save in saves]), device(last):
             merge = gen_ops.merge_v2_checkpoints(parts, prefix, delete_old_dirs=True)
@@ -112,8 +124,11 @@ class BaseSaverBuilder:
     def _add_restore(
         self, filename_tensor: Tensor, saveables: list[SaveableObject],
         restore_sequentially: bool, reshape: bool, shard: int = -1, name: str = "restore_all",
+        state: str | None = None,
     ) -> Operation:  # fmt: skip
         tensors = self.bulk_restore(filename_tensor, saveables, shard, restore_sequentially)
+        if state:
+            tensors[0].op._set_attr(_RANDOM_STATE_ATTR, state)
         assigned, first = [], 0
         for saveable in saveables:
             shapes = [_shape(spec.tensor) for spec in saveable.specs] if reshape else None
@@ -124,7 +139,7 @@ class BaseSaverBuilder:
 
     def _add_sharded_restore(
         self, filename_tensor: Tensor, per_device: list[tuple[str, Any]],
-        restore_sequentially: bool, reshape: bool,
+        restore_sequentially: bool, reshape: bool, random_state: bool,
     ) -> Operation:  # fmt: skip
         restores = []
         for shard, (place, saveables) in enumerate(per_device):
@@ -132,7 +147,7 @@ class BaseSaverBuilder:
                 restores.append(
                     self._add_restore(
                         filename_tensor, saveables, restore_sequentially, reshape, shard,
-                        "restore_shard",
+                        "restore_shard", RANDOM_STATE + place if random_state else None,
                     )
                 )  # fmt: skip
         return group(*restores, name="restore_all")
@@ -152,9 +167,10 @@ class BaseSaverBuilder:
         self, names_to_saveables: Any, reshape: bool = False, sharded: bool = False,
         max_to_keep: int | None = 5, keep_checkpoint_every_n_hours: float = 10000.0,
         name: str | None = None, restore_sequentially: bool = False,
-        filename: str | None = "model",
+        filename: str | None = "model", random_state: bool = False,
     ) -> Any:  # fmt: skip
-        """Adds the operations. Gives the SaverDef that names them.
+        """Adds the operations. Gives the SaverDef that names them. With `random_state` they save
+        and restore the state of random ops, too; a checkpoint may be without it.
 
         TypeError for what cannot be saved, ValueError for names or things that are there twice.
         """
@@ -165,13 +181,16 @@ class BaseSaverBuilder:
             prefix = gen_ops.placeholder_with_default(prefix, [], name="Const")
             if sharded:
                 per_device = self._by_device(saveables)
-                save = self._add_sharded_save(prefix, per_device)
+                save = self._add_sharded_save(prefix, per_device, random_state)
                 restore = self._add_sharded_restore(
-                    prefix, per_device, restore_sequentially, reshape
+                    prefix, per_device, restore_sequentially, reshape, random_state
                 )
             else:
-                save = self._add_save(prefix, saveables)
-                restore = self._add_restore(prefix, saveables, restore_sequentially, reshape)
+                state = RANDOM_STATE if random_state else None
+                save = self._add_save(prefix, saveables, state)
+                restore = self._add_restore(
+                    prefix, saveables, restore_sequentially, reshape, state=state
+                )
         _join_partitioned()
         return protos.SaverDef(
             filename_tensor_name=prefix.name, save_tensor_name=save.name,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from millrace import _core
+from millrace.checkpoint.saver_builder import RANDOM_STATE
 from millrace.cli import command, kinds
 from millrace.cli.safetensors_writer import METADATA, TYPES, SafetensorsWriter
 from millrace.cli.tensors import Entry, Tensors
@@ -59,6 +60,8 @@ def _convert(options: Any) -> int:
 
 
 def _supported(entries: list[Entry], drop: bool) -> list[Entry]:
+    # No tensor of the model, and of use to a resumed run alone.
+    entries = [each for each in entries if not each.name.startswith(RANDOM_STATE)]
     if any(each.name == METADATA for each in entries):
         raise command.CommandError(f"in safetensors files no tensor can have the name {METADATA}")
     others = [each for each in entries if each.dtype not in TYPES]

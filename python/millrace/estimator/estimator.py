@@ -10,6 +10,7 @@ import numpy as np
 from millrace.checkpoint.checkpoint_state import latest_checkpoint
 from millrace.checkpoint.reader import list_variables, load_variable
 from millrace.checkpoint.saver import Saver
+from millrace.checkpoint.saver_builder import RANDOM_STATE
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.estimator.arguments import (
@@ -102,7 +103,8 @@ class Estimator:
     def get_variable_names(self) -> list[str]:
         """The names of all variables in the newest checkpoint. ValueError before training."""
         self._check_trained()
-        return [name for name, _ in list_variables(self.model_dir)]
+        names = [name for name, _ in list_variables(self.model_dir)]
+        return [name for name in names if not name.startswith(RANDOM_STATE)]
 
     def _check_trained(self) -> None:
         if not self.latest_checkpoint():
@@ -178,7 +180,7 @@ class Estimator:
                 Saver(
                     sharded=True, max_to_keep=config.keep_checkpoint_max, defer_build=True,
                     keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-                    save_relative_paths=True,
+                    save_relative_paths=True, random_state=True,
                 ),
             )  # fmt: skip
         hooks += self._saver_hooks(spec, hooks, listeners)

@@ -374,8 +374,8 @@ class Supervisor:
 
 
 def _new_saver() -> Saver | None:
-    """A saver of all variables; None where there are none."""
-    return Saver() if _all_saveable_objects() else None
+    """A saver of all variables and the state of random ops; None where there are no variables."""
+    return Saver(random_state=True) if _all_saveable_objects() else None
 
 
 def _found_step() -> Any:
