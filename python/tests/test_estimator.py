@@ -1,10 +1,12 @@
 """Estimators: training, evaluation, prediction, export; heads, canned models and contrib.learn."""
 
+import inspect
 import os
 import signal
 
 import numpy as np
 import pytest
+from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
 
@@ -217,6 +219,47 @@ def test_networks_and_baselines(tmp_path):
     base = estimator.BaselineRegressor(str(tmp_path / "base"))
     base.train(batches(features, sums, 60, None), steps=100)
     assert base.get_variable_value("baseline/bias")[0] == pytest.approx(sums.mean(), abs=0.2)
+
+
+def model(tf, kind, folder):
+    estimator, columns = tf.estimator, [tf.feature_column.numeric_column("x", shape=2)]
+    if kind == "linear":
+        return estimator.LinearRegressor(columns, folder)
+    if kind == "dnn":
+        return estimator.DNNRegressor([3], columns, folder, optimizer="Adam", batch_norm=True)
+    return estimator.DNNLinearCombinedRegressor(
+        folder, linear_feature_columns=columns, dnn_feature_columns=columns, dnn_hidden_units=[3]
+    )
+
+
+def train(tf, kind, folder):
+    x = {"x": np.arange(20, dtype=np.float32).reshape(10, 2) / 10}
+    rows = tf.estimator.inputs.numpy_input_fn(x, x["x"][:, :1], 4, None, False)
+    made = model(tf, kind, folder).train(rows, steps=2)
+    return made.get_variable_value("global_step"), sorted(made.get_variable_names())
+
+
+@pytest.mark.parametrize(
+    ("kind", "slots"),
+    [
+        ("linear", ["linear/linear_model/x/weights/part_0/Ftrl"]),
+        ("dnn", ["dnn/head/beta1_power", "dnn/hiddenlayer_0/kernel/t_0/Adam_1"]),
+        ("both", ["dnn/logits/bias/Adagrad", "linear/linear_model/bias_weights/Ftrl_1"]),
+    ],
+)
+def test_slots_have_the_names_of_tensorflow(tmp_path, kind, slots):
+    assert set(slots) <= set(train(tf, kind, str(tmp_path))[1])
+
+
+@needs_tensorflow
+def test_training_goes_on_in_tensorflow_and_back(tmp_path):
+    program = inspect.getsource(model) + inspect.getsource(train) + "print(train(tf, *args))"
+    for kind in ("linear", "dnn", "both"):
+        folder = str(tmp_path / kind)
+        _, names = train(tf, kind, folder)
+        told = run_tensorflow(program, kind, folder)
+        assert told.strip() == str((4, names))
+        assert train(tf, kind, folder) == (6, names)
 
 
 def test_classifier_serves_examples(tmp_path):

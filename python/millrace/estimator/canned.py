@@ -19,6 +19,7 @@ from millrace.ops.clip import clip_by_global_norm
 from millrace.ops.nn.activations import relu, zero_fraction
 from millrace.state.assign import assign_add
 from millrace.state.initializers import GlorotUniform
+from millrace.state.partitioners import min_max_variable_partitioner
 from millrace.state.variable_lists import trainable_variables
 from millrace.state.variable_scope import variable_scope
 from millrace.summary.ops import histogram, scalar
@@ -40,13 +41,17 @@ def linear_learning_rate(columns: int, most: float) -> float:
     return min(most, 1.0 / math.sqrt(columns))
 
 
-def linear_logits(
-    features: Any, columns: Any, units: int, sparse_combiner: str, partitioner: Any = None
-) -> Tensor:
-    """The logits of a linear model, with its variables below "linear"."""
-    with variable_scope(LINEAR, values=list(features.values()), partitioner=partitioner):
-        logits = linear_model(features, columns, units=units, sparse_combiner=sparse_combiner)
-    scalar("linear/fraction_of_zero_weights", zero_fraction(_all_weights(LINEAR)))
+def model_scope(name: str, features: Any, partitioner: Any = None) -> Any:
+    """The scope of a model's variables. They are parts, one each where `partitioner` is None: so
+    slots that optimisers make within the scope have TensorFlow's names in checkpoints."""
+    partitioner = partitioner or min_max_variable_partitioner()
+    return variable_scope(name, values=list(features.values()), partitioner=partitioner)
+
+
+def linear_logits(features: Any, columns: Any, units: int, sparse_combiner: str) -> Tensor:
+    """The logits of a linear model, within the scope LINEAR."""
+    logits = linear_model(features, columns, units=units, sparse_combiner=sparse_combiner)
+    scalar("fraction_of_zero_weights", zero_fraction(_all_weights(LINEAR)))
     return logits
 
 
@@ -62,27 +67,27 @@ def dnn_logits(
     features: Any, mode: str, columns: Any, hidden_units: Any, units: int, activation_fn: Any,
     dropout: float | None, batch_norm: bool, partitioner: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The logits of a network of dense layers, with its variables below "dnn"."""
+    """The logits of a network of dense layers, within the scope DNN; `partitioner`: of the columns'
+    variables."""
     training = mode == ModeKeys.TRAIN
-    with variable_scope(DNN, values=list(features.values()), partitioner=partitioner):
-        with variable_scope("input_from_feature_columns"):
-            net = input_layer(features, columns)
-        for number, size in enumerate(hidden_units):
-            net = dense(
-                net, size, activation=activation_fn, kernel_initializer=GlorotUniform(),
-                name=f"hiddenlayer_{number}",
-            )  # fmt: skip
-            if dropout is not None and training:
-                net = dropped(net, rate=dropout, training=True)
-            if batch_norm:
-                with variable_scope(f"hiddenlayer_{number}"):
-                    net = batch_normalization(
-                        net, momentum=0.999, training=training, name=f"batchnorm_{number}"
-                    )
-            _summarize(net, f"dnn/hiddenlayer_{number}")
-        logits = dense(net, units, kernel_initializer=GlorotUniform(), name="logits")
-        _summarize(logits, "dnn/logits")
-        return logits
+    with variable_scope("input_from_feature_columns", partitioner=partitioner):
+        net = input_layer(features, columns)
+    for number, size in enumerate(hidden_units):
+        net = dense(
+            net, size, activation=activation_fn, kernel_initializer=GlorotUniform(),
+            name=f"hiddenlayer_{number}",
+        )  # fmt: skip
+        if dropout is not None and training:
+            net = dropped(net, rate=dropout, training=True)
+        if batch_norm:
+            with variable_scope(f"hiddenlayer_{number}"):
+                net = batch_normalization(
+                    net, momentum=0.999, training=training, name=f"batchnorm_{number}"
+                )
+        _summarize(net, f"dnn/hiddenlayer_{number}")
+    logits = dense(net, units, kernel_initializer=GlorotUniform(), name="logits")
+    _summarize(logits, "dnn/logits")
+    return logits
 
 
 def _summarize(value: Tensor, tag: str) -> None:
@@ -127,11 +132,11 @@ def linear_model_fn(
 
     def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
         check_features(features)
-        logits = linear_logits(
-            features, columns, head.logits_dimension, sparse_combiner, partitioner
-        )
         rate = linear_learning_rate(len(columns), 0.2)
-        return spec_of(head, features, labels, mode, logits, [(optimizer, rate, LINEAR)], clip_norm)
+        optimizers = [(optimizer, rate, LINEAR)]
+        with model_scope(LINEAR, features, partitioner):
+            logits = linear_logits(features, columns, head.logits_dimension, sparse_combiner)
+            return spec_of(head, features, labels, mode, logits, optimizers, clip_norm)
 
     return model_fn
 
@@ -146,11 +151,13 @@ def dnn_model_fn(
 
     def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
         check_features(features)
-        logits = dnn_logits(
-            features, mode, columns, hidden_units, head.logits_dimension, activation_fn or relu,
-            dropout, batch_norm, partitioner,
-        )  # fmt: skip
-        return spec_of(head, features, labels, mode, logits, [(optimizer, 0.05, DNN)], clip_norm)
+        optimizers = [(optimizer, 0.05, DNN)]
+        with model_scope(DNN, features):
+            logits = dnn_logits(
+                features, mode, columns, hidden_units, head.logits_dimension,
+                activation_fn or relu, dropout, batch_norm, partitioner,
+            )  # fmt: skip
+            return spec_of(head, features, labels, mode, logits, optimizers, clip_norm)
 
     return model_fn
 
@@ -172,19 +179,18 @@ def combined_model_fn(
         check_features(features)
         parts, optimizers = [], []
         if dnn_columns:
-            parts.append(
-                dnn_logits(
+            with model_scope(DNN, features):
+                logits = dnn_logits(
                     features, mode, dnn_columns, hidden_units, head.logits_dimension,
                     activation_fn or relu, dropout, batch_norm, partitioner,
-                )
-            )  # fmt: skip
+                )  # fmt: skip
+            parts.append(logits)
             optimizers.append((dnn_optimizer, 0.001, DNN))
         if linear_columns:
-            parts.append(
-                linear_logits(
-                    features, linear_columns, head.logits_dimension, sparse_combiner, partitioner
+            with model_scope(LINEAR, features, partitioner):
+                parts.append(
+                    linear_logits(features, linear_columns, head.logits_dimension, sparse_combiner)
                 )
-            )
             rate = linear_learning_rate(len(linear_columns), 0.005)
             optimizers.append((linear_optimizer, rate, LINEAR))
         logits = parts[0] if len(parts) == 1 else parts[0] + parts[1]

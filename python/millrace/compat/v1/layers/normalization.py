@@ -126,11 +126,17 @@ class BatchNormalization(Layer):
         def average(name: str, initializer: Any) -> Any:
             return self.add_variable(name, param_shape, param_type, initializer, trainable=False)
 
-        self.moving_mean = average("moving_mean", self.moving_mean_initializer)
-        self.moving_variance = average("moving_variance", self.moving_variance_initializer)
-        if self.renorm:
-            self.renorm_mean = average("renorm_mean", self.moving_mean_initializer)
-            self.renorm_stddev = average("renorm_stddev", self.moving_variance_initializer)
+        self._set_scope(None)
+        partitioner = self._scope.partitioner
+        self._scope.set_partitioner(None)  # averages are assigned whole
+        try:
+            self.moving_mean = average("moving_mean", self.moving_mean_initializer)
+            self.moving_variance = average("moving_variance", self.moving_variance_initializer)
+            if self.renorm:
+                self.renorm_mean = average("renorm_mean", self.moving_mean_initializer)
+                self.renorm_stddev = average("renorm_stddev", self.moving_variance_initializer)
+        finally:
+            self._scope.set_partitioner(partitioner)
         self._param_shape = param_shape
         self.built = True
 
