@@ -270,6 +270,19 @@ def test_a_rule_goes_with_its_graph():
     assert gone() is None
 
 
+def test_numbers_in_lists_have_the_types_of_python_numbers():
+    kinds = {
+        tf.float32: [[1.5], [np.float64(1.5), 2], (np.float32(1), 2.0), [[1], [2.0]]],
+        tf.int32: [[1], [np.int64(1), np.int64(2)], [np.int16(3), 2], [np.array(3)]],
+        tf.int64: [[1 << 40], [np.int64(1 << 40)], np.int64(1), np.arange(2)],
+        tf.float64: [np.float64(1.5), np.ones(2), [np.ones(2)]],
+        tf.uint8: [[np.uint8(3)], np.uint8(3)],
+    }
+    with tf.Graph().as_default():
+        for dtype, values in kinds.items():
+            assert [tf.convert_to_tensor(value).dtype for value in values] == [dtype] * len(values)
+
+
 def test_lists_may_be_any_iterable():
     v, w = tf.Variable(1.0), tf.Variable(2.0)
     optimizer = tf.train.GradientDescentOptimizer(0.1)

@@ -12,6 +12,8 @@ import pytest
 from tensorflow_twin import FILES, needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
+from millrace import protos
+from millrace.summary import hparams as hp
 from millrace.summary.watch import Folder
 
 
@@ -260,6 +262,55 @@ def test_what_tensorflow_wrote():
     folder = Folder(str(FILES / "events"))
     folder.update()
     assert folder.curves["loss"]["two"].values == pytest.approx([1, 1 / 2, 1 / 3])
+
+
+def test_hyperparameters(tmp_path):
+    rate = hp.HParam("rate", hp.RealInterval(0.001, 0.1), display_name="Learning rate")
+    units = hp.HParam("units", hp.Discrete([32, 16]))
+    with tf.summary.FileWriter(str(tmp_path)) as writer:
+        metric = hp.Metric("loss", group="test", dataset_type=hp.Metric.VALIDATION)
+        writer.add_summary(hp.hparams_config_pb([rate, units], [metric], 5.0))
+        writer.add_summary(hp.hparams_pb({rate: np.float32(0.5), units: 16, "kind": "a"}, "one"))
+        writer.add_summary(hp.session_end_pb(end_time_secs=9.0))
+    told = {}
+    for event in tf.train.summary_iterator(only_file(tmp_path)):
+        for value in event.summary.value:
+            data = protos.message_class("tensorboard.hparams.HParamsPluginData")()
+            data.ParseFromString(value.metadata.plugin_data.content)
+            told[value.tag.removeprefix("_hparams_/")] = data
+    first, second = told["experiment"].experiment.hparam_infos
+    assert first.display_name == "Learning rate" and first.domain_interval.max_value == 0.1
+    assert [v.number_value for v in second.domain_discrete.values] == [16, 32]
+    assert told["experiment"].experiment.metric_infos[0].name.group == "test"
+    start = told["session_start_info"].session_start_info
+    assert start.group_name == "one" and start.hparams["kind"].string_value == "a"
+    assert start.hparams["rate"].number_value == 0.5 and start.start_time_secs > 1e9
+    assert told["session_end_info"].session_end_info.status == 1
+
+
+def test_hyperparameters_of_one_trial_have_one_name():
+    by_name = hp.hparams_pb({"a": 1, "b": True}, start_time_secs=0)
+    by_param = hp.hparams_pb({hp.HParam("b"): True, "a": np.int64(1)}, start_time_secs=0)
+    assert by_name == by_param != hp.hparams_pb({"a": 2, "b": True}, start_time_secs=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: hp.hparams_pb({"a": [1]}), TypeError),
+        (lambda: hp.hparams_pb({"a": 1, hp.HParam("a"): 2}), ValueError),
+        (lambda: hp.hparams_pb({}, trial_id=3), TypeError),
+        (lambda: hp.HParam("a", [1, 2]), ValueError),
+        (lambda: hp.IntInterval(1, 2.5), TypeError),
+        (lambda: hp.RealInterval(2.0, 1.0), ValueError),
+        (lambda: hp.Discrete([]), ValueError),
+        (lambda: hp.Discrete([1, "a"]), TypeError),
+        (lambda: hp.Metric("a", dataset_type=3), ValueError),
+    ],
+)
+def test_hyperparameters_that_are_none(call, error):
+    with pytest.raises(error):
+        call()
 
 
 @needs_tensorflow

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import millrace.compat.v1 as tf
+from millrace.summary import hparams as hp
 
 PYTHON = os.environ.get("MILLRACE_TENSORBOARD_PYTHON", "")
 # TensorFlow is kept away: what is asked for is TensorBoard's own reader.
@@ -67,6 +68,12 @@ def write(logdir):
                 summary = session.run(merged, feed, options=options, run_metadata=metadata)
                 writer.add_summary(summary, step)
             writer.add_run_metadata(metadata, "traced", 4)
+            writer.add_summary(hp.hparams_pb({"rate": 0.5, "kind": "small"}))
+            writer.add_summary(hp.session_end_pb())
+    with tf.summary.FileWriter(os.path.dirname(logdir)) as writer:
+        rate = hp.HParam("rate", hp.RealInterval(0.1, 1.0))
+        kind = hp.HParam("kind", hp.Discrete(["small", "large"]))
+        writer.add_summary(hp.hparams_config_pb([rate, kind], [hp.Metric("loss")]))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +96,7 @@ def ask(tmp_path_factory):
         return json.loads(body) if answer.headers["Content-Type"].startswith("appl") else body
 
     deadline = time.monotonic() + 60
-    while "run" not in ask("runs"):  # it reads in the background
+    while not {"run", "."} <= set(ask("runs")):  # it reads in the background
         assert time.monotonic() < deadline
         time.sleep(0.2)
     yield ask
@@ -142,3 +149,19 @@ def test_the_graph_and_the_traced_run(ask):
     assert 'name: "model/loss"' in graph and "_output_shapes" in graph
     stats = ask("plugin/graphs/run_metadata", run="run", tag="traced").decode()
     assert 'node_name: "model/loss"' in stats
+
+
+def test_hyperparameters(ask):
+    experiment = ask("plugin/hparams/experiment", request="{}")
+    infos = {info["name"]: info for info in experiment["hparamInfos"]}
+    assert infos["rate"]["domainInterval"] == {"minValue": 0.1, "maxValue": 1.0}
+    assert infos["kind"]["domainDiscrete"] == ["large", "small"]
+    assert experiment["metricInfos"][0]["name"]["tag"] == "loss"
+    query = {
+        "startIndex": 0, "sliceSize": 9, "allowedStatuses": ["STATUS_SUCCESS"],
+        "colParams": [{"hparam": "rate"}, {"metric": {"tag": "loss"}}],
+    }  # fmt: skip
+    (group,) = ask("plugin/hparams/session_groups", request=json.dumps(query))["sessionGroups"]
+    assert group["hparams"] == {"rate": 0.5, "kind": "small"}
+    assert group["metricValues"][0]["trainingStep"] == 4
+    assert group["sessions"][0]["status"] == "STATUS_SUCCESS"

@@ -55,14 +55,14 @@ class EditDistance : public Kernel {
   explicit EditDistance(bool normalize) : normalize_(normalize) {}
 
   Status compute(KernelContext& ctx) const override {
-    MR_TRY_ASSIGN(const SparseInput hypothesis, SparseInput::read(ctx, 0, "hypothesis"));
-    MR_TRY_ASSIGN(const SparseInput truth, SparseInput::read(ctx, 3, "truth"));
+    MR_TRY_ASSIGN(const SparseInput hypothesis, SparseInput::read_rows(ctx, 0, "hypothesis"));
+    MR_TRY_ASSIGN(const SparseInput truth, SparseInput::read_rows(ctx, 3, "truth"));
     if (hypothesis.rank != truth.rank || truth.rank < 1) {
       return invalid_argument("hypothesis and truth must have one rank of 1 or more, got shapes ",
                               hypothesis.shape, " and ", truth.shape);
     }
-    MR_TRY(hypothesis.check_order());
-    MR_TRY(truth.check_order());
+    MR_TRY(hypothesis.check_row_order());
+    MR_TRY(truth.check_row_order());
     std::vector<int64_t> dims;
     for (int k = 0; k + 1 < truth.rank; ++k) {
       dims.push_back(std::max(hypothesis.shape.dim(k), truth.shape.dim(k)));

@@ -12,9 +12,22 @@ std::string label(const SparseInput& input, int64_t i) {
   return str_cat("indices[", i, "] = [", str_join(input.index(i), ","), "]");
 }
 
-}  // namespace
+// INVALID_ARGUMENT unless the first `dims` of each element's indices lie inside the shape.
+Status check_bounds(const SparseInput& input, int dims, std::string_view what) {
+  for (int64_t i = 0; i < input.count; ++i) {
+    const std::span<const int64_t> index = input.index(i);
+    for (int k = 0; k < dims; ++k) {
+      const int64_t at = index[static_cast<size_t>(k)];
+      if (at >= 0 && at < input.shape.dim(k)) continue;
+      return invalid_argument(what, ": ", label(input, i), " is out of bounds: need 0 <= index < ",
+                              input.shape);
+    }
+  }
+  return ok_status();
+}
 
-Result<SparseInput> SparseInput::read(KernelContext& ctx, int first, std::string_view what) {
+// The sparse tensor of three inputs; its indices may lie anywhere.
+Result<SparseInput> read_anywhere(KernelContext& ctx, int first, std::string_view what) {
   const Tensor &indices = ctx.input(first), &values = ctx.input(first + 1);
   const Tensor& shape = ctx.input(first + 2);
   if (indices.rank() != 2) {
@@ -40,15 +53,20 @@ Result<SparseInput> SparseInput::read(KernelContext& ctx, int first, std::string
   input.rank = input.shape.rank();
   MR_TRY_ASSIGN(input.indices, Indices::read(ctx, indices));
   input.values = &values;
-  for (int64_t i = 0; i < input.count; ++i) {
-    const std::span<const int64_t> index = input.index(i);
-    for (int k = 0; k < input.rank; ++k) {
-      const int64_t at = index[static_cast<size_t>(k)];
-      if (at >= 0 && at < input.shape.dim(k)) continue;
-      return invalid_argument(what, ": ", label(input, i), " is out of bounds: need 0 <= index < ",
-                              input.shape);
-    }
-  }
+  return input;
+}
+
+}  // namespace
+
+Result<SparseInput> SparseInput::read(KernelContext& ctx, int first, std::string_view what) {
+  MR_TRY_ASSIGN(SparseInput input, read_anywhere(ctx, first, what));
+  MR_TRY(check_bounds(input, input.rank, what));
+  return input;
+}
+
+Result<SparseInput> SparseInput::read_rows(KernelContext& ctx, int first, std::string_view what) {
+  MR_TRY_ASSIGN(SparseInput input, read_anywhere(ctx, first, what));
+  MR_TRY(check_bounds(input, input.rank - 1, what));
   return input;
 }
 
@@ -61,6 +79,19 @@ Status SparseInput::check_order() const {
     return invalid_argument(label(*this, i), std::equal(before.begin(), before.end(), now.begin())
                                                  ? " is repeated"
                                                  : " is out of order");
+  }
+  return ok_status();
+}
+
+Status SparseInput::check_row_order() const {
+  for (int64_t i = 1; i < count; ++i) {
+    const auto row = [&](int64_t element) {
+      return index(element).first(static_cast<size_t>(std::max(rank - 1, 0)));
+    };
+    const std::span<const int64_t> before = row(i - 1), now = row(i);
+    if (std::lexicographical_compare(now.begin(), now.end(), before.begin(), before.end())) {
+      return invalid_argument(label(*this, i), " is out of order");
+    }
   }
   return ok_status();
 }

@@ -105,6 +105,17 @@ TEST(EditDistance, OfEachPair) {
   expect_tensor_equal(*measure(false), Tensor::vector<float>({1, 1, 2, 1}));
   expect_tensor_equal(*measure(true), Tensor::vector<float>(
                                           {0.5F, std::numeric_limits<float>::infinity(), 0.5F, 1}));
+  // The last index says nothing: programs give sequences of any length a shape of one.
+  expect_tensor_equal(*OpTester("EditDistance")
+                           .attr("normalize", false)
+                           .input(indices(3, 2, {0, 0, 0, 7, 0, 7}))
+                           .input(strings({"c", "a", "t"}))
+                           .input(longs({1, 1}))
+                           .input(indices(2, 2, {0, 0, 0, 1}))
+                           .input(strings({"a", "t"}))
+                           .input(longs({1, 1}))
+                           .run_one(),
+                      Tensor::vector<float>({1}));
   EXPECT_EQ(*shapes("EditDistance", "[?,2];[?];=[3,4];[?,2];[?];=[5,4]"), "[5]");
   EXPECT_FALSE(shapes("EditDistance", "[?,2];[?];[2];[?,3];[?];[3]").ok());
 }

@@ -252,9 +252,8 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     if dtype is None:
         if array.size == 0 and not isinstance(values, np.ndarray):
             return array.astype(np.float32)
-        contains_numpy = isinstance(first, (np.ndarray, np.generic))
-        if not contains_numpy:
-            # Python's numbers take the types that programs expect of them.
+        if not isinstance(first, np.ndarray) or first.ndim == 0:
+            # Numbers in lists, NumPy's too, take the types that programs expect of them.
             if array.dtype == np.float64:
                 array = array.astype(np.float32)
             elif array.dtype == np.int64:

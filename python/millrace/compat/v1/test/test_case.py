@@ -22,6 +22,7 @@ from millrace.graph.default_session import get_default_session
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
 from millrace.graph.session import Session
+from millrace.graph.sparse import is_tensor
 from millrace.protos import ConfigProto, text_format
 
 mock = export(v1="test.mock")(mock)
@@ -156,8 +157,9 @@ class TestCase(unittest.TestCase):
     def _GetNdArray(self, a: Any) -> np.ndarray:
         return self._array(a)
 
-    @staticmethod
-    def _array(value: Any) -> np.ndarray:
+    def _array(self, value: Any) -> np.ndarray:
+        if is_tensor(value):
+            value = self.evaluate(value)
         return value if isinstance(value, np.ndarray) else np.array(value)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:
