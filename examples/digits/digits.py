@@ -1,16 +1,16 @@
 """Trains a small convolutional network on 8x8 images of handwritten digits.
 
 python digits.py [epochs]: prints a table of what was taken for what, shows a few digits that were
-misread, and saves pictures of them in misread.png. Event files for TensorBoard go to digits_logs.
+misread, and saves pictures of them in misread.png. Checkpoints and event files for TensorBoard go
+to a folder of digits_logs. Started again after it was stopped or killed, it goes on where it was.
 """
 
-import importlib
-import importlib.util
 import struct
 import sys
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,16 @@ def read_digits() -> tuple[np.ndarray, np.ndarray]:
     """Images [n, 8, 8, 1] from 0 to 1, and what they show."""
     rows = np.loadtxt(HERE / "digits.csv", delimiter=",", dtype=np.float32)
     return rows[:, :64].reshape(-1, 8, 8, 1) / 16, rows[:, 64].astype(np.int32)
+
+
+def batches(data: np.ndarray, digits: np.ndarray, chosen: np.ndarray) -> list[tf.Tensor]:
+    """Images and labels of the next step, shuffled in each epoch; checkpoints keep the place."""
+    order = tf.data.Dataset.from_tensor_slices(chosen).shuffle(len(chosen), seed=7)
+    iterator = order.repeat().batch(BATCH).make_one_shot_iterator()
+    place = tf.data.experimental.make_saveable_from_iterator(iterator)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, place)
+    following = iterator.get_next()
+    return [tf.gather(data, following, name="images"), tf.gather(digits, following, name="labels")]
 
 
 def network(images: tf.Tensor, training: tf.Tensor) -> tf.Tensor:
@@ -74,57 +84,86 @@ def show_misread(images: np.ndarray, labels: np.ndarray, guesses: np.ndarray) ->
     print(f"\n{wrong.size} misread digits saved in misread.png")
 
 
+def find_run(last_step: int) -> tuple[Path, int]:
+    """The folder of a run that was stopped, and its step; or a new folder, and 0."""
+    for run in sorted(LOGS.glob("*/"), reverse=True):
+        try:
+            step = int(tf.train.load_variable(str(run), "global_step"))
+        except (tf.errors.OpError, ValueError):
+            continue  # no checkpoint there
+        if 0 < step < last_step:
+            return run, step
+    return LOGS / time.strftime("%Y%m%d-%H%M%S"), 0
+
+
+class Report(tf.train.SessionRunHook):
+    """After each epoch prints the loss and writes summaries; at the end runs `last`."""
+
+    def __init__(self, run: Path, steps: int, summaries: tf.Tensor, loss: tf.Tensor, last: Any):
+        self.writers = {part: tf.summary.FileWriter(run / part) for part in ("train", "test")}
+        self.steps, self.summaries, self.loss, self.last = steps, summaries, loss, last
+        self.feeds: dict[str, Any] = {}
+        self.losses: list[float] = []
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        self.step = int(session.run(tf.train.get_global_step()))
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.train.SessionRunArgs(self.loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.step += 1
+        self.losses.append(run_values.results)
+        if self.step % self.steps == 0:
+            for part, feed in self.feeds.items():
+                summary = run_context.session.run(self.summaries, feed)
+                self.writers[part].add_summary(summary, self.step)
+            clear = "\x1b[K" if sys.stdout.isatty() else ""  # of the line that shows progress
+            print(f"{clear}epoch {self.step // self.steps:2}  loss {np.mean(self.losses):.4f}")
+            self.losses.clear()
+
+    def end(self, session: tf.Session) -> None:
+        self.results = session.run(self.last, self.feeds["test"])
+        for writer in self.writers.values():
+            writer.close()
+
+
 def main(epochs: int = 30) -> float:
     tf.set_random_seed(7)
-    rng = np.random.default_rng(7)
     data, digits = read_digits()
-    order = rng.permutation(len(data))
+    order = np.random.default_rng(7).permutation(len(data)).astype(np.int32)
     test, rest = order[:300], order[300:]
+    steps = len(rest) // BATCH
+    run, first = find_run(epochs * steps)
+    if first:
+        print(f"going on in {run} after step {first} of {epochs * steps}")
+    else:
+        print(f"a new run in {run}; stopped or killed, it goes on when it is started again")
 
-    images = tf.placeholder(tf.float32, [None, 8, 8, 1], name="images")
-    labels = tf.placeholder(tf.int32, [None], name="labels")
+    images, labels = batches(data, digits, rest)
     training = tf.placeholder_with_default(False, [], name="training")
     logits = network(images, training)
     guesses = tf.argmax(logits, 1, output_type=tf.int32)
     loss = tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     )
-    train = tf.train.AdamOptimizer(2e-3).minimize(loss)
+    train = tf.train.AdamOptimizer(2e-3).minimize(loss, tf.train.get_or_create_global_step())
     confusion = tf.confusion_matrix(labels, guesses, 10)
     right = tf.reduce_mean(tf.cast(tf.equal(guesses, labels), tf.float32), name="right")
-    summaries = summarize(images, loss, right)
+    report = Report(run, steps, summarize(images, loss, right), loss, [confusion, guesses])
+    for part, rows in (("train", rest[:300]), ("test", test)):
+        report.feeds[part] = {images: data[rows], labels: digits[rows]}
 
-    steps = len(rest) // BATCH
-    progress = None
-    if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
-        progress = importlib.import_module("tqdm").tqdm(total=epochs * steps, unit="step")
-    run = LOGS / time.strftime("%m%d-%H%M%S")
-    with (
-        tf.Session() as session,
-        tf.summary.FileWriter(run / "train", session.graph) as writer,
-        tf.summary.FileWriter(run / "test") as test_writer,
-    ):
-        session.run(tf.global_variables_initializer())
-        step = session.make_callable([train, loss], [images, labels, training])
-        for epoch in range(1, epochs + 1):
-            shuffled = rng.permutation(rest)
-            losses = []
-            for i in range(steps):
-                batch = shuffled[i * BATCH : (i + 1) * BATCH]
-                losses.append(step(data[batch], digits[batch], True)[1])
-                if progress is not None:
-                    progress.update()
-            feed = {images: data[batch], labels: digits[batch]}
-            writer.add_summary(session.run(summaries, feed), epoch * steps)
-            feed = {images: data[test], labels: digits[test]}
-            test_writer.add_summary(session.run(summaries, feed), epoch * steps)
-            if progress is None:
-                print(f"epoch {epoch:2}  loss {np.mean(losses):.4f}")
-            else:
-                progress.set_postfix(loss=f"{np.mean(losses):.4f}")
-        if progress is not None:
-            progress.close()
-        table, said = session.run([confusion, guesses], feed)
+    with tf.train.MonitoredTrainingSession(
+        checkpoint_dir=str(run),
+        save_checkpoint_steps=steps,
+        save_summaries_steps=None,
+        save_summaries_secs=None,
+        hooks=[tf.train.StopAtStepHook(last_step=epochs * steps), report],
+    ) as session:
+        while not session.should_stop():
+            session.run(train, {training: True})
+    table, said = report.results
     accuracy = float(np.trace(table)) / len(test)
     print(f"\ntest accuracy {accuracy:.1%}\n\nrows: what it is, columns: what it was taken for")
     print("     " + "".join(f"{d:4}" for d in range(10)))
@@ -137,4 +176,7 @@ def main(epochs: int = 30) -> float:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    try:
+        main(*map(int, sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; started again, it goes on after the last epoch it finished")

@@ -44,10 +44,18 @@ def test_example(name, capsys):
 
 
 def test_digits(capsys, tmp_path, monkeypatch):
+    """Trains, goes on where a longer run is asked for, and begins anew after its end."""
     monkeypatch.chdir(tmp_path)
-    with tf.Graph().as_default():
-        assert load(EXAMPLES / "digits" / "digits.py").main(2) > 0.6
-    assert "rows: what it is" in capsys.readouterr().out
+    said = []
+    for epochs, accuracy in ((1, 0.3), (2, 0.6), (1, 0.3)):
+        with tf.Graph().as_default():
+            assert load(EXAMPLES / "digits" / "digits.py").main(epochs) > accuracy
+        said.append(capsys.readouterr().out)
+    assert all(
+        "rows: what it is" in out and "tensorboard --logdir digits_logs" in out for out in said
+    )
+    assert [out.split(" in ")[0] for out in said] == ["a new run", "going on", "a new run"]
+    assert "after step 46 of 92\nepoch  2" in said[1]
     assert (tmp_path / "misread.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -4,6 +4,7 @@ import enum
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from millrace.compat.v1 import flags
@@ -41,6 +42,9 @@ def test_defaults_are_there_without_a_command_line(values):
         "size": [1],
     }
     assert isinstance(values.rate, float)
+    flags.DEFINE_integer("batch", np.power(2, 7), "A count of NumPy's.")
+    flags.DEFINE_float("decay", np.float32(0.5), "A rate of NumPy's.")
+    assert (values.batch, type(values.batch), values.decay) == (128, int, 0.5)
 
 
 @pytest.mark.parametrize(

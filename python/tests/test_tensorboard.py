@@ -7,10 +7,12 @@ out.
 import json
 import os
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,11 +78,22 @@ def write(logdir):
         writer.add_summary(hp.hparams_config_pb([rate, kind], [hp.Metric("loss")]))
 
 
+def write_demo(folder):
+    """What the program of `make demo` writes."""
+    program = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.py"
+    subprocess.run(
+        [sys.executable, program, "2"], cwd=folder, check=True, stdout=subprocess.DEVNULL
+    )
+    (run,) = (folder / "digits_logs").iterdir()
+    run.rename(folder / "demo")
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
     """Asks TensorBoard for a path; the answer is JSON, or bytes."""
     logdir = tmp_path_factory.mktemp("logs")
     write(str(logdir / "run"))
+    write_demo(logdir)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     server = subprocess.Popen(
         [PYTHON, "-c", SERVER, str(logdir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -95,8 +108,19 @@ def ask(tmp_path_factory):
             body = answer.read()
         return json.loads(body) if answer.headers["Content-Type"].startswith("appl") else body
 
+    def has_read_all():
+        try:
+            counts = [
+                len(ask("plugin/scalars/scalars", run=run, tag="loss"))
+                for run in ("run", "demo/train", "demo/test")
+            ]
+            graphs = ask("plugin/graphs/info")
+        except urllib.error.HTTPError:
+            return False
+        return counts == [5, 2, 2] and {"run", "demo"} <= set(graphs) and "." in ask("runs")
+
     deadline = time.monotonic() + 60
-    while not {"run", "."} <= set(ask("runs")):  # it reads in the background
+    while not has_read_all():  # it reads in the background
         assert time.monotonic() < deadline
         time.sleep(0.2)
     yield ask
@@ -165,3 +189,18 @@ def test_hyperparameters(ask):
     assert group["hparams"] == {"rate": 0.5, "kind": "small"}
     assert group["metricValues"][0]["trainingStep"] == 4
     assert group["sessions"][0]["status"] == "STATUS_SUCCESS"
+
+
+def test_the_demo(ask):
+    for run in ("demo/train", "demo/test"):
+        assert sorted(ask("plugin/scalars/tags")[run]) == ["accuracy", "loss"]
+        points = ask("plugin/scalars/scalars", run=run, tag="loss")
+        assert [step for _, step, _ in points] == [46, 92] and points[0][2] > points[1][2]
+        (kernel,) = [tag for tag in ask("plugin/histograms/tags")[run] if "conv2d/kernel" in tag]
+        assert len(ask("plugin/histograms/histograms", run=run, tag=kernel)) == 2
+        assert sorted(ask("plugin/images/tags")[run]) == [f"digits/image/{i}" for i in range(3)]
+        images = ask("plugin/images/images", run=run, tag="digits/image/0", sample=0)
+        assert [image["step"] for image in images] == [46, 92]
+    assert ask("plugin/graphs/info")["demo"]["run_graph"]
+    graph = ask("plugin/graphs/graph", run="demo", conceptual="false").decode()
+    assert 'name: "conv2d/kernel"' in graph and 'op: "SparseSoftmaxCrossEntropyWithLogits"' in graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from typing import Any
 
 from millrace.core.suggest import nearest
@@ -45,17 +46,17 @@ def bounded(convert: Callable[[Any], Any], low: Any, high: Any) -> Callable[[Any
 
 
 def as_integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if isinstance(value, bool) or not isinstance(value, (str, Integral)):
         raise TypeError(f"an integer flag is a string or an int, found {type(value).__name__}")
     if isinstance(value, str):
         digits = value.strip().lstrip("+-").lower()
         base = {"0x": 16, "0o": 8}.get(digits[:2], 10)
         return int(value, base)
-    return value
+    return int(value)
 
 
 def as_float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    if isinstance(value, bool) or not isinstance(value, (str, Real)):
         raise TypeError(f"a float flag is a string or a number, found {type(value).__name__}")
     return float(value)
 
