@@ -1,6 +1,7 @@
 #include "millrace/distributed/distributed_testing.h"
 
 #include <atomic>
+#include <thread>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -104,13 +105,31 @@ Result<float> ClusterTest::run(Expr fetch, const Session::Feeds& feeds, const Ru
   return out[0].item<float>();
 }
 
-size_t ClusterTest::open_steps() const {
-  size_t count = 0;
-  for (const std::string& task : cluster_->workers()->tasks()) {
-    Result<Ref<Worker>> worker = cluster_->worker(task);
-    if (worker.ok()) count += (*worker)->steps().size();
+namespace {
+
+// The sum over all workers, once it is zero or ten seconds have passed.
+size_t wait_for_none(const InProcessCluster& cluster, FunctionRef<size_t(const Worker&)> count) {
+  const Deadline deadline = Deadline::after_millis(10'000);
+  for (;;) {
+    size_t sum = 0;
+    for (const std::string& task : cluster.workers()->tasks()) {
+      Result<Ref<Worker>> worker = cluster.worker(task);
+      if (worker.ok()) sum += count(**worker);
+    }
+    if (sum == 0 || deadline.expired()) return sum;
+    std::this_thread::yield();
   }
-  return count;
+}
+
+}  // namespace
+
+size_t ClusterTest::open_steps() const {
+  return wait_for_none(*cluster_, [](const Worker& worker) { return worker.steps().size(); });
+}
+
+size_t ClusterTest::registered_graphs() const {
+  return wait_for_none(
+      *cluster_, [](const Worker& worker) { return static_cast<size_t>(worker.num_graphs()); });
 }
 
 void wait_for_stuck(int count) {

@@ -42,8 +42,10 @@ class ClusterTest {
   // A scalar float, or the error.
   Result<float> run(Expr fetch, const Session::Feeds& feeds = {}, const RunOptions& options = {});
 
-  // How many steps the two workers know between them.
+  // What the workers know between them: steps, graphs. Tasks are told of an end without waiting for
+  // it, so both wait up to ten seconds to become none.
   size_t open_steps() const;
+  size_t registered_graphs() const;
 
  private:
   TestGraph graph_;

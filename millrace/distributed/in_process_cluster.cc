@@ -1,22 +1,30 @@
 #include "millrace/distributed/in_process_cluster.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <map>
 
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/master.h"
+#include "millrace/distributed/rpc/remote_worker.h"
+#include "millrace/distributed/same_host/same_host.h"
 #include "millrace/kernel/resource_manager.h"
 
 namespace millrace {
 namespace {
 
 constexpr std::string_view kScheme = "inprocess";
+std::atomic<int> next_socket{0};
 
 // A place for a task's process, which may be gone for a while.
 struct TaskSlot : RefCounted {
   std::string name;
+  std::string socket;  // where it listens; empty: it is called directly
   mutable Mutex mu;
   Ref<Worker> worker MR_GUARDED_BY(mu);
+  std::unique_ptr<SameHostServer> server MR_GUARDED_BY(mu);
 
   Status unreachable() const {
     return unavailable("task ", name, " cannot be reached: it has stopped");
@@ -27,12 +35,25 @@ struct TaskSlot : RefCounted {
     return unreachable();
   }
   // Ends the old worker, if any, as if its process died.
-  void replace(Ref<Worker> next) {
+  Status replace(Ref<Worker> next) {
+    std::unique_ptr<SameHostServer> old_server;
+    Ref<Worker> old;
     {
       MutexLock lock(mu);
-      std::swap(worker, next);
+      std::swap(worker, old);
+      std::swap(server, old_server);
     }
-    if (next) next->shut_down(unreachable());
+    old_server.reset();
+    if (old) old->shut_down(unreachable());
+    if (!next) return ok_status();
+    std::unique_ptr<SameHostServer> next_server;
+    if (!socket.empty()) {
+      MR_TRY_ASSIGN(next_server, SameHostServer::start(socket, make_worker_service(next)));
+    }
+    MutexLock lock(mu);
+    worker = std::move(next);
+    server = std::move(next_server);
+    return ok_status();
   }
 };
 
@@ -113,7 +134,7 @@ struct InProcessCluster::Impl {
 
   // Workers and the cache know each other; a stopped task knows nobody.
   ~Impl() {
-    for (auto& [task, slot] : tasks) slot->replace(nullptr);
+    for (auto& [task, slot] : tasks) MR_CHECK_OK(slot->replace(nullptr));
   }
 
   Result<Ref<TaskSlot>> find(std::string_view task) const {
@@ -205,9 +226,14 @@ Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options
   for (const std::string& task : names) {
     Ref<TaskSlot> slot = make_ref<TaskSlot>();
     slot->name = task;
-    MR_TRY(impl->workers->add(task, make_ref<InProcessTransport>(slot)));
+    Ref<WorkerInterface> transport = make_ref<InProcessTransport>(slot);
+    if (options.transport == Transport::kSameHost) {
+      slot->socket = str_cat("millrace-", getpid(), "-", next_socket++);
+      transport = make_remote_worker(make_same_host_channel(slot->socket, str_cat("task ", task)));
+    }
+    MR_TRY(impl->workers->add(task, std::move(transport)));
     MR_TRY_ASSIGN(Ref<Worker> worker, impl->make_worker(task));
-    slot->replace(std::move(worker));
+    MR_TRY(slot->replace(std::move(worker)));
     impl->tasks.emplace(task, std::move(slot));
   }
   std::string first = task_name(options.jobs[0].first, 0);
@@ -230,15 +256,13 @@ const Ref<WorkerCache>& InProcessCluster::workers() const { return impl_->worker
 
 Status InProcessCluster::stop(std::string_view task) {
   MR_TRY_ASSIGN(Ref<TaskSlot> slot, impl_->find(task));
-  slot->replace(nullptr);
-  return ok_status();
+  return slot->replace(nullptr);
 }
 
 Status InProcessCluster::restart(std::string_view task) {
   MR_TRY_ASSIGN(Ref<TaskSlot> slot, impl_->find(task));
   MR_TRY_ASSIGN(Ref<Worker> worker, impl_->make_worker(slot->name));
-  slot->replace(std::move(worker));
-  return ok_status();
+  return slot->replace(std::move(worker));
 }
 
 Result<Ref<Worker>> InProcessCluster::worker(std::string_view task) const {

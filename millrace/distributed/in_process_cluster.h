@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,20 +13,24 @@
 namespace millrace {
 
 // A cluster whose tasks are all in this process: what tests and single-machine programs use.
-// Requests go from task to task as they would over a network, graphs as bytes; only tensors share
-// memory.
+// Requests go from task to task as they would over a network, graphs as bytes; how is chosen by
+// Options::transport.
 //
 //   MR_TRY_ASSIGN(auto cluster, InProcessCluster::create({.name = "two"}));
 //   SessionOptions options;
-//   options.target = "inprocess://two";                      // or
-//   "inprocess://two/job:worker/task:1" MR_TRY_ASSIGN(auto session, Session::create(graph,
-//   options));
+//   options.target = "inprocess://two";  // or "inprocess://two/job:worker/task:1"
+//   MR_TRY_ASSIGN(auto session, Session::create(graph, options));
 //
 // The session's own task is the one in the target, or else the first. Thread-safe.
 class InProcessCluster {
  public:
+  enum class Transport : uint8_t {
+    kDirect,    // function calls; tensors share memory
+    kSameHost,  // as between processes of one machine, see same_host/
+  };
   struct Options {
     std::string name;
+    Transport transport = Transport::kDirect;
     std::vector<std::pair<std::string, int>> jobs = {{"worker", 2}};  // name, number of tasks
     int cpu_devices = 1;                                              // of each task
   };

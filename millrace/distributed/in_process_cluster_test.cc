@@ -13,14 +13,16 @@ namespace {
 
 using Values = TestGraph::Values;
 
+class Cluster : public testing::TestWithParam<InProcessCluster::Transport> {};
+
 // The message of an error has this text in it.
 testing::AssertionResult mentions(const Status& status, std::string_view text) {
   if (status.message().find(text) != std::string_view::npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << status.to_string() << " does not mention " << text;
 }
 
-TEST(InProcessCluster, SumsOverTwoTasks) {
-  ClusterTest t;
+TEST_P(Cluster, SumsOverTwoTasks) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask0);
   Expr x = t.placeholder(DType::kFloat);
   Expr a = t.add("Mul", {x, x});
@@ -41,8 +43,8 @@ TEST(InProcessCluster, SumsOverTwoTasks) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, SeveralDevicesOnEachTask) {
-  ClusterTest t({.jobs = {{"ps", 1}, {"worker", 2}}, .cpu_devices = 2});
+TEST_P(Cluster, SeveralDevicesOnEachTask) {
+  ClusterTest t({.transport = GetParam(), .jobs = {{"ps", 1}, {"worker", 2}}, .cpu_devices = 2});
   t.on("/job:ps/task:0/device:CPU:1");
   Expr x = t.placeholder(DType::kFloat);
   Expr sum = t.add("Identity", {x});
@@ -58,8 +60,8 @@ TEST(InProcessCluster, SeveralDevicesOnEachTask) {
   EXPECT_EQ(*y, 15);
 }
 
-TEST(InProcessCluster, TheTargetChoosesTheSessionsTask) {
-  ClusterTest t;
+TEST_P(Cluster, TheTargetChoosesTheSessionsTask) {
+  ClusterTest t({.transport = GetParam()});
   Expr c = t.constant(4);
   SessionOptions options;
   const std::string& name = t.cluster_name();
@@ -78,8 +80,8 @@ TEST(InProcessCluster, TheTargetChoosesTheSessionsTask) {
   EXPECT_EQ(InProcessCluster::create({.name = "a/b"}).status().code(), Code::kInvalidArgument);
 }
 
-TEST(InProcessCluster, ControlEdgesCrossTasks) {
-  ClusterTest t;
+TEST_P(Cluster, ControlEdgesCrossTasks) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask1);
   std::string assertion =
       t.add_target("Assert", {t.graph().constant(false), t.graph().constant(1)});
@@ -91,8 +93,8 @@ TEST(InProcessCluster, ControlEdgesCrossTasks) {
   EXPECT_EQ(t.run(y).status().code(), Code::kInvalidArgument);
 }
 
-TEST(InProcessCluster, LoopsOverBothTasks) {
-  ClusterTest t;
+TEST_P(Cluster, LoopsOverBothTasks) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask0);
   Expr n = t.placeholder(DType::kInt32);
   Expr zero = t.graph().constant(0), one = t.graph().constant(1);
@@ -116,8 +118,8 @@ TEST(InProcessCluster, LoopsOverBothTasks) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, BranchesNotTakenAreDeadOnTheOtherTask) {
-  ClusterTest t;
+TEST_P(Cluster, BranchesNotTakenAreDeadOnTheOtherTask) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask0);
   Expr p = t.placeholder(DType::kBool);
   Expr y = t.graph().cond(
@@ -154,8 +156,8 @@ struct VariableOnTask1 {
   Expr read;
 };
 
-TEST(InProcessCluster, VariablesLiveOnTheirTask) {
-  ClusterTest t;
+TEST_P(Cluster, VariablesLiveOnTheirTask) {
+  ClusterTest t({.transport = GetParam()});
   VariableOnTask1 v(t);
   t.open();
   EXPECT_FALSE(t.run(v.read).ok());
@@ -169,8 +171,8 @@ TEST(InProcessCluster, VariablesLiveOnTheirTask) {
   EXPECT_FALSE(t.run(v.read).ok());
 }
 
-TEST(InProcessCluster, AnErrorOnOneTaskEndsTheOther) {
-  ClusterTest t;
+TEST_P(Cluster, AnErrorOnOneTaskEndsTheOther) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask0);
   Expr stuck = t.add("TestStuck", {});
   t.on(kTask1);
@@ -184,8 +186,8 @@ TEST(InProcessCluster, AnErrorOnOneTaskEndsTheOther) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, TheErrorIsThatOfTheTaskWhereItBegan) {
-  ClusterTest t;
+TEST_P(Cluster, TheErrorIsThatOfTheTaskWhereItBegan) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask1);
   Expr bad = t.placeholder(DType::kFloat);
   std::string assertion =
@@ -212,8 +214,8 @@ Expr stuck_sum(ClusterTest& t) {
   return t.add("Neg", {stuck});
 }
 
-TEST(InProcessCluster, CancellationEndsAWaitForAnotherTask) {
-  ClusterTest t;
+TEST_P(Cluster, CancellationEndsAWaitForAnotherTask) {
+  ClusterTest t({.transport = GetParam()});
   Expr y = stuck_sum(t);
   t.open();
   int before = stuck_so_far();
@@ -230,8 +232,8 @@ TEST(InProcessCluster, CancellationEndsAWaitForAnotherTask) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, TheDeadlineNamesTheTasksThatAreLate) {
-  ClusterTest t;
+TEST_P(Cluster, TheDeadlineNamesTheTasksThatAreLate) {
+  ClusterTest t({.transport = GetParam()});
   Expr y = stuck_sum(t);
   t.open();
   RunOptions options;
@@ -244,8 +246,8 @@ TEST(InProcessCluster, TheDeadlineNamesTheTasksThatAreLate) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, ClosingASessionEndsItsSteps) {
-  ClusterTest t;
+TEST_P(Cluster, ClosingASessionEndsItsSteps) {
+  ClusterTest t({.transport = GetParam()});
   Expr y = stuck_sum(t);
   t.open();
   int before = stuck_so_far();
@@ -256,12 +258,11 @@ TEST(InProcessCluster, ClosingASessionEndsItsSteps) {
   runner.join();
   EXPECT_EQ(status.code(), Code::kCancelled);
   EXPECT_EQ(t.open_steps(), 0u);
-  EXPECT_EQ(t.cluster().worker(kTask0).value()->num_graphs(), 0);
-  EXPECT_EQ(t.cluster().worker(kTask1).value()->num_graphs(), 0);
+  EXPECT_EQ(t.registered_graphs(), 0u);
 }
 
-TEST(InProcessCluster, AStoppedTaskIsUnavailable) {
-  ClusterTest t;
+TEST_P(Cluster, AStoppedTaskIsUnavailable) {
+  ClusterTest t({.transport = GetParam()});
   VariableOnTask1 v(t);
   t.on(kTask0);
   Expr alone = t.constant(2);
@@ -286,8 +287,8 @@ TEST(InProcessCluster, AStoppedTaskIsUnavailable) {
   EXPECT_EQ(t.run(alone).value(), 2);
 }
 
-TEST(InProcessCluster, StoppingATaskEndsRunningSteps) {
-  ClusterTest t;
+TEST_P(Cluster, StoppingATaskEndsRunningSteps) {
+  ClusterTest t({.transport = GetParam()});
   Expr y = stuck_sum(t);
   t.open();
   int before = stuck_so_far();
@@ -302,14 +303,17 @@ TEST(InProcessCluster, StoppingATaskEndsRunningSteps) {
   EXPECT_EQ(t.open_steps(), 0u);
 }
 
-TEST(InProcessCluster, ARestartedTaskAbortsOldSessions) {
-  ClusterTest t;
+TEST_P(Cluster, ARestartedTaskAbortsOldSessions) {
+  ClusterTest t({.transport = GetParam()});
   VariableOnTask1 v(t);
   t.open();
   ASSERT_TRUE(t.session().run({}, {}, {v.init}).ok());
   EXPECT_EQ(t.run(v.read).value(), 5);
   ASSERT_TRUE(t.cluster().restart(kTask1).ok());
-  EXPECT_EQ(t.run(v.read).status().code(), Code::kAborted);
+  // Where there is a connection, a call may find that it is lost before the next finds a new task.
+  Code code = t.run(v.read).status().code();
+  if (code == Code::kUnavailable) code = t.run(v.read).status().code();
+  EXPECT_EQ(code, Code::kAborted);
   // Also what is new to the session, which would otherwise find an empty variable.
   EXPECT_EQ(t.session().run({}, {}, {v.increment}).status().code(), Code::kAborted);
   t.open();
@@ -318,8 +322,8 @@ TEST(InProcessCluster, ARestartedTaskAbortsOldSessions) {
   EXPECT_EQ(t.run(v.read).value(), 5);
 }
 
-TEST(InProcessCluster, TracesCoverBothTasks) {
-  ClusterTest t;
+TEST_P(Cluster, TracesCoverBothTasks) {
+  ClusterTest t({.transport = GetParam()});
   t.on(kTask1);
   Expr x = t.placeholder(DType::kFloat);
   Expr a = t.add("Neg", {x});
@@ -338,8 +342,8 @@ TEST(InProcessCluster, TracesCoverBothTasks) {
   EXPECT_NE(devices.find(kTask1), std::string::npos);
 }
 
-TEST(InProcessCluster, PartialRunsAreUnimplemented) {
-  ClusterTest t;
+TEST_P(Cluster, PartialRunsAreUnimplemented) {
+  ClusterTest t({.transport = GetParam()});
   Expr x = t.placeholder(DType::kFloat);
   Expr y = t.add("Neg", {x});
   t.open();
@@ -348,8 +352,8 @@ TEST(InProcessCluster, PartialRunsAreUnimplemented) {
   EXPECT_TRUE(mentions(handle.status(), "partial_run"));
 }
 
-TEST(InProcessCluster, ThreadsRunDifferentSignatures) {
-  ClusterTest t({.cpu_devices = 2});
+TEST_P(Cluster, ThreadsRunDifferentSignatures) {
+  ClusterTest t({.transport = GetParam(), .cpu_devices = 2});
   constexpr int kThreads = 8;
   t.on(kTask0);
   Expr x = t.placeholder(DType::kFloat);
@@ -380,6 +384,10 @@ TEST(InProcessCluster, ThreadsRunDifferentSignatures) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(t.open_steps(), 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Direct, Cluster, testing::Values(InProcessCluster::Transport::kDirect));
+INSTANTIATE_TEST_SUITE_P(SameHost, Cluster,
+                         testing::Values(InProcessCluster::Transport::kSameHost));
 
 }  // namespace
 }  // namespace millrace

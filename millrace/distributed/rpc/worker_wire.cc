@@ -1,0 +1,356 @@
+#include "millrace/distributed/rpc/worker_wire.h"
+
+#include <algorithm>
+
+#include "millrace/tensor/tensor_proto.h"
+#include "proto/tensor.pb.h"
+#include "proto/worker_call.pb.h"
+
+namespace millrace::worker_wire {
+namespace {
+
+Message to_message(const google::protobuf::MessageLite& fields) {
+  Message message;
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+template <class Fields>
+Result<Fields> parse(const Message& message) {
+  Fields fields;
+  if (fields.ParseFromString(message.fields)) return fields;
+  return invalid_argument("expected a ", fields.GetTypeName(), ", got ", message.fields.size(),
+                          " bytes that are none");
+}
+
+void put_status(const Status& status, WireStatus& out) {
+  out.set_code(static_cast<int32_t>(status.code()));
+  out.set_message(std::string(status.message()));
+}
+
+Status get_status(const WireStatus& in) {
+  if (in.code() == 0) return ok_status();
+  const bool known = in.code() > 0 && in.code() <= static_cast<int32_t>(Code::kUnauthenticated);
+  return Status(known ? static_cast<Code>(in.code()) : Code::kUnknown, in.message());
+}
+
+Status put_tensor(const Tensor& tensor, WireTensor& out, Message& message) {
+  if (!is_plain(tensor.dtype())) {
+    tensorflow::TensorProto proto;
+    MR_TRY(tensor_to_proto(tensor, proto));
+    proto.SerializeToString(out.mutable_content());
+    return ok_status();
+  }
+  out.set_dtype(static_cast<int32_t>(tensor.dtype()));
+  for (const int64_t dim : tensor.shape().dims()) out.add_dim(dim);
+  out.set_in_part(true);
+  message.parts.push_back({tensor.buffer(), tensor.offset(), tensor.bytes()});
+  return ok_status();
+}
+
+// Takes the parts of a message one after another.
+class TensorReader {
+ public:
+  explicit TensorReader(const Message& message) : parts_(message.parts) {}
+
+  Result<Tensor> next(const WireTensor& in) {
+    if (!in.in_part()) {
+      tensorflow::TensorProto proto;
+      if (!proto.ParseFromString(in.content())) {
+        return invalid_argument("expected a TensorProto, got ", in.content().size(),
+                                " bytes that are none");
+      }
+      return tensor_from_proto(proto);
+    }
+    const auto dtype = static_cast<DType>(in.dtype());
+    if (!is_valid(dtype) || !is_plain(dtype)) {
+      return invalid_argument("expected a type of plain elements, got number ", in.dtype());
+    }
+    MR_TRY_ASSIGN(const Shape shape, Shape::make({in.dim().data(), size_t(in.dim_size())}));
+    if (next_ == parts_.size()) {
+      return invalid_argument("the elements of a tensor of shape ", shape, " are missing");
+    }
+    const Message::Part& part = parts_[next_++];
+    size_t bytes;
+    if (__builtin_mul_overflow(static_cast<size_t>(shape.num_elements()), dtype_size(dtype),
+                               &bytes) ||
+        bytes != part.size) {
+      return invalid_argument("expected the elements of ", dtype, " ", shape, ", got ", part.size,
+                              " bytes");
+    }
+    if (dtype == DType::kBool) {
+      const auto* begin = static_cast<const unsigned char*>(part.data());
+      const auto* wrong = std::find_if(begin, begin + bytes, [](auto byte) { return byte > 1; });
+      if (wrong != begin + bytes) {
+        return invalid_argument("expected bytes 0 and 1 in a bool tensor, got ", int{*wrong});
+      }
+    }
+    return Tensor(dtype, shape, part.buffer, part.offset);
+  }
+
+ private:
+  const std::vector<Message::Part>& parts_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+Message get_status_answer(const WorkerStatus& status) {
+  GetStatusAnswer fields;
+  for (const Device::Info& info : status.devices) {
+    GetStatusAnswer::Device& device = *fields.add_device();
+    device.set_own_memory(info.own_memory);
+    tensorflow::DeviceAttributes& out = *device.mutable_attributes();
+    out.set_name(info.name.to_string());
+    out.set_device_type(std::string(device_type(info.kind)));
+    out.set_memory_limit(info.memory_limit);
+    out.set_incarnation(info.incarnation);
+    out.set_physical_device_desc(info.description);
+  }
+  return to_message(fields);
+}
+
+Result<WorkerStatus> read_get_status_answer(const Message& message) {
+  MR_TRY_ASSIGN(const GetStatusAnswer fields, parse<GetStatusAnswer>(message));
+  WorkerStatus status;
+  for (const GetStatusAnswer::Device& device : fields.device()) {
+    const tensorflow::DeviceAttributes& in = device.attributes();
+    Device::Info info;
+    MR_TRY_ASSIGN(info.name, DeviceName::parse(in.name()));
+    if (!info.name.complete()) {
+      return invalid_argument("expected the full name of a device, got ", in.name());
+    }
+    constexpr DeviceKind kKinds[] = {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kNull,
+                                     DeviceKind::kSimulated};
+    const DeviceKind* kind = std::find_if(
+        std::begin(kKinds), std::end(kKinds),
+        [&](DeviceKind candidate) { return device_type(candidate) == in.device_type(); });
+    if (kind == std::end(kKinds)) {
+      return invalid_argument("expected a device of a known type, got ", in.device_type());
+    }
+    info.kind = *kind;
+    info.own_memory = device.own_memory();
+    info.memory_limit = in.memory_limit();
+    info.incarnation = in.incarnation();
+    info.description = in.physical_device_desc();
+    status.devices.push_back(std::move(info));
+  }
+  if (status.devices.empty()) return invalid_argument("expected at least one device, got none");
+  return status;
+}
+
+Message register_graph_call(const RegisterGraphRequest& request) {
+  RegisterGraphCall fields;
+  fields.set_session(request.session);
+  fields.set_graph_def(request.graph_def);
+  fields.set_incarnation(request.incarnation);
+  fields.set_kernel_label(request.kernel_label);
+  return to_message(fields);
+}
+
+Result<RegisterGraphRequest> read_register_graph_call(const Message& message) {
+  MR_TRY_ASSIGN(RegisterGraphCall fields, parse<RegisterGraphCall>(message));
+  RegisterGraphRequest request;
+  request.session = std::move(*fields.mutable_session());
+  request.graph_def = std::move(*fields.mutable_graph_def());
+  request.incarnation = fields.incarnation();
+  request.kernel_label = std::move(*fields.mutable_kernel_label());
+  return request;
+}
+
+Message register_graph_answer(const std::string& handle) {
+  RegisterGraphAnswer fields;
+  fields.set_graph_handle(handle);
+  return to_message(fields);
+}
+
+Result<std::string> read_register_graph_answer(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<RegisterGraphAnswer>(message));
+  return fields.graph_handle();
+}
+
+Result<Message> run_graph_call(const RunGraphRequest& request) {
+  RunGraphCall fields;
+  Message message;
+  fields.set_graph_handle(request.graph_handle);
+  fields.set_step_id(request.step_id);
+  for (const auto& [position, value] : request.feeds) {
+    RunGraphCall::Feed& feed = *fields.add_feed();
+    feed.set_position(position);
+    MR_TRY(put_tensor(value, *feed.mutable_value(), message));
+  }
+  fields.mutable_fetch()->Add(request.fetches.begin(), request.fetches.end());
+  fields.set_max_threads(request.max_threads);
+  fields.set_trace(request.trace);
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Result<RunGraphRequest> read_run_graph_call(const Message& message) {
+  MR_TRY_ASSIGN(RunGraphCall fields, parse<RunGraphCall>(message));
+  RunGraphRequest request;
+  request.graph_handle = std::move(*fields.mutable_graph_handle());
+  request.step_id = fields.step_id();
+  TensorReader tensors(message);
+  for (const RunGraphCall::Feed& feed : fields.feed()) {
+    MR_TRY_ASSIGN(Tensor value, tensors.next(feed.value()));
+    request.feeds.emplace_back(feed.position(), std::move(value));
+  }
+  request.fetches.assign(fields.fetch().begin(), fields.fetch().end());
+  request.max_threads = fields.max_threads();
+  request.trace = fields.trace();
+  return request;
+}
+
+Message run_graph_answer(const Status& status, const RunGraphResponse& response) {
+  RunGraphAnswer fields;
+  Message message;
+  Status outcome = status;
+  for (const Tensor& fetch : response.fetches) {
+    if (!outcome.ok()) break;
+    outcome = put_tensor(fetch, *fields.add_fetch(), message).with_prefix("a fetched tensor");
+  }
+  if (!outcome.ok()) {
+    fields.clear_fetch();
+    message.parts.clear();
+    put_status(outcome, *fields.mutable_status());
+    fields.set_derived(response.derived);
+  }
+  for (const TraceEvent& event : response.events) {
+    RunGraphAnswer::Event& out = *fields.add_event();
+    out.set_kind(static_cast<int32_t>(event.kind));
+    out.set_thread(event.thread);
+    out.set_node(event.node);
+    out.set_op(event.op);
+    out.set_device(event.device);
+    out.set_scheduled_ns(event.scheduled_ns);
+    out.set_start_ns(event.start_ns);
+    out.set_end_ns(event.end_ns);
+    out.set_allocated_bytes(event.allocated_bytes);
+  }
+  fields.set_wall_offset_ns(response.wall_offset_ns);
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Status read_run_graph_answer(const Message& message, RunGraphResponse& response) {
+  MR_TRY_ASSIGN(RunGraphAnswer fields, parse<RunGraphAnswer>(message));
+  response.derived = fields.derived();
+  response.wall_offset_ns = fields.wall_offset_ns();
+  for (RunGraphAnswer::Event& in : *fields.mutable_event()) {
+    if (in.kind() < 0 || in.kind() > static_cast<int32_t>(TraceEvent::Kind::kRecvWait)) {
+      return invalid_argument("expected a kind of trace event, got number ", in.kind());
+    }
+    response.events.push_back({.kind = static_cast<TraceEvent::Kind>(in.kind()),
+                               .thread = in.thread(),
+                               .node = std::move(*in.mutable_node()),
+                               .op = std::move(*in.mutable_op()),
+                               .device = std::move(*in.mutable_device()),
+                               .scheduled_ns = in.scheduled_ns(),
+                               .start_ns = in.start_ns(),
+                               .end_ns = in.end_ns(),
+                               .allocated_bytes = in.allocated_bytes()});
+  }
+  MR_TRY(get_status(fields.status()));
+  TensorReader tensors(message);
+  for (const WireTensor& fetch : fields.fetch()) {
+    MR_TRY_ASSIGN(Tensor value, tensors.next(fetch));
+    response.fetches.push_back(std::move(value));
+  }
+  return ok_status();
+}
+
+Message recv_tensor_call(const RecvTensorRequest& request) {
+  RecvTensorCall fields;
+  fields.set_step_id(request.step_id);
+  fields.set_key(request.key);
+  return to_message(fields);
+}
+
+Result<RecvTensorRequest> read_recv_tensor_call(const Message& message) {
+  MR_TRY_ASSIGN(RecvTensorCall fields, parse<RecvTensorCall>(message));
+  return RecvTensorRequest{.step_id = fields.step_id(), .key = std::move(*fields.mutable_key())};
+}
+
+Result<Message> recv_tensor_answer(const Value& value) {
+  RecvTensorAnswer fields;
+  Message message;
+  if (value.dead()) {
+    fields.set_dead(true);
+  } else if (value.state == Value::State::kTensor) {
+    MR_TRY(put_tensor(value.tensor, *fields.mutable_value(), message));
+  } else {
+    return unimplemented("a reference to a variable does not leave its task");
+  }
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Result<Value> read_recv_tensor_answer(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<RecvTensorAnswer>(message));
+  Value value;
+  if (fields.dead()) {
+    value.set_dead();
+    return value;
+  }
+  MR_TRY_ASSIGN(Tensor tensor, TensorReader(message).next(fields.value()));
+  return Value::of(std::move(tensor));
+}
+
+Message abort_step_call(const AbortStep& abort) {
+  AbortStepCall fields;
+  fields.set_step_id(abort.step_id);
+  put_status(abort.reason, *fields.mutable_reason());
+  return to_message(fields);
+}
+
+Result<AbortStep> read_abort_step_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<AbortStepCall>(message));
+  return AbortStep{fields.step_id(), get_status(fields.reason())};
+}
+
+Message deregister_graph_call(const std::string& handle) {
+  DeregisterGraphCall fields;
+  fields.set_graph_handle(handle);
+  return to_message(fields);
+}
+
+Result<std::string> read_deregister_graph_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<DeregisterGraphCall>(message));
+  return fields.graph_handle();
+}
+
+Message cleanup_step_call(int64_t step_id) {
+  CleanupStepCall fields;
+  fields.set_step_id(step_id);
+  return to_message(fields);
+}
+
+Result<int64_t> read_cleanup_step_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<CleanupStepCall>(message));
+  return fields.step_id();
+}
+
+Message delete_session_call(const std::string& session) {
+  DeleteSessionCall fields;
+  fields.set_session(session);
+  return to_message(fields);
+}
+
+Result<std::string> read_delete_session_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<DeleteSessionCall>(message));
+  return fields.session();
+}
+
+Message reset_call(const std::vector<std::string>& containers) {
+  ResetCall fields;
+  for (const std::string& container : containers) fields.add_container(container);
+  return to_message(fields);
+}
+
+Result<std::vector<std::string>> read_reset_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<ResetCall>(message));
+  return std::vector<std::string>(fields.container().begin(), fields.container().end());
+}
+
+}  // namespace millrace::worker_wire

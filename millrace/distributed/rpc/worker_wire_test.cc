@@ -1,0 +1,143 @@
+#include "millrace/distributed/rpc/worker_wire.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "millrace/distributed/rpc/remote_worker.h"
+
+namespace millrace {
+namespace {
+
+namespace wire = worker_wire;
+
+RunGraphRequest some_run() {
+  RunGraphRequest request;
+  request.graph_handle = "g1";
+  request.step_id = int64_t{1} << 55;
+  request.feeds.emplace_back(0, Tensor::vector<float>({1, 2, 3}));
+  request.feeds.emplace_back(4, Tensor::vector<std::string>({"a", ""}));
+  request.feeds.emplace_back(2, Tensor::scalar(true));
+  request.fetches = {3, 1};
+  request.max_threads = 2;
+  request.trace = true;
+  return request;
+}
+
+TEST(WorkerWire, RunsArriveAsTheyWere) {
+  const RunGraphRequest sent = some_run();
+  const RunGraphRequest got = wire::read_run_graph_call(wire::run_graph_call(sent).value()).value();
+  EXPECT_EQ(got.graph_handle, sent.graph_handle);
+  EXPECT_EQ(got.step_id, sent.step_id);
+  EXPECT_EQ(got.fetches, sent.fetches);
+  EXPECT_EQ(got.max_threads, 2);
+  EXPECT_TRUE(got.trace);
+  ASSERT_EQ(got.feeds.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(got.feeds[i].first, sent.feeds[i].first);
+    EXPECT_TRUE(bit_equal(got.feeds[i].second, sent.feeds[i].second));
+  }
+}
+
+TEST(WorkerWire, AnswersArriveAsTheyWere) {
+  RunGraphResponse sent;
+  sent.fetches = {Tensor::scalar<int64_t>(7)};
+  sent.events = {{.kind = TraceEvent::Kind::kCopy, .thread = 3, .node = "n", .end_ns = 9}};
+  sent.wall_offset_ns = 11;
+  RunGraphResponse got;
+  EXPECT_TRUE(wire::read_run_graph_answer(wire::run_graph_answer(ok_status(), sent), got).ok());
+  EXPECT_TRUE(bit_equal(got.fetches.at(0), sent.fetches[0]));
+  EXPECT_EQ(got.events.at(0).kind, TraceEvent::Kind::kCopy);
+  EXPECT_EQ(got.events[0].end_ns, 9);
+  EXPECT_EQ(got.wall_offset_ns, 11);
+
+  got = {};
+  sent.derived = true;
+  const Message failed = wire::run_graph_answer(aborted("because"), sent);
+  EXPECT_EQ(wire::read_run_graph_answer(failed, got), aborted("because"));
+  EXPECT_TRUE(got.derived);
+  EXPECT_TRUE(got.fetches.empty());
+}
+
+TEST(WorkerWire, ValuesMayBeDead) {
+  Value dead;
+  dead.set_dead();
+  const Message message = wire::recv_tensor_answer(dead).value();
+  EXPECT_TRUE(wire::read_recv_tensor_answer(message).value().dead());
+  EXPECT_EQ(wire::recv_tensor_answer(Value()).status().code(), Code::kUnimplemented);
+}
+
+TEST(WorkerWire, TensorsThatContradictThemselvesAreRefused) {
+  const Message good = wire::run_graph_call(some_run()).value();
+  const auto code = [](const Message& message) {
+    return wire::read_run_graph_call(message).status().code();
+  };
+  Message none = good;
+  none.parts.clear();
+  EXPECT_EQ(code(none), Code::kInvalidArgument);
+  Message shorter = good;
+  shorter.parts[0].size -= 1;
+  EXPECT_EQ(code(shorter), Code::kInvalidArgument);
+  Message no_bool = good;
+  no_bool.parts[1].buffer = Buffer::allocate(DType::kUInt8, 1, cpu_allocator()).value();
+  *static_cast<unsigned char*>(no_bool.parts[1].buffer->mutable_data()) = 2;
+  EXPECT_EQ(code(no_bool), Code::kInvalidArgument);
+}
+
+// A worker that answers everything, so that what arrives is told from what does not.
+class Agreeable final : public WorkerInterface {
+ public:
+  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
+    done(WorkerStatus());
+  }
+  void register_graph(RegisterGraphRequest,
+                      UniqueFunction<void(Result<std::string>)> done) override {
+    done(std::string("h"));
+  }
+  void deregister_graph(std::string, StatusDone done) override { done(ok_status()); }
+  void run_graph(RunGraphRequest, Ref<CancellationToken>,
+                 UniqueFunction<void(Status, RunGraphResponse)> done) override {
+    done(ok_status(), RunGraphResponse());
+  }
+  void recv_tensor(RecvTensorRequest, Ref<CancellationToken>,
+                   UniqueFunction<void(Status, Value)> done) override {
+    done(ok_status(), Value::of(Tensor::scalar(1.0F)));
+  }
+  void abort_step(int64_t, Status, StatusDone done) override { done(ok_status()); }
+  void cleanup_step(int64_t, StatusDone done) override { done(ok_status()); }
+  void delete_session(std::string, StatusDone done) override { done(ok_status()); }
+  void reset(std::vector<std::string>, StatusDone done) override { done(ok_status()); }
+};
+
+TEST(WorkerWire, ChangedBytesAreAnsweredOnce) {
+  const Ref<CallHandler> service = make_worker_service(make_ref<Agreeable>());
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::minstd_rand random(seed);
+  const std::pair<std::string_view, Message> calls[] = {
+      {wire::kGetStatus, Message()},
+      {wire::kRegisterGraph,
+       wire::register_graph_call({.session = "s", .graph_def = "g", .incarnation = 1})},
+      {wire::kDeregisterGraph, wire::deregister_graph_call("h")},
+      {wire::kRunGraph, wire::run_graph_call(some_run()).value()},
+      {wire::kRecvTensor, wire::recv_tensor_call({.step_id = 1, .key = "k"})},
+      {wire::kAbortStep, wire::abort_step_call({1, aborted("x")})},
+      {wire::kCleanupStep, wire::cleanup_step_call(1)},
+      {wire::kDeleteSession, wire::delete_session_call("s")},
+      {wire::kReset, wire::reset_call({"c"})},
+      {"/millrace.Worker/Dance", Message()},
+  };
+  for (int round = 0; round < 2000; ++round) {
+    auto [method, message] = calls[random() % std::size(calls)];
+    for (unsigned i = random() % 4; i > 0 && !message.fields.empty(); --i) {
+      message.fields[random() % message.fields.size()] = static_cast<char>(random());
+    }
+    int answers = 0;
+    service->handle(method, std::move(message), make_ref<CancellationToken>(),
+                    [&](const Status&, const Message&) { ++answers; });
+    ASSERT_EQ(answers, 1) << method;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

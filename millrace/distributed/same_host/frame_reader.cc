@@ -1,0 +1,68 @@
+#include "millrace/distributed/same_host/frame_reader.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "millrace/base/clock.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kBuffer = size_t{64} << 10;
+// A bit more than a peer that is at work takes to answer, and about what falling asleep and being
+// woken costs.
+constexpr int64_t kAwakeNs = 20'000;
+
+}  // namespace
+
+Result<FrameReader::Frame> FrameReader::next() {
+  MR_TRY(fill(sizeof(FrameHead)));
+  Frame frame;
+  std::memcpy(&frame.head, buffer_.data() + begin_, sizeof frame.head);
+  if (frame.head.body > kMaxBody) {
+    return invalid_argument("expected a frame of at most ", kMaxBody, " bytes, got ",
+                            frame.head.body);
+  }
+  const size_t size = sizeof(FrameHead) + frame.head.body;
+  MR_TRY(fill(size));
+  frame.body = std::string_view(buffer_).substr(begin_ + sizeof(FrameHead), frame.head.body);
+  begin_ += size;
+  return frame;
+}
+
+Status FrameReader::fill(size_t size) {
+  if (end_ - begin_ >= size) return ok_status();
+  if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+  }
+  // A large frame was read: its memory is not kept for small ones.
+  if (buffer_.size() > kBuffer && size <= kBuffer && end_ <= kBuffer) {
+    buffer_.resize(kBuffer);
+    buffer_.shrink_to_fit();
+  }
+  const Deadline awake = Deadline::after_nanos(kAwakeNs);
+  int flags = MSG_DONTWAIT;
+  while (end_ < size) {
+    // Memory follows what really came: a head alone does not make us take a gigabyte.
+    if (buffer_.size() - end_ < kBuffer / 2) {
+      buffer_.resize(std::max(kBuffer, std::min(2 * buffer_.size(), size + kBuffer)));
+    }
+    const ssize_t got = recv(socket_.get(), buffer_.data() + end_, buffer_.size() - end_, flags);
+    if (got > 0) {
+      end_ += static_cast<size_t>(got);
+    } else if (got == 0) {
+      return unavailable("the connection was closed");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (awake.expired()) flags = 0;
+    } else if (errno != EINTR) {
+      return unavailable("the connection is broken: ", strerror(errno));
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace millrace
