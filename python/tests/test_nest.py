@@ -5,6 +5,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 import numpy as np
 import pytest
 
+import millrace.compat.v1 as tf
 import millrace.core.nest as nest
 
 Point = namedtuple("Point", "x y")
@@ -182,3 +183,13 @@ def test_paths():
     assert list(nest.yield_flat_paths(structure)) == paths
     assert nest.flatten_with_tuple_paths(structure) == list(zip(paths, [1, 2, 3, 4], strict=True))
     assert nest.flatten_with_joined_string_paths(structure)[-1] == ("b/y/0", 4)
+
+
+def test_public_names():
+    tree = {"b": [1, (2,)], "a": 3}
+    for names in (tf.nest, tf.contrib.framework.nest):
+        assert names.flatten(tree) == [3, 1, 2]
+        assert names.map_structure(lambda x: -x, tree) == {"b": [-1, (-2,)], "a": -3}
+        assert names.pack_sequence_as(tree, [1, 2, 3]) == {"b": [2, (3,)], "a": 1}
+        assert names.is_nested(tree) and not names.is_nested(1)
+    assert tf.contrib.framework.nest.is_sequence(tree)

@@ -125,3 +125,55 @@ def test_mistakes(sess):
         tf.nn.dynamic_rnn(3, tf.constant(X), dtype=tf.float32)
     with pytest.raises(ValueError, match="between 0 and 1"):
         tf.nn.rnn_cell.DropoutWrapper(cell, input_keep_prob=2.0)
+
+
+def test_block_cells_compute_what_cells_do():
+    x = np.random.RandomState(0).normal(size=(5, 2, 3)).astype(np.float32)  # [time, batch, size]
+    lengths = [5, 3]
+    pairs = [
+        (tf.contrib.rnn.LSTMBlockCell(4), tf.nn.rnn_cell.LSTMCell(4, name="lstm_cell")),
+        (tf.contrib.rnn.LSTMBlockCell(4, cell_clip=0.1, use_peephole=True),
+         tf.nn.rnn_cell.LSTMCell(4, True, 0.1, name="lstm_cell")),
+        (tf.contrib.rnn.GRUBlockCell(4), tf.nn.rnn_cell.GRUCell(4)),
+    ]  # fmt: skip
+    for ours, usual in pairs:
+        results = []
+        for cell in (ours, usual):
+            with tf.Graph().as_default(), tf.Session() as session:
+                with tf.variable_scope("net", initializer=tf.constant_initializer(0.3)):
+                    outputs = tf.nn.dynamic_rnn(cell, x, lengths, dtype=tf.float32, time_major=True)
+                session.run(tf.global_variables_initializer())
+                names = sorted(v.op.name for v in tf.global_variables())
+                results.append((names, session.run(outputs)))
+        assert results[0][0] == results[1][0]
+        flatten = tf.contrib.framework.nest.flatten
+        for a, b in zip(flatten(results[0][1]), flatten(results[1][1]), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_fused_cells(as_list):
+    x = np.random.RandomState(0).normal(size=(5, 2, 3)).astype(np.float32)
+    rnn = tf.contrib.rnn
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.unstack(tf.constant(x)) if as_list else tf.constant(x)
+        with tf.variable_scope("net", initializer=tf.constant_initializer(0.3)):
+            fused = rnn.LSTMBlockFusedCell(4)(inputs, sequence_length=[5, 3])
+            back = rnn.TimeReversedFusedRNN(rnn.FusedRNNCellAdaptor(rnn.LSTMBlockCell(4)))
+            backward = back(inputs, dtype=tf.float32)
+            dynamic = rnn.FusedRNNCellAdaptor(rnn.LSTMBlockCell(4, name="other"), True)
+            forward = dynamic(inputs, dtype=tf.float32, sequence_length=[5, 3])
+        session.run(tf.global_variables_initializer())
+        names = {v.op.name for v in tf.global_variables()}
+        assert "net/lstm_fused_cell/kernel" in names
+        fused, backward, forward = session.run([fused, backward, forward])
+        assert isinstance(fused[0], list) == as_list and np.shape(fused[0]) == (5, 2, 4)
+        np.testing.assert_array_equal(np.array(fused[0]), np.array(forward[0]))
+        np.testing.assert_array_equal(fused[1].h, forward[1].h)
+        assert (np.array(fused[0])[3:, 1] == 0).all()
+        np.testing.assert_array_equal(backward[1].h, np.array(backward[0])[0])
+
+
+def test_a_block_cell_has_one_size():
+    with pytest.raises(ValueError, match="Exactly one of num_units or cell_size"):
+        tf.contrib.rnn.GRUBlockCell()

@@ -18,6 +18,8 @@ from collections.abc import (
 )
 from typing import Any
 
+from millrace.core.export import export
+
 _LEAF, _SEQUENCE, _MAPPING, _ATTRS = range(4)
 
 # What the values of a class are. Looked up for every element of every structure, so that the
@@ -126,6 +128,8 @@ def is_namedtuple(value: Any) -> bool:
     return isinstance(value, tuple) and isinstance(getattr(value, "_fields", None), tuple)
 
 
+@export(v1=("nest.is_nested", "contrib.framework.nest.is_sequence",
+            "contrib.framework.nest.is_nested"))  # fmt: skip
 def is_nested(seq: Any) -> bool:
     """Whether `seq` is a structure: a list, tuple, mapping, attrs object..., and no leaf."""
     return _kind(seq) != _LEAF
@@ -146,6 +150,7 @@ def _append_leaves(structure: Any, leaves: list[Any]) -> None:
             _append_leaves(element, leaves)
 
 
+@export(v1=("nest.flatten", "contrib.framework.nest.flatten"))
 def flatten(structure: Any) -> list[Any]:
     """The leaves of `structure` as a list; of a leaf, a list of itself."""
     if _kind(structure) == _LEAF:
@@ -165,6 +170,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     )
 
 
+@export(v1=("nest.pack_sequence_as", "contrib.framework.nest.pack_sequence_as"))
 def pack_sequence_as(structure: Any, flat_sequence: Any) -> Any:
     """The structure of `structure` with the values of `flat_sequence` as its leaves.
 
@@ -240,6 +246,7 @@ def _mismatch(first: Any, second: Any, check_types: bool) -> tuple[str, type[Exc
     return None
 
 
+@export(v1=("nest.assert_same_structure", "contrib.framework.nest.assert_same_structure"))
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
     """Raises unless both structures have the same form; their leaves may differ.
 
@@ -256,6 +263,7 @@ def _check_callable(func: Any) -> None:
         raise TypeError(f"func must be callable, got: {_show(func)}")
 
 
+@export(v1=("nest.map_structure", "contrib.framework.nest.map_structure"))
 def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool = True) -> Any:
     """The structure of what `func` makes of each leaf, or of corresponding leaves of several.
 
@@ -271,6 +279,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool =
     return made[0] if _kind(first) == _LEAF else _pack(first, iter(made))
 
 
+@export(v1="contrib.framework.nest.flatten_dict_items")
 def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
     """A flat dictionary of one whose keys may be structures, each with a value of its form.
 
@@ -300,6 +309,7 @@ def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
     return flat
 
 
+@export(v1="contrib.framework.nest.assert_shallow_structure")
 def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> None:
     """Raises unless `input_tree` has the form of `shallow_tree` as deep as that goes.
 
@@ -336,6 +346,7 @@ def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bo
         assert_shallow_structure(branch, input_branch, check_types=check_types)
 
 
+@export(v1="contrib.framework.nest.yield_flattened_up_to")
 def yield_flattened_up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
     """Yields the parts of `input_tree` that stand where `shallow_tree` has its leaves.
 
@@ -348,12 +359,14 @@ def yield_flattened_up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
         yield from yield_flattened_up_to(branch, part)
 
 
+@export(v1="contrib.framework.nest.flatten_up_to")
 def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> list[Any]:
     """`flatten`, only as deep as `shallow_tree` goes; errors of `assert_shallow_structure`."""
     assert_shallow_structure(shallow_tree, input_tree, check_types=check_types)
     return list(yield_flattened_up_to(shallow_tree, input_tree))
 
 
+@export(v1="contrib.framework.nest.map_structure_up_to")
 def map_structure_up_to(
     shallow_tree: Any, func: Callable[..., Any], *inputs: Any, check_types: bool = True
 ) -> Any:
