@@ -41,7 +41,9 @@ Saver::Saver(Variables& model, const std::vector<Variable*>& variables) {
   for (const Variable* variable : saved) inputs.push_back(variable->read(scope));
   const AttrMap attrs = {{"dtypes", dtypes}, {kOpStatesAttr, state}};
   save_ = scope.add("SaveV2", inputs, attrs);
-  save_async_ = scope.add("SaveV2Async", inputs, attrs);
+  AttrMap async_attrs = attrs;
+  async_attrs.set(kAsynchronousAttr, true);
+  save_async_ = scope.add("SaveV2", inputs, async_attrs);
   wait_ = scope.add("SaveV2Wait", {prefix_}, {});
   add_restore(scope, saved, strings(names), attrs);
 }

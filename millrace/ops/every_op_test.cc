@@ -92,7 +92,6 @@ const Exemption kNeverRuns[] = {
     {"Save", "", {}, "no file is open to made-up names"},
     {"SaveSlices", "", {}, "no file is open to made-up names"},
     {"SaveV2", "", {}, "no file is open to made-up names"},
-    {"SaveV2Async", "", {}, "no file is open to made-up names"},
     {"SaveV2Wait", "", {}, "no file is open to made-up names"},
     {"TensorSummaryV2", "", {}, "reads bytes of a message"},
     {"WriteFile", "", {}, "no file is open to made-up names"},

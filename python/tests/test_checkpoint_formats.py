@@ -65,8 +65,9 @@ import millrace.compat.v1 as tf
 from millrace import raw_ops
 session = tf.Session()
 x = tf.placeholder(tf.float32)
-save = raw_ops.SaveV2Async(
+save = raw_ops.SaveV2(
     prefix={str(tmp_path / "x")!r}, tensor_names=["x"], shape_and_slices=[""], tensors=[x])
+save._set_attr("_asynchronous", True)
 session.run(save, {{x: np.full(3_000_000, 7, np.float32)}})
 {wait}
 """

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from training_program import digest as digest_of
 
 import millrace.compat.v1 as tf
 from millrace.train.progress import ProgressHook, progress_text
@@ -187,11 +188,10 @@ def test_no_line_without_a_terminal(tmp_path, capfd):
 # The end by a signal.
 
 
-def run_program(folder, kill=None, sent=signal.SIGKILL):
+def run_program(folder, kill=None, sent=signal.SIGKILL, beside=False):
     """(exit status, digest or None) of the program, which gets a signal after so many steps."""
-    with subprocess.Popen(
-        [sys.executable, PROGRAM, folder, str(STEPS)], stdout=subprocess.PIPE, text=True
-    ) as program:
+    command = [sys.executable, PROGRAM, folder, str(STEPS), *(["beside"] if beside else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         out = None
         for count, line in enumerate(program.stdout):
             kind, _, value = line.strip().partition(" ")
@@ -217,19 +217,23 @@ def test_killed_runs_end_as_the_unbroken_one(tmp_path, unbroken):
     chance = random.Random(seed)
     killed = 0
     while killed < KILLS:
-        status, digest = run_program(tmp_path, kill=chance.randrange(10))
+        beside = chance.random() < 0.5
+        status, digest = run_program(tmp_path, kill=chance.randrange(10), beside=beside)
         if status == 0:  # it came to its end before the signal did
             break
         killed += 1
         assert status == -signal.SIGKILL
+        newest = tf.train.latest_checkpoint(tmp_path)
+        assert newest is None or digest_of(newest)  # whole: all of it can be read
     else:
         status, digest = run_program(tmp_path)
     print("kills", killed)
     assert killed and (status, digest) == (0, unbroken)
 
 
-def test_sigterm_saves_and_ends(tmp_path, unbroken):
-    status, digest = run_program(tmp_path, kill=4, sent=signal.SIGTERM)
+@pytest.mark.parametrize("beside", [False, True])
+def test_sigterm_saves_and_ends(tmp_path, unbroken, beside):
+    status, digest = run_program(tmp_path, kill=4, sent=signal.SIGTERM, beside=beside)
     assert status == 143 and digest is None
     assert tf.train.load_variable(str(tmp_path), "global_step") >= 5
     assert run_program(tmp_path) == (0, unbroken)

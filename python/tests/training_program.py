@@ -1,7 +1,7 @@
-"""training_program.py FOLDER STEPS: trains a small model, and goes on where FOLDER was left.
+"""training_program.py FOLDER STEPS [beside]: trains a small model, going on where FOLDER was left.
 
-Prints each step when it is done, and at the end a digest of all that is saved. It is a process, so
-that tests can kill it.
+With "beside" checkpoints are written while steps go on. Prints each step when it is done, and at
+the end a digest of all that is saved. It is a process, so that tests can kill it.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ def digest(folder):
     return out.hexdigest()
 
 
-def main(folder, steps):
+def main(folder, steps, beside=False):
     """Trains up to a number of steps."""
     train, step, scaffold = build()
     with tf.train.MonitoredTrainingSession(
@@ -54,6 +54,7 @@ def main(folder, steps):
         save_checkpoint_steps=3,
         save_summaries_steps=None,
         log_step_count_steps=None,
+        asynchronous_checkpoints=beside,
     ) as session:
         while not session.should_stop():
             _, done = session.run([train, step])
@@ -62,4 +63,4 @@ def main(folder, steps):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), len(sys.argv) > 3)

@@ -36,6 +36,10 @@ inline constexpr std::string_view kOpStatesAttr = "_op_states";
 // Empty where a node has none.
 Result<std::string> op_states_entry(const KernelNode& node);
 
+// The attribute of a SaveV2 that goes on beside the steps that follow. TensorFlow saves before the
+// step ends.
+inline constexpr std::string_view kAsynchronousAttr = "_asynchronous";
+
 // What a checkpoint is called where saves go on beside steps (BackgroundSaves), however its path is
 // written.
 Result<std::string> checkpoint_key(const FilePlace& place);

@@ -130,13 +130,15 @@ class SessionSaves final : public Resource {
 };
 
 Status save(KernelContext& ctx) {
-  MR_TRY_ASSIGN(const std::unique_ptr<SaveJob> job, SaveJob::make(ctx));
-  BackgroundSaves::global().finish(job->key());
-  return job->run();
-}
-
-Status save_async(KernelContext& ctx) {
   MR_TRY_ASSIGN(std::unique_ptr<SaveJob> job, SaveJob::make(ctx));
+  bool asynchronous = false;
+  if (ctx.node().attrs.find(kAsynchronousAttr) != nullptr) {
+    MR_TRY_ASSIGN(asynchronous, ctx.node().attr<bool>(kAsynchronousAttr));
+  }
+  if (!asynchronous) {
+    BackgroundSaves::global().finish(job->key());
+    return job->run();
+  }
   MR_TRY(job->keep());
   MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
   const std::string key = job->key();
@@ -175,18 +177,8 @@ void register_save(Registry& registry) {
        .traits = traits,
        .shape = save_shape});
   registry.kernel("SaveV2", DeviceKind::kAny, save);
-  registry.add({.name = "SaveV2Async",
-                .doc = "Saves tensors as they are now, as SaveV2, while the program goes on.",
-                .inputs = {prefix,
-                           {"tensor_names", "string", "A vector."},
-                           slices,
-                           {"tensors", "host(list(dtypes))"}},
-                .attrs = {{"dtypes", "list(type) >= 1"}},
-                .traits = traits,
-                .shape = save_shape});
-  registry.kernel("SaveV2Async", DeviceKind::kAny, save_async);
   registry.add({.name = "SaveV2Wait",
-                .doc = "Waits for what SaveV2Async began under a name, and fails if that did.",
+                .doc = "Waits for what a SaveV2 began beside the program, and fails if that did.",
                 .inputs = {{"prefix", "string", "'': every one of this session."}},
                 .traits = traits,
                 .shape = wait_shape});

@@ -50,7 +50,8 @@ class Gate {
 class SaveAsyncTest : public testing::Test {
  protected:
   Status save(const std::string& prefix, const Tensor& tensor) {
-    return OpTester(*env_, "SaveV2Async")
+    return OpTester(*env_, "SaveV2")
+        .attr("_asynchronous", true)
         .input(Tensor::scalar(prefix))
         .input(Tensor::vector<std::string>({"v"}))
         .input(Tensor::vector<std::string>({""}))
@@ -136,7 +137,8 @@ TEST_F(SaveAsyncTest, TrainingGoesOnInOtherThreads) {
   OpEnv saver;
   for (int i = 0; i < 10; ++i) {
     const std::string prefix = directory_ / str_cat("model-", i % 3);
-    ASSERT_TRUE(OpTester(saver, "SaveV2Async")
+    ASSERT_TRUE(OpTester(saver, "SaveV2")
+                    .attr("_asynchronous", true)
                     .input(Tensor::scalar(prefix))
                     .input(Tensor::vector<std::string>({"v"}))
                     .input(Tensor::vector<std::string>({""}))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from millrace import protos
+from millrace.checkpoint.background import BackgroundSave
 from millrace.checkpoint.checkpoint_state import (
     checkpoint_exists,
     get_checkpoint_mtimes,
@@ -20,7 +21,7 @@ from millrace.checkpoint.meta_graph import export_scoped_meta_graph
 from millrace.checkpoint.object_checkpoints import names_to_keys_of
 from millrace.checkpoint.restore_errors import NoCheckpointError, explained
 from millrace.checkpoint.saveable import validate_and_slice_inputs
-from millrace.checkpoint.saver_builder import BulkSaverBuilder
+from millrace.checkpoint.saver_builder import ASYNCHRONOUS_ATTR, BulkSaverBuilder
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.core.text import as_str, path_to_str
@@ -56,6 +57,10 @@ class Saver:
       filename: the default of the tensor that takes the path.
       random_state: saves and restores where random ops stand, too, dropout's among them, under the
         name "_RANDOM_STATE". Not in TensorFlow. Checkpoints without it are restored as well.
+      asynchronous: `save` returns when it has taken hold of the values; they are written while the
+        program goes on, by one device. When all is written the `checkpoint` file names it, and old
+        checkpoints are deleted. An error is raised by the next `save`, by `wait`, or where the
+        session is closed. Not in TensorFlow.
     """
 
     def __init__(
@@ -65,7 +70,7 @@ class Saver:
         builder: Any = None, defer_build: bool = False, allow_empty: bool = False,
         write_version: int = protos.SaverDef.V2, pad_step_number: bool = False,
         save_relative_paths: bool = False, filename: str | None = None,
-        random_state: bool = False,
+        random_state: bool = False, asynchronous: bool = False,
     ):  # fmt: skip
         if defer_build and var_list:
             raise ValueError(
@@ -87,6 +92,8 @@ class Saver:
         self._save_relative_paths = save_relative_paths
         self._filename = filename
         self._random_state = random_state
+        self._asynchronous = asynchronous
+        self._background: BackgroundSave | None = None
         self._is_built = False
         self._is_empty = False
         self._last_checkpoints: list[tuple[str, float]] = []
@@ -107,6 +114,9 @@ class Saver:
                 for field in _NAMES:
                     name = prepend_name_scope(getattr(self.saver_def, field), self._name)
                     setattr(self.saver_def, field, name)
+            self._asynchronous = any(
+                ASYNCHRONOUS_ATTR in op.graph._node_attr_names(op._id) for op in self._save_ops()
+            )
         else:
             self._build()
             if self._is_empty:
@@ -129,11 +139,20 @@ class Saver:
         # Builders of programs need not know it.
         more = {"random_state": True} if self._random_state else {}
         self.saver_def = self._builder.build(
-            self._var_list, reshape=self._reshape, sharded=self._sharded,
-            max_to_keep=self._max_to_keep,
+            self._var_list, reshape=self._reshape,
+            sharded=self._sharded and not self._asynchronous, max_to_keep=self._max_to_keep,
             keep_checkpoint_every_n_hours=self._keep_checkpoint_every_n_hours, name=self._name,
             restore_sequentially=self._restore_sequentially, filename=self._filename, **more,
         )  # fmt: skip
+        if self._asynchronous:
+            for op in self._save_ops():
+                op._set_attr(ASYNCHRONOUS_ATTR, True)
+
+    def _save_ops(self) -> list[Any]:
+        """What its tensor waits for; nothing where the graph is another one."""
+        graph = get_default_graph()
+        found = graph._find(self.saver_def.save_tensor_name.partition(":")[0])
+        return [] if found < 0 else list(graph._operation(found).control_inputs)
 
     def _check_saver_def(self) -> None:
         if not isinstance(self.saver_def, protos.SaverDef):
@@ -201,7 +220,8 @@ class Saver:
         save_debug_info: bool = False,
     ) -> str | None:  # fmt: skip
         """Writes a checkpoint, and the graph beside it. Gives the checkpoint's path, for `restore`;
-        None where there is nothing to save.
+        None where there is nothing to save. A saver that is asynchronous waits for the checkpoint
+        before, and raises its error.
 
         Args:
           sess: the session whose variables are saved.
@@ -223,16 +243,26 @@ class Saver:
             raise TypeError(f"'sess' must be a Session; {sess}")
         save_path = as_str(path_to_str(save_path))
         path = self._path(sess, save_path, global_step, latest_filename)
+        self.wait()
         saved = None
         if not self._is_empty:
             saved = self._write(sess, save_path, path)
-            if write_state:
-                self._record(saved)
-                write_checkpoint_state(
-                    os.path.dirname(save_path), saved, self.last_checkpoints, latest_filename,
-                    self._save_relative_paths,
-                )  # fmt: skip
-                self._delete_old(meta_graph_suffix)
+
+            def finish() -> None:
+                if write_state:
+                    self._record(saved)
+                    write_checkpoint_state(
+                        os.path.dirname(save_path), saved, self.last_checkpoints, latest_filename,
+                        self._save_relative_paths,
+                    )  # fmt: skip
+                    self._delete_old(meta_graph_suffix)
+
+            if self._asynchronous:
+                self._background = BackgroundSave(saved, finish)
+                session = sess.raw_session() if hasattr(sess, "raw_session") else sess
+                session._call_before_close(self.wait)
+            else:
+                finish()
         if write_meta_graph:
             filename = meta_graph_filename(path, meta_graph_suffix)
             with sess.graph.as_default():
@@ -264,12 +294,20 @@ class Saver:
                 ) from None
             raise
 
+    def wait(self) -> None:
+        """Returns when the checkpoint that an asynchronous `save` began is whole; raises why it is
+        not. Not in TensorFlow."""
+        background, self._background = self._background, None
+        if background is not None:
+            background.wait()
+
     def restore(self, sess: Any, save_path: Any) -> None:
         """Sets the variables of a session to what a checkpoint has for them.
 
         ValueError where there is no checkpoint; an error that lists names and shapes where the
         checkpoint is of another graph.
         """
+        self.wait()
         if self._is_empty:
             return
         if save_path is None:

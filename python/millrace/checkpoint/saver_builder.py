@@ -32,6 +32,8 @@ V2 = protos.SaverDef.V2
 # with "_".
 RANDOM_STATE = "_RANDOM_STATE"
 _RANDOM_STATE_ATTR = "_op_states"
+# Of a SaveV2 that goes on beside the program.
+ASYNCHRONOUS_ATTR = "_asynchronous"
 
 
 class BaseSaverBuilder:

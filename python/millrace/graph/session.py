@@ -67,6 +67,7 @@ class BaseSession:
         self._contexts: list[Any] = []
         self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
         self._dead_handles: list[str] = []
+        self._before_close: list[Callable[[], None]] = []
         self._core: Any = None
         self._core = _connect(self, self._graph, target.decode(), config)
         _open_sessions.add(self)
@@ -93,10 +94,20 @@ class BaseSession:
         return [_DeviceAttributes(*info) for info in self._core.list_devices()]
 
     def close(self) -> None:
-        """Stops what runs and frees the session's state. Twice is fine."""
+        """Stops what runs and frees the session's state. Twice is fine. Raises why a checkpoint
+        could not be written beside the program."""
         if not self._closed and self._core is not None:
             self._closed = True
-            self._core.close()
+            try:
+                for call in self._before_close:
+                    call()
+            finally:
+                self._core.close()
+
+    def _call_before_close(self, call: Callable[[], None]) -> None:
+        """Calls it, once however often it is given, when the session is closed."""
+        if call not in self._before_close:
+            self._before_close.append(call)
 
     def _abort(self) -> None:
         """Ends it because of what others did to its state."""

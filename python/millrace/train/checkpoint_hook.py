@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace import protos
 from millrace.checkpoint.meta_graph import create_meta_graph_def
+from millrace.checkpoint.saver import Saver
 from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
@@ -40,6 +41,9 @@ class CheckpointSaverListener:
 @export(v1=("train.CheckpointSaverHook", "estimator.CheckpointSaverHook"))
 class CheckpointSaverHook(SessionRunHook):
     """Writes a checkpoint at the start, every so many seconds or steps, and at the end.
+
+    With a saver that is asynchronous steps go on meanwhile, unless there are listeners: they are
+    told of whole checkpoints. The end waits.
 
     Args:
       checkpoint_dir: the folder; the graph is written there too.
@@ -104,6 +108,7 @@ class CheckpointSaverHook(SessionRunHook):
         step = session.run(self._global_step_tensor)
         if step != self._timer.last_triggered_step():
             self._save(session, step)
+        self._wait()
         for listener in self._listeners:
             listener.end(session, step)
 
@@ -127,6 +132,11 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver = savers[0]
         return self._saver
 
+    def _wait(self) -> None:
+        saver = self._get_saver()
+        if isinstance(saver, Saver):
+            saver.wait()
+
     def _save(self, session: Any, step: int) -> bool:
         """Writes a checkpoint; gives whether a listener asks for the end."""
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
@@ -135,6 +145,8 @@ class CheckpointSaverHook(SessionRunHook):
         self._get_saver().save(
             session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def
         )
+        if self._listeners:  # they are told of checkpoints that are whole
+            self._wait()
         self._summary_writer.add_session_log(
             protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=self._save_path),
             step,

@@ -217,7 +217,7 @@ def MonitoredTrainingSession(
     save_summaries_secs: Any = USE_DEFAULT, config: Any = None, stop_grace_period_secs: float = 120,
     log_step_count_steps: int | None = 100, max_wait_secs: float = 7200,
     save_checkpoint_steps: Any = USE_DEFAULT, summary_dir: str | None = None,
-    save_graph_def: bool = True,
+    save_graph_def: bool = True, asynchronous_checkpoints: bool = False,
 ) -> MonitoredSession:  # fmt: skip
     """A MonitoredSession with the hooks that training usually has.
 
@@ -235,6 +235,8 @@ def MonitoredTrainingSession(
       max_wait_secs: how long a worker waits for the chief.
       summary_dir: where to write summaries to; `checkpoint_dir` by default.
       save_graph_def: whether to write the graph beside checkpoints.
+      asynchronous_checkpoints: writes checkpoints while steps go on: see `tf.train.Saver`. Not in
+        TensorFlow. ValueError where the saver is given and does not.
 
     With a `checkpoint_dir`, SIGTERM ends the program after the step, with a checkpoint and status
     143, unless it has a handler of its own. On a terminal a line shows the progress.
@@ -252,6 +254,8 @@ def MonitoredTrainingSession(
     elif save_checkpoint_steps is USE_DEFAULT:
         save_checkpoint_steps = None
     scaffold = scaffold or Scaffold()
+    if asynchronous_checkpoints:
+        scaffold._make_asynchronous()
     all_hooks = list(hooks or [])
     if not is_chief:
         creator: Any = WorkerSessionCreator(

@@ -2,7 +2,7 @@
 
 from typing import Any, Callable
 
-from millrace.checkpoint.saver import saver_or_default
+from millrace.checkpoint.saver import Saver, saver_or_default
 from millrace.core import logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
@@ -78,6 +78,21 @@ class Scaffold:
         self._local_init_feed_dict = local_init_feed_dict
         self._summary_op = summary_op
         self._saver = saver
+
+    def _make_asynchronous(self) -> None:
+        """Lets the saver write beside the program. ValueError where another one is given."""
+        if self._saver is None and not get_default_graph().get_collection(GraphKeys.SAVERS):
+            self._saver = Saver(
+                allow_empty=True, random_state=True, asynchronous=True, defer_build=True
+            )
+            get_default_graph().add_to_collection(GraphKeys.SAVERS, self._saver)
+            return
+        saver = self._saver or saver_or_default()
+        if not getattr(saver, "_asynchronous", False):
+            raise ValueError(
+                "asynchronous_checkpoints: the saver that was given is not asynchronous, expected "
+                "tf.train.Saver(..., asynchronous=True)"
+            )
 
     def finalize(self) -> "Scaffold":
         """Makes what is missing, and finalises the graph."""
