@@ -1,5 +1,6 @@
 """Reading checkpoints without a graph."""
 
+import functools
 from typing import Any
 
 from millrace import _core, protos
@@ -18,7 +19,10 @@ class CheckpointReader:
 
     def __init__(self, filename: str):
         self._reader = _core.CheckpointReader(filename)
-        self._entries = {name: (dtype, shape) for name, dtype, shape in self._reader.entries()}
+
+    @functools.cached_property
+    def _entries(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        return {name: (dtype, shape) for name, dtype, shape in self._reader.entries()}
 
     def has_tensor(self, tensor_str: str) -> bool:
         """Whether it has a tensor of that name."""

@@ -362,12 +362,16 @@ class TensorShape:
     def as_proto(self) -> Any:
         """The shape as a TensorShapeProto message."""
         proto = protos.TensorShapeProto()
+        self.write_to(proto)
+        return proto
+
+    def write_to(self, proto: Any) -> None:
+        """Writes the shape into an empty TensorShapeProto message."""
         if self._dims is None:
             proto.unknown_rank = True
         else:
             for d in self._dims:
-                proto.dim.add().size = -1 if d is None else d
-        return proto
+                proto.dim.add(size=-1 if d is None else d)
 
     def __len__(self) -> int:
         if self._dims is None:

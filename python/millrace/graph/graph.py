@@ -213,11 +213,12 @@ class Graph(_core.GraphBase):
         """The graph as a GraphDef, from operation number `from_version` on."""
         graph_def = protos.GraphDef.FromString(self._graph_def(from_version or 0, -1))
         if add_shapes:
-            for node in graph_def.node:
-                op = self.get_operation_by_name(node.name)
-                if op.outputs:
+            for i, node in enumerate(graph_def.node, from_version or 0):
+                outputs = self._operation(i).outputs
+                if outputs:
                     shapes = node.attr["_output_shapes"].list.shape
-                    shapes.extend([out.shape.as_proto() for out in op.outputs])
+                    for out in outputs:
+                        out.shape.write_to(shapes.add())
         return graph_def
 
     def is_feedable(self, tensor: Any) -> bool:
