@@ -76,6 +76,7 @@ Result<Ref<CheckpointReader>> CheckpointReader::open(FileSystem& fs, const std::
 
 void CheckpointReader::set_tensors(std::vector<StoredTensor> tensors) {
   tensors_ = std::move(tensors);
+  if (std::is_sorted(tensors_.begin(), tensors_.end(), by_name)) return;
   std::sort(tensors_.begin(), tensors_.end(), by_name);
 }
 

@@ -107,8 +107,12 @@ Tensor Tensor::rows(int64_t begin, int64_t end) const {
 
 Tensor Tensor::row(int64_t i) const {
   MR_CHECK(rank() >= 1 && i >= 0 && i < dim(0));
-  Tensor result = rows(i, i + 1);
+  Tensor result;
   result.shape_ = shape_.without_first();
+  result.offset_ =
+      offset_ + static_cast<size_t>(i * result.shape_.num_elements()) * dtype_size(dtype_);
+  result.buffer_ = buffer_;
+  result.dtype_ = dtype_;
   return result;
 }
 
