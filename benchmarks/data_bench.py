@@ -144,7 +144,8 @@ def measure(package, folder, chosen):
             continue
         with tf.Graph().as_default(), tf.Session() as session:
             element = tf.data.make_one_shot_iterator(make()).get_next()
-            call = session.make_callable([tf.nest.flatten(element)[0].op])
+            first = element[0] if isinstance(element, (tuple, list)) else element
+            call = session.make_callable([first.op])
             found[name] = [value / elements * 1e6 for value in cost(call)]
     print(json.dumps(found))
 
