@@ -620,7 +620,9 @@ void bind_maps(nb::module_& m, nb::handle abc) {
       .def("values", [](const MapView& self) { return to_dict(self).attr("values")(); })
       .def("items", [](const MapView& self) { return to_dict(self).attr("items")(); })
       .def("pop", &pop_entry)
-      .def("clear", [](const MapView& self) { clear_field(self.view().write(), self.field); });
+      .def("clear", [](const MapView& self) { clear_field(self.view().write(), self.field); })
+      .def("GetEntryClass",
+           [](const MapView& self) { return class_of(self.field->message_type()); });
   base.attr("__hash__") = nb::none();
   nb::class_<ScalarMapView, MapView>(m, "ScalarMapField")
       .def("__setitem__", &set_entry, nb::arg().none(), nb::arg().none())

@@ -1,32 +1,16 @@
+#include "python/src/message_types.h"
+
 #include <google/protobuf/descriptor_database.h>
 
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "python/src/message_view.h"
-
 namespace millrace::python {
 
 namespace {
 
 constexpr const char* kModule = "millrace.protos";
-
-// A field of a message type: describes it, and is the attribute of the type's class that reads and
-// sets it.
-struct FieldType {
-  const pb::FieldDescriptor* field;
-};
-
-// A message type, as the attribute DESCRIPTOR of its class.
-struct MessageType {
-  const pb::Descriptor* type;
-};
-
-// An enum. Its values are plain ints.
-struct EnumType {
-  const pb::EnumDescriptor* type;
-};
 
 // Name without the package: "AttrValue.ListValue".
 template <class Descriptor>
@@ -171,14 +155,6 @@ nb::list enum_types(const MessageType& self) {
   return types;
 }
 
-nb::list oneofs(const MessageType& self) {
-  nb::list names;
-  for (int i = 0; i < self.type->oneof_decl_count(); ++i) {
-    names.append(nb::cast(std::string(self.type->oneof_decl(i)->name())));
-  }
-  return names;
-}
-
 std::string upper(std::string text) {
   for (char& c : text) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -308,7 +284,8 @@ nb::handle class_of(const pb::Descriptor* type) {
 }
 
 void bind_message_types(nb::module_& m) {
-  nb::class_<EnumType>(m, "EnumType", "An enum of messages; its values are ints.")
+  nb::class_<EnumType> enumeration(m, "EnumType", "An enum of messages; its values are ints.");
+  enumeration
       .def("Name", &name_of, nb::arg("number").none(),
            "The name of a number; ValueError without one.")
       .def("Value", &value_of, nb::arg("name").none(),
@@ -356,12 +333,6 @@ void bind_message_types(nb::module_& m) {
                    [](const FieldType& self) {
                      return class_of(self.field->containing_type()).attr("DESCRIPTOR");
                    })
-      .def_prop_ro("containing_oneof",
-                   [](const FieldType& self) -> nb::object {
-                     const pb::OneofDescriptor* oneof = self.field->containing_oneof();
-                     if (oneof == nullptr) return nb::none();
-                     return nb::cast(std::string(oneof->name()));
-                   })
       .def_prop_ro("message_type",
                    [](const FieldType& self) -> nb::object {
                      if (!is_message(self.field)) return nb::none();
@@ -381,7 +352,8 @@ void bind_message_types(nb::module_& m) {
   field.attr("LABEL_OPTIONAL") = static_cast<int>(pb::FieldDescriptor::LABEL_OPTIONAL);
   field.attr("LABEL_REPEATED") = static_cast<int>(pb::FieldDescriptor::LABEL_REPEATED);
 
-  nb::class_<MessageType>(m, "Descriptor", "A message type.")
+  nb::class_<MessageType> message(m, "Descriptor", "A message type.");
+  message
       .def("__repr__",
            [](const MessageType& self) {
              return "<message type " + std::string(self.type->full_name()) + ">";
@@ -395,8 +367,8 @@ void bind_message_types(nb::module_& m) {
       .def_prop_ro("fields_by_number",
                    [](const MessageType& self) { return fields_by(self, "number"); })
       .def_prop_ro("nested_types", &nested_types)
-      .def_prop_ro("enum_types", &enum_types)
-      .def_prop_ro("oneofs", &oneofs, "The names of the oneofs.");
+      .def_prop_ro("enum_types", &enum_types);
+  bind_reflection(m, field, message, enumeration);
 
   m.def("find_proto", &find_symbol, nb::arg("full_name"),
         "The class, enum or enum value of a full name, or None.");

@@ -762,11 +762,45 @@ def test_list_fields_and_descriptors():
     assert field.type == field.TYPE_STRING
     assert descriptor.fields_by_number[5].is_map
     assert protos.GraphDef.DESCRIPTOR.fields_by_name["node"].message_type is descriptor
-    assert protos.AttrValue.DESCRIPTOR.oneofs == ["value"]
+    (value,) = protos.AttrValue.DESCRIPTOR.oneofs
+    assert value.name == "value" and value.fields[0].containing_oneof == value
+    assert protos.AttrValue.DESCRIPTOR.oneofs_by_name["value"] == value
     assert protos.AttrValue.DESCRIPTOR.fields_by_name["type"].enum_type is protos.DataType
     assert protos.NodeDef.NAME_FIELD_NUMBER == 1
     assert protos.AttrValue.ListValue.__qualname__ == "AttrValue.ListValue"
     assert [t.name for t in protos.AttrValue.DESCRIPTOR.nested_types] == ["ListValue"]
+
+
+def test_descriptors_answer_what_googles_package_asks():
+    attr = protos.NodeDef.DESCRIPTOR.fields_by_name["attr"]
+    assert attr.message_type.has_options and attr.message_type.GetOptions().map_entry
+    assert not protos.NodeDef.DESCRIPTOR.has_options
+    assert not protos.NodeDef.DESCRIPTOR.GetOptions().map_entry
+    entry = protos.NodeDef().attr.GetEntryClass()(key="T")
+    entry.value.type = protos.DT_INT32
+    assert entry.key == "T" and entry.DESCRIPTOR is attr.message_type
+    types = protos.DataType.values_by_number
+    assert types[1].name == "DT_FLOAT" and protos.DataType.values_by_name["DT_INT32"].number == 3
+    assert protos.NodeDef.DESCRIPTOR.file.name.endswith("node_def.proto")
+    name = protos.NodeDef.DESCRIPTOR.fields_by_name["name"]
+    assert not name.has_presence and not name.is_extension and not name.has_options
+    producer = protos.SaverDef.DESCRIPTOR.fields_by_name["filename_tensor_name"]
+    assert producer.json_name == "filenameTensorName"
+
+
+def test_googles_formats_read_and_write_messages():
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    text = """node { name: "a" op: "Const" input: ["b", "^c"]
+      attr { key: "T" value { type: DT_INT32 } }
+      attr { key: "l" value { list { i: [1, -2] } } } } versions { producer: 7 }"""
+    graph = text_format.Parse(text, protos.GraphDef())
+    assert graph.node[0].attr["T"].type == protos.DT_INT32
+    assert list(graph.node[0].attr["l"].list.i) == [1, -2] and graph.versions.producer == 7
+    assert text_format.Parse(text_format.MessageToString(graph), protos.GraphDef()) == graph
+    assert json_format.Parse(json_format.MessageToJson(graph), protos.GraphDef()) == graph
+    with pytest.raises(text_format.ParseError, match="bogus"):
+        text_format.Parse("bogus: 1", protos.GraphDef())
 
 
 def test_any_holds_messages():
