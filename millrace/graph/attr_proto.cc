@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -152,6 +153,29 @@ Status write_function(const FunctionAttr& function, tensorflow::NameAttrList& pr
 }
 
 // Writes one alternative of AttrValue::Storage.
+// Past this many bytes a tensor is written short where it can be.
+constexpr size_t kShortTensorBytes = 1024;
+
+bool all_alike(const Tensor& tensor) {
+  const size_t size = dtype_size(tensor.dtype());
+  const char* bytes = static_cast<const char*>(tensor.raw());
+  return std::memcmp(bytes, bytes + size, tensor.bytes() - size) == 0;
+}
+
+// Large tensors of one value repeated are written as that value, which every reader repeats.
+Status write_tensor(const Tensor& tensor, tensorflow::TensorProto& proto) {
+  const bool on_host = !tensor.buffer() || tensor.buffer()->space() != MemorySpace::kDevice;
+  if (!on_host || !is_plain(tensor.dtype()) || tensor.bytes() <= kShortTensorBytes ||
+      !all_alike(tensor)) {
+    return tensor_to_proto(tensor, proto);
+  }
+  MR_TRY_ASSIGN(Tensor one, Tensor::allocate(tensor.dtype(), Shape{1}));
+  std::memcpy(one.mutable_raw(), tensor.raw(), dtype_size(tensor.dtype()));
+  MR_TRY(tensor_to_proto(one, proto, TensorEncoding::kTypedField));
+  shape_to_proto(tensor.shape(), *proto.mutable_tensor_shape());
+  return ok_status();
+}
+
 struct Writer {
   AttrProto& proto;
   int depth;
@@ -166,9 +190,7 @@ struct Writer {
     shape_to_proto(v, *proto.mutable_shape());
     return ok_status();
   }
-  Status operator()(const TensorAttr& v) {
-    return tensor_to_proto(v.tensor, *proto.mutable_tensor());
-  }
+  Status operator()(const TensorAttr& v) { return write_tensor(v.tensor, *proto.mutable_tensor()); }
   Status operator()(const FunctionAttr& v) {
     return write_function(v, *proto.mutable_func(), depth);
   }
@@ -199,7 +221,7 @@ struct Writer {
     return operator()(EmptyList{});
   }
   Status operator()(const std::vector<TensorAttr>& v) {
-    for (const TensorAttr& x : v) MR_TRY(tensor_to_proto(x.tensor, *list().add_tensor()));
+    for (const TensorAttr& x : v) MR_TRY(write_tensor(x.tensor, *list().add_tensor()));
     return operator()(EmptyList{});
   }
   Status operator()(const std::vector<FunctionAttr>& v) {

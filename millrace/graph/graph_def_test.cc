@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "millrace/graph/function.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/toy_ops.h"
+#include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/tensor_proto.h"
 #include "proto/attr_value.pb.h"
 #include "proto/graph.pb.h"
 #include "proto/meta_graph.pb.h"
@@ -324,6 +329,30 @@ TEST_F(GraphDefTest, NestedAttributesUpToTheLimit) {
   expect_ok(attr_to_proto(value, proto));
   EXPECT_EQ(attr_from_proto(proto).value(), value);
   EXPECT_EQ(attr_to_proto(FunctionAttr{"f", {{"n", value}}}, proto).code(), Code::kInvalidArgument);
+}
+
+TEST_F(GraphDefTest, LargeTensorsOfOneValueAreWrittenAsThatValue) {
+  const auto size = [](const AttrValue& value) {
+    tensorflow::AttrValue proto;
+    expect_ok(attr_to_proto(value, proto));
+    EXPECT_EQ(attr_from_proto(proto).value(), value);
+    return proto.ByteSizeLong();
+  };
+  for (int i = 1; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (!type_set_of<PlainTypes>.contains(dtype)) continue;
+    Tensor tensor = Tensor::allocate(dtype, Shape{16, 65, 3}).value();
+    std::memset(tensor.mutable_raw(), 1, tensor.bytes());
+    EXPECT_LT(size(tensor), 64u) << dtype_name(dtype);
+    EXPECT_LT(size(std::vector<TensorAttr>{{tensor}, {tensor}}), 128u);
+    static_cast<char*>(tensor.mutable_raw())[tensor.bytes() - 1] = 0;
+    EXPECT_GT(size(tensor), tensor.bytes());
+  }
+  Tensor zeros = Tensor::allocate(DType::kFloat, Shape{257}).value();
+  std::ranges::fill(zeros.mutable_data<float>(), -0.0f);
+  tensorflow::AttrValue proto;
+  expect_ok(attr_to_proto(zeros, proto));
+  EXPECT_TRUE(std::signbit(tensor_from_proto(proto.tensor())->data<float>()[256]));
 }
 
 TEST_F(GraphDefTest, OpDefinitionsComeBack) {
