@@ -5,8 +5,8 @@
 #include <atomic>
 #include <map>
 
-#include "millrace/base/thread_pool.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/same_host/same_host.h"
@@ -55,72 +55,6 @@ struct TaskSlot : RefCounted {
     server = std::move(next_server);
     return ok_status();
   }
-};
-
-// Carries calls to a task of this process. Graphs are compiled and run on other threads than the
-// caller's.
-class InProcessTransport final : public WorkerInterface {
- public:
-  explicit InProcessTransport(Ref<TaskSlot> task) : task_(std::move(task)) {}
-
-  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->get_status(std::move(done));
-  }
-  void register_graph(RegisterGraphRequest request,
-                      UniqueFunction<void(Result<std::string>)> done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    // Not a thread of the pool: the caller, who waits for the answer, may be one.
-    ThreadPool::global().schedule_blocking(
-        [worker = *worker, request = std::move(request), done = std::move(done)]() mutable {
-          worker->register_graph(std::move(request), std::move(done));
-        });
-  }
-  void deregister_graph(std::string graph_handle, StatusDone done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->deregister_graph(std::move(graph_handle), std::move(done));
-  }
-  void run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
-                 UniqueFunction<void(Status, RunGraphResponse)> done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status(), RunGraphResponse());
-    ThreadPool::global().schedule([worker = *worker, request = std::move(request),
-                                   cancel = std::move(cancel), done = std::move(done)]() mutable {
-      worker->run_graph(std::move(request), std::move(cancel), std::move(done));
-    });
-  }
-  void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
-                   UniqueFunction<void(Status, Value)> done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status(), Value());
-    (*worker)->recv_tensor(std::move(request), std::move(cancel), std::move(done));
-  }
-  void abort_step(int64_t step_id, Status reason, StatusDone done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->abort_step(step_id, std::move(reason), std::move(done));
-  }
-  void cleanup_step(int64_t step_id, StatusDone done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->cleanup_step(step_id, std::move(done));
-  }
-  void delete_session(std::string session, StatusDone done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->delete_session(std::move(session), std::move(done));
-  }
-  void reset(std::vector<std::string> containers, StatusDone done) override {
-    Result<Ref<Worker>> worker = task_->get();
-    if (!worker.ok()) return done(worker.status());
-    (*worker)->reset(std::move(containers), std::move(done));
-  }
-
- private:
-  const Ref<TaskSlot> task_;
 };
 
 }  // namespace
@@ -226,7 +160,7 @@ Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options
   for (const std::string& task : names) {
     Ref<TaskSlot> slot = make_ref<TaskSlot>();
     slot->name = task;
-    Ref<WorkerInterface> transport = make_ref<InProcessTransport>(slot);
+    Ref<WorkerInterface> transport = make_direct_worker([slot] { return slot->get(); });
     if (options.transport == Transport::kSameHost) {
       slot->socket = str_cat("millrace-", getpid(), "-", next_socket++);
       transport = make_remote_worker(make_same_host_channel(slot->socket, str_cat("task ", task)));

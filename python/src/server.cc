@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/distributed/local_server.h"
+#include "millrace/distributed/server.h"
 #include "python/src/binding.h"
 #include "python/src/gil.h"
 #include "python/src/status.h"
 
-// Servers of this process: tasks that sessions with the target "grpc://ADDRESS" run on.
+// Servers: tasks that sessions with the target "grpc://ADDRESS" run on.
 
 namespace millrace::python {
 
@@ -24,14 +24,14 @@ class PyServer {
   using TaskAddress = std::tuple<std::string, int, std::string>;
 
   PyServer(const std::vector<TaskAddress>& cluster, std::string job, int task, int cpu_devices) {
-    LocalServer::Options options;
+    Server::Options options;
     options.job = std::move(job);
     options.task = task;
     options.cpu_devices = cpu_devices;
     for (const auto& [name, number, address] : cluster) {
       check(options.cluster.add(name, number, address));
     }
-    server_ = unwrap(LocalServer::start(options));
+    server_ = unwrap(Server::start(options));
   }
   ~PyServer() {
     WithoutGil no_gil;
@@ -39,21 +39,21 @@ class PyServer {
   }
 
  private:
-  std::unique_ptr<LocalServer> server_;
+  std::unique_ptr<Server> server_;
 };
 
 }  // namespace
 
 void bind_server(nb::module_& m) {
-  check(LocalServer::register_targets());
-  nb::class_<PyServer>(m, "LocalServer")
+  check(Server::register_targets());
+  nb::class_<PyServer>(m, "Server")
       .def(nb::init<const std::vector<PyServer::TaskAddress>&, std::string, int, int>(),
            nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"));
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
     Status status;
     {
       WithoutGil no_gil;
-      status = LocalServer::reset(target, containers);
+      status = Server::reset(target, containers);
     }
     check(status);
   });

@@ -74,8 +74,9 @@ def test_reset_drops_containers_and_ends_sessions():
 def test_a_cluster_in_one_process():
     spec = tf.train.ClusterSpec({"ps": [free_address()], "worker": {3: free_address()}})
     worker = tf.train.Server(spec, job_name="worker", task_index=3)
-    with pytest.raises(tf.errors.UnimplementedError, match="no server of this process is /job:ps"):
-        tf.Session(worker.target)
+    soon = tf.ConfigProto(operation_timeout_in_ms=1)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="/job:ps/replica:0/task:0 at"):
+        tf.Session(worker.target, config=soon)
     only_workers = tf.ConfigProto(device_filters=["/job:worker"])
     with tf.Session(worker.target, config=only_workers) as session:
         assert len(session.list_devices()) == 1

@@ -1,6 +1,7 @@
 """Clusters: which jobs and tasks there are, and where they listen."""
 
 import socket
+import time
 from typing import Any
 
 from millrace import _core, protos
@@ -177,7 +178,7 @@ _started: list["Server"] = []
 
 def _reserve(address: str) -> tuple[Any, str]:
     """A socket that keeps the port of an address, and the address with the port it got. Nobody
-    listens there."""
+    listens there: it makes sure that the port stands for one server."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return None, address
@@ -194,11 +195,12 @@ def _reserve(address: str) -> tuple[Any, str]:
 
 @export(v1="train.Server")
 class Server:
-    """A task of a cluster, in this process: devices whose state outlives sessions.
+    """A task of a cluster: devices whose state outlives sessions.
 
     Once started it serves until the process ends. `Session(server.target)` runs on the devices of
-    all tasks of the cluster, which must be servers of this process in this version: other processes
-    cannot connect to it.
+    all tasks of the cluster. Processes of this machine and user reach it where its address is of
+    this machine, such as "localhost:2222"; tasks on other machines cannot be reached in this
+    version.
 
     Args:
       server_or_cluster_def: a ServerDef, or a cluster as ClusterSpec takes it.
@@ -241,16 +243,15 @@ class Server:
             for index, address in job.tasks.items()
         ]
         cpus = definition.default_session_config.device_count.get("CPU", 1)
-        self._core = _core.LocalServer(tasks, *own, cpus)
+        self._core = _core.Server(tasks, *own, cpus)
         _started.append(self)
 
     def join(self) -> None:
-        """Waits until the server ends: UnimplementedError in this version."""
-        raise errors.UnimplementedError(
-            None, None,
-            "Cannot wait for a server: this version of Millrace runs in one process, whose "
-            "sessions are all that a server serves. Clusters of processes come in a later version.",
-        )  # fmt: skip
+        """Waits for ever: what a parameter server does. Signals end it, as Ctrl-C does."""
+        if self._core is None:
+            raise RuntimeError("the server has not been started: call start() first")
+        while True:
+            time.sleep(3600)
 
     @property
     def server_def(self) -> Any:

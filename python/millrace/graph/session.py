@@ -5,6 +5,8 @@
 """
 
 import atexit
+import sys
+import time
 import weakref
 from typing import Any, Callable
 
@@ -25,26 +27,45 @@ install_for_threads()
 _open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
 
 
+def _when_reached(target: str, config: Any, call: Callable[[], Any]) -> Any:
+    """What `call` gives once the tasks of the target's cluster answer. Waits for them, as long as
+    the config's operation_timeout_in_ms says or else for ever, and says so every ten seconds."""
+    limit = config.operation_timeout_in_ms / 1000 if config is not None else 0
+    began = reported = time.monotonic()
+    while True:
+        try:
+            return call()
+        except errors.UnimplementedError as error:
+            if limit > 0:  # TensorFlow would have waited until the time was over
+                raise errors.DeadlineExceededError(None, None, error.message) from None
+            raise
+        except errors.UnavailableError as error:
+            now = time.monotonic()
+            if 0 < limit <= now - began:
+                raise errors.DeadlineExceededError(
+                    None, None, f"not reached within {limit:g} s: {error.message}"
+                ) from None
+            if now - reported >= 10:
+                reported = now
+                print(
+                    f"millrace: {target} is waited for since {now - began:.0f} s: {error.message}",
+                    file=sys.stderr,
+                )
+        time.sleep(0.05)
+
+
 def _connect(owner: Any, graph: Graph, target: str, config: Any) -> Any:
     """The session of the extension module. Errors for targets that there are none of."""
     serialized = config.SerializeToString() if config is not None else b""
     try:
-        return _core.Session(owner, graph, target, serialized)
+        return _when_reached(
+            target, config, lambda: _core.Session(owner, graph, target, serialized)
+        )
     except errors.NotFoundError as error:
         raise errors.NotFoundError(
             None, None,
             f"No session factory registered for the given session options: {error.message}",
         ) from None  # fmt: skip
-    except errors.UnimplementedError as error:
-        raise _not_reached(error, config) from None
-
-
-def _not_reached(error: errors.OpError, config: Any) -> errors.OpError:
-    """What to raise for a server that is not there: waiting for it would last until the time is
-    over."""
-    if config is not None and config.operation_timeout_in_ms > 0:
-        return errors.DeadlineExceededError(None, None, error.message)
-    return error
 
 
 class BaseSession:
@@ -386,10 +407,8 @@ class Session(BaseSession):
           config: a ConfigProto.
         """
         if target.startswith("grpc://"):
-            try:
-                _core.reset_servers(target, list(containers or []))
-            except errors.UnimplementedError as error:
-                raise _not_reached(error, config) from None
+            names = list(containers or [])
+            _when_reached(target, config, lambda: _core.reset_servers(target, names))
             for session in list(_open_sessions):
                 if session._target == target.encode():
                     session._abort()

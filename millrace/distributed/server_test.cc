@@ -1,5 +1,5 @@
 // test-labels: threads
-#include "millrace/distributed/local_server.h"
+#include "millrace/distributed/server.h"
 
 #include <gtest/gtest.h>
 
@@ -11,19 +11,19 @@
 namespace millrace {
 namespace {
 
-LocalServer::Options options_of(std::string_view cluster, std::string job, int task) {
+Server::Options options_of(std::string_view cluster, std::string job, int task) {
   return {.cluster = ClusterSpec::parse(cluster).value(), .job = std::move(job), .task = task};
 }
 
-std::unique_ptr<LocalServer> start(std::string_view cluster, std::string job, int task) {
-  Result<std::unique_ptr<LocalServer>> server = LocalServer::start(options_of(cluster, job, task));
+std::unique_ptr<Server> start(std::string_view cluster, std::string job, int task) {
+  Result<std::unique_ptr<Server>> server = Server::start(options_of(cluster, job, task));
   MR_CHECK_OK(server.status());
   return std::move(server).value();
 }
 
 constexpr const char* kTwo = "worker|a:1;b:2";
 
-TEST(LocalServer, SessionsRunOnTheTasksOfThisProcess) {
+TEST(Server, SessionsRunOnTheTasksOfThisProcess) {
   const auto first = start(kTwo, "worker", 0);
   auto second = start(kTwo, "worker", 1);
   ClusterTest t;
@@ -52,22 +52,22 @@ TEST(LocalServer, SessionsRunOnTheTasksOfThisProcess) {
   EXPECT_EQ(open("grpc", {}).status().code(), Code::kUnimplemented);
 }
 
-TEST(LocalServer, RefusesWhatIsNoServer) {
-  const auto code = [](const LocalServer::Options& options) {
-    return LocalServer::start(options).status().code();
+TEST(Server, RefusesWhatIsNoServer) {
+  const auto code = [](const Server::Options& options) {
+    return Server::start(options).status().code();
   };
   EXPECT_EQ(code(options_of("w|a", "w", 0)), Code::kInvalidArgument);
   EXPECT_EQ(code(options_of("w|a:", "w", 0)), Code::kInvalidArgument);
   EXPECT_EQ(code(options_of("w|a:123456", "w", 0)), Code::kInvalidArgument);
   EXPECT_EQ(code(options_of("w|a:1", "w", 1)), Code::kNotFound);
-  LocalServer::Options none = options_of("w|a:1", "w", 0);
+  Server::Options none = options_of("w|a:1", "w", 0);
   none.cpu_devices = 0;
   EXPECT_EQ(code(none), Code::kInvalidArgument);
   const auto server = start("w|a:1", "w", 0);
   EXPECT_EQ(code(options_of("v|a:1", "v", 0)), Code::kUnknown);
 }
 
-TEST(LocalServer, ResetsTheDefaultContainerByTheNameOfItsJob) {
+TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
   const auto server = start("w|a:1", "w", 0);
   ClusterTest t;
   Expr v = t.add("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape::scalar()}});
@@ -77,19 +77,19 @@ TEST(LocalServer, ResetsTheDefaultContainerByTheNameOfItsJob) {
   t.open({.target = "grpc://a:1"});
   ASSERT_TRUE(t.session().run({}, {}, {assign}).ok());
   const std::vector<std::string> other = {"v"}, own = {"w"};
-  ASSERT_TRUE(LocalServer::reset("grpc://a:1", other).ok());
+  ASSERT_TRUE(Server::reset("grpc://a:1", other).ok());
   t.open({.target = "grpc://a:1"});
   EXPECT_EQ(t.run(read).value(), 7);
-  ASSERT_TRUE(LocalServer::reset("grpc://a:1", own).ok());
+  ASSERT_TRUE(Server::reset("grpc://a:1", own).ok());
   EXPECT_FALSE(t.run(read).ok());
-  EXPECT_EQ(LocalServer::reset("grpc://elsewhere:1", {}).code(), Code::kUnimplemented);
+  EXPECT_EQ(Server::reset("grpc://elsewhere:1", {}).code(), Code::kUnimplemented);
 }
 
-TEST(LocalServer, SaysWhichFilesAreReached) {
+TEST(Server, SaysWhichFilesAreReached) {
   TemporaryDirectory open;
-  LocalServer::Options options = options_of("w|a:1", "w", 0);
+  Server::Options options = options_of("w|a:1", "w", 0);
   options.files = FileAccess::only({.read = {open.path()}, .write = {}}).value();
-  const auto server = LocalServer::start(options);
+  const auto server = Server::start(options);
   ASSERT_TRUE(server.ok());
   ClusterTest t;
   Expr path = t.placeholder(DType::kString);
@@ -107,7 +107,7 @@ TEST(LocalServer, SaysWhichFilesAreReached) {
             Code::kInvalidArgument);
 }
 
-TEST(LocalServer, ComesAndGoesWhileSessionsAreMade) {
+TEST(Server, ComesAndGoesWhileSessionsAreMade) {
   const auto first = start(kTwo, "worker", 0);
   ClusterTest t;
   t.on(kTask0);

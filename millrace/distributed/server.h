@@ -12,15 +12,17 @@ namespace millrace {
 
 struct ServerTask;
 
-// A task of a cluster in this process, without a network: its devices, and the state on them, from
-// start() until it ends.
+// A task of a cluster: its devices, and the state on them, from start() until it ends. Processes of
+// this machine and user reach it where its address is of this machine ("localhost:2222"); there is
+// no way to other machines yet.
 //
 // A session whose target is "grpc://ADDRESS" runs on the devices of all tasks of the cluster that
-// the server at that address knows, and begins at that server's own. They must be servers of this
-// process, or be left out by the session's device filters: UNIMPLEMENTED names those that are not.
-// State belongs to the devices: it outlives sessions, and sessions that use the same names share
-// it. Thread-safe.
-class LocalServer {
+// the server at that address knows, less those that its device filters leave out, and begins at
+// that server's own. The master of the session is in the session's process. UNAVAILABLE names
+// tasks that do not answer, UNIMPLEMENTED those on other machines. Where all tasks are servers of
+// the session's process, it runs on their devices directly. State belongs to the devices: it
+// outlives sessions, and sessions that use the same names share it. Thread-safe.
+class Server {
  public:
   struct Options {
     ClusterSpec cluster;  // with an address "host:port" for every task
@@ -32,12 +34,12 @@ class LocalServer {
   };
 
   // INVALID_ARGUMENT for an address without a port, NOT_FOUND for a task that the cluster does not
-  // have, UNKNOWN when a server of this process has the address.
-  static Result<std::unique_ptr<LocalServer>> start(const Options& options);
-  // Ends it: its state is dropped, and no session finds it any more.
-  ~LocalServer();
-  LocalServer(const LocalServer&) = delete;
-  LocalServer& operator=(const LocalServer&) = delete;
+  // have, UNKNOWN when another server has the address.
+  static Result<std::unique_ptr<Server>> start(const Options& options);
+  // Ends it: its state is dropped, what others run on it ends, and no session finds it any more.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   // Makes targets "grpc://" known. OK when it was called before.
   static Status register_targets();
@@ -47,7 +49,7 @@ class LocalServer {
   static Status reset(std::string_view target, std::span<const std::string> containers);
 
  private:
-  explicit LocalServer(Ref<ServerTask> task);
+  explicit Server(Ref<ServerTask> task);
   const Ref<ServerTask> task_;
 };
 

@@ -1,0 +1,78 @@
+#include "millrace/distributed/direct_worker.h"
+
+#include "millrace/base/thread_pool.h"
+
+namespace millrace {
+namespace {
+
+class DirectWorker final : public WorkerInterface {
+ public:
+  explicit DirectWorker(FindWorker find) : find_(std::move(find)) {}
+
+  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->get_status(std::move(done));
+  }
+  void register_graph(RegisterGraphRequest request,
+                      UniqueFunction<void(Result<std::string>)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    // Not a thread of the pool: the caller, who waits for the answer, may be one.
+    ThreadPool::global().schedule_blocking(
+        [worker = *worker, request = std::move(request), done = std::move(done)]() mutable {
+          worker->register_graph(std::move(request), std::move(done));
+        });
+  }
+  void deregister_graph(std::string graph_handle, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->deregister_graph(std::move(graph_handle), std::move(done));
+  }
+  void run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
+                 UniqueFunction<void(Status, RunGraphResponse)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status(), RunGraphResponse());
+    ThreadPool::global().schedule([worker = *worker, request = std::move(request),
+                                   cancel = std::move(cancel), done = std::move(done)]() mutable {
+      worker->run_graph(std::move(request), std::move(cancel), std::move(done));
+    });
+  }
+  void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
+                   UniqueFunction<void(Status, Value)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status(), Value());
+    (*worker)->recv_tensor(std::move(request), std::move(cancel), std::move(done));
+  }
+  void abort_step(int64_t step_id, Status reason, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->abort_step(step_id, std::move(reason), std::move(done));
+  }
+  void cleanup_step(int64_t step_id, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->cleanup_step(step_id, std::move(done));
+  }
+  void delete_session(std::string session, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->delete_session(std::move(session), std::move(done));
+  }
+  void reset(std::vector<std::string> containers, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->reset(std::move(containers), std::move(done));
+  }
+
+ private:
+  FindWorker find_;
+};
+
+}  // namespace
+
+Ref<WorkerInterface> make_direct_worker(FindWorker find) {
+  return make_ref<DirectWorker>(std::move(find));
+}
+
+}  // namespace millrace

@@ -1,0 +1,270 @@
+#include "millrace/distributed/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/direct_worker.h"
+#include "millrace/distributed/master.h"
+#include "millrace/distributed/rpc/remote_worker.h"
+#include "millrace/distributed/same_host/same_host.h"
+#include "millrace/distributed/task_service.h"
+#include "millrace/kernel/resource_manager.h"
+#include "millrace/session/session_backend.h"
+
+namespace millrace {
+
+struct ServerTask : RefCounted {
+  ClusterSpec cluster;
+  std::string job;
+  std::string name;
+  std::string address;
+  std::vector<Ref<Device>> devices;
+  Ref<WorkerCache> peers;  // the other tasks
+  Ref<Worker> worker;
+  std::unique_ptr<SameHostServer> listener;  // null: other processes cannot reach it
+};
+
+namespace {
+
+constexpr std::string_view kScheme = "grpc";
+constexpr int64_t kDescribeTimeoutMs = 10'000;
+
+struct Servers {
+  Mutex mu;
+  std::map<std::string, Ref<ServerTask>, std::less<>> by_address MR_GUARDED_BY(mu);
+};
+
+Servers& servers() {
+  static Servers* all = new Servers;
+  return *all;
+}
+
+// Null when there is none.
+Ref<ServerTask> server_at(std::string_view address) {
+  Servers& all = servers();
+  MutexLock lock(all.mu);
+  const auto it = all.by_address.find(address);
+  return it == all.by_address.end() ? nullptr : it->second;
+}
+
+Status no_network(std::string_view what) {
+  return unimplemented("cannot connect to ", what,
+                       ": this version of Millrace reaches processes of one machine only; a "
+                       "network between machines comes in a later version");
+}
+
+// A channel to a task on another machine.
+class NoChannel final : public Channel {
+ public:
+  explicit NoChannel(std::string peer) : peer_(std::move(peer)) {}
+  std::string peer() const override { return peer_; }
+  void call(std::string_view, Message, Ref<CancellationToken>, CallDone done) override {
+    done(no_network(peer_), Message());
+  }
+
+ private:
+  const std::string peer_;
+};
+
+// The name under which the task at an address listens on this machine; empty: it is elsewhere.
+std::string name_on_host(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) return "";
+  const std::string_view host = address.substr(0, colon);
+  char own[256] = {};
+  gethostname(own, sizeof own - 1);
+  const bool here =
+      host == "localhost" || host.starts_with("127.") || host == "[::1]" || host == own;
+  return here ? str_cat("millrace-port-", address.substr(colon + 1)) : "";
+}
+
+Ref<Channel> channel_to(std::string_view address, std::string peer) {
+  std::string name = name_on_host(address);
+  if (name.empty()) return make_ref<NoChannel>(std::move(peer));
+  return make_same_host_channel(std::move(name), std::move(peer));
+}
+
+// How all tasks of a cluster but `own` are reached.
+Result<Ref<WorkerCache>> peers_of(const TaskDescription& own) {
+  Ref<WorkerCache> peers = make_ref<WorkerCache>();
+  for (const std::string& name : own.cluster.task_names()) {
+    if (name == own.task) continue;
+    MR_TRY_ASSIGN(const std::string address, own.cluster.address(name));
+    MR_TRY(peers->add(
+        name, make_remote_worker(channel_to(address, str_cat("task ", name, " at ", address)))));
+  }
+  return peers;
+}
+
+// Whether a filter agrees with the task, or with some device that it may have.
+Result<bool> passes(const std::string& task, const std::vector<std::string>& filters) {
+  MR_TRY_ASSIGN(const DeviceName name, DeviceName::parse(task));
+  bool any = filters.empty();
+  for (const std::string& filter : filters) {
+    MR_TRY_ASSIGN(const DeviceName pattern, DeviceName::parse(filter));
+    any |=
+        (!pattern.job || pattern.job == name.job) && (!pattern.task || pattern.task == name.task);
+  }
+  return any;
+}
+
+std::string_view address_of(std::string_view target) {
+  return target.substr(std::min(target.size(), kScheme.size() + 3));
+}
+
+// The tasks that a session begun at `own` uses, `own` first, where all are of this process; none
+// otherwise.
+Result<std::vector<Ref<ServerTask>>> tasks_here(const Ref<ServerTask>& own,
+                                                const std::vector<std::string>& device_filters) {
+  std::vector<Ref<ServerTask>> tasks = {own};
+  for (const std::string& name : own->cluster.task_names()) {
+    if (name == own->name) continue;
+    MR_TRY_ASSIGN(const bool used, passes(name, device_filters));
+    if (!used) continue;
+    MR_TRY_ASSIGN(const std::string where, own->cluster.address(name));
+    Ref<ServerTask> task = server_at(where);
+    if (!task || task->name != name) return std::vector<Ref<ServerTask>>();
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+// A master in this process over tasks of which some are elsewhere. `own`: the server at the target
+// where it is of this process; null otherwise.
+Result<Ref<SessionBackend>> make_master(const Ref<ServerTask>& own, const SessionOptions& options) {
+  MasterOptions master;
+  master.device_filters = options.device_filters;
+  master.kernel_label = options.kernel_label;
+  Ref<WorkerCache> workers = make_ref<WorkerCache>();
+  if (own) {
+    master.task = own->name;
+    for (const std::string& task : own->peers->tasks()) {
+      MR_TRY_ASSIGN(Ref<WorkerInterface> peer, own->peers->find(task));
+      MR_TRY(workers->add(task, std::move(peer)));
+    }
+    MR_TRY(workers->add(own->name, make_direct_worker([worker = own->worker] {
+                          return Result<Ref<Worker>>(worker);
+                        })));
+  } else {
+    const std::string_view address = address_of(options.target);
+    const Ref<Channel> channel = channel_to(address, str_cat("the server at ", address));
+    MR_TRY_ASSIGN(const TaskDescription described, ask_task(*channel, kDescribeTimeoutMs));
+    master.task = described.task;
+    MR_TRY_ASSIGN(workers, peers_of(described));
+    MR_TRY(workers->add(described.task, make_remote_worker(channel)));
+  }
+  return make_master_backend(std::move(workers), master);
+}
+
+Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
+  if (options.files) {
+    return invalid_argument("files are a server's to narrow, not those of a session on it");
+  }
+  const Ref<ServerTask> own = server_at(address_of(options.target));
+  if (!own) return make_master(nullptr, options);
+  MR_TRY_ASSIGN(const auto tasks, tasks_here(own, options.device_filters));
+  if (tasks.empty()) return make_master(own, options);
+  std::vector<Ref<Device>> devices;
+  for (const Ref<ServerTask>& task : tasks) {
+    devices.insert(devices.end(), task->devices.begin(), task->devices.end());
+  }
+  return make_local_backend(std::move(devices), options);
+}
+
+Status check_port(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
+  if (!port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return ok_status();
+  }
+  return invalid_argument("could not interpret \"", address,
+                          "\" as a host-port pair: expected \"host:port\"");
+}
+
+}  // namespace
+
+Server::Server(Ref<ServerTask> task) : task_(std::move(task)) {}
+
+Result<std::unique_ptr<Server>> Server::start(const Options& options) {
+  MR_TRY(register_targets());
+  Ref<ServerTask> task = make_ref<ServerTask>();
+  task->cluster = options.cluster;
+  task->job = options.job;
+  task->name = task_name(options.job, options.task);
+  for (const auto& [job, tasks] : options.cluster.jobs()) {
+    for (const auto& [number, address] : tasks) MR_TRY(check_port(address));
+  }
+  MR_TRY_ASSIGN(task->address, options.cluster.address(task->name));
+  MR_TRY_ASSIGN(const DeviceName device, DeviceName::parse(task->name));
+  const TaskDescription description = {task->name, task->cluster};
+  MR_TRY_ASSIGN(task->peers, peers_of(description));
+  MR_TRY_ASSIGN(task->devices, make_cpu_devices(device, options.cpu_devices));
+  for (const Ref<Device>& d : task->devices) {
+    if (options.files) d->set_files(options.files);
+  }
+  MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
+  if (const std::string name = name_on_host(task->address); !name.empty()) {
+    auto listener = SameHostServer::start(name, make_task_service(description, task->worker));
+    if (!listener.ok()) {
+      return unknown("could not start the server of ", task->name, " at ", task->address, ": ",
+                     listener.status().message());
+    }
+    task->listener = *std::move(listener);
+  }
+  Servers& all = servers();
+  MutexLock lock(all.mu);
+  if (!all.by_address.try_emplace(task->address, task).second) {
+    return unknown("could not start the server of ", task->name, ": ", task->address,
+                   " is another server's of this process");
+  }
+  return std::unique_ptr<Server>(new Server(std::move(task)));
+}
+
+Server::~Server() {
+  {
+    Servers& all = servers();
+    MutexLock lock(all.mu);
+    all.by_address.erase(task_->address);
+  }
+  task_->listener.reset();
+  task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
+  // State may hold what holds the device.
+  for (const Ref<Device>& device : task_->devices) device->resources().clear();
+}
+
+Status Server::register_targets() {
+  static const Status* status = new Status(register_session_backend(kScheme, make_backend));
+  return *status;
+}
+
+Status Server::reset(std::string_view target, std::span<const std::string> containers) {
+  const Ref<ServerTask> own = server_at(address_of(target));
+  std::vector<Ref<ServerTask>> tasks;
+  if (own) {
+    MR_TRY_ASSIGN(tasks, tasks_here(own, {}));
+  }
+  if (tasks.empty()) {
+    MR_TRY_ASSIGN(const auto backend, make_master(own, {.target = std::string(target)}));
+    return backend->reset(containers);
+  }
+  for (const Ref<ServerTask>& task : tasks) {
+    for (const Ref<Device>& device : task->devices) {
+      ResourceManager& resources = device->resources();
+      if (containers.empty()) resources.clear_container(ResourceManager::kDefaultContainer);
+      for (const std::string& container : containers) {
+        const bool by_job = container == task->job;
+        resources.clear_container(by_job ? ResourceManager::kDefaultContainer : container);
+      }
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace millrace

@@ -1,0 +1,97 @@
+#include "millrace/distributed/task_service.h"
+
+#include "millrace/base/mutex.h"
+#include "millrace/distributed/rpc/remote_worker.h"
+#include "proto/worker_call.pb.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kDescribe = "/millrace.Task/Describe";
+
+Message to_message(const TaskDescription& description) {
+  DescribeTaskAnswer fields;
+  fields.set_task(description.task);
+  for (const auto& [job, tasks] : description.cluster.jobs()) {
+    for (const auto& [number, address] : tasks) {
+      DescribeTaskAnswer::Task& task = *fields.add_cluster();
+      task.set_job(job);
+      task.set_number(number);
+      task.set_address(address);
+    }
+  }
+  Message message;
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Result<TaskDescription> from_message(const Message& message) {
+  DescribeTaskAnswer fields;
+  if (!fields.ParseFromString(message.fields)) {
+    return invalid_argument("expected the description of a task, got ", message.fields.size(),
+                            " bytes that are none");
+  }
+  TaskDescription description;
+  description.task = fields.task();
+  for (const DescribeTaskAnswer::Task& task : fields.cluster()) {
+    MR_TRY(description.cluster.add(task.job(), task.number(), task.address()));
+  }
+  MR_TRY(description.cluster.address(description.task).status());
+  return description;
+}
+
+class TaskService final : public CallHandler {
+ public:
+  TaskService(const TaskDescription& description, Ref<WorkerInterface> worker)
+      : description_(to_message(description)), worker_(make_worker_service(std::move(worker))) {}
+
+  void handle(std::string_view method, Message request, Ref<CancellationToken> cancel,
+              CallDone done) override {
+    if (method == kDescribe) return done(ok_status(), description_);
+    worker_->handle(method, std::move(request), std::move(cancel), std::move(done));
+  }
+
+ private:
+  const Message description_;
+  const Ref<CallHandler> worker_;
+};
+
+}  // namespace
+
+Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterface> worker) {
+  return make_ref<TaskService>(description, std::move(worker));
+}
+
+Result<TaskDescription> ask_task(Channel& channel, int64_t timeout_ms) {
+  struct Answer : RefCounted {
+    Mutex mu;
+    CondVar changed;
+    bool done MR_GUARDED_BY(mu) = false;
+    Status status MR_GUARDED_BY(mu);
+    Message message MR_GUARDED_BY(mu);
+  };
+  const Ref<Answer> answer = make_ref<Answer>();
+  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  channel.call(kDescribe, Message(), cancel, [answer](Status status, Message message) {
+    MutexLock lock(answer->mu);
+    answer->done = true;
+    answer->status = std::move(status);
+    answer->message = std::move(message);
+    answer->changed.notify_all();
+  });
+  const Deadline deadline = Deadline::after_millis(timeout_ms);
+  MutexLock lock(answer->mu);
+  while (!answer->done && answer->changed.wait_until(answer->mu, deadline)) {
+  }
+  if (!answer->done) {
+    lock.unlock();
+    const Status late = deadline_exceeded(channel.peer(), " has not said within ", timeout_ms,
+                                          " ms which task it is");
+    cancel->cancel(late);
+    return late;
+  }
+  MR_TRY(answer->status);
+  return from_message(answer->message);
+}
+
+}  // namespace millrace

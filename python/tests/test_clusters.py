@@ -1,0 +1,173 @@
+"""Clusters of processes on this machine."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import millrace.compat.v1 as tf
+
+
+def free_address():
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        return f"localhost:{holder.getsockname()[1]}"
+
+
+class Tasks:
+    """Processes, each with a server of one task. They end with the test."""
+
+    def __init__(self, **jobs):
+        self.cluster = {job: [free_address() for _ in range(n)] for job, n in jobs.items()}
+        self.processes = []
+
+    def target(self, job, index=0):
+        return "grpc://" + self.cluster[job][index]
+
+    def start(self, job, index=0, program="server.join()"):
+        program = (
+            "import millrace.compat.v1 as tf\n"
+            f"server = tf.train.Server({self.cluster!r}, {job!r}, {index})\n"
+            "print('up', flush=True)\n" + textwrap.dedent(program)
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+        )
+        self.processes.append(process)
+        assert process.stdout.readline() == "up\n"
+        return process
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def tasks():
+    made = []
+
+    def make(**jobs):
+        made.append(Tasks(**jobs))
+        return made[-1]
+
+    with tf.Graph().as_default():
+        yield make
+    for each in made:
+        each.end()
+
+
+def test_workers_of_two_processes_train_what_a_third_one_has(tasks):
+    cluster = tasks(ps=1, worker=2)
+    ps = cluster.start("ps")
+    program = """
+        with tf.device("/job:ps/task:0"):
+            w = tf.get_variable("w", [3, 1], initializer=tf.zeros_initializer())
+            steps = tf.get_variable("steps", [], tf.int64, tf.zeros_initializer())
+        with tf.device(f"/job:worker/task:{index}"):
+            x = tf.random.normal([16, 3])
+            y = tf.matmul(x, [[1.0], [-2.0], [0.5]])
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - y))
+        train = tf.train.GradientDescentOptimizer(0.05).minimize(loss)
+        done = tf.group(train, tf.assign_add(steps, 1, use_locking=True))
+        filters = ["/job:ps", f"/job:worker/task:{index}"]
+        config = tf.ConfigProto(device_filters=filters)
+        with tf.Session(server.target, config=config) as sess:
+            if index == 0:
+                sess.run(tf.global_variables_initializer())
+                print("ready", flush=True)
+            for _ in range(60):
+                sess.run(done)
+        print("trained", flush=True)
+        server.join()
+    """
+    program = textwrap.dedent(program)
+    chief = cluster.start("worker", 0, "index = 0\n" + program)
+    assert chief.stdout.readline() == "ready\n"
+    other = cluster.start("worker", 1, "index = 1\n" + program)
+    assert chief.stdout.readline() == other.stdout.readline() == "trained\n"
+    assert ps.poll() is None
+
+    with tf.device("/job:ps/task:0"):
+        w, steps = tf.get_variable("w", [3, 1]), tf.get_variable("steps", [], tf.int64)
+    # From a process that is no task of the cluster.
+    config = tf.ConfigProto(device_filters=["/job:ps"])
+    with tf.Session(cluster.target("ps"), config=config) as session:
+        assert session.run(steps) == 120
+        np.testing.assert_allclose(session.run(w), [[1.0], [-2.0], [0.5]], atol=0.05)
+
+
+def test_large_tensors_cross_unchanged(tasks):
+    cluster = tasks(worker=2)
+    cluster.start("worker", 1)
+    server = tf.train.Server(cluster.cluster, "worker", 0)
+    value = np.random.default_rng(1).standard_normal((1500, 1000)).astype(np.float32)
+    x = tf.placeholder(tf.float32, value.shape)
+    with tf.device("/job:worker/task:1"):
+        doubled = x * 2.0
+        words = tf.strings.join([tf.constant(["a", "b"]), tf.constant("ü")])
+    with tf.device("/job:worker/task:0"):
+        back = doubled / 2.0
+    with tf.Session(server.target) as session:
+        got, text = session.run([back, words], {x: value})
+    np.testing.assert_array_equal(got, value)
+    assert list(text) == ["aü".encode(), "bü".encode()]
+
+
+def test_a_killed_task_is_named_and_may_come_back(tasks):
+    cluster = tasks(ps=1, worker=1)
+    ps = cluster.start("ps")
+    server = tf.train.Server(cluster.cluster, "worker", 0)
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(1.0)
+        never = tf.FIFOQueue(1, tf.float32).dequeue()
+    session = tf.Session(server.target)
+    session.run(v.initializer)
+    with tf.Session(server.target) as waiting:
+        thread = threading.Thread(target=lambda: (session.run(v), ps.kill()))
+        thread.start()
+        with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
+            waiting.run(never)
+        thread.join()
+    with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
+        session.run(v)
+    cluster.start("ps")
+    with pytest.raises(tf.errors.AbortedError):  # its state is gone: sessions notice
+        session.run(v)
+    with tf.Session(server.target) as again:
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            again.run(v)
+        again.run(v.initializer)
+        assert again.run(v) == 1.0
+
+
+def test_a_stopped_task_is_lost_within_seconds(tasks):
+    cluster = tasks(ps=1, worker=1)
+    ps = cluster.start("ps")
+    server = tf.train.Server(cluster.cluster, "worker", 0)
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(1.0)
+    with tf.Session(server.target) as session:
+        session.run(v.initializer)
+        os.kill(ps.pid, signal.SIGSTOP)
+        with pytest.raises(tf.errors.UnavailableError, match="has said nothing for"):
+            session.run(v)
+
+
+def test_a_session_waits_for_its_tasks(tasks):
+    cluster = tasks(ps=1, worker=1)
+    server = tf.train.Server(cluster.cluster, "worker", 0)
+    soon = tf.ConfigProto(operation_timeout_in_ms=100)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="/job:ps/replica:0/task:0"):
+        tf.Session(server.target, config=soon)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="the server at localhost"):
+        tf.Session(cluster.target("ps"), config=soon)
+    cluster.start("ps")
+    with tf.Session(server.target) as session:
+        assert len(session.list_devices()) == 2
