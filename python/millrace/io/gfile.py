@@ -1,68 +1,33 @@
 """Files and folders as TensorFlow programs reach them: `tf.gfile`.
 
 Errors are those of `millrace.core.errors`. A path may be text, bytes or a path object, and may
-start with `file://`; other schemes are not supported.
+start with the scheme of a registered file system (`file_systems.py`).
 """
 
 from __future__ import annotations
 
-import errno
 import os
+import posixpath
 import shutil
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple
 
-from millrace.core import errors
 from millrace.core.errors import (
     AlreadyExistsError,
-    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
+    OpError,
     OutOfRangeError,
     PermissionDeniedError,
     UnimplementedError,
 )
 from millrace.core.export import export
 from millrace.core.text import as_bytes
+from millrace.io import places
+from millrace.io.places import LocalFiles, RegisteredFiles, find, run_on
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
-
-
-def _path(name: Any) -> str:
-    """The path in the file system; UnimplementedError where `name` has a scheme we lack."""
-    if not isinstance(name, (str, bytes)) and not hasattr(name, "__fspath__"):
-        raise TypeError(f"Expected a path as text or bytes, got {name!r}")
-    path = os.fsdecode(name)
-    scheme, separator, rest = path.partition("://")
-    if not separator or not scheme.isalnum():
-        return path
-    if scheme == "file":
-        return rest
-    raise UnimplementedError(
-        None, None, f"File system scheme '{scheme}' not implemented (file: '{path}')"
-    )
-
-
-def _error(error: OSError, path: str) -> Exception:
-    """The exception of `millrace.core.errors` for an error of the operating system."""
-    kinds = {
-        errno.ENOENT: errors.NotFoundError,
-        errno.EEXIST: errors.AlreadyExistsError,
-        errno.EACCES: errors.PermissionDeniedError,
-        errno.EPERM: errors.PermissionDeniedError,
-        errno.EROFS: errors.PermissionDeniedError,
-        errno.EISDIR: errors.FailedPreconditionError,
-        errno.ENOTDIR: errors.FailedPreconditionError,
-        errno.ENOTEMPTY: errors.FailedPreconditionError,
-        errno.EBUSY: errors.UnavailableError,
-        errno.EINVAL: errors.InvalidArgumentError,
-        errno.ENAMETOOLONG: errors.InvalidArgumentError,
-        errno.ENOSPC: errors.ResourceExhaustedError,
-        errno.EMFILE: errors.ResourceExhaustedError,
-    }
-    kind = kinds.get(error.errno or 0, errors.UnknownError)
-    return kind(None, None, f"{path}; {error.strerror or error}")
 
 
 class FileIO:
@@ -96,11 +61,8 @@ class FileIO:
         return self._mode
 
     def _open(self, mode: str) -> IO[bytes]:
-        path = _path(self._name)
-        try:
-            return open(path, mode)
-        except OSError as error:
-            raise _error(error, path) from None
+        files, path = find(self._name)
+        return files.open(path, mode)
 
     def _denied(self, what: str) -> Exception:
         return PermissionDeniedError(None, None, f"File '{self._name}' isn't open for {what}")
@@ -132,10 +94,7 @@ class FileIO:
         return data.decode() if self._text else data
 
     def _run(self, operation: Any, *args: Any) -> Any:
-        try:
-            return operation(*args)
-        except OSError as error:
-            raise _error(error, _path(self._name)) from None
+        return run_on(os.fsdecode(self._name), operation, *args)
 
     def read(self, n: int = -1) -> Any:
         """At most `n` bytes from here on, as text or bytes; all that is left by default."""
@@ -223,7 +182,7 @@ class FileIO:
         self.close()
 
 
-@export(v1=("gfile.GFile", "gfile.Open"))
+@export(v1=("gfile.GFile", "gfile.Open", "io.gfile.GFile"), v2="io.gfile.GFile")
 class GFile(FileIO):
     """A file: `GFile(name, mode="r")`."""
 
@@ -247,36 +206,31 @@ class FileStatistics(NamedTuple):
 @export(v1="gfile.Exists")
 def Exists(filename: Any) -> bool:
     """Whether there is a file or folder of that path."""
-    return os.path.exists(_path(filename))
+    files, path = find(filename)
+    return files.exists(path)
 
 
 @export(v1="gfile.IsDirectory")
 def IsDirectory(dirname: Any) -> bool:
     """Whether there is a folder of that path."""
-    return os.path.isdir(_path(dirname))
+    files, path = find(dirname)
+    return files.is_folder(path)
 
 
 @export(v1="gfile.ListDirectory")
 def ListDirectory(dirname: Any) -> list[str]:
     """The names in a folder, sorted, without `.` and `..`; NotFoundError without the folder."""
-    path = _path(dirname)
-    if not os.path.isdir(path):
+    files, path = find(dirname)
+    if not files.is_folder(path):
         raise NotFoundError(None, None, f"Could not find directory {path}")
-    try:
-        return sorted(os.listdir(path))
-    except OSError as error:
-        raise _error(error, path) from None
+    return files.names(path)
 
 
 @export(v1="gfile.MkDir")
 def MkDir(dirname: Any) -> None:
     """Makes a folder in one that exists (NotFoundError otherwise); it may be there already."""
-    path = _path(dirname)
-    try:
-        os.mkdir(path)
-    except OSError as error:
-        if not os.path.isdir(path):
-            raise _error(error, path) from None
+    files, path = find(dirname)
+    files.make_folder(path)
 
 
 @export(v1="gfile.MakeDirs")
@@ -285,83 +239,70 @@ def MakeDirs(dirname: Any) -> None:
 
     Raises FailedPreconditionError where a file is in the way.
     """
-    path = _path(dirname)
-    try:
-        os.makedirs(path, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise FailedPreconditionError(
-            None, None, f"{path}: a part of the path is not a directory"
-        ) from None
-    except OSError as error:
-        raise _error(error, path) from None
+    files, path = find(dirname)
+    files.make_folders(path)
 
 
 @export(v1="gfile.Remove")
 def Remove(filename: Any) -> None:
     """Deletes a file; NotFoundError without one, FailedPreconditionError for a folder."""
-    path = _path(filename)
-    try:
-        os.remove(path)
-    except OSError as error:
-        raise _error(error, path) from None
+    files, path = find(filename)
+    files.remove(path)
 
 
 @export(v1="gfile.DeleteRecursively")
 def DeleteRecursively(dirname: Any) -> None:
     """Deletes a folder with all that is in it; NotFoundError without one."""
-    path = _path(dirname)
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.remove(path)
-    except OSError as error:
-        raise _error(error, path) from None
+    files, path = find(dirname)
+    files.remove_tree(path)
 
 
-def _refuse_existing(path: str, overwrite: bool) -> None:
-    if not overwrite and os.path.exists(path):
+def _refuse_existing(files: LocalFiles | RegisteredFiles, path: str, overwrite: bool) -> None:
+    if not overwrite and files.exists(path):
         raise AlreadyExistsError(None, None, f"{path}: file already exists, and overwrite is False")
 
 
 @export(v1="gfile.Rename")
 def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:
     """Renames a file or folder; AlreadyExistsError where the new one exists, or `overwrite`."""
-    old, new = _path(oldname), _path(newname)
-    _refuse_existing(new, overwrite)
-    try:
-        os.replace(old, new)
-    except OSError as error:
-        raise _error(error, old) from None
+    (files, old), (others, new) = find(oldname), find(newname)
+    if files is not others:
+        raise UnimplementedError(
+            None, None, f"cannot rename {old} to {new}: they are on different file systems"
+        )
+    _refuse_existing(files, new, overwrite)
+    files.replace(old, new)
 
 
 @export(v1="gfile.Copy")
 def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:
     """Copies a file; AlreadyExistsError where the new one exists, or `overwrite`."""
-    old, new = _path(oldpath), _path(newpath)
-    _refuse_existing(new, overwrite)
-    try:
-        shutil.copyfile(old, new)
-    except shutil.SameFileError:
+    (files, old), (others, new) = find(oldpath), find(newpath)
+    _refuse_existing(others, new, overwrite)
+    if files is others and posixpath.normpath(old) == posixpath.normpath(new):
         return
-    except OSError as error:
-        raise _error(error, error.filename or old) from None
+    if files is others is places.LOCAL and others.exists(new) and os.path.samefile(old, new):
+        return
+    with files.open(old, "rb") as source, others.open(new, "wb") as target:
+        run_on(new, shutil.copyfileobj, source, target)
 
 
-def _matching(pattern: str) -> list[str]:
-    """The paths that match `pattern`, whose parts each match names of one folder."""
+def _matching(files: LocalFiles | RegisteredFiles, prefix: str, pattern: str) -> list[str]:
+    """The paths, without `prefix`, that match `pattern`, whose parts each match in one folder."""
     folder, _, last = pattern.rpartition("/")
     if not any(c in pattern for c in "*?["):
-        return [pattern] if os.path.exists(pattern) else []
-    if pattern.startswith("/") and not folder:
+        return [pattern] if files.exists(prefix + pattern) else []
+    if prefix and not folder:
+        folders = [""]
+    elif pattern.startswith("/") and not folder:
         folders = ["/"]
     else:
-        folders = _matching(folder) if folder else ["."]
+        folders = _matching(files, prefix, folder) if folder else ["."]
     found = []
     for each in folders:
         try:
-            names = os.listdir(each)
-        except OSError:
+            names = files.names(prefix + (each or "/"))
+        except OpError:
             continue
         found += [os.path.join(each, name) for name in names if fnmatchcase(name, last)]
     return found
@@ -375,18 +316,20 @@ def Glob(filename: Any) -> list[str]:
     a pattern without a folder start with `./`.
     """
     patterns = filename if isinstance(filename, (list, tuple)) else [filename]
-    return [path for pattern in patterns for path in sorted(_matching(_path(pattern)))]
+    found = []
+    for pattern in patterns:
+        files, path = find(pattern)
+        scheme, mark, rest = path.partition("://") if files is places.REGISTERED else ("", "", path)
+        found += [scheme + mark + p for p in sorted(_matching(files, scheme + mark, rest))]
+    return found
 
 
 @export(v1="gfile.Stat")
 def Stat(filename: Any) -> FileStatistics:
     """Length in bytes, time of the last change and kind of a file; NotFoundError without it."""
-    path = _path(filename)
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise _error(error, path) from None
-    return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(path))
+    files, path = find(filename)
+    length, is_folder, changed = files.info(path)
+    return FileStatistics(length, changed, is_folder)
 
 
 @export(v1="gfile.Walk")
@@ -396,7 +339,5 @@ def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list
     A folder comes before what is in it, or after with `in_order=False`. Without `top` there is
     nothing to yield.
     """
-    for folder, folders, files in os.walk(_path(top), topdown=in_order):
-        if in_order:
-            folders.sort()
-        yield folder, sorted(folders), sorted(files)
+    files, path = find(top)
+    yield from files.walk(path, in_order)
