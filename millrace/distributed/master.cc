@@ -5,8 +5,10 @@
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/remote_executable.h"
+#include "millrace/graph/function_calls.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/runtime/partition.h"
+#include "proto/function.pb.h"
 
 namespace millrace {
 namespace {
@@ -42,12 +44,20 @@ class MasterBackend : public SessionBackend {
       MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
       request.incarnation = discovered_.incarnations.at(part.location);
       request.kernel_label = options_.kernel_label;
+      MR_TRY_ASSIGN(request.functions, functions_of(part.graph));
       requests.push_back(std::move(request));
       MR_TRY(executable->add_part(part.location, part.graph));
     }
     MR_TRY(executable->check_fetches(signature.fetches.size()));
     MR_TRY(executable->register_parts(std::move(requests), options_.call_timeout_ms));
     return Ref<Executable>(std::move(executable));
+  }
+
+  // Kernels are elsewhere: the functions that they call go with each graph.
+  Ref<FunctionRunner> make_function_runner(const Graph& graph, const std::string&) override {
+    MutexLock lock(mu_);
+    functions_ = graph.shared_functions();
+    return nullptr;
   }
 
   void close(const std::string& session) override {
@@ -72,6 +82,29 @@ class MasterBackend : public SessionBackend {
   }
 
  private:
+  // What nodes of the graph name as functions, and what these call.
+  Result<std::string> functions_of(const Subgraph& graph) {
+    Ref<FunctionLibrary> library;
+    {
+      MutexLock lock(mu_);
+      library = functions_;
+    }
+    std::vector<std::string> names;
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      if (graph.node(id).erased) continue;
+      for (const auto& [name, value] : *graph.node(id).attrs) collect_functions(value, names);
+    }
+    if (!library || names.empty()) return std::string();
+    MR_TRY_ASSIGN(const auto functions, check_no_recursion(names, [&](std::string_view name) {
+                    return library->find(name);
+                  }));
+    tensorflow::FunctionDefLibrary message;
+    for (const Ref<Function>& function : functions) {
+      function_to_proto(*function, *message.add_function());
+    }
+    return message.SerializeAsString();
+  }
+
   // Sessions of other processes may have the same name.
   std::string unique_name(const std::string& session) const {
     return str_cat(unique_, "_", session);
@@ -82,6 +115,8 @@ class MasterBackend : public SessionBackend {
   const Discovered discovered_;
   const Ref<Device> host_;
   const uint64_t unique_;
+  Mutex mu_;
+  Ref<FunctionLibrary> functions_ MR_GUARDED_BY(mu_);  // the session's graph's
 };
 
 using Answers = std::map<std::string, std::vector<Device::Info>>;

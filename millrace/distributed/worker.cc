@@ -7,7 +7,9 @@
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
+#include "millrace/runtime/local_function_runner.h"
 #include "millrace/runtime/plan_set.h"
+#include "proto/function.pb.h"
 
 namespace millrace {
 namespace {
@@ -35,6 +37,7 @@ size_t slots(const std::map<int, DType>& positions) {
 struct Worker::Graph : RefCounted {
   Ref<PlanSet> plans;
   Boundary boundary;
+  Ref<FunctionRunner> functions;
 };
 
 void Worker::TaskStep::end(const Status& reason) const {
@@ -76,6 +79,32 @@ void Worker::register_graph(RegisterGraphRequest request,
   done(add_graph(request));
 }
 
+Result<Ref<FunctionRunner>> Worker::session_functions(const std::string& session,
+                                                      const std::string& functions) {
+  tensorflow::FunctionDefLibrary message;
+  if (!message.ParseFromString(functions)) {
+    return invalid_argument("expected a FunctionDefLibrary for ", task_->name, ", got ",
+                            functions.size(), " bytes that are none");
+  }
+  Functions found;
+  {
+    MutexLock lock(mu_);
+    MR_TRY(stopped_);
+    Functions& known = functions_[session];
+    if (!known.library) {
+      known.library = make_ref<FunctionLibrary>();
+      known.runner = make_function_runner(known.library, OpRegistry::global(), task_->devices[0],
+                                          {.session_prefix = session});
+    }
+    found = known;
+  }
+  for (const tensorflow::FunctionDef& proto : message.function()) {
+    MR_TRY_ASSIGN(Ref<Function> function, function_from_proto(proto));
+    MR_TRY(found.library->add(std::move(function)));
+  }
+  return found.runner;
+}
+
 Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   if (request.incarnation != 0 && request.incarnation != incarnation()) {
     return aborted("task ", task_->name, " has restarted: expected incarnation ",
@@ -85,6 +114,7 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   if (!parsed.ok()) return parsed.status().with_prefix(str_cat("graph for ", task_->name));
   Ref<Graph> graph = make_ref<Graph>();
   MR_TRY_ASSIGN(graph->boundary, read_boundary(*parsed, kMaxPositions, kMaxPositions));
+  MR_TRY_ASSIGN(graph->functions, session_functions(request.session, request.functions));
   CompileOptions options;
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
@@ -186,6 +216,7 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
   Result<TaskStep> prepared = prepare_run((*graph)->boundary, request);
   if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
   TaskStep run = *std::move(prepared);
+  run.step->functions = (*graph)->functions;
   uint64_t ticket = 0;
   if (cancel) {
     // By bare pointer: the run takes the callback back before it ends.
@@ -284,6 +315,10 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
 
 void Worker::delete_session(std::string session, StatusDone done) {
   if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
+  {
+    MutexLock lock(mu_);
+    functions_.erase(session);
+  }
   for (const Ref<Device>& device : task_->devices) device->resources().clear_session(session);
   done(ok_status());
 }
@@ -300,12 +335,14 @@ void Worker::reset(std::vector<std::string> containers, StatusDone done) {
 void Worker::shut_down(Status reason) {
   std::map<int64_t, TaskStep> steps;
   std::unordered_map<std::string, Ref<Graph>> graphs;
+  std::unordered_map<std::string, Functions> functions;
   {
     MutexLock lock(mu_);
     if (!stopped_.ok()) return;
     stopped_ = reason;
     steps.swap(steps_);
     graphs.swap(graphs_);
+    functions.swap(functions_);
   }
   for (auto& [id, step] : steps) step.end(reason);
 }

@@ -12,6 +12,8 @@
 #include "millrace/base/mutex.h"
 #include "millrace/distributed/step_rendezvous.h"
 #include "millrace/distributed/worker_interface.h"
+#include "millrace/graph/function.h"
+#include "millrace/kernel/function_runner.h"
 #include "millrace/kernel/step.h"
 
 namespace millrace {
@@ -74,6 +76,9 @@ class Worker final : public WorkerInterface {
     MutexLock lock(mu_);
     return stopped_;
   }
+  // What runs functions for kernels of a session, with these added to it.
+  Result<Ref<FunctionRunner>> session_functions(const std::string& session,
+                                                const std::string& functions);
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   // The step of a run, with what the request gives it.
@@ -86,6 +91,11 @@ class Worker final : public WorkerInterface {
   mutable Mutex mu_;
   Status stopped_ MR_GUARDED_BY(mu_);
   std::unordered_map<std::string, Ref<Graph>> graphs_ MR_GUARDED_BY(mu_);
+  struct Functions {
+    Ref<FunctionLibrary> library;
+    Ref<FunctionRunner> runner;
+  };
+  std::unordered_map<std::string, Functions> functions_ MR_GUARDED_BY(mu_);  // by session
   int64_t next_graph_ MR_GUARDED_BY(mu_) = 1;
   std::map<int64_t, TaskStep> steps_ MR_GUARDED_BY(mu_);
   std::unordered_set<int64_t> over_ MR_GUARDED_BY(mu_);

@@ -26,6 +26,9 @@ struct RegisterGraphRequest {
   // A GraphDef in which every node is on a device of this task. Feeds are _Arg nodes and fetches
   // are _Retval nodes; their attribute "index" is the position that run_graph uses.
   std::string graph_def;
+  // A FunctionDefLibrary: the functions that its kernels call, and those that these call. Kept for
+  // the session; another function of the same name is INVALID_ARGUMENT.
+  std::string functions;
   // The task's incarnation as the master knows it; 0: not known, not checked.
   uint64_t incarnation = 0;
   // Kernels with this label where an op has one.

@@ -171,3 +171,28 @@ def test_a_session_waits_for_its_tasks(tasks):
     cluster.start("ps")
     with tf.Session(server.target) as session:
         assert len(session.list_devices()) == 2
+
+
+def test_datasets_run_on_their_task(tasks):
+    cluster = tasks(worker=2)
+    cluster.start("worker", 1)
+    server = tf.train.Server(cluster.cluster, "worker", 0)
+    with tf.device("/job:worker/task:1"):
+        dataset = tf.data.Dataset.range(10).filter(lambda i: tf.equal(i % 2, 0))
+        dataset = dataset.map(lambda i: tf.while_loop(lambda k: k < 20, lambda k: k + i + 1, [i]))
+        one_shot = tf.data.make_one_shot_iterator(dataset).get_next()
+        again = tf.data.make_initializable_iterator(dataset.batch(5))
+        batch = again.get_next()
+    expected = []
+    for i in range(0, 10, 2):
+        k = i
+        while k < 20:
+            k += i + 1
+        expected.append(k)
+    with tf.Session(server.target) as session:
+        assert [session.run(one_shot) for _ in range(5)] == expected
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(one_shot)
+        for _ in range(2):
+            session.run(again.initializer)
+            assert list(session.run(batch)) == expected

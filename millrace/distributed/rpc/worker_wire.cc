@@ -145,6 +145,7 @@ Message register_graph_call(const RegisterGraphRequest& request) {
   fields.set_graph_def(request.graph_def);
   fields.set_incarnation(request.incarnation);
   fields.set_kernel_label(request.kernel_label);
+  fields.set_functions(request.functions);
   return to_message(fields);
 }
 
@@ -155,6 +156,7 @@ Result<RegisterGraphRequest> read_register_graph_call(const Message& message) {
   request.graph_def = std::move(*fields.mutable_graph_def());
   request.incarnation = fields.incarnation();
   request.kernel_label = std::move(*fields.mutable_kernel_label());
+  request.functions = std::move(*fields.mutable_functions());
   return request;
 }
 
