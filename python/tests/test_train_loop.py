@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tensorflow_twin import needs_tensorflow, run_tensorflow
 from training_program import digest as digest_of
 
 import millrace.compat.v1 as tf
@@ -122,6 +123,24 @@ def test_a_worker_waits_for_a_session_that_is_ready(tmp_path):
         tf.train.SessionManager(
             ready_op=tf.report_uninitialized_variables(), recovery_wait_secs=0.01
         ).wait_for_session("", max_wait_secs=0.02)
+
+
+@needs_tensorflow
+def test_tensorflow_goes_on_with_graph_and_checkpoint(tmp_path):
+    training(tmp_path, 3)
+    told = run_tensorflow(
+        """
+        tf.disable_v2_behavior()
+        path = tf.train.latest_checkpoint(args[0])
+        saver = tf.train.import_meta_graph(path + ".meta")
+        with tf.Session() as session:
+            saver.restore(session, path)
+            session.run("group_deps")
+            print(session.run(["global_step:0", "w:0"]))
+        """,
+        tmp_path,
+    )
+    assert told.strip() == "[4, 2.0]"
 
 
 # Summaries.

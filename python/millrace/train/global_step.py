@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from millrace import gen_ops
 from millrace.core import dtypes, logging
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
-from millrace.graph.default_graph import control_dependencies, get_default_graph
+from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.initializers import Zeros
@@ -94,7 +95,20 @@ def global_step_read(graph: Graph | None = None) -> Tensor | None:
     if step is None:
         return None
     with graph.as_default(), graph.name_scope(step.op.name + "/"), control_dependencies(None):
-        value = step.initialized_value() if isinstance(step, Variable) else step
-        read = value + 0
+        read = _value_or_initial(step) + 0
     graph.add_to_collection(_READS, read)
     return read
+
+
+def _value_or_initial(step: Any) -> Any:
+    """The value of the count, the initial one before it has any."""
+    if not isinstance(step, Variable):
+        return step
+    if step._is_resource:
+        return step.initialized_value()
+    # As TensorFlow 1 writes a branch: it has no functions of references, and reads this graph too.
+    with name_scope("cond"):
+        has_value = step._has_value()
+        _, reference = gen_ops.ref_switch(step._ref(), has_value)
+        initial, _ = gen_ops.switch(step.initializer.inputs[1], has_value)
+        return gen_ops.merge([initial, gen_ops.identity(reference)])[0]
