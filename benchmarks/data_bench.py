@@ -17,18 +17,23 @@ import tempfile
 import time
 
 
-def cost(call, seconds=0.4):
-    """Seconds that a call takes, by the clock and of the processors."""
-    for _ in range(5):
-        call()
-    wall = used = float("inf")
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start, used_before = time.perf_counter(), time.process_time()
-        for _ in range(10):
+def cost(call, seconds=0.1, windows=6):
+    """Seconds that a call takes, by the clock and of the processors: the best of some windows, long
+    enough that what was made ahead before one is a small part of it."""
+    count, took = 5, 0.0
+    while took < seconds / 2:
+        start = time.perf_counter()
+        for _ in range(count):
             call()
-        wall = min(wall, (time.perf_counter() - start) / 10)
-        used = min(used, (time.process_time() - used_before) / 10)
+        took = time.perf_counter() - start
+        count *= 2
+    wall = used = float("inf")
+    for _ in range(windows):
+        start, used_before = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            call()
+        wall = min(wall, (time.perf_counter() - start) / count)
+        used = min(used, (time.process_time() - used_before) / count)
     return wall, used
 
 
