@@ -160,6 +160,17 @@ def test_generators():
         elements(wrong)
 
 
+def test_calls_on_one_thread_share_what_is_local_to_it():
+    local = threading.local()
+
+    def count(_):
+        local.calls = getattr(local, "calls", 0) + 1
+        return np.int64(local.calls)
+
+    dataset = Dataset.range(6).map(lambda x: tf.py_func(count, [x], tf.int64)).batch(6)
+    assert elements(dataset)[0].tolist() == [1, 2, 3, 4, 5, 6]
+
+
 def test_prefetch_ends_with_its_iterator():
     running = threading.active_count()
     for _ in range(3):
