@@ -123,6 +123,8 @@ def test_runs_in_pieces_and_the_end_of_what_waits():
 def test_what_no_server_can_be():
     with pytest.raises(tf.errors.InvalidArgumentError, match="port"):
         tf.train.Server({"local": ["localhost"]})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="elsewhere"):
+        tf.train.Server({"local": ["localhost:0", "elsewhere"]}, task_index=0)
     server = tf.train.Server.create_local_server()
     address = server.target.removeprefix("grpc://")
     with pytest.raises(tf.errors.UnknownError, match=address):

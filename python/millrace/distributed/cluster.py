@@ -181,7 +181,10 @@ def _reserve(address: str) -> tuple[Any, str]:
     listens there: it makes sure that the port stands for one server."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        return None, address
+        raise errors.InvalidArgumentError(
+            None, None,
+            f'Could not interpret "{address}" as a host-port pair: expected "host:port"',
+        )  # fmt: skip
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         holder.bind(("", int(port)))
@@ -216,7 +219,6 @@ class Server:
         start: bool = True,
     ):  # fmt: skip
         self._core: Any = None
-        self._port: Any = None
         self._server_def = _server_def(
             server_or_cluster_def, job_name, task_index, protocol, config
         )
@@ -236,14 +238,19 @@ class Server:
             return
         definition = self._server_def
         own = (definition.job_name, definition.task_index)
-        self._port, self._address = _reserve(self._address)
+        holder, self._address = _reserve(self._address)
         tasks = [
             (job.name, index, self._address if (job.name, index) == own else address)
             for job in definition.cluster.job
             for index, address in job.tasks.items()
         ]
         cpus = definition.default_session_config.device_count.get("CPU", 1)
-        self._core = _core.Server(tasks, *own, cpus)
+        try:
+            self._core = _core.Server(tasks, *own, cpus)
+        except errors.OpError:
+            holder.close()
+            raise
+        holder.detach()  # it stays open until the process ends, as the server does
         _started.append(self)
 
     def join(self) -> None:
