@@ -343,115 +343,98 @@ constexpr const char* kCountOrNone = "int >= 0 = 0";
 }  // namespace
 
 void register_parse_sequence_example(Registry& registry) {
-  registry.add({.name = "ParseSingleSequenceExample",
-                .doc = "One serialized SequenceExample into tensors.",
-                .inputs = {{"serialized", "string"},
-                           {"feature_list_dense_missing_assumed_empty", "string"},
-                           {"context_sparse_keys", "Ncontext_sparse*string"},
-                           {"context_dense_keys", "Ncontext_dense*string"},
-                           {"feature_list_sparse_keys", "Nfeature_list_sparse*string"},
-                           {"feature_list_dense_keys", "Nfeature_list_dense*string"},
-                           {"context_dense_defaults", "list(Tcontext_dense)"},
-                           {"debug_name", "string"}},
-                .outputs = {{"context_sparse_indices", "Ncontext_sparse*int64"},
-                            {"context_sparse_values", "list(context_sparse_types)"},
-                            {"context_sparse_shapes", "Ncontext_sparse*int64"},
-                            {"context_dense_values", "list(Tcontext_dense)"},
-                            {"feature_list_sparse_indices", "Nfeature_list_sparse*int64"},
-                            {"feature_list_sparse_values", "list(feature_list_sparse_types)"},
-                            {"feature_list_sparse_shapes", "Nfeature_list_sparse*int64"},
-                            {"feature_list_dense_values", "list(feature_list_dense_types)"}},
-                .attrs = {{"Ncontext_sparse", kCountOrNone},
-                          {"Ncontext_dense", kCountOrNone},
-                          {"Nfeature_list_sparse", kCountOrNone},
-                          {"Nfeature_list_dense", kCountOrNone},
-                          {"context_sparse_types", kTypesOrNone},
-                          {"Tcontext_dense", kTypesOrNone},
-                          {"feature_list_dense_types", kTypesOrNone},
-                          {"context_dense_shapes", kShapesOrNone},
-                          {"feature_list_sparse_types", kTypesOrNone},
-                          {"feature_list_dense_shapes", kShapesOrNone}},
-                .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = sequence_shape<Kind::kSingle>,
-                .no_gradient = "read text and messages"});
+  const OpSpec::Arg sparse[] = {{"context_sparse_indices", "Ncontext_sparse*int64"},
+                                {"context_sparse_values", "list(context_sparse_types)"},
+                                {"context_sparse_shapes", "Ncontext_sparse*int64"}};
+  const OpSpec::Arg list_sparse[] = {
+      {"feature_list_sparse_indices", "Nfeature_list_sparse*int64"},
+      {"feature_list_sparse_values", "list(feature_list_sparse_types)"},
+      {"feature_list_sparse_shapes", "Nfeature_list_sparse*int64"}};
+  const OpSpec::Arg dense = {"context_dense_values", "list(Tcontext_dense)"};
+  const OpSpec::Arg list_dense = {"feature_list_dense_values", "list(feature_list_dense_types)"};
+  const OpSpec::Arg lengths = {"feature_list_dense_lengths", "Nfeature_list_dense*int64"};
+  const OpSpec::Arg defaults = {"context_dense_defaults", "list(Tcontext_dense)"};
+  const std::vector<OpSpec::Attr> attrs = {
+      {"Ncontext_sparse", kCountOrNone},           {"Ncontext_dense", kCountOrNone},
+      {"Nfeature_list_sparse", kCountOrNone},      {"Nfeature_list_dense", kCountOrNone},
+      {"context_sparse_types", kTypesOrNone},      {"Tcontext_dense", kTypesOrNone},
+      {"feature_list_dense_types", kTypesOrNone},  {"context_dense_shapes", kShapesOrNone},
+      {"feature_list_sparse_types", kTypesOrNone}, {"feature_list_dense_shapes", kShapesOrNone}};
+  OpSpec spec = {.name = "ParseSingleSequenceExample",
+                 .doc = "One serialized SequenceExample into tensors.",
+                 .inputs = {{"serialized", "string"},
+                            {"feature_list_dense_missing_assumed_empty", "string"},
+                            {"context_sparse_keys", "Ncontext_sparse*string"},
+                            {"context_dense_keys", "Ncontext_dense*string"},
+                            {"feature_list_sparse_keys", "Nfeature_list_sparse*string"},
+                            {"feature_list_dense_keys", "Nfeature_list_dense*string"},
+                            defaults,
+                            {"debug_name", "string"}},
+                 .outputs = {sparse[0], sparse[1], sparse[2], dense, list_sparse[0], list_sparse[1],
+                             list_sparse[2], list_dense},
+                 .attrs = attrs,
+                 .traits = {.cannot_differentiate = true, .cost = 1000},
+                 .shape = sequence_shape<Kind::kSingle>,
+                 .no_gradient = "read text and messages"};
+  registry.add(spec);
   registry.kernel<ParseSequenceExample<Kind::kSingle>>("ParseSingleSequenceExample",
                                                        DeviceKind::kCpu);
-  registry.add({.name = "ParseSequenceExample",
-                .doc = "Serialized SequenceExamples into tensors.",
-                .inputs = {{"serialized", "string"},
-                           {"debug_name", "string"},
-                           {"context_dense_defaults", "list(Tcontext_dense)"}},
-                .outputs = {{"context_sparse_indices", "Ncontext_sparse*int64"},
-                            {"context_sparse_values", "list(context_sparse_types)"},
-                            {"context_sparse_shapes", "Ncontext_sparse*int64"},
-                            {"context_dense_values", "list(Tcontext_dense)"},
-                            {"feature_list_sparse_indices", "Nfeature_list_sparse*int64"},
-                            {"feature_list_sparse_values", "list(feature_list_sparse_types)"},
-                            {"feature_list_sparse_shapes", "Nfeature_list_sparse*int64"},
-                            {"feature_list_dense_values", "list(feature_list_dense_types)"},
-                            {"feature_list_dense_lengths", "Nfeature_list_dense*int64"}},
-                .attrs = {{"feature_list_dense_missing_assumed_empty", "list(string) >= 0"},
-                          {"context_sparse_keys", "list(string) >= 0"},
-                          {"context_dense_keys", "list(string) >= 0"},
-                          {"feature_list_sparse_keys", "list(string) >= 0"},
-                          {"feature_list_dense_keys", "list(string) >= 0"},
-                          {"Ncontext_sparse", kCountOrNone},
-                          {"Ncontext_dense", kCountOrNone},
-                          {"Nfeature_list_sparse", kCountOrNone},
-                          {"Nfeature_list_dense", kCountOrNone},
-                          {"context_sparse_types", kTypesOrNone},
-                          {"Tcontext_dense", kTypesOrNone},
-                          {"feature_list_dense_types", kTypesOrNone},
-                          {"context_dense_shapes", kShapesOrNone},
-                          {"feature_list_sparse_types", kTypesOrNone},
-                          {"feature_list_dense_shapes", kShapesOrNone}},
-                .traits = {.cannot_differentiate = true, .cost = 1000},
-                .shape = sequence_shape<Kind::kBatch>,
-                .no_gradient = "read text and messages"});
+  std::vector<OpSpec::Attr> keys;
+  for (const char* name :
+       {"feature_list_dense_missing_assumed_empty", "context_sparse_keys", "context_dense_keys",
+        "feature_list_sparse_keys", "feature_list_dense_keys"}) {
+    keys.push_back({std::string_view(name), "list(string) >= 0"});
+  }
+  keys.insert(keys.end(), attrs.begin(), attrs.end());
+  spec.name = "ParseSequenceExample";
+  spec.doc = "Serialized SequenceExamples into tensors.";
+  spec.inputs = {{"serialized", "string"}, {"debug_name", "string"}, defaults};
+  spec.outputs.push_back(lengths);
+  spec.attrs = keys;
+  spec.shape = sequence_shape<Kind::kBatch>;
+  registry.add(spec);
   registry.kernel<ParseSequenceExample<Kind::kBatch>>("ParseSequenceExample", DeviceKind::kCpu);
-  registry.add(
-      {.name = "ParseSequenceExampleV2",
-       .doc = "Serialized SequenceExamples, a vector or a single one, into tensors.",
-       .inputs = {{"serialized", "string"},
-                  {"debug_name", "string"},
-                  {"context_sparse_keys", "string"},
-                  {"context_dense_keys", "string"},
-                  {"context_ragged_keys", "string"},
-                  {"feature_list_sparse_keys", "string"},
-                  {"feature_list_dense_keys", "string"},
-                  {"feature_list_ragged_keys", "string"},
-                  {"feature_list_dense_missing_assumed_empty", "bool"},
-                  {"context_dense_defaults", "list(Tcontext_dense)"}},
-       .outputs = {{"context_sparse_indices", "Ncontext_sparse*int64"},
-                   {"context_sparse_values", "list(context_sparse_types)"},
-                   {"context_sparse_shapes", "Ncontext_sparse*int64"},
-                   {"context_dense_values", "list(Tcontext_dense)"},
-                   {"context_ragged_values", "list(context_ragged_value_types)"},
-                   {"context_ragged_row_splits", "list(context_ragged_split_types)"},
-                   {"feature_list_sparse_indices", "Nfeature_list_sparse*int64"},
-                   {"feature_list_sparse_values", "list(feature_list_sparse_types)"},
-                   {"feature_list_sparse_shapes", "Nfeature_list_sparse*int64"},
-                   {"feature_list_dense_values", "list(feature_list_dense_types)"},
-                   {"feature_list_dense_lengths", "Nfeature_list_dense*int64"},
-                   {"feature_list_ragged_values", "list(feature_list_ragged_value_types)"},
-                   {"feature_list_ragged_outer_splits", "list(feature_list_ragged_split_types)"},
-                   {"feature_list_ragged_inner_splits", "list(feature_list_ragged_split_types)"}},
-       .attrs = {{"Ncontext_sparse", kCountOrNone},
-                 {"Tcontext_dense", kTypesOrNone},
-                 {"context_sparse_types", kTypesOrNone},
-                 {"context_ragged_value_types", kTypesOrNone},
-                 {"context_ragged_split_types", kSplitsOrNone},
-                 {"context_dense_shapes", kShapesOrNone},
-                 {"Nfeature_list_sparse", kCountOrNone},
-                 {"Nfeature_list_dense", kCountOrNone},
-                 {"feature_list_dense_types", kTypesOrNone},
-                 {"feature_list_sparse_types", kTypesOrNone},
-                 {"feature_list_ragged_value_types", kTypesOrNone},
-                 {"feature_list_ragged_split_types", kSplitsOrNone},
-                 {"feature_list_dense_shapes", kShapesOrNone}},
-       .traits = {.cannot_differentiate = true, .cost = 1000},
-       .shape = sequence_shape<Kind::kAny>,
-       .no_gradient = "read text and messages"});
+  spec.name = "ParseSequenceExampleV2";
+  spec.doc = "Serialized SequenceExamples, a vector or a single one, into tensors.";
+  spec.inputs = {{"serialized", "string"},
+                 {"debug_name", "string"},
+                 {"context_sparse_keys", "string"},
+                 {"context_dense_keys", "string"},
+                 {"context_ragged_keys", "string"},
+                 {"feature_list_sparse_keys", "string"},
+                 {"feature_list_dense_keys", "string"},
+                 {"feature_list_ragged_keys", "string"},
+                 {"feature_list_dense_missing_assumed_empty", "bool"},
+                 defaults};
+  spec.outputs = {sparse[0],
+                  sparse[1],
+                  sparse[2],
+                  dense,
+                  {"context_ragged_values", "list(context_ragged_value_types)"},
+                  {"context_ragged_row_splits", "list(context_ragged_split_types)"},
+                  list_sparse[0],
+                  list_sparse[1],
+                  list_sparse[2],
+                  list_dense,
+                  lengths,
+                  {"feature_list_ragged_values", "list(feature_list_ragged_value_types)"},
+                  {"feature_list_ragged_outer_splits", "list(feature_list_ragged_split_types)"},
+                  {"feature_list_ragged_inner_splits", "list(feature_list_ragged_split_types)"}};
+  spec.attrs = {{"Ncontext_sparse", kCountOrNone},
+                {"Tcontext_dense", kTypesOrNone},
+                {"context_sparse_types", kTypesOrNone},
+                {"context_ragged_value_types", kTypesOrNone},
+                {"context_ragged_split_types", kSplitsOrNone},
+                {"context_dense_shapes", kShapesOrNone},
+                {"Nfeature_list_sparse", kCountOrNone},
+                {"Nfeature_list_dense", kCountOrNone},
+                {"feature_list_dense_types", kTypesOrNone},
+                {"feature_list_sparse_types", kTypesOrNone},
+                {"feature_list_ragged_value_types", kTypesOrNone},
+                {"feature_list_ragged_split_types", kSplitsOrNone},
+                {"feature_list_dense_shapes", kShapesOrNone}};
+  spec.shape = sequence_shape<Kind::kAny>;
+  registry.add(spec);
   registry.kernel<ParseSequenceExample<Kind::kAny>>("ParseSequenceExampleV2", DeviceKind::kCpu);
 }
 
