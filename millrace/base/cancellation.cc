@@ -82,6 +82,7 @@ uint64_t CancellationToken::on_cancel(UniqueFunction<void()> callback) {
 }
 
 bool CancellationToken::remove(uint64_t ticket) {
+  if (ticket == 0) return false;
   UniqueFunction<void()> dropped;  // ends after the lock: what it owns may call back here
   MutexLock lock(impl_->mutex);
   if (auto found = impl_->callbacks.find(ticket); found != impl_->callbacks.end()) {

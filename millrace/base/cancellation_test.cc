@@ -99,6 +99,13 @@ TEST(Cancellation, RemoveWaitsForARunningCallback) {
   }
 }
 
+TEST(Cancellation, NoTicketIsNotWaitedFor) {
+  Ref<CancellationToken> token = make_ref<CancellationToken>();
+  std::thread([&] { token->cancel(cancelled("elsewhere")); }).join();
+  EXPECT_EQ(token->on_cancel([] {}), 0);
+  EXPECT_FALSE(token->remove(0));
+}
+
 TEST(Cancellation, SurvivesARaceOfAllCalls) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
