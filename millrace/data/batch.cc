@@ -43,18 +43,9 @@ class BatchDataset final : public Dataset {
 class BatchIterator final : public IteratorOverInput<BatchDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override { return state.flag(ended_); }
   Status produce(Element& out, bool& end) override {
     const int64_t size = dataset().batch_size_;
     rows_.begin(size);
@@ -90,28 +81,20 @@ class UnbatchDataset final : public Dataset {
 class UnbatchIterator final : public IteratorOverInput<UnbatchDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(at_);
-    state.number(rows_);
-    if (at_ < rows_) state.element(batch_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(at_, state.number_in(0, INT64_MAX));
-    MR_TRY_ASSIGN(rows_, state.number_in(at_, INT64_MAX));
-    if (at_ < rows_) {
-      MR_TRY_ASSIGN(batch_, state.element());
-      const int64_t at = at_, rows = rows_;
-      MR_TRY(open());
-      if (rows_ != rows) return data_loss("the state has a batch of ", rows_, " rows, not ", rows);
-      at_ = at;
-    }
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    int64_t at = at_, rows = rows_;
+    MR_TRY(state.number(at));
+    MR_TRY(state.number(rows, at));
+    if (at == rows) return ok_status();
+    MR_TRY(state.element(batch_));
+    if (!state.reading()) return ok_status();
+    MR_TRY(open());
+    if (rows_ != rows) return data_loss("the state has a batch of ", rows_, " rows, not ", rows);
+    at_ = at;
+    return ok_status();
+  }
   Status produce(Element& out, bool& end) override {
     end = false;
     MR_TRY(load(end));

@@ -51,70 +51,59 @@ class CacheIterator final : public IteratorOf<CacheDataset> {
   CacheIterator(const CacheDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration) {}
 
-  // The elements are part of the state: whoever goes on elsewhere must not make them again.
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(full_ != nullptr);
-    state.number(static_cast<int64_t>(at_));
-    const Cache::Elements& elements = full_ != nullptr ? *full_ : seen_;
-    state.number(static_cast<int64_t>(elements.size()));
-    for (const Element& element : elements) state.element(element);
-    state.flag(input_ != nullptr);
-    return input_ == nullptr ? ok_status() : input_->save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(const bool full, state.flag());
-    MR_TRY_ASSIGN(const int64_t at, state.number_in(0, INT64_MAX));
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, INT64_MAX));
-    seen_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      MR_TRY_ASSIGN(Element element, state.element());
-      seen_.push_back(std::move(element));
-    }
-    if (at > count) return data_loss("the state of the cache is at ", at, " of ", count);
-    at_ = static_cast<size_t>(at);
-    if (full) {
-      dataset().cache_->set(std::move(seen_));
-      full_ = dataset().cache_->get();
-      if (at_ > full_->size()) return data_loss("the cache has changed since the state was saved");
-    }
-    MR_TRY_ASSIGN(const bool inside, state.flag());
-    input_ = nullptr;
-    if (!inside) return ok_status();
-    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
-    return input_->restore(state);
-  }
-
  protected:
+  // The elements are part of the state: whoever goes on elsewhere must not make them again.
+  Status fields(StateFields& state) override {
+    bool full = full_ != nullptr;
+    MR_TRY(state.flag(full));
+    MR_TRY(state.number(at_));
+    Cache::Elements elements = full_ != nullptr ? *full_ : seen_;
+    MR_TRY(state.elements(elements));
+    if (at_ > static_cast<int64_t>(elements.size())) {
+      return data_loss("the state of the cache is at ", at_, " of ", elements.size());
+    }
+    if (state.reading()) {
+      seen_ = std::move(elements);
+      full_ = nullptr;
+      if (full) fill();
+      if (full && at_ > size()) return data_loss("the cache has changed since the state was saved");
+    }
+    return state.iterator(input_, [this] { return iterate_input(); });
+  }
   Status produce(Element& out, bool& end) override {
     if (full_ == nullptr && at_ == 0) full_ = dataset().cache_->get();
     if (full_ != nullptr) {
-      end = at_ >= full_->size();
-      if (!end) out = (*full_)[at_++];
+      end = at_ >= size();
+      if (!end) out = (*full_)[static_cast<size_t>(at_++)];
       return ok_status();
     }
     if (input_ == nullptr) {
-      MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+      MR_TRY_ASSIGN(input_, iterate_input());
     }
     MR_TRY(input_->next(out, end));
     if (!end) {
       seen_.push_back(out);
-      at_ = seen_.size();
+      ++at_;
       return ok_status();
     }
-    dataset().cache_->set(std::move(seen_));
-    full_ = dataset().cache_->get();
-    at_ = full_->size();
+    fill();
+    at_ = size();
     input_ = nullptr;
     return ok_status();
   }
 
  private:
+  // Gives what was seen to the cache, and reads from that.
+  void fill() {
+    dataset().cache_->set(std::move(seen_));
+    full_ = dataset().cache_->get();
+  }
+  int64_t size() const { return static_cast<int64_t>(full_->size()); }
+
   std::shared_ptr<const Cache::Elements> full_;  // once it reads from the cache
   Cache::Elements seen_;                         // before
   std::unique_ptr<Iterator> input_;
-  size_t at_ = 0;
+  int64_t at_ = 0;
 };
 
 Result<std::unique_ptr<Iterator>> CacheDataset::iterate(const Iteration& iteration) const {

@@ -36,25 +36,19 @@ class DirectedInterleaveIterator final : public IteratorOf<DirectedInterleaveDat
         inputs_(std::move(inputs)),
         ended_(inputs_.size(), false),
         open_(inputs_.size() - 1) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    for (bool ended : ended_) state.flag(ended);
-    for (const auto& input : inputs_) MR_TRY(input->save(state));
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
+
+ protected:
+  Status fields(StateFields& state) override {
     open_ = 0;
-    for (size_t i = 0; i < ended_.size(); ++i) {
-      MR_TRY_ASSIGN(const bool ended, state.flag());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      bool ended = ended_[i];
+      MR_TRY(state.flag(ended));
       ended_[i] = ended;
       open_ += i > 0 && !ended ? 1 : 0;
     }
-    for (const auto& input : inputs_) MR_TRY(input->restore(state));
+    for (const auto& input : inputs_) MR_TRY(state.iterator(*input));
     return ok_status();
   }
-
- protected:
   Status produce(Element& out, bool& end) override {
     for (;;) {
       if (environment().stopped()) return environment().status();

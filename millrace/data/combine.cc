@@ -37,25 +37,13 @@ class RepeatIterator final : public IteratorOf<RepeatDataset> {
  public:
   RepeatIterator(const RepeatDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(epoch_);
-    state.flag(any_);
-    state.flag(input_ != nullptr);
-    return input_ == nullptr ? ok_status() : input_->save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(epoch_, state.number_in(0, INT64_MAX));
-    MR_TRY_ASSIGN(any_, state.flag());
-    MR_TRY_ASSIGN(const bool inside, state.flag());
-    input_ = nullptr;
-    if (!inside) return ok_status();
-    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
-    return input_->restore(state);
-  }
 
  protected:
+  Status fields(StateFields& state) override {
+    MR_TRY(state.number(epoch_));
+    MR_TRY(state.flag(any_));
+    return state.iterator(input_, [this] { return iterate_input(); });
+  }
   Status produce(Element& out, bool& end) override {
     do {
       MR_TRY(open(end));
@@ -89,7 +77,7 @@ class RepeatIterator final : public IteratorOf<RepeatDataset> {
     if (environment().stopped()) return environment().status();
     end = dataset().count_ >= 0 && epoch_ >= dataset().count_;
     if (end || input_ != nullptr) return ok_status();
-    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+    MR_TRY_ASSIGN(input_, iterate_input());
     return ok_status();
   }
   // After the last element of an epoch; false when no other follows: nothing, repeated for ever, is
@@ -142,28 +130,16 @@ class ConcatenateIterator final : public IteratorOf<ConcatenateDataset> {
  public:
   ConcatenateIterator(const ConcatenateDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(static_cast<int64_t>(part_));
-    state.flag(input_ != nullptr);
-    return input_ == nullptr ? ok_status() : input_->save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(const int64_t part, state.number_in(0, 2));
-    part_ = static_cast<size_t>(part);
-    MR_TRY_ASSIGN(const bool inside, state.flag());
-    input_ = nullptr;
-    if (!inside || part_ == 2) return ok_status();
-    MR_TRY_ASSIGN(input_, dataset().inputs()[part_]->iterate(iteration()));
-    return input_->restore(state);
-  }
 
  protected:
+  Status fields(StateFields& state) override {
+    MR_TRY(state.number(part_, 0, 2));
+    return state.iterator(input_, [this] { return open(); });
+  }
   Status produce(Element& out, bool& end) override {
     for (; part_ < 2; ++part_) {
       if (input_ == nullptr) {
-        MR_TRY_ASSIGN(input_, dataset().inputs()[part_]->iterate(iteration()));
+        MR_TRY_ASSIGN(input_, open());
       }
       MR_TRY(input_->next(out, end));
       if (!end) return ok_status();
@@ -174,8 +150,13 @@ class ConcatenateIterator final : public IteratorOf<ConcatenateDataset> {
   }
 
  private:
+  Result<std::unique_ptr<Iterator>> open() const {
+    if (part_ < 2) return iterate_input(static_cast<size_t>(part_));
+    return data_loss("the state is inside of a dataset after the last");
+  }
+
   std::unique_ptr<Iterator> input_;
-  size_t part_ = 0;
+  int64_t part_ = 0;
 };
 
 Result<std::unique_ptr<Iterator>> ConcatenateDataset::iterate(const Iteration& iteration) const {
@@ -210,20 +191,13 @@ class ZipIterator final : public IteratorOf<ZipDataset> {
   ZipIterator(const ZipDataset& dataset, const Iteration& iteration,
               std::vector<std::unique_ptr<Iterator>> inputs)
       : IteratorOf(dataset, iteration), inputs_(std::move(inputs)) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    for (const auto& input : inputs_) MR_TRY(input->save(state));
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    for (const auto& input : inputs_) MR_TRY(input->restore(state));
-    return ok_status();
-  }
 
  protected:
+  Status fields(StateFields& state) override {
+    MR_TRY(state.flag(ended_));
+    for (const auto& input : inputs_) MR_TRY(state.iterator(*input));
+    return ok_status();
+  }
   Status produce(Element& out, bool& end) override {
     end = ended_;
     out.clear();

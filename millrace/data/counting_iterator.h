@@ -15,18 +15,10 @@ class CountingIterator final : public IteratorOf<D> {
   CountingIterator(const D& dataset, const Iteration& iteration)
       : IteratorOf<D>(dataset, iteration) {}
 
-  Status save(StateWriter& state) override {
-    state.stage(this->dataset().name());
-    state.number(at_);
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(this->dataset().name()));
-    MR_TRY_ASSIGN(at_, state.number_in(0, this->dataset().size()));
-    return ok_status();
-  }
-
  protected:
+  Status fields(StateFields& state) override {
+    return state.number(at_, 0, this->dataset().size());
+  }
   Status produce(Element& out, bool& end) override {
     end = at_ >= this->dataset().size();
     if (end) return ok_status();

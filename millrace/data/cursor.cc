@@ -126,20 +126,23 @@ void Cursor::work(bool may_block) {
 
 Result<Ref<SavedState>> Cursor::write_state() {
   StateWriter state;
-  state.flag(ready_.has_value());
-  if (ready_) ready_->save(state);
-  MR_TRY(iterator_->save(state));
+  StateFields fields(state);
+  MR_TRY(position(fields));
   return state.finish();
+}
+
+Status Cursor::position(StateFields& state) {
+  bool ready = ready_.has_value();
+  MR_TRY(state.flag(ready));
+  if (ready && !ready_) ready_.emplace();
+  if (ready) MR_TRY(ready_->fields(state));
+  return state.iterator(*iterator_);
 }
 
 Status Cursor::restore(const SavedState& saved) {
   StateReader state(saved);
-  MR_TRY_ASSIGN(const bool ready, state.flag());
-  if (ready) {
-    ready_.emplace();
-    MR_TRY(ready_->restore(state));
-  }
-  MR_TRY(iterator_->restore(state));
+  StateFields fields(state);
+  MR_TRY(position(fields));
   return state.finish();
 }
 

@@ -51,6 +51,7 @@ class Cursor final : public RefCounted {
   // where there is something to wait for.
   void work(bool may_block);
   Result<Ref<SavedState>> write_state();
+  Status position(StateFields& state);
 
   const Ref<Dataset> dataset_;
   const Ref<Environment> environment_;

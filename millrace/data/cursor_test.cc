@@ -49,16 +49,9 @@ class GateIterator final : public IteratorOf<GateDataset> {
  public:
   GateIterator(const GateDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration) {}
-  Status save(StateWriter& state) override {
-    state.number(at_);
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY_ASSIGN(at_, state.number());
-    return ok_status();
-  }
 
  protected:
+  Status fields(StateFields& state) override { return state.number(at_); }
   Status produce(Element& out, bool&) override {
     if (!dataset().wait(at_, environment())) return environment().status();
     out = {Tensor::scalar(at_++)};

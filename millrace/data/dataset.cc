@@ -4,6 +4,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/data/batch_rows.h"
+#include "millrace/data/state.h"
 
 namespace millrace::data {
 
@@ -52,6 +53,20 @@ Status Iterator::measure_rows(const BatchRows& rows, FunctionRef<Status()> produ
   return status;
 }
 
+Status Iterator::save(StateWriter& state) {
+  state.stage(state_name());
+  StateFields to(state);
+  return fields(to);
+}
+
+Status Iterator::restore(StateReader& state) {
+  MR_TRY(state.stage(state_name()));
+  StateFields from(state);
+  return fields(from);
+}
+
+Status Iterator::input_fields(StateFields& state, Iterator& input) { return state.iterator(input); }
+
 Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
                                                               const Iteration& iteration) {
   std::vector<std::unique_ptr<Iterator>> iterators;
@@ -60,6 +75,24 @@ Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dat
     iterators.push_back(std::move(iterator));
   }
   return iterators;
+}
+
+Status check_element(const Element& element, const ElementSpec& spec) {
+  if (element.size() != spec.types.size()) {
+    return invalid_argument("expected an element of ", spec.types.size(), " components, got ",
+                            element.size());
+  }
+  for (size_t i = 0; i < element.size(); ++i) {
+    if (element[i].dtype() != spec.types[i]) {
+      return invalid_argument("component ", i, " must be ", spec.types[i], ", got ",
+                              element[i].dtype());
+    }
+    if (!spec.shapes[i].compatible(element[i].shape())) {
+      return invalid_argument("component ", i, " must have shape ", spec.shapes[i], ", got ",
+                              element[i].shape());
+    }
+  }
+  return ok_status();
 }
 
 Result<Ref<Dataset>> dataset_of(const Tensor& tensor) {

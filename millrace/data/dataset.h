@@ -24,6 +24,7 @@ namespace millrace::data {
 
 class BatchRows;
 class Iterator;
+class StateFields;
 class StateReader;
 class StateWriter;
 
@@ -103,8 +104,8 @@ class Iterator {
   // Writes where it stands so that a fresh iterator over an equal dataset, given it by restore(),
   // goes on with the very next element. DATA_LOSS or INVALID_ARGUMENT for a state that is damaged
   // or of another pipeline; the iterator is of no use then.
-  virtual Status save(StateWriter& state) = 0;
-  virtual Status restore(StateReader& state) = 0;
+  Status save(StateWriter& state);
+  Status restore(StateReader& state);
 
  protected:
   Iterator(const Dataset& dataset, const Iteration& iteration);
@@ -112,6 +113,11 @@ class Iterator {
   virtual Status produce(Element& out, bool& end) = 0;
   // For who overrides next_rows(): calls `produce`, counting and timing what it adds.
   Status measure_rows(const BatchRows& rows, FunctionRef<Status()> produce);
+  // The name that its entries in a state begin with.
+  virtual std::string_view state_name() const = 0;
+  // Says what its position is, field by field: the same fields are written and read.
+  virtual Status fields(StateFields& state) = 0;
+  static Status input_fields(StateFields& state, Iterator& input);
 
   const Iteration& iteration() const { return iteration_; }
   Environment& environment() const { return *iteration_.environment; }
@@ -140,12 +146,18 @@ class IteratorOf : public Iterator {
   IteratorOf(const D& dataset, const Iteration& iteration)
       : Iterator(dataset, iteration), dataset_(&dataset) {}
   const D& dataset() const { return *dataset_; }
+  std::string_view state_name() const final { return dataset_->name(); }
+  // Begins with one of the inputs of the dataset.
+  Result<std::unique_ptr<Iterator>> iterate_input(size_t i = 0) const {
+    return dataset_->inputs()[i]->iterate(this->iteration());
+  }
 
  private:
   const Ref<const D> dataset_;
 };
 
-// The base of iterators that have one input, iterated once from beginning to end.
+// The base of iterators that have one input, iterated once from beginning to end. Its position is
+// the input's, after what own_fields() says.
 template <class D>
 class IteratorOverInput : public IteratorOf<D> {
  public:
@@ -154,6 +166,11 @@ class IteratorOverInput : public IteratorOf<D> {
 
  protected:
   Iterator& input() const { return *input_; }
+  virtual Status own_fields(StateFields&) { return ok_status(); }
+  Status fields(StateFields& state) final {
+    MR_TRY(own_fields(state));
+    return this->input_fields(state, *input_);
+  }
 
  private:
   const std::unique_ptr<Iterator> input_;
@@ -169,6 +186,9 @@ Result<std::unique_ptr<Iterator>> iterate_over_input(const D& dataset, const Ite
 // An iterator over each input of a dataset.
 Result<std::vector<std::unique_ptr<Iterator>>> iterate_inputs(const Dataset& dataset,
                                                               const Iteration& iteration);
+
+// INVALID_ARGUMENT unless `element` is one of `spec`.
+Status check_element(const Element& element, const ElementSpec& spec);
 
 // The dataset in a variant tensor; INVALID_ARGUMENT when there is none.
 Result<Ref<Dataset>> dataset_of(const Tensor& tensor);

@@ -8,14 +8,74 @@ namespace {
 // Iterators call each other, so a tree of any depth would need a stack of any depth.
 constexpr int kMaxDepth = 2000;
 
+Result<ElementSpec> read_spec(const AttrMap& attrs, std::string_view types) {
+  ElementSpec spec;
+  MR_TRY_ASSIGN(spec.types, read_attr<std::vector<DType>>(attrs, types));
+  MR_TRY_ASSIGN(spec.shapes, read_attr<std::vector<PartialShape>>(attrs, "output_shapes"));
+  if (spec.types.size() == spec.shapes.size()) return spec;
+  return invalid_argument(types, " and output_shapes must have one length, got ", spec.types.size(),
+                          " and ", spec.shapes.size());
+}
+
+// What lists files and the like: vectors, and some may be scalars.
+bool is_vector(const ArgDef& arg) {
+  for (const char* name : {"filenames", "optimizations", "optimizations_enabled",
+                           "optimizations_disabled", "optimizations_default", "transformations"}) {
+    if (arg.name == name) return true;
+  }
+  return false;
+}
+
+// Datasets and what they are told, sizes, seeds, names, are scalars; what functions capture and
+// elements are made of has any shape. Calls check(i, rank) for each input that has a highest rank;
+// types and shapes of elements must be as many.
+template <class Check>
+Status check_call(const OpDef& op, const AttrMap& attrs, Check check) {
+  int i = 0;
+  for (const ArgDef& arg : op.inputs) {
+    if (!arg.type_list_attr.empty()) {
+      MR_TRY_ASSIGN(const auto types, read_attr<std::vector<DType>>(attrs, arg.type_list_attr));
+      i += static_cast<int>(types.size());
+    } else if (!arg.number_attr.empty()) {
+      MR_TRY_ASSIGN(const int64_t count, read_attr<int64_t>(attrs, arg.number_attr));
+      i += static_cast<int>(count);
+    } else {
+      if (arg.dtype != DType::kInvalid && arg.dtype != DType::kResource) {
+        MR_TRY(check(i, is_vector(arg) ? 1 : 0));
+      }
+      ++i;
+    }
+  }
+  for (const char* types : {"output_types", "Toutput_types"}) {
+    if (op.find_attr(types) != nullptr && op.find_attr("output_shapes") != nullptr) {
+      MR_TRY(read_spec(attrs, types).status());
+    }
+  }
+  return ok_status();
+}
+
 }  // namespace
+
+Status dataset_shape(ShapeContext& c) {
+  MR_TRY(check_call(c.op(), c.attrs(),
+                    [&](int i, int rank) { return c.with_rank_at_most(i, rank).status(); }));
+  return shape_rules::scalar(c);
+}
+
+Status check_call(const KernelContext& ctx) {
+  return check_call(*ctx.node().op, ctx.node().attrs, [&](int i, int rank) {
+    if (ctx.input(i).rank() <= rank) return ok_status();
+    return invalid_argument("input ", i, " must be a scalar", rank > 0 ? " or a vector" : "",
+                            ", got shape ", ctx.input(i).shape());
+  });
+}
 
 void add_source_op(Registry& registry, OpSpec spec, KernelFunction kernel) {
   spec.outputs = {{"handle", "variant"}};
   // Datasets live on the host, and so does what they are made of.
   for (OpSpec::Arg& input : spec.inputs) input.type = str_cat("host(", input.type, ")");
   spec.attrs.push_back({"metadata", "string = ''", "For people; not used."});
-  spec.shape = shape_rules::scalar;
+  if (spec.shape == nullptr) spec.shape = dataset_shape;
   spec.traits.cannot_differentiate = true;
   spec.no_gradient = "make datasets";
   const SpecText name = spec.name;
@@ -50,27 +110,41 @@ Result<std::vector<Ref<Dataset>>> dataset_inputs(const KernelContext& ctx) {
 }
 
 Result<ElementSpec> spec_of(const KernelNode& node, std::string_view types) {
-  ElementSpec spec;
-  MR_TRY_ASSIGN(spec.types, node.attr<std::vector<DType>>(types));
-  MR_TRY_ASSIGN(spec.shapes, node.attr<std::vector<PartialShape>>("output_shapes"));
-  if (spec.types.size() == spec.shapes.size()) return spec;
-  return invalid_argument(types, " and output_shapes must have one length, got ", spec.types.size(),
-                          " and ", spec.shapes.size());
+  return read_spec(node.attrs, types);
 }
 
 Result<Closure> closure_of(const KernelContext& ctx, std::string_view name, int first, int count) {
   Closure closure;
   MR_TRY_ASSIGN(closure.function, ctx.node().attr<FunctionAttr>(name));
-  for (int i = first; i < first + count; ++i) {
-    MR_TRY_ASSIGN(Tensor captured, kept_input(ctx, i));
-    closure.captured.push_back(std::move(captured));
-  }
+  MR_TRY_ASSIGN(closure.captured, kept_inputs(ctx, first, count));
   return closure;
+}
+
+Result<std::vector<Closure>> closures_of(const KernelContext& ctx, int first,
+                                         std::initializer_list<const char*> names,
+                                         std::string_view suffix) {
+  std::vector<Closure> closures;
+  for (const char* name : names) {
+    MR_TRY_ASSIGN(const int count, type_count(ctx.node(), str_cat("T", name, suffix)));
+    MR_TRY_ASSIGN(Closure closure, closure_of(ctx, name, first, count));
+    closures.push_back(std::move(closure));
+    first += count;
+  }
+  return closures;
 }
 
 Result<int> type_count(const KernelNode& node, std::string_view attr) {
   MR_TRY_ASSIGN(const std::vector<DType> types, node.attr<std::vector<DType>>(attr));
   return static_cast<int>(types.size());
+}
+
+Result<Element> kept_inputs(const KernelContext& ctx, int first, int count) {
+  Element inputs;
+  for (int i = first; i < first + count; ++i) {
+    MR_TRY_ASSIGN(Tensor input, kept_input(ctx, i));
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
 }
 
 Result<Tensor> kept_input(const KernelContext& ctx, int i) {
@@ -89,6 +163,25 @@ Result<int64_t> count_input(const KernelContext& ctx, int i, std::string_view na
     return invalid_argument(name, " must be greater than ", least - 1, ", got ", value);
   }
   return value;
+}
+
+Status element_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const ElementSpec spec, read_spec(c.attrs(), "output_types"));
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, spec.shapes[static_cast<size_t>(i)]);
+  return ok_status();
+}
+
+Status element_handle_shape(ShapeContext& c) {
+  MR_TRY(read_spec(c.attrs(), "output_types").status());
+  return shape_rules::scalar(c);
+}
+
+Status set_element(KernelContext& ctx, Element element, const ElementSpec& spec) {
+  MR_TRY(check_element(element, spec));
+  for (size_t i = 0; i < element.size(); ++i) {
+    ctx.set_output(static_cast<int>(i), std::move(element[i]));
+  }
+  return ok_status();
 }
 
 }  // namespace millrace::data

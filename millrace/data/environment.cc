@@ -33,6 +33,14 @@ Ref<Environment> Environment::make_child(const Environment& parent) {
 
 void Environment::stop() { step_->cancel->cancel(cancelled("the iterator was dropped")); }
 
+WakeOnStop::WakeOnStop(Environment& environment, Mutex& mu, CondVar& changed)
+    : environment_(environment), ticket_(environment.cancel().on_cancel([&mu, &changed] {
+        MutexLock lock(mu);
+        changed.notify_all();
+      })) {}
+
+WakeOnStop::~WakeOnStop() { environment_.cancel().remove(ticket_); }
+
 double Stage::mean_ns() const {
   const int64_t samples = samples_.load(std::memory_order_relaxed);
   const int64_t total = sampled_ns_.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millrace/base/cancellation.h"
+#include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/kernel/device.h"
@@ -51,6 +52,19 @@ class Environment final : public RefCounted {
   const Ref<FunctionRunner> functions_;
   const Ref<Device> device_;
   const Ref<Step> step_;
+};
+
+// Wakes all who wait for `changed` when everything is to end. What it is given outlives it.
+class WakeOnStop {
+ public:
+  WakeOnStop(Environment& environment, Mutex& mu, CondVar& changed);
+  ~WakeOnStop();
+  WakeOnStop(const WakeOnStop&) = delete;
+  WakeOnStop& operator=(const WakeOnStop&) = delete;
+
+ private:
+  Environment& environment_;
+  const uint64_t ticket_;
 };
 
 // What is known of a stage while it runs. Any thread may read; written by whoever iterates.

@@ -69,33 +69,25 @@ class FileCacheIterator final : public IteratorOf<FileCacheDataset> {
   FileCacheIterator(const FileCacheDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration) {}
 
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(reader_ != nullptr);
-    state.flag(input_ != nullptr);
-    state.flag(ended_);
-    if (reader_ != nullptr) state.number(static_cast<int64_t>(reader_->position()));
-    return input_ == nullptr ? ok_status() : input_->save(state);
-  }
-  // Whoever goes on in the middle cannot write the whole file: it makes elements only.
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(const bool reads, state.flag());
-    MR_TRY_ASSIGN(const bool makes, state.flag());
-    MR_TRY_ASSIGN(ended_, state.flag());
-    begun_ = reads || makes;
-    if (reads) {
-      MR_TRY_ASSIGN(const int64_t position, state.number_in(0, INT64_MAX));
-      MR_TRY_ASSIGN(const FilePlace place, find(FileAccess::Use::kRead));
-      MR_TRY(open(place));
-      MR_TRY(reader_->seek(static_cast<uint64_t>(position)));
-    }
-    if (!makes) return ok_status();
-    MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
-    return input_->restore(state);
-  }
-
  protected:
+  // Whoever goes on in the middle cannot write the whole file: it makes elements only.
+  Status fields(StateFields& state) override {
+    bool reads = reader_ != nullptr;
+    MR_TRY(state.flag(reads));
+    MR_TRY(state.flag(ended_));
+    if (reads) {
+      int64_t position = state.reading() ? 0 : static_cast<int64_t>(reader_->position());
+      MR_TRY(state.number(position));
+      if (state.reading()) {
+        MR_TRY_ASSIGN(const FilePlace place, find(FileAccess::Use::kRead));
+        MR_TRY(open(place));
+        MR_TRY(reader_->seek(static_cast<uint64_t>(position)));
+      }
+    }
+    MR_TRY(state.iterator(input_, [this] { return iterate_input(); }));
+    begun_ = reads || input_ != nullptr;
+    return ok_status();
+  }
   Status produce(Element& out, bool& end) override {
     if (!begun_) MR_TRY(begin());
     end = ended_;
@@ -125,7 +117,7 @@ class FileCacheIterator final : public IteratorOf<FileCacheDataset> {
     } else {
       MR_TRY_ASSIGN(const FilePlace target, find(FileAccess::Use::kWrite));
       MR_TRY_ASSIGN(writer_, Writer::make(target));
-      MR_TRY_ASSIGN(input_, dataset().inputs()[0]->iterate(iteration()));
+      MR_TRY_ASSIGN(input_, iterate_input());
     }
     begun_ = true;
     return ok_status();

@@ -57,13 +57,12 @@ Result<bool> Function::ask(const Element& args, std::string_view what) const {
   return answer[0].item<bool>();
 }
 
-void Function::save(StateWriter& state) const {
-  state.op_states(save_op_states(environment_->device().resources(), states_));
-}
-
-Status Function::restore(StateReader& state) const {
-  MR_TRY_ASSIGN(const std::string states, state.op_states());
-  return restore_op_states(environment_->device().resources(), states_, states);
+Status Function::fields(StateFields& state) const {
+  ResourceManager& resources = environment_->device().resources();
+  std::string states;
+  if (!state.reading()) states = save_op_states(resources, states_);
+  MR_TRY(state.op_states(states));
+  return state.reading() ? restore_op_states(resources, states_, states) : ok_status();
 }
 
 }  // namespace millrace::data

@@ -29,10 +29,9 @@ class Function {
   // call() of a function that gives one bool; INVALID_ARGUMENT, naming `what`, for another.
   Result<bool> ask(const Element& args, std::string_view what) const;
 
-  // Where the random numbers inside it stand, for Iterator::save() and restore(): while no call is
-  // under way. All iterators of a session that call one function share them.
-  void save(StateWriter& state) const;
-  Status restore(StateReader& state) const;
+  // Where the random numbers inside it stand, while no call is under way. All iterators of a
+  // session that call one function share them.
+  Status fields(StateFields& state) const;
 
  private:
   Function(Ref<Environment> environment, FunctionRunner::Handle handle, std::string states,

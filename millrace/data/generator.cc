@@ -19,17 +19,10 @@ class GeneratorDataset final : public Dataset {
 
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
-    int first = 0;
-    const auto next = [&](const char* name) -> Result<Closure> {
-      MR_TRY_ASSIGN(const int count, type_count(ctx.node(), str_cat("T", name, "_args")));
-      first += count;
-      return closure_of(ctx, name, first - count, count);
-    };
-    MR_TRY_ASSIGN(Closure init, next("init_func"));
-    MR_TRY_ASSIGN(Closure step, next("next_func"));
-    MR_TRY_ASSIGN(Closure finalize, next("finalize_func"));
-    return make_ref<GeneratorDataset>(std::move(spec), std::move(init), std::move(step),
-                                      std::move(finalize));
+    MR_TRY_ASSIGN(std::vector<Closure> functions,
+                  closures_of(ctx, 0, {"init_func", "next_func", "finalize_func"}, "_args"));
+    return make_ref<GeneratorDataset>(std::move(spec), std::move(functions[0]),
+                                      std::move(functions[1]), std::move(functions[2]));
   }
 
   const Closure init_, next_, finalize_;
@@ -47,29 +40,20 @@ class GeneratorIterator final : public IteratorOf<GeneratorDataset> {
     if (begun_ && !ended_) finalize();
   }
 
+ protected:
   // What a generator holds is known to it alone: it is run again up to the same place.
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.number(made_);
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(const bool ended, state.flag());
-    MR_TRY_ASSIGN(const int64_t made, state.number_in(0, INT64_MAX));
-    ended_ = ended;
-    if (ended) return ok_status();
+  Status fields(StateFields& state) override {
+    int64_t made = made_;
+    MR_TRY(state.flag(ended_));
+    MR_TRY(state.number(made));
     Element out;
-    bool end = false;
+    bool end = ended_;
     while (made_ < made && !end) {
       if (environment().stopped()) return environment().status();
       MR_TRY(produce(out, end));
     }
     return ok_status();
   }
-
- protected:
   Status produce(Element& out, bool& end) override {
     end = ended_;
     if (end) return ok_status();

@@ -21,18 +21,12 @@ class GroupByWindowDataset final : public Dataset {
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
-    int first = 1;
-    const auto next = [&](const char* name) -> Result<Closure> {
-      MR_TRY_ASSIGN(const int count,
-                    type_count(ctx.node(), str_cat("T", name, "_other_arguments")));
-      first += count;
-      return closure_of(ctx, name, first - count, count);
-    };
-    MR_TRY_ASSIGN(Closure key, next("key_func"));
-    MR_TRY_ASSIGN(Closure reduce, next("reduce_func"));
-    MR_TRY_ASSIGN(Closure size, next("window_size_func"));
-    return make_ref<GroupByWindowDataset>(std::move(spec), std::move(input), std::move(key),
-                                          std::move(reduce), std::move(size));
+    MR_TRY_ASSIGN(
+        std::vector<Closure> functions,
+        closures_of(ctx, 1, {"key_func", "reduce_func", "window_size_func"}, "_other_arguments"));
+    return make_ref<GroupByWindowDataset>(std::move(spec), std::move(input),
+                                          std::move(functions[0]), std::move(functions[1]),
+                                          std::move(functions[2]));
   }
 
   const Closure key_, reduce_, size_;
@@ -57,48 +51,30 @@ class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDatase
         reduce_(std::move(reduce)),
         size_(std::move(size)) {}
 
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.number(static_cast<int64_t>(groups_.size()));
-    for (const auto& [key, group] : groups_) {
-      state.number(key);
-      state.number(group.size);
-      save_elements(group.elements, state);
-    }
-    state.flag(nested_ != nullptr);
-    if (nested_ != nullptr) {
-      state.number(open_key_);
-      save_elements(open_elements_, state);
-      MR_TRY(nested_->save(state));
-    }
-    for (const Function* function : {&key_, &reduce_, &size_}) function->save(state);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, INT64_MAX));
-    groups_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      MR_TRY_ASSIGN(const int64_t key, state.number());
-      MR_TRY_ASSIGN(groups_[key].size, state.number_in(1, INT64_MAX));
-      MR_TRY(restore_elements(groups_[key].elements, state));
-    }
-    MR_TRY_ASSIGN(const bool open, state.flag());
-    nested_ = nullptr;
-    if (open) {
-      MR_TRY_ASSIGN(const int64_t key, state.number());
-      std::vector<Element> elements;
-      MR_TRY(restore_elements(elements, state));
-      MR_TRY(reduce(key, std::move(elements)));
-      MR_TRY(nested_->restore(state));
-    }
-    for (const Function* function : {&key_, &reduce_, &size_}) MR_TRY(function->restore(state));
-    return input().restore(state);
-  }
-
  protected:
+  Status own_fields(StateFields& state) override {
+    MR_TRY(state.flag(ended_));
+    std::vector<std::pair<int64_t, Group>> groups(groups_.begin(), groups_.end());
+    MR_TRY(state.list(groups, INT64_MAX, [&](std::pair<int64_t, Group>& group) -> Status {
+      MR_TRY(state.number(group.first, INT64_MIN));
+      MR_TRY(state.number(group.second.size, 1));
+      return state.elements(group.second.elements);
+    }));
+    if (state.reading()) groups_ = {groups.begin(), groups.end()};
+    bool open = nested_ != nullptr;
+    MR_TRY(state.flag(open));
+    if (state.reading()) nested_ = nullptr;
+    if (open) {
+      MR_TRY(state.number(open_key_, INT64_MIN));
+      std::vector<Element> elements = open_elements_;
+      MR_TRY(state.elements(elements));
+      if (state.reading()) MR_TRY(reduce(open_key_, std::move(elements)));
+      MR_TRY(state.iterator(*nested_));
+    }
+    // After the call that opened it.
+    for (const Function* function : {&key_, &reduce_, &size_}) MR_TRY(function->fields(state));
+    return ok_status();
+  }
   Status produce(Element& out, bool& end) override {
     for (;;) {
       if (environment().stopped()) return environment().status();
@@ -125,19 +101,6 @@ class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDatase
     int64_t size = 0;  // when it is full
     std::vector<Element> elements;
   };
-
-  static void save_elements(const std::vector<Element>& elements, StateWriter& state) {
-    state.number(static_cast<int64_t>(elements.size()));
-    for (const Element& element : elements) state.element(element);
-  }
-  static Status restore_elements(std::vector<Element>& elements, StateReader& state) {
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, INT64_MAX));
-    for (int64_t i = 0; i < count; ++i) {
-      MR_TRY_ASSIGN(Element element, state.element());
-      elements.push_back(std::move(element));
-    }
-    return ok_status();
-  }
 
   // Puts the next element into its group; a group that is full then is opened.
   Status gather() {

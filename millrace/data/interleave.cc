@@ -39,32 +39,17 @@ class InterleaveIterator final : public IteratorOverInput<InterleaveDataset> {
                      std::unique_ptr<Iterator> input, Function function)
       : IteratorOverInput(dataset, iteration, std::move(input)), function_(std::move(function)) {}
 
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.number(place_);
-    state.number(block_);
-    state.number(static_cast<int64_t>(open_.size()));
-    for (const Nested& nested : open_) MR_TRY(nested.save(state));
-    function_.save(state);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(place_, state.number_in(0, dataset().options_.cycle_length - 1));
-    MR_TRY_ASSIGN(block_, state.number_in(0, dataset().options_.block_length - 1));
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, dataset().options_.cycle_length));
-    open_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      Nested& nested = open_.emplace_back();
-      MR_TRY(nested.restore(state, function_, environment(), dataset().options_.ahead));
-    }
-    MR_TRY(function_.restore(state));  // after the calls that opened them
-    return input().restore(state);
-  }
-
  protected:
+  Status own_fields(StateFields& state) override {
+    const InterleaveOptions& options = dataset().options_;
+    MR_TRY(state.flag(ended_));
+    MR_TRY(state.number(place_, 0, options.cycle_length - 1));
+    MR_TRY(state.number(block_, 0, options.block_length - 1));
+    MR_TRY(state.list(open_, options.cycle_length, [&](Nested& nested) {
+      return nested.fields(state, function_, environment(), options.ahead);
+    }));
+    return function_.fields(state);  // after the calls that opened them
+  }
   Status produce(Element& out, bool& end) override {
     for (;;) {
       if (environment().stopped()) return environment().status();

@@ -104,38 +104,6 @@ class OneShotIterator final : public AsyncKernel {
   FunctionAttr factory_;
 };
 
-Status next_shape(ShapeContext& c) {
-  MR_TRY_ASSIGN(const std::vector<PartialShape> shapes,
-                c.attr<std::vector<PartialShape>>("output_shapes"));
-  if (shapes.size() != static_cast<size_t>(c.num_outputs())) {
-    return invalid_argument("output_types and output_shapes must have one length, got ",
-                            c.num_outputs(), " and ", shapes.size());
-  }
-  for (size_t i = 0; i < shapes.size(); ++i) c.set_output(static_cast<int>(i), shapes[i]);
-  return ok_status();
-}
-
-// Sets outputs to the components; INVALID_ARGUMENT unless those are what the op declares.
-Status set_outputs(KernelContext& ctx, Element element, const std::vector<PartialShape>& shapes) {
-  if (element.size() != static_cast<size_t>(ctx.num_outputs())) {
-    return invalid_argument("expected elements of ", ctx.num_outputs(), " components, got ",
-                            element.size());
-  }
-  for (size_t i = 0; i < element.size(); ++i) {
-    const int output = static_cast<int>(i);
-    if (element[i].dtype() != ctx.output_type(output)) {
-      return invalid_argument("component ", i, " must be ", ctx.output_type(output), ", got ",
-                              element[i].dtype());
-    }
-    if (!shapes[i].compatible(element[i].shape())) {
-      return invalid_argument("component ", i, " must have shape ", shapes[i], ", got ",
-                              element[i].shape());
-    }
-    ctx.set_output(output, std::move(element[i]));
-  }
-  return ok_status();
-}
-
 class GetNext final : public AsyncKernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -149,10 +117,10 @@ class GetNext final : public AsyncKernel {
     if (!iterator.ok()) return done(iterator.status());
     Result<Ref<Cursor>> cursor = (*iterator)->cursor();
     if (!cursor.ok()) return done(cursor.status());
-    (*cursor)->next(ctx.step().cancel, [this, &ctx,
-                                        done = std::move(done)](Result<Element> element) mutable {
-      done(element.ok() ? set_outputs(ctx, std::move(*element), spec_.shapes) : element.status());
-    });
+    (*cursor)->next(
+        ctx.step().cancel, [this, &ctx, done = std::move(done)](Result<Element> element) mutable {
+          done(element.ok() ? set_element(ctx, *std::move(element), spec_) : element.status());
+        });
   }
 
  private:
@@ -237,7 +205,7 @@ void register_iterator_ops(Registry& registry) {
                   .outputs = {{"handle", "resource"}},
                   .attrs = {{"shared_name", "string"}, {"container", "string"}, types, shapes},
                   .traits = owner,
-                  .shape = shape_rules::scalar});
+                  .shape = element_handle_shape});
     registry.kernel(std::string_view(name), DeviceKind::kCpu, make_iterator_handle);
   }
   registry.add({.name = "OneShotIterator",
@@ -249,7 +217,7 @@ void register_iterator_ops(Registry& registry) {
                           {"container", "string = ''"},
                           {"shared_name", "string = ''"}},
                 .traits = owner,
-                .shape = shape_rules::scalar});
+                .shape = element_handle_shape});
   registry.kernel<OneShotIterator>("OneShotIterator", DeviceKind::kCpu);
   registry.add({.name = "MakeIterator",
                 .doc = "Begins an iterator at the first element of a dataset.",
@@ -264,7 +232,7 @@ void register_iterator_ops(Registry& registry) {
                   .outputs = {{"components", "list(output_types)"}},
                   .attrs = {types, shapes},
                   .traits = user,
-                  .shape = next_shape});
+                  .shape = element_shape});
     registry.kernel<GetNext>(std::string_view(name), DeviceKind::kCpu);
   }
   registry.add({.name = "IteratorToStringHandle",
@@ -282,7 +250,7 @@ void register_iterator_ops(Registry& registry) {
                   .attrs = {{"output_types", "list(type) >= 0 = []", "Empty: any."},
                             {"output_shapes", "list(shape) >= 0 = []", "Empty: any."}},
                   .traits = user,
-                  .shape = shape_rules::scalar});
+                  .shape = element_handle_shape});
     registry.kernel(std::string_view(name), DeviceKind::kCpu, from_string_handle);
   }
   registry.add({.name = "SerializeIterator",

@@ -41,20 +41,12 @@ class FunctionIterator final : public IteratorOverInput<FunctionDataset<kUse>> {
   FunctionIterator(const FunctionDataset<kUse>& dataset, const Iteration& iteration,
                    std::unique_ptr<Iterator> input, Function function)
       : Base(dataset, iteration, std::move(input)), function_(std::move(function)) {}
-  Status save(StateWriter& state) override {
-    state.stage(this->dataset().name());
-    state.flag(ended_);
-    function_.save(state);
-    return this->input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(this->dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY(function_.restore(state));
-    return this->input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    MR_TRY(state.flag(ended_));
+    return function_.fields(state);
+  }
   Status produce(Element& out, bool& end) override {
     for (;;) {
       if (this->environment().stopped()) return this->environment().status();
@@ -105,11 +97,7 @@ class ScanDataset final : public Dataset {
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
     MR_TRY_ASSIGN(const int states, type_count(ctx.node(), "Tstate"));
-    Element initial;
-    for (int i = 1; i <= states; ++i) {
-      MR_TRY_ASSIGN(Tensor state, kept_input(ctx, i));
-      initial.push_back(std::move(state));
-    }
+    MR_TRY_ASSIGN(Element initial, kept_inputs(ctx, 1, states));
     MR_TRY_ASSIGN(Closure closure, closure_of(ctx, "f", 1 + states, ctx.num_inputs() - 1 - states));
     return make_ref<ScanDataset>(std::move(spec), std::move(input), std::move(initial),
                                  std::move(closure));
@@ -126,22 +114,13 @@ class ScanIterator final : public IteratorOverInput<ScanDataset> {
       : IteratorOverInput(dataset, iteration, std::move(input)),
         function_(std::move(function)),
         state_(dataset.initial_) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.element(state_);
-    function_.save(state);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(state_, state.element());
-    MR_TRY(function_.restore(state));
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    MR_TRY(state.flag(ended_));
+    MR_TRY(state.element(state_));
+    return function_.fields(state);
+  }
   Status produce(Element& out, bool& end) override {
     end = ended_;
     if (end) return ok_status();

@@ -29,21 +29,16 @@ void Nested::close() {
   args_.clear();
 }
 
-Status Nested::save(StateWriter& state) const {
-  state.flag(is_open());
-  if (!is_open()) return ok_status();
-  state.element(args_);
-  return iterator_->save(state);
-}
-
-Status Nested::restore(StateReader& state, const Function& function, Environment& environment,
-                       int64_t ahead) {
-  close();
-  MR_TRY_ASSIGN(const bool was_open, state.flag());
+Status Nested::fields(StateFields& state, const Function& function, Environment& environment,
+                      int64_t ahead) {
+  bool was_open = is_open();
+  MR_TRY(state.flag(was_open));
+  if (state.reading()) close();
   if (!was_open) return ok_status();
-  MR_TRY_ASSIGN(Element args, state.element());
-  MR_TRY(open(std::move(args), function, environment, ahead));
-  return iterator_->restore(state);
+  Element args = args_;
+  MR_TRY(state.element(args));
+  if (state.reading()) MR_TRY(open(std::move(args), function, environment, ahead));
+  return state.iterator(*iterator_);
 }
 
 }  // namespace millrace::data

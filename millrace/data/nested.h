@@ -19,9 +19,8 @@ class Nested {
   // While it is open.
   Status next(Element& out, bool& end) { return iterator_->next(out, end); }
 
-  Status save(StateWriter& state) const;
-  Status restore(StateReader& state, const Function& function, Environment& environment,
-                 int64_t ahead = 0);
+  Status fields(StateFields& state, const Function& function, Environment& environment,
+                int64_t ahead = 0);
 
  private:
   Element args_;

@@ -19,23 +19,17 @@ int64_t Outcome::bytes() const {
   return bytes;
 }
 
-void Outcome::save(StateWriter& state) const {
-  state.flag(end);
-  state.number(static_cast<int64_t>(status.code()));
-  if (!status.ok()) return state.text(status.message());
-  if (!end) state.element(element);
-}
-
-Status Outcome::restore(StateReader& state) {
-  MR_TRY_ASSIGN(end, state.flag());
-  MR_TRY_ASSIGN(const int64_t code, state.number_in(0, static_cast<int64_t>(Code::kDataLoss)));
+Status Outcome::fields(StateFields& state) {
+  MR_TRY(state.flag(end));
+  auto code = static_cast<int64_t>(status.code());
+  MR_TRY(state.number(code, 0, static_cast<int64_t>(Code::kDataLoss)));
   if (code != 0) {
-    MR_TRY_ASSIGN(const std::string message, state.text());
-    status = Status(static_cast<Code>(code), message);
-  } else if (!end) {
-    MR_TRY_ASSIGN(element, state.element());
+    std::string message(status.message());
+    MR_TRY(state.text(message));
+    if (state.reading()) status = Status(static_cast<Code>(code), message);
+    return ok_status();
   }
-  return ok_status();
+  return end ? ok_status() : state.element(element);
 }
 
 }  // namespace millrace::data

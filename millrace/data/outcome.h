@@ -16,8 +16,7 @@ struct Outcome {
   Status give(Element& out, bool& to_end);
   int64_t bytes() const;
 
-  void save(StateWriter& state) const;
-  Status restore(StateReader& state);
+  Status fields(StateFields& state);
 };
 
 }  // namespace millrace::data

@@ -111,18 +111,9 @@ void copy_to_corner(const Tensor& from, Tensor& batch, int64_t row) {
 class PaddedBatchIterator final : public IteratorOverInput<PaddedBatchDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override { return state.flag(ended_); }
   Status produce(Element& out, bool& end) override {
     std::vector<Element> rows;
     const auto size = static_cast<size_t>(dataset().batch_size_);

@@ -43,16 +43,7 @@ class Calls final : public RefCounted {
 
   Calls(Ref<Environment> environment, Function function)
       : environment_(std::move(environment)), function_(std::move(function)) {}
-  void begin() {
-    ticket_ = environment_->cancel().on_cancel([this] {
-      MutexLock lock(mu_);
-      changed_.notify_all();
-    });
-  }
-  void stop() {
-    environment_->stop();
-    environment_->cancel().remove(ticket_);
-  }
+  void stop() { environment_->stop(); }
 
   // Calls the function here.
   Status call(Element args, Element& out) {
@@ -123,11 +114,11 @@ class Calls final : public RefCounted {
 
   const Ref<Environment> environment_;
   const Function function_;
-  uint64_t ticket_ = 0;
   Mutex mu_;
   CondVar changed_;
   int64_t mean_ns_ MR_GUARDED_BY(mu_) = 0;
   bool measured_ MR_GUARDED_BY(mu_) = false;
+  const WakeOnStop wake_{*environment_, mu_, changed_};
 };
 
 class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
@@ -138,36 +129,20 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
         autotune_(dataset.options_.parallelism == kAutotune),
         threads_(ThreadPool::global().size()),
         limit_(autotune_ ? threads_ : std::min(dataset.options_.parallelism, kMostCalls)),
-        calls_(std::move(calls)) {
-    calls_->begin();
-  }
+        calls_(std::move(calls)) {}
   ~ParallelMapIterator() override { calls_->stop(); }
 
-  Status save(StateWriter& state) override {
-    MR_TRY(calls_->wait_all(line_));
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.number(static_cast<int64_t>(line_.size()));
-    for (const Ref<Calls::Call>& call : line_) call->outcome.save(state);
-    calls_->function().save(state);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, INT64_MAX));
-    line_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      Ref<Calls::Call> call = make_ref<Calls::Call>();
-      MR_TRY(call->outcome.restore(state));
-      call->done = true;
-      line_.push_back(std::move(call));
-    }
-    MR_TRY(calls_->function().restore(state));
-    return input().restore(state);
-  }
-
  protected:
+  Status own_fields(StateFields& state) override {
+    if (!state.reading()) MR_TRY(calls_->wait_all(line_));
+    MR_TRY(state.flag(ended_));
+    MR_TRY(state.list(line_, INT64_MAX, [&](Ref<Calls::Call>& call) {
+      if (!call) call = make_ref<Calls::Call>();
+      call->done = true;
+      return call->outcome.fields(state);
+    }));
+    return calls_->function().fields(state);
+  }
   Status produce(Element& out, bool& end) override {
     if (line_.empty() && !ended_ && calls_->calls_are_short()) {
       Element args;

@@ -20,18 +20,7 @@ class Ahead final : public RefCounted {
         input_(std::move(input)),
         autotune_(elements == kAutotune),
         limit_(autotune_ ? 2 : elements) {}
-
-  // Called once, when others may hold references.
-  void begin() {
-    ticket_ = environment_->cancel().on_cancel([this] {
-      MutexLock lock(mu_);
-      changed_.notify_all();
-    });
-  }
-  void stop() {
-    environment_->stop();
-    environment_->cancel().remove(ticket_);
-  }
+  void stop() { environment_->stop(); }
 
   Status take(Element& out, bool& end, Stage* stage) {
     MutexLock lock(mu_);
@@ -54,29 +43,18 @@ class Ahead final : public RefCounted {
     return !buffer_.empty();
   }
 
-  // Waits until the thread stands still, and writes what it has and where it is.
-  Status save(StateWriter& state) {
+  // Waits until the thread stands still, and says what it has and where it is. Read before anybody
+  // asked.
+  Status fields(StateFields& state) {
     MutexLock lock(mu_);
     ++paused_;
     while (working_) changed_.wait(mu_);
     --paused_;
     changed_.notify_all();
-    state.number(static_cast<int64_t>(buffer_.size()));
-    for (const Outcome& outcome : buffer_) outcome.save(state);
-    return input_->save(state);
-  }
-  // Before anybody asked.
-  Status restore(StateReader& state) {
-    MutexLock lock(mu_);
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, INT64_MAX));
-    buffer_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      Outcome outcome;
-      MR_TRY(outcome.restore(state));
-      bytes_ += outcome.bytes();
-      buffer_.push_back(std::move(outcome));
-    }
-    return input_->restore(state);
+    MR_TRY(state.list(buffer_, INT64_MAX, [&](Outcome& outcome) { return outcome.fields(state); }));
+    bytes_ = 0;
+    for (const Outcome& outcome : buffer_) bytes_ += outcome.bytes();
+    return state.iterator(*input_);
   }
 
  private:
@@ -112,7 +90,6 @@ class Ahead final : public RefCounted {
   const Ref<Environment> environment_;
   const std::unique_ptr<Iterator> input_;  // the thread's, while working_
   const bool autotune_;
-  uint64_t ticket_ = 0;
 
   Mutex mu_;
   CondVar changed_;
@@ -122,26 +99,19 @@ class Ahead final : public RefCounted {
   bool started_ MR_GUARDED_BY(mu_) = false;
   bool working_ MR_GUARDED_BY(mu_) = false;
   std::deque<Outcome> buffer_ MR_GUARDED_BY(mu_);
+  const WakeOnStop wake_{*environment_, mu_, changed_};
 };
 
 class AheadIterator final : public Iterator {
  public:
   AheadIterator(const Dataset& owner, const Iteration& iteration, Ref<Ahead> ahead, Stage* stage)
-      : Iterator(owner, iteration), ahead_(std::move(ahead)), buffer_stage_(stage) {
-    ahead_->begin();
-  }
+      : Iterator(owner, iteration), ahead_(std::move(ahead)), buffer_stage_(stage) {}
   ~AheadIterator() override { ahead_->stop(); }
   bool ready() override { return ahead_->ready(); }
-  Status save(StateWriter& state) override {
-    state.stage("Prefetch");
-    return ahead_->save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage("Prefetch"));
-    return ahead_->restore(state);
-  }
 
  protected:
+  std::string_view state_name() const override { return "Prefetch"; }
+  Status fields(StateFields& state) override { return ahead_->fields(state); }
   Status produce(Element& out, bool& end) override { return ahead_->take(out, end, buffer_stage_); }
 
  private:

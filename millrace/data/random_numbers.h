@@ -25,12 +25,7 @@ class RandomNumbers {
     }
   }
 
-  void save(StateWriter& state) const { state.number(static_cast<int64_t>(state_)); }
-  Status restore(StateReader& state) {
-    MR_TRY_ASSIGN(const int64_t value, state.number());
-    state_ = static_cast<uint64_t>(value);
-    return ok_status();
-  }
+  Status fields(StateFields& state) { return state.bits(state_); }
 
  private:
   static constexpr uint64_t kStep = 0x9E3779B97F4A7C15;

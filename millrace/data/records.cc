@@ -126,28 +126,21 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
   FileIterator(const FileDataset<Reader>& dataset, const Iteration& iteration)
       : IteratorOf<FileDataset<Reader>>(dataset, iteration) {}
 
-  Status save(StateWriter& state) override {
-    state.stage(this->dataset().name());
-    state.number(static_cast<int64_t>(file_));
-    state.flag(reader_ != nullptr);
-    if (reader_ != nullptr) state.number(static_cast<int64_t>(reader_->position()));
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(this->dataset().name()));
+ protected:
+  Status fields(StateFields& state) override {
     const auto files = static_cast<int64_t>(this->dataset().names_.size());
-    MR_TRY_ASSIGN(const int64_t file, state.number_in(0, files));
-    file_ = static_cast<size_t>(file);
-    MR_TRY_ASSIGN(const bool inside, state.flag());
-    reader_ = nullptr;
+    MR_TRY(state.number(file_, 0, files));
+    bool inside = reader_ != nullptr;
+    MR_TRY(state.flag(inside));
+    if (state.reading()) reader_ = nullptr;
     if (!inside) return ok_status();
-    MR_TRY_ASSIGN(const int64_t position, state.number_in(0, INT64_MAX));
-    if (file == files) return data_loss("the state is inside of a file after the last");
+    int64_t position = state.reading() ? 0 : static_cast<int64_t>(reader_->position());
+    MR_TRY(state.number(position));
+    if (!state.reading()) return ok_status();
+    if (file_ == files) return data_loss("the state is inside of a file after the last");
     MR_TRY(open());
     return reader_->seek(static_cast<uint64_t>(position));
   }
-
- protected:
   Status produce(Element& out, bool& end) override {
     std::string_view record;
     MR_TRY(read(record, end));
@@ -173,7 +166,7 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
   Status read(std::string_view& record, bool& end) {
     for (;;) {
       if (this->environment().stopped()) return this->environment().status();
-      end = file_ >= this->dataset().names_.size();
+      end = file_ >= static_cast<int64_t>(this->dataset().names_.size());
       if (end) return ok_status();
       if (reader_ == nullptr) {
         Status status = open();
@@ -190,9 +183,8 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
     }
   }
   Status open() {
-    const std::string& name = this->dataset().names_[file_];
     MR_TRY_ASSIGN(const FilePlace place,
-                  this->environment().device().files().resolve(name, FileAccess::Use::kRead));
+                  this->environment().device().files().resolve(name(), FileAccess::Use::kRead));
     MR_TRY_ASSIGN(Ref<ReadableFile> file, place.fs->open_readable(place.path));
     MR_TRY_ASSIGN(reader_, Reader::make(std::move(file), this->dataset().options_));
     return ok_status();
@@ -200,10 +192,13 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
   // Goes on to the next file; the error with the name of this one.
   Status leave_file(const Status& status) {
     reader_ = nullptr;
-    return status.with_prefix(this->dataset().names_[file_++]);
+    Status named = status.with_prefix(name());
+    ++file_;
+    return named;
   }
+  const std::string& name() const { return this->dataset().names_[static_cast<size_t>(file_)]; }
 
-  size_t file_ = 0;
+  int64_t file_ = 0;
   std::unique_ptr<Reader> reader_;
 };
 

@@ -22,21 +22,6 @@ struct Whole {
   }
 };
 
-Status set_outputs(KernelContext& ctx, Element& element) {
-  if (element.size() != static_cast<size_t>(ctx.num_outputs())) {
-    return invalid_argument("expected ", ctx.num_outputs(), " components, got ", element.size());
-  }
-  for (int i = 0; i < ctx.num_outputs(); ++i) {
-    Tensor& component = element[static_cast<size_t>(i)];
-    if (component.dtype() != ctx.output_type(i)) {
-      return invalid_argument("component ", i, " must be ", ctx.output_type(i), ", got ",
-                              component.dtype());
-    }
-    ctx.set_output(i, std::move(component));
-  }
-  return ok_status();
-}
-
 Status single_element(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Ref<Dataset> dataset, dataset_input(ctx, 0));
   MR_TRY_ASSIGN(const Whole whole, Whole::make(ctx, *dataset));
@@ -46,42 +31,30 @@ Status single_element(KernelContext& ctx) {
   if (end) return invalid_argument("Dataset was empty.");
   MR_TRY(whole.iterator->next(more, end));
   if (!end) return invalid_argument("Dataset had more than one element.");
-  return set_outputs(ctx, element);
+  MR_TRY_ASSIGN(const ElementSpec spec, spec_of(ctx.node()));
+  return set_element(ctx, std::move(element), spec);
 }
 
 Status reduce(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Ref<Dataset> dataset, dataset_input(ctx, 0));
+  MR_TRY_ASSIGN(const ElementSpec spec, spec_of(ctx.node()));
   MR_TRY_ASSIGN(const int states, type_count(ctx.node(), "Tstate"));
   MR_TRY_ASSIGN(const Closure closure,
                 closure_of(ctx, "f", 1 + states, ctx.num_inputs() - 1 - states));
   MR_TRY_ASSIGN(const Whole whole, Whole::make(ctx, *dataset));
   MR_TRY_ASSIGN(const Function function, Function::make(closure, whole.environment));
-  Element state, element;
-  for (int i = 1; i <= states; ++i) {
-    MR_TRY_ASSIGN(Tensor initial, kept_input(ctx, i));
-    state.push_back(std::move(initial));
-  }
+  MR_TRY_ASSIGN(Element state, kept_inputs(ctx, 1, states));
+  Element element;
   for (;;) {
     bool end = false;
     MR_TRY(whole.environment->status());
     MR_TRY(whole.iterator->next(element, end));
-    if (end) return set_outputs(ctx, state);
+    if (end) return set_element(ctx, std::move(state), spec);
     Element args = std::move(state);
     args.insert(args.end(), element.begin(), element.end());
     state = {};
     MR_TRY(function.call(std::move(args), state));
   }
-}
-
-Status declared_shapes(ShapeContext& c) {
-  MR_TRY_ASSIGN(const std::vector<PartialShape> shapes,
-                c.attr<std::vector<PartialShape>>("output_shapes"));
-  if (shapes.size() != static_cast<size_t>(c.num_outputs())) {
-    return invalid_argument("output_types and output_shapes must have one length, got ",
-                            c.num_outputs(), " and ", shapes.size());
-  }
-  for (size_t i = 0; i < shapes.size(); ++i) c.set_output(static_cast<int>(i), shapes[i]);
-  return ok_status();
 }
 
 }  // namespace
@@ -97,7 +70,7 @@ void register_reduce(Registry& registry) {
                 .outputs = {{"components", "list(output_types)"}},
                 .attrs = {types, shapes, metadata},
                 .traits = traits,
-                .shape = declared_shapes});
+                .shape = element_shape});
   registry.kernel<BlockingKernel<single_element>>("DatasetToSingleElement", DeviceKind::kCpu);
   registry.add({.name = "ReduceDataset",
                 .doc = "What f makes of a state and one element after the other.",
@@ -113,7 +86,7 @@ void register_reduce(Registry& registry) {
                           {"use_inter_op_parallelism", "bool = true"},
                           metadata},
                 .traits = traits,
-                .shape = declared_shapes});
+                .shape = element_shape});
   registry.kernel<BlockingKernel<reduce>>("ReduceDataset", DeviceKind::kCpu);
 }
 

@@ -35,18 +35,9 @@ class TakeDataset final : public Dataset {
 class TakeIterator final : public IteratorOverInput<TakeDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(taken_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(taken_, state.number_in(0, INT64_MAX));
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override { return state.number(taken_); }
   Status produce(Element& out, bool& end) override {
     end = dataset().count_ >= 0 && taken_ >= dataset().count_;
     if (end) return ok_status();
@@ -99,18 +90,9 @@ class SkipDataset final : public Dataset {
 class SkipIterator final : public IteratorOverInput<SkipDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(skipped_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(skipped_, state.number_in(0, INT64_MAX));
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override { return state.number(skipped_); }
   Status produce(Element& out, bool& end) override {
     MR_TRY(skip(end));
     return end ? ok_status() : input().next(out, end);
@@ -168,18 +150,11 @@ class ShardDataset final : public Dataset {
 class ShardIterator final : public IteratorOverInput<ShardDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(phase_);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(phase_, state.number_in(0, dataset().shards_ - 1));
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    return state.number(phase_, 0, dataset().shards_ - 1);
+  }
   Status produce(Element& out, bool& end) override {
     for (;;) {
       if (environment().stopped()) return environment().status();
@@ -214,14 +189,6 @@ class IgnoreErrorsDataset final : public Dataset {
 class IgnoreErrorsIterator final : public IteratorOverInput<IgnoreErrorsDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    return input().restore(state);
-  }
 
  protected:
   Status produce(Element& out, bool& end) override {

@@ -47,31 +47,15 @@ class ShuffleIterator final : public IteratorOverInput<ShuffleDataset> {
       : IteratorOverInput(dataset, iteration, std::move(input)),
         epoch_(epoch),
         numbers_(dataset.seed_, dataset.seed2_, epoch) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.number(epoch_);
-    numbers_.save(state);
-    state.flag(ended_);
-    state.number(static_cast<int64_t>(buffer_.size()));
-    for (const Element& element : buffer_) state.element(element);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(epoch_, state.number_in(0, INT64_MAX - 1));
-    if (stage() != nullptr) stage()->set_next_epoch(epoch_ + 1);
-    MR_TRY(numbers_.restore(state));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, dataset().buffer_size_));
-    buffer_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      MR_TRY_ASSIGN(Element element, state.element());
-      buffer_.push_back(std::move(element));
-    }
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    MR_TRY(state.number(epoch_, 0, INT64_MAX - 1));
+    if (state.reading() && stage() != nullptr) stage()->set_next_epoch(epoch_ + 1);
+    MR_TRY(numbers_.fields(state));
+    MR_TRY(state.flag(ended_));
+    return state.elements(buffer_, dataset().buffer_size_);
+  }
   Status produce(Element& out, bool& end) override {
     while (!ended_ && static_cast<int64_t>(buffer_.size()) < dataset().buffer_size_) {
       if (environment().stopped()) return environment().status();

@@ -27,11 +27,7 @@ class TensorDataset final : public Dataset {
 
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node(), "Toutput_types"));
-    Element components;
-    for (int i = 0; i < ctx.num_inputs(); ++i) {
-      MR_TRY_ASSIGN(Tensor component, kept_input(ctx, i));
-      components.push_back(std::move(component));
-    }
+    MR_TRY_ASSIGN(Element components, kept_inputs(ctx, 0, ctx.num_inputs()));
     return make_ref<TensorDataset>(std::move(spec), std::move(components));
   }
 
@@ -60,7 +56,6 @@ class TensorSliceDataset final : public Dataset {
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node(), "Toutput_types"));
     if (ctx.num_inputs() == 0) return invalid_argument("expected at least one component, got none");
-    Element components;
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       const Tensor& input = ctx.input(i);
       if (input.rank() < 1) {
@@ -71,9 +66,8 @@ class TensorSliceDataset final : public Dataset {
                                 ctx.input(0).dim(0), " for component 0 and ", input.dim(0),
                                 " for component ", i);
       }
-      MR_TRY_ASSIGN(Tensor component, kept_input(ctx, i));
-      components.push_back(std::move(component));
     }
+    MR_TRY_ASSIGN(Element components, kept_inputs(ctx, 0, ctx.num_inputs()));
     return make_ref<TensorSliceDataset>(std::move(spec), std::move(components));
   }
 
@@ -252,17 +246,9 @@ class RandomIterator final : public IteratorOf<RandomDataset> {
  public:
   RandomIterator(const RandomDataset& dataset, const Iteration& iteration)
       : IteratorOf(dataset, iteration), numbers_(dataset.seed_, dataset.seed2_, 0) {}
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    numbers_.save(state);
-    return ok_status();
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    return numbers_.restore(state);
-  }
 
  protected:
+  Status fields(StateFields& state) override { return numbers_.fields(state); }
   Status produce(Element& out, bool& end) override {
     end = false;
     out = {Tensor::scalar(static_cast<int64_t>(numbers_.next() >> 32))};
@@ -275,6 +261,31 @@ class RandomIterator final : public IteratorOf<RandomDataset> {
 
 Result<std::unique_ptr<Iterator>> RandomDataset::iterate(const Iteration& iteration) const {
   return std::make_unique<RandomIterator>(*this, iteration);
+}
+
+Status slices_shape(ShapeContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    MR_TRY_ASSIGN(const PartialShape shape, c.with_rank_at_least(i, 1));
+    if (!shape.rank_known() || !c.input(0).rank_known()) continue;
+    if (shape.dim_known(0) && c.input(0).dim_known(0) && shape.dim(0) != c.input(0).dim(0)) {
+      return invalid_argument("all components must have one size of the first dimension, got ",
+                              c.input(0), " for component 0 and ", shape, " for component ", i);
+    }
+  }
+  return dataset_shape(c);
+}
+
+Status make_sparse_slices(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Dataset> dataset, SparseTensorSliceDataset::make(ctx));
+  ctx.set_output(0, dataset_tensor(std::move(dataset)));
+  return ok_status();
+}
+
+Status sparse_slices_shape(ShapeContext& c) {
+  MR_TRY(c.with_rank(0, 2).status());
+  MR_TRY(c.with_rank(1, 1).status());
+  MR_TRY(c.with_rank(2, 1).status());
+  return shape_rules::scalar(c);
 }
 
 }  // namespace
@@ -297,7 +308,8 @@ void register_sources(Registry& registry) {
                            shapes,
                            {"is_files", "bool = false"},
                            {"replicate_on_split", "bool = false"}},
-                 .traits = {.stateful = true}},
+                 .traits = {.stateful = true},
+                 .shape = slices_shape},
                 dataset_kernel<TensorSliceDataset::make>);
   add_dataset_op(registry,
                  {.name = "RangeDataset",
@@ -314,9 +326,8 @@ void register_sources(Registry& registry) {
                 .outputs = {{"handle", "variant"}},
                 .types = {{"Tvalues", {}}},
                 .traits = {.stateful = true, .cannot_differentiate = true},
-                .shape = shape_rules::scalar});
-  registry.kernel("SparseTensorSliceDataset", DeviceKind::kCpu,
-                  dataset_kernel<SparseTensorSliceDataset::make>);
+                .shape = sparse_slices_shape});
+  registry.kernel("SparseTensorSliceDataset", DeviceKind::kCpu, make_sparse_slices);
   for (const char* name : {"RandomDataset", "ExperimentalRandomDataset"}) {
     add_dataset_op(registry,
                    {.name = std::string_view(name),

@@ -157,4 +157,72 @@ Status StateReader::finish() const {
   return invalid_argument("the state is of another pipeline: it goes on after the last stage");
 }
 
+Status StateFields::flag(bool& value) {
+  if (to_ != nullptr) {
+    to_->flag(value);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(value, from_->flag());
+  return ok_status();
+}
+
+Status StateFields::number(int64_t& value, int64_t low, int64_t high) {
+  if (to_ != nullptr) {
+    to_->number(value);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(value, from_->number_in(low, high));
+  return ok_status();
+}
+
+Status StateFields::bits(uint64_t& value) {
+  auto number = static_cast<int64_t>(value);
+  MR_TRY(this->number(number, INT64_MIN));
+  value = static_cast<uint64_t>(number);
+  return ok_status();
+}
+
+Status StateFields::text(std::string& value) {
+  if (to_ != nullptr) {
+    to_->text(value);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(value, from_->text());
+  return ok_status();
+}
+
+Status StateFields::op_states(std::string& value) {
+  if (to_ != nullptr) {
+    to_->op_states(value);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(value, from_->op_states());
+  return ok_status();
+}
+
+Status StateFields::element(Element& value) {
+  if (to_ != nullptr) {
+    to_->element(value);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(value, from_->element());
+  return ok_status();
+}
+
+Status StateFields::iterator(Iterator& other) {
+  return to_ != nullptr ? other.save(*to_) : other.restore(*from_);
+}
+
+Status StateFields::iterator(std::unique_ptr<Iterator>& other, Make make) {
+  bool there = other != nullptr;
+  MR_TRY(flag(there));
+  if (reading()) {
+    other = nullptr;
+    if (there) {
+      MR_TRY_ASSIGN(other, make());
+    }
+  }
+  return there ? iterator(*other) : ok_status();
+}
+
 }  // namespace millrace::data

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/function.h"
 #include "millrace/data/dataset.h"
 #include "millrace/tensor/variant.h"
 
@@ -70,5 +72,54 @@ class StateReader {
   size_t at_ = 0;
   size_t next_tensor_ = 0;
 };
+
+// Entries of a state, said once for both ways: each call writes the value, or replaces it by the
+// one that was written, checked. Errors are those of StateReader.
+class StateFields {
+ public:
+  explicit StateFields(StateWriter& to) : to_(&to) {}
+  explicit StateFields(StateReader& from) : from_(&from) {}
+  bool reading() const { return from_ != nullptr; }
+
+  Status flag(bool& value);
+  // A number that is in [low, high].
+  Status number(int64_t& value, int64_t low = 0, int64_t high = INT64_MAX);
+  // Any number.
+  Status bits(uint64_t& value);
+  Status text(std::string& value);
+  Status op_states(std::string& value);
+  Status element(Element& value);
+  // At most `most` elements, in a vector or a deque.
+  template <class Elements>
+  Status elements(Elements& values, int64_t most = INT64_MAX) {
+    return list(values, most, [this](Element& value) { return element(value); });
+  }
+  // A list of which `item` says the fields of one.
+  template <class List, class Item>
+  Status list(List& values, int64_t most, Item item);
+  // The position of another iterator.
+  Status iterator(Iterator& other);
+  // The same of one that may be null, and is made anew where it was there.
+  using Make = FunctionRef<Result<std::unique_ptr<Iterator>>()>;
+  Status iterator(std::unique_ptr<Iterator>& other, Make make);
+
+ private:
+  StateWriter* to_ = nullptr;
+  StateReader* from_ = nullptr;
+};
+
+template <class List, class Item>
+Status StateFields::list(List& values, int64_t most, Item item) {
+  auto count = static_cast<int64_t>(values.size());
+  MR_TRY(number(count, 0, most));
+  if (!reading()) {
+    for (auto& value : values) MR_TRY(item(value));
+    return ok_status();
+  }
+  // The count is only said: the list grows as its items are found.
+  values.clear();
+  for (int64_t i = 0; i < count; ++i) MR_TRY(item(values.emplace_back()));
+  return ok_status();
+}
 
 }  // namespace millrace::data

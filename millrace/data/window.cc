@@ -44,26 +44,12 @@ class WindowDataset final : public Dataset {
 class WindowIterator final : public IteratorOverInput<WindowDataset> {
  public:
   using IteratorOverInput::IteratorOverInput;
-  Status save(StateWriter& state) override {
-    state.stage(dataset().name());
-    state.flag(ended_);
-    state.number(static_cast<int64_t>(buffer_.size()));
-    for (const Element& element : buffer_) state.element(element);
-    return input().save(state);
-  }
-  Status restore(StateReader& state) override {
-    MR_TRY(state.stage(dataset().name()));
-    MR_TRY_ASSIGN(ended_, state.flag());
-    MR_TRY_ASSIGN(const int64_t count, state.number_in(0, dataset().span_));
-    buffer_.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      MR_TRY_ASSIGN(Element element, state.element());
-      buffer_.push_back(std::move(element));
-    }
-    return input().restore(state);
-  }
 
  protected:
+  Status own_fields(StateFields& state) override {
+    MR_TRY(state.flag(ended_));
+    return state.elements(buffer_, dataset().span_);
+  }
   Status produce(Element& out, bool& end) override {
     const int64_t span = dataset().span_;
     while (!ended_ && filled() < span) {
