@@ -1,15 +1,13 @@
 #include "millrace/api/scope.h"
 
-#include "millrace/data/register_data.h"
 #include "millrace/ops/register_ops.h"
 
 namespace millrace {
 
 Scope Scope::make_root() {
   Scope scope(make_ref<Graph>());
-  for (const Status& status : {register_ops(), data::register_data_ops()}) {
-    if (!status.ok()) scope.builder().fail(status);
-  }
+  const Status status = register_ops();
+  if (!status.ok()) scope.builder().fail(status);
   return scope;
 }
 

@@ -3,17 +3,28 @@
 #include <vector>
 
 #include "millrace/data/dataset.h"
-#include "millrace/data/register_data.h"
 #include "millrace/kernel/kernel_testing.h"
+#include "millrace/kernel/registry.h"
+#include "millrace/ops/register_ops.h"
 
 // Pipelines of ops, for tests without a graph.
 
 namespace millrace::data {
 
+// Registers the ops of this folder alone: its tests link no others.
+inline void register_once() {
+  static const Status status = [] {
+    Registry registry(OpRegistry::global(), KernelRegistry::global());
+    register_data_ops(registry);
+    return registry.status();
+  }();
+  MR_CHECK_OK(status);
+}
+
 // What an op makes of datasets and numbers. Elements are said to be int64s of any shape.
 inline Ref<Dataset> make_dataset(std::string_view op, std::vector<Ref<Dataset>> inputs,
                                  std::vector<Tensor> numbers, AttrMap attrs = {}) {
-  MR_CHECK_OK(register_data_ops());
+  register_once();
   OpTester tester(op);
   tester.attr("output_types", std::vector<DType>{DType::kInt64});
   tester.attr("output_shapes", std::vector<PartialShape>{PartialShape::unknown()});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "millrace/data/register_data.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
@@ -59,7 +58,6 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
     return invalid_argument("expected devices of task ", task, ", got ", device->name());
   }
   MR_TRY(register_ops());
-  MR_TRY(data::register_data_ops());
   Ref<TaskContext> context = make_ref<TaskContext>();
   context->name = std::move(task);
   context->devices = std::move(devices);

@@ -17,6 +17,8 @@ using Ints = std::vector<int64_t>;
 Status send_first(OpEnv& env, const TypeChoice& types);
 Status keep_sparse(OpEnv& env, const TypeChoice& types);
 Status stage_first(OpEnv& env, const TypeChoice& types);
+Status save_new(OpEnv& env, const TypeChoice& types);
+Status save_old(OpEnv& env, const TypeChoice& types);
 
 // See parse_call().
 struct Row {
@@ -482,6 +484,67 @@ const Row kRows[] = {
     {"TensorListSetItem", "list[2] 1 [2]"},
     {"TensorListSplit", "[3,2] {-1,2} {1,2}"},
     {"TensorListStack", "list[2] {2}"},
+
+    {"InitializeTable", "new_table [2] [2]"},
+    {"InitializeTableFromTextFile", "new_table file", {{"key_index", -2}, {"value_index", -1}}},
+    {"InitializeTableFromTextFileV2", "new_table file", {{"key_index", -2}, {"value_index", -1}}},
+    {"InitializeTableV2", "new_table [2] [2]"},
+    {"LookupTableExport", "table"},
+    {"LookupTableExportV2", "table"},
+    {"LookupTableFind", "table [2] []"},
+    {"LookupTableFindV2", "table [2] []"},
+    {"LookupTableImport", "table [2] [2]"},
+    {"LookupTableImportV2", "table [2] [2]"},
+    {"LookupTableInsert", "table [2] [2]"},
+    {"LookupTableInsertV2", "table [2] [2]"},
+    {"LookupTableRemoveV2", "table [2]"},
+    {"LookupTableSize", "table"},
+    {"LookupTableSizeV2", "table"},
+
+    {"MatchingFiles", "'memory://every_op/*'"},
+    {"MergeV2Checkpoints", "[1]'memory://every_op/new' 'memory://every_op/merged'", {}, save_new},
+    {"ReadFile", "file"},
+    {"ReaderNumRecordsProduced", "reader"},
+    {"ReaderNumRecordsProducedV2", "reader"},
+    {"ReaderNumWorkUnitsCompleted", "reader"},
+    {"ReaderNumWorkUnitsCompletedV2", "reader"},
+    {"ReaderRead", "reader names"},
+    {"ReaderReadUpTo", "reader names 1"},
+    {"ReaderReadUpToV2", "reader names 1"},
+    {"ReaderReadV2", "reader names"},
+    {"ReaderReset", "reader"},
+    {"ReaderResetV2", "reader"},
+    {"ReaderRestoreState", "reader reader_state"},
+    {"ReaderRestoreStateV2", "reader reader_state"},
+    {"ReaderSerializeState", "reader"},
+    {"ReaderSerializeStateV2", "reader"},
+    {"Restore", "'memory://every_op/old' 'name'", {}, save_old},
+    {"RestoreSlice", "'memory://every_op/old' 'name' ''", {}, save_old},
+    {"RestoreV2", "'memory://every_op/new' [1]'name' [1]''", {}, save_new},
+    {"Save", "'memory://every_op/old' [1]'name' [2,3]|"},
+    {"SaveSlices", "'memory://every_op/old' [1]'name' [1]'' [2,3]|"},
+    {"SaveV2", "'memory://every_op/new' [1]'name' [1]'' [2,3]|"},
+    {"SaveV2Wait", "''"},
+    {"WriteFile", "'memory://every_op/written' []"},
+
+    {"DatasetToSingleElement", "dataset[2,3]"},
+    {"DeserializeIterator", "iterator[2] iterator_state[2]"},
+    {"FixedLengthRecordDataset", "[1] 0 1 0 0"},
+    {"FixedLengthRecordDatasetV2", "[1] 0 1 0 0 ''"},
+    {"IteratorFromStringHandle", "iterator_name[2]"},
+    {"IteratorFromStringHandleV2", "iterator_name[2]"},
+    {"IteratorGetNext", "iterator[2,3]"},
+    {"IteratorGetNextSync", "iterator[2,3]"},
+    {"IteratorReport", "iterator[2]"},
+    {"IteratorToStringHandle", "iterator[2]"},
+    {"MakeIterator", "dataset[2] iterator[2]"},
+    {"PaddedBatchDataset", "dataset[2] 1 {-1}| []|"},
+    {"PaddedBatchDatasetV2", "dataset[2] 1 {-1}| []| 1"},
+    {"SerializeIterator", "iterator[2]"},
+    {"ShardDataset", "dataset[2] 2 1"},
+    {"SparseTensorSliceDataset", "[2,2]{0,1,1,0} [2] {2,2}"},
+    {"TFRecordDataset", "[1] '' 0"},
+    {"TextLineDataset", "[1] '' 0"},
 };
 
 constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
@@ -498,6 +561,16 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"list", Operand::Kind::kList},
     {"lists", Operand::Kind::kLists},
     {"optional", Operand::Kind::kOptional},
+    {"dataset", Operand::Kind::kDataset},
+    {"iterator", Operand::Kind::kIterator},
+    {"iterator_name", Operand::Kind::kIteratorName},
+    {"iterator_state", Operand::Kind::kIteratorState},
+    {"reader", Operand::Kind::kReader},
+    {"reader_state", Operand::Kind::kReaderState},
+    {"names", Operand::Kind::kNames},
+    {"table", Operand::Kind::kTable},
+    {"new_table", Operand::Kind::kNewTable},
+    {"file", Operand::Kind::kFile},
     {"no_handle", Operand::Kind::kNoHandle}};
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -529,7 +602,7 @@ std::vector<double> take_numbers(std::string_view& text, char close) {
 
 Operand parse_operand(std::string_view text) {
   Operand operand;
-  const size_t word = std::min(text.find_first_of("[{0123456789."), text.size());
+  const size_t word = std::min(text.find_first_of("[{0123456789.'"), text.size());
   for (const auto& [name, kind] : kKinds) {
     if (text.substr(0, word) == name) operand.kind = kind;
   }
@@ -545,6 +618,9 @@ Operand parse_operand(std::string_view text) {
   if (text.starts_with('{')) {
     operand.values = take_numbers(text, '}');
     if (!has_shape) operand.shape = Shape{static_cast<int64_t>(operand.values.size())};
+  } else if (text.starts_with('\'')) {
+    MR_CHECK(text.size() >= 2 && text.ends_with('\'') && "a text is not closed");
+    operand.text = text.substr(1, text.size() - 2);
   } else if (!text.empty()) {
     operand.values = {number(text)};
   }
@@ -573,10 +649,23 @@ Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_
   return make_tensor(dtype, shape, values);
 }
 
+// The only folder that ops may reach: it ends with the process.
+constexpr const char* kFolder = "memory://every_op";
+
+const Ref<FileAccess>& files() {
+  static const Ref<FileAccess>& files = *new Ref<FileAccess>([] {
+    const FilePlace place = find_file(str_cat(kFolder, "/there")).value();
+    MR_CHECK_OK(place.fs->open_writable(place.path).value()->close());
+    return FileAccess::only({.write = {kFolder}}).value();
+  }());
+  return files;
+}
+
 // Makes what is behind a handle argument, and gives the handle to the tester.
 class HandleMaker {
  public:
-  HandleMaker(OpEnv& env, const ArgDef& arg) : env_(env), suffix_(arg.is_ref ? "" : "V2") {}
+  HandleMaker(OpEnv& env, const ArgDef& arg, const TypeChoice& types)
+      : env_(env), suffix_(arg.is_ref ? "" : "V2"), types_(types) {}
 
   Result<Value> make(Operand::Kind kind, const Tensor& content) {
     switch (kind) {
@@ -605,6 +694,34 @@ class HandleMaker {
         OpTester make = op("OptionalFromValue");
         return first(make.input_list({content}));
       }
+      case Operand::Kind::kDataset:
+        return dataset(content);
+      case Operand::Kind::kIterator:
+        return iterator(content);
+      case Operand::Kind::kIteratorName:
+      case Operand::Kind::kIteratorState: {
+        MR_TRY_ASSIGN(const Value handle, iterator(content));
+        const bool name = kind == Operand::Kind::kIteratorName;
+        return first(
+            op(name ? "IteratorToStringHandle" : "SerializeIterator").input(handle.tensor));
+      }
+      case Operand::Kind::kReader:
+        return first(op(str_cat("IdentityReader", suffix_)));
+      case Operand::Kind::kReaderState: {
+        MR_TRY_ASSIGN(const Value reader, first(op("IdentityReaderV2")));
+        return first(op("ReaderSerializeStateV2").input(reader.tensor));
+      }
+      case Operand::Kind::kNames: {
+        MR_TRY_ASSIGN(const Value names, queue(Tensor::scalar(std::string("name"))));
+        OpTester close = op(str_cat("QueueClose", suffix_));
+        MR_TRY(give(close, names).run().status());
+        return names;
+      }
+      case Operand::Kind::kTable:
+      case Operand::Kind::kNewTable:
+        return table(kind == Operand::Kind::kTable);
+      case Operand::Kind::kFile:
+        return file();
       default:
         return array(content, kind == Operand::Kind::kFullArray);
     }
@@ -612,6 +729,7 @@ class HandleMaker {
 
  private:
   OpTester op(std::string_view name) { return OpTester(env_, name); }
+  static Result<Value> first(OpTester&& tester) { return first(tester); }
   static Result<Value> first(OpTester& tester) {
     MR_TRY_ASSIGN(std::vector<Value> outputs, tester.run_values());
     return outputs[0];
@@ -706,8 +824,52 @@ class HandleMaker {
     return handle;
   }
 
+  Result<Value> dataset(const Tensor& content) {
+    OpTester make = op("TensorDataset");
+    make.attr("output_shapes", std::vector<PartialShape>{content.shape()});
+    return first(make.input_list({content}));
+  }
+  Result<Value> iterator(const Tensor& content) {
+    MR_TRY_ASSIGN(const Value elements, dataset(content));
+    OpTester make = op("IteratorV2");
+    make.attr("output_types", std::vector<DType>{content.dtype()});
+    make.attr("output_shapes", std::vector<PartialShape>{content.shape()});
+    make.attr("container", "").attr("shared_name", str_cat("iterator", names_++));
+    MR_TRY_ASSIGN(Value handle, first(make));
+    MR_TRY(op("MakeIterator").input(elements.tensor).input(handle.tensor).run().status());
+    return handle;
+  }
+  DType type_of(std::initializer_list<const char*> attrs, DType otherwise) const {
+    for (const char* attr : attrs) {
+      if (auto found = types_.find(attr); found != types_.end()) return found->second;
+    }
+    return otherwise;
+  }
+  Result<Value> table(bool filled) {
+    const DType keys = type_of({"Tin", "Tkeys", "Tkey"}, DType::kString);
+    const DType values = type_of({"Tout", "Tvalues", "Tval"}, DType::kInt64);
+    OpTester make = op(str_cat(filled ? "MutableHashTable" : "HashTable", suffix_));
+    MR_TRY_ASSIGN(Value handle, first(make.attr("key_dtype", keys).attr("value_dtype", values)));
+    if (!filled) return handle;
+    OpTester insert = op(str_cat("LookupTableInsert", suffix_));
+    give(insert, handle).input(make_elements(keys, Shape{2}, Elements::kPositive, 1));
+    insert.input(make_elements(values, Shape{2}, Elements::kPositive, 2));
+    MR_TRY(insert.run().status());
+    return handle;
+  }
+  Result<Value> file() {
+    const std::string name = str_cat(kFolder, "/file");
+    MR_TRY(op("WriteFile")
+               .input(Tensor::scalar(name))
+               .input(Tensor::scalar(std::string("first\nsecond\n")))
+               .run()
+               .status());
+    return Value::of(Tensor::scalar(name));
+  }
+
   OpEnv& env_;
   std::string suffix_;
+  const TypeChoice& types_;
   static inline int names_ = 0;
 };
 
@@ -716,6 +878,17 @@ Status send_first(OpEnv& env, const TypeChoice& types) {
   for (const auto& [name, value] : kEdge) send.attr(name, value);
   return send.input(random_tensor(types.at("tensor_type"), Shape{2, 3}, 1)).run().status();
 }
+
+// Saves a tensor "name", in the newer format or in that of old.
+Status save(OpEnv& env, const TypeChoice& types, bool old) {
+  OpTester save(env, old ? "Save" : "SaveV2");
+  save.input(Tensor::scalar(str_cat(kFolder, old ? "/old" : "/new")));
+  save.input(Tensor::vector<std::string>({"name"}));
+  if (!old) save.input(Tensor::vector<std::string>({""}));
+  return save.input_list({random_tensor(content_type(types), Shape{2, 3}, 1)}).run().status();
+}
+Status save_new(OpEnv& env, const TypeChoice& types) { return save(env, types, false); }
+Status save_old(OpEnv& env, const TypeChoice& types) { return save(env, types, true); }
 
 Status stage_first(OpEnv& env, const TypeChoice& types) {
   return OpTester(env, "Stage")
@@ -743,6 +916,7 @@ AttrValue guess_attr(const AttrDef& attr, const TypeChoice& types) {
     return attr.allowed_strings.empty() ? "name" : attr.allowed_strings[0].c_str();
   }
   if (attr.type == "shape") return PartialShape();
+  if (attr.type == "func") return FunctionAttr{"function", {}};
   if (attr.type == "list(float)") return std::vector<float>{0.25F, 0.5F};
   if (attr.type == "tensor") {
     return make_elements(types.at("dtype"), Shape{2, 3}, Elements::kPositive, 1);
@@ -761,6 +935,11 @@ void append_shape(std::string& out, const Operand& operand) {
 }  // namespace
 
 Tensor make_operand(const Operand& operand, DType dtype, Elements elements, uint64_t seed) {
+  if (operand.text && dtype == DType::kString) {
+    const auto count = static_cast<size_t>(operand.shape.num_elements());
+    const std::vector<std::string> texts(count, *operand.text);
+    return Tensor::vector(std::span<const std::string>(texts)).reshaped(operand.shape).value();
+  }
   if (operand.values.empty() || !is_number(dtype)) {
     return make_elements(dtype, operand.shape, elements, seed);
   }
@@ -789,12 +968,21 @@ AttrMap call_attrs(const OpCall& call, const TypeChoice& types) {
       attrs.set(attr.name, guess_attr(attr, types));
     }
   }
+  // Of the components of elements nothing is known.
+  const AttrDef* shapes = call.op->find_attr("output_shapes");
+  if (shapes != nullptr && shapes->type == "list(shape)" &&
+      call.attrs.find("output_shapes") == nullptr) {
+    for (const char* name : {"output_types", "Toutput_types"}) {
+      const Result<std::vector<DType>> given = read_attr<std::vector<DType>>(attrs, name);
+      if (given.ok()) attrs.set("output_shapes", std::vector<PartialShape>(given->size()));
+    }
+  }
   return attrs;
 }
 
 DType content_type(const TypeChoice& types) {
   for (const char* attr : {"dtype", "T", "Tcomponents", "component_types", "elem_type",
-                           "element_dtype", "output_types"}) {
+                           "element_dtype", "output_types", "Toutput_types", "dtypes", "dt"}) {
     if (auto found = types.find(attr); found != types.end()) return found->second;
   }
   return DType::kFloat;
@@ -807,8 +995,17 @@ DType operand_type(const ArgDef& arg, const TypeChoice& types) {
 
 std::vector<TypeChoice> type_choices(const OpDef& op) {
   std::vector<TypeChoice> choices = {{}};
+  // What functions are given besides elements is handed on as it is: one type for all lists.
+  const bool calls = std::any_of(op.attrs.begin(), op.attrs.end(),
+                                 [](const AttrDef& attr) { return attr.type == "func"; });
+  const std::string* first = nullptr;
   for (const AttrDef& attr : op.attrs) {
     if (attr.type != "type" && attr.type != "list(type)") continue;
+    if (calls && attr.type == "list(type)" && first != nullptr) {
+      for (TypeChoice& choice : choices) choice[attr.name] = choice[*first];
+      continue;
+    }
+    first = &attr.name;
     std::vector<TypeChoice> longer;
     for (const TypeChoice& choice : choices) {
       for (int i = 1; i < kNumDTypes; ++i) {
@@ -849,11 +1046,17 @@ namespace {
 // some rows their indices, and numbers.
 OpCall plain_call(const OpDef& op) {
   OpCall call{.op = &op};
+  const bool makes_dataset = op.outputs.size() == 1 && op.outputs[0].name == "handle" &&
+                             op.outputs[0].dtype == DType::kVariant;
   const bool optimizer = !op.inputs.empty() && op.inputs[0].name == "var";
   for (const ArgDef& arg : op.inputs) {
     Operand operand{.shape = Shape{2, 3}};
     if (arg.dtype == DType::kResource) {
       operand.kind = Operand::Kind::kVariable;
+    } else if (arg.dtype == DType::kVariant && arg.name.find("dataset") != std::string::npos) {
+      operand.kind = Operand::Kind::kDataset;
+    } else if (makes_dataset && !arg.is_list()) {
+      operand = {.values = {1}};  // sizes, counts, names
     } else if (optimizer && arg.name == "indices") {
       operand = {.shape = Shape{2}, .values = {1, 0}};
     } else if (optimizer && !arg.is_ref && arg.name != "grad" && arg.name != "delta") {
@@ -944,7 +1147,7 @@ Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types
                                      Elements elements) {
   const OpDef& op = *call.op;
   OpEnv env;
-  env.device().set_files(FileAccess::only({}).value());  // paths are made up, too
+  env.device().set_files(files());  // other paths are made up
   if (call.prepare != nullptr) MR_TRY(call.prepare(env, types));
   OpTester tester(env, op.name);
   for (const auto& [name, value] : call_attrs(call, types)) tester.attr(name, value);
@@ -963,7 +1166,7 @@ Result<std::vector<Tensor>> run_call(const OpCall& call, const TypeChoice& types
       Tensor tensor = make_operand(operand, dtype, elements, seed++);
       Ref<RefCell> cell;
       if (!plain) {
-        MR_TRY_ASSIGN(Value handle, HandleMaker(env, arg).make(operand.kind, tensor));
+        MR_TRY_ASSIGN(Value handle, HandleMaker(env, arg, types).make(operand.kind, tensor));
         tensor = handle.tensor;
         cell = handle.cell;
         if (operand.kind == Operand::Kind::kVariable) variables.emplace_back(tensor, dtype);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +38,22 @@ struct Operand {
     kList,             // a tensor list of two
     kLists,            // a vector that holds one such list
     kOptional,         // an optional that holds the tensor
+    kDataset,          // a dataset with the tensor as its only element
+    kIterator,         // an iterator over such a dataset
+    kIteratorName,     // the text that names one
+    kIteratorState,    // where such an iterator stands
+    kReader,           // a reader that gives what it is told to read
+    kReaderState,      // where such a reader stands
+    kNames,            // a queue with two strings, closed
+    kTable,            // a table with two entries
+    kNewTable,         // a table that waits for entries
+    kFile,             // the name of a file of two lines
     kNoHandle,         // a handle argument that holds no handle at all
   };
   Kind kind = Kind::kTensor;
   Shape shape = {};
-  std::vector<double> values = {};  // empty: made up
+  std::vector<double> values = {};       // empty: made up
+  std::optional<std::string> text = {};  // of every string; else made up
 };
 
 // A call of an op but for its types.
@@ -57,7 +69,8 @@ struct OpCall {
 OpCall valid_call(const OpDef& op);
 // One from words. Inputs are separated by spaces, the tensors of a list by '|' (a list of one ends
 // in it). A tensor is a shape, "[2,3]"; a vector with its elements, "{1,0}"; both, "[2,1]{1,0}"; or
-// the number in a scalar. A word before it is an Operand::Kind.
+// the number in a scalar; after a shape or alone, 'text' is what all strings are. A word before it
+// is an Operand::Kind.
 OpCall parse_call(const OpDef& op, std::string_view inputs, AttrMap attrs);
 std::string to_string(const OpCall& call);
 

@@ -13,10 +13,11 @@ void register_all_ops(Registry& registry);
 // Thread-safe.
 Status register_ops();
 
-// The families, one for each folder. The build writes these functions from the folder's sources:
+// The families, one for each folder, and datasets. The build writes these functions from the folder's sources:
 // each calls register_x() of every x.cc (cmake/RegisterOps.cmake).
 void register_array_ops(Registry& registry);         // make, reshape, cut, join, look up
 void register_control_ops(Registry& registry);       // branches, loops, order, the ends of edges
+void register_data_ops(Registry& registry);          // datasets and iterators: millrace/data
 void register_image_ops(Registry& registry);         // sizes, colours and boxes of images in memory
 void register_io_ops(Registry& registry);            // files: checkpoints, records, examples
 void register_linalg_ops(Registry& registry);        // products and decompositions of matrices

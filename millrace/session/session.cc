@@ -7,7 +7,6 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
-#include "millrace/data/register_data.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
@@ -299,7 +298,6 @@ Result<std::unique_ptr<Session>> Session::create(Ref<Graph> graph, SessionOption
   if (!graph) return invalid_argument("a session needs a graph, got none");
   MR_TRY(ThreadPool::global().check_usable());
   MR_TRY(register_ops());
-  MR_TRY(data::register_data_ops());
   auto impl = std::make_shared<Impl>(std::move(options));
   MR_TRY_ASSIGN(impl->backend, make_session_backend(impl->options));
   impl->name = str_cat("session_", next_session.fetch_add(1));

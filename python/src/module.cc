@@ -1,6 +1,5 @@
 #include <vector>
 
-#include "millrace/data/register_data.h"
 #include "millrace/ops/register_ops.h"
 #include "python/src/binding.h"
 #include "python/src/status.h"
@@ -30,7 +29,6 @@ NB_MODULE(_core, m) {
   m.doc() = "The C++ part of millrace.";
   nanobind::set_leak_warnings(false);
   py::check(millrace::register_ops());
-  py::check(millrace::data::register_data_ops());
   py::bind_arrays(m);
   py::bind_graph(m);
   py::bind_ops(m);

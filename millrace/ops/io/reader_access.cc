@@ -30,7 +30,8 @@ Status read_one(KernelContext& ctx) {
 Status read_up_to(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Ref<Reader> reader, resource_input<Reader>(ctx, 0));
   MR_TRY_ASSIGN(const Ref<Queue> queue, resource_input<Queue>(ctx, 1));
-  MR_TRY_ASSIGN(const int64_t n, ctx.scalar_input<int64_t>(2));
+  MR_TRY(expect_rank(ctx, 2, 0));
+  const int64_t n = ctx.input(2).item<int64_t>();
   if (n < 1) return invalid_argument("num_records must be positive, got ", n);
   MR_TRY_ASSIGN(std::vector<Record> records,
                 reader->read(n, *queue, ctx.device().files(), ctx.cancel()));
@@ -119,7 +120,7 @@ void register_reader_access(Registry& registry) {
        true},
       {"ReaderReadUpTo",
        "The next records, fewer where the work ends.",
-       {{"num_records", "int64"}},
+       {{"num_records", "host(int64)"}},
        {{"keys", "string"}, {"values", "string"}},
        read_up_to_shape,
        read_up_to,
