@@ -46,7 +46,8 @@ class Tasks:
     def end(self):
         for process in self.processes:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.stdout.close()
 
 
 @pytest.fixture
@@ -196,3 +197,45 @@ def test_datasets_run_on_their_task(tasks):
         for _ in range(2):
             session.run(again.initializer)
             assert list(session.run(batch)) == expected
+
+
+def test_training_goes_on_when_a_parameter_server_comes_back(tasks, tmp_path):
+    cluster = tasks(ps=1, worker=2)
+    ps = cluster.start("ps")
+    program = textwrap.dedent(f"""
+        class Announce(tf.train.SessionRunHook):
+            def after_create_session(self, session, coord):
+                print("session", flush=True)
+
+        setter = tf.train.replica_device_setter(
+            cluster=server.server_def.cluster, worker_device=f"/job:worker/task:{{index}}")
+        with tf.device(setter):
+            step = tf.train.get_or_create_global_step()
+            w = tf.get_variable("w", [4, 1], initializer=tf.zeros_initializer())
+            loss = tf.reduce_mean(tf.square(tf.matmul(tf.random.normal([8, 4]), w) - 1.0))
+            train = tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
+        with tf.train.MonitoredTrainingSession(
+            master=server.target, is_chief=index == 0, checkpoint_dir={str(tmp_path)!r},
+            config=tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{{index}}"]),
+            save_checkpoint_steps=20, save_checkpoint_secs=None, save_summaries_steps=None,
+            hooks=[Announce()],
+        ) as session:
+            while not tf.gfile.Exists({str(tmp_path / "stop")!r}):
+                print(session.run([step, train])[0], flush=True)
+    """)
+    workers = [cluster.start("worker", i, f"index = {i}\n" + program) for i in range(2)]
+    for worker in workers:
+        assert worker.stdout.readline() == "session\n"
+    while int(workers[0].stdout.readline()) < 60:
+        pass
+    ps.kill()
+    ps.wait()
+    cluster.start("ps")
+    for worker in workers:
+        while worker.stdout.readline() != "session\n":
+            pass
+        assert int(worker.stdout.readline()) >= 40  # from the checkpoint on
+    (tmp_path / "stop").touch()
+    for worker in workers:
+        worker.communicate()
+        assert worker.returncode == 0

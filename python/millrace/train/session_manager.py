@@ -67,7 +67,8 @@ class SessionManager:
       ready_op: gives the names of what is missing before the model can be used.
       ready_for_local_init_op: the same, before `local_init_op`.
       graph: the default graph if None.
-      recovery_wait_secs: how long to wait between looks at a model that is not ready.
+      recovery_wait_secs: how long to wait at most between looks at a model that is not ready. Waits
+        for others begin with a twentieth of a second and grow to one.
       local_init_run_options, local_init_feed_dict: for the run of `local_init_op`.
     """
 
@@ -190,7 +191,9 @@ class SessionManager:
         DeadlineExceededError when it is not after `max_wait_secs`.
         """
         end = time.monotonic() + (float("inf") if max_wait_secs is None else max_wait_secs)
+        pause, said = 0.05, float("-inf")
         while True:
+            pause = min(2 * pause, 1.0, self._recovery_wait_secs)
             sess = Session(master, graph=self._graph, config=config)
             ready, local_message = self._try_run_local_init_op(sess)
             message = None
@@ -199,17 +202,19 @@ class SessionManager:
                 if ready:
                     return sess
             sess.close()
-            if time.monotonic() + self._recovery_wait_secs > end:
+            if time.monotonic() + pause > end:
                 raise errors.DeadlineExceededError(
                     None, None,
                     f"Session was not ready after waiting {max_wait_secs:g} secs: "
                     f"{local_message or message}",
                 )  # fmt: skip
-            logging.info(
-                "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
-                local_message, message,
-            )  # fmt: skip
-            time.sleep(self._recovery_wait_secs)
+            if time.monotonic() - said >= 10:
+                said = time.monotonic()
+                logging.info(
+                    "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
+                    local_message, message,
+                )  # fmt: skip
+            time.sleep(pause)
 
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
         return is_ready(self._ready_op, sess, "Model not ready")
