@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,8 +55,37 @@ class SafetensorsReader final : public CheckpointReader {
   SafetensorsMetadata metadata_;
 };
 
-// Writes a file, which appears whole or not at all. INVALID_ARGUMENT for a name that comes twice or
-// is no UTF-8, UNIMPLEMENTED for a type that the format has not: strings, quantised numbers.
+// Writes a file tensor by tensor, so that one need be in memory at a time. The file appears whole,
+// at finish(), or not at all. Not thread-safe.
+class SafetensorsWriter {
+ public:
+  // `entries`: names, types and shapes of all that will be written. INVALID_ARGUMENT for a name
+  // that comes twice or is no UTF-8, UNIMPLEMENTED for a type that the format has not: strings,
+  // quantised numbers.
+  static Result<std::unique_ptr<SafetensorsWriter>> create(
+      FileSystem& fs, const std::string& path, std::vector<SafetensorsEntry> entries,
+      const SafetensorsMetadata& metadata = {});
+  // Removes what was written, unless finish() was called.
+  ~SafetensorsWriter();
+
+  // As they lie in the file, which is the order to add them in.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  // Writes the next one. INVALID_ARGUMENT when type or shape are not those of its entry.
+  Status add(const Tensor& tensor);
+  // FAILED_PRECONDITION when some are missing.
+  Status finish();
+
+ private:
+  SafetensorsWriter(FileSystem& fs, std::string path, std::vector<SafetensorsEntry> entries);
+
+  FileSystem& fs_;
+  const std::string path_, aside_;
+  std::vector<SafetensorsEntry> entries_;
+  Ref<WritableFile> file_;
+  size_t added_ = 0;
+};
+
+// Writes a file at once, with the errors of SafetensorsWriter.
 Status write_safetensors(FileSystem& fs, const std::string& path,
                          const std::vector<std::pair<std::string, Tensor>>& tensors,
                          const SafetensorsMetadata& metadata = {});

@@ -137,6 +137,30 @@ TEST_F(SafetensorsTest, EveryFlippedOrMissingByteOfTheHeaderIsNoticedOrRead) {
   }
 }
 
+TEST_F(SafetensorsTest, IsWrittenTensorByTensor) {
+  const std::vector<SafetensorsEntry> entries = {
+      {.name = "a", .dtype = DType::kUint8, .shape = Shape{3}},
+      {.name = "b", .dtype = DType::kDouble, .shape = Shape{}}};
+  const Tensor small = Tensor::vector<uint8_t>({1, 2, 3});
+  {
+    auto abandoned = SafetensorsWriter::create(fs_, path_, entries).value();
+    ASSERT_TRUE(abandoned->add(Tensor::scalar(0.5)).ok());
+  }
+  EXPECT_TRUE(fs_.list(directory_of(path_)).value().empty());
+
+  auto writer = SafetensorsWriter::create(fs_, path_, entries).value();
+  ASSERT_EQ(writer->entries()[0].name, "b");  // the larger type lies first
+  EXPECT_EQ(writer->add(small).code(), Code::kInvalidArgument);
+  ASSERT_TRUE(writer->add(Tensor::scalar(0.5)).ok());
+  EXPECT_EQ(writer->finish().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(writer->add(small).ok());
+  EXPECT_EQ(writer->add(small).code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(writer->finish().ok());
+  EXPECT_EQ(writer->finish().code(), Code::kFailedPrecondition);
+  expect_tensor_equal(open()->view("a").value(), small);
+  expect_tensor_equal(open()->view("b").value(), Tensor::scalar(0.5));
+}
+
 TEST_F(SafetensorsTest, WhatTheFormatCannotHoldIsRefused) {
   const Tensor x = Tensor::scalar(1.0F);
   EXPECT_EQ(write_safetensors(fs_, path_, {{"s", Tensor::scalar(std::string("text"))}}).code(),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "millrace/io/bundle_index.h"
@@ -11,18 +12,18 @@ namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
 
-Status check(const std::vector<std::pair<std::string, Tensor>>& tensors,
-             const SafetensorsMetadata& metadata) {
+Status check(const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata) {
   std::set<std::string_view> names;
-  for (const auto& [name, tensor] : tensors) {
-    if (!is_utf8(name) || name == kMetadata) {
-      return invalid_argument("'", name, "' cannot be the name of a tensor in a safetensors file");
+  for (const SafetensorsEntry& entry : entries) {
+    if (!is_utf8(entry.name) || entry.name == kMetadata) {
+      return invalid_argument("'", entry.name,
+                              "' cannot be the name of a tensor in a safetensors file");
     }
-    if (!names.insert(name).second) {
-      return invalid_argument("'", name, "' is the name of two tensors");
+    if (!names.insert(entry.name).second) {
+      return invalid_argument("'", entry.name, "' is the name of two tensors");
     }
-    if (safetensors_type(tensor.dtype()).empty()) {
-      return unimplemented("a safetensors file cannot hold '", name, "' of ", tensor.dtype());
+    if (safetensors_type(entry.dtype).empty()) {
+      return unimplemented("a safetensors file cannot hold '", entry.name, "' of ", entry.dtype);
     }
   }
   for (const auto& [name, value] : metadata) {
@@ -33,21 +34,23 @@ Status check(const std::vector<std::pair<std::string, Tensor>>& tensors,
   return ok_status();
 }
 
-using Sorted = std::vector<const std::pair<std::string, Tensor>*>;
-
-// Large types first, so that all lie as they need it.
-Sorted in_file_order(const std::vector<std::pair<std::string, Tensor>>& tensors) {
-  Sorted sorted;
-  for (const auto& tensor : tensors) sorted.push_back(&tensor);
-  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
-    const size_t x = dtype_size(a->second.dtype());
-    const size_t y = dtype_size(b->second.dtype());
-    return x != y ? x > y : a->first < b->first;
+// Sorts the entries, large types first, so that all lie as they need it, and gives each its place.
+void lay_out(std::vector<SafetensorsEntry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    const size_t x = dtype_size(a.dtype);
+    const size_t y = dtype_size(b.dtype);
+    return x != y ? x > y : a.name < b.name;
   });
-  return sorted;
+  uint64_t at = 0;
+  for (SafetensorsEntry& entry : entries) {
+    entry.begin = at;
+    at += static_cast<uint64_t>(entry.shape.num_elements()) * dtype_size(entry.dtype);
+    entry.end = at;
+  }
 }
 
-std::string header_of(const Sorted& tensors, const SafetensorsMetadata& metadata) {
+std::string header_of(const std::vector<SafetensorsEntry>& entries,
+                      const SafetensorsMetadata& metadata) {
   std::vector<std::string> parts;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
@@ -56,50 +59,84 @@ std::string header_of(const Sorted& tensors, const SafetensorsMetadata& metadata
     }
     parts.push_back(str_cat("\"", kMetadata, "\":{", str_join(pairs, ","), "}"));
   }
-  uint64_t at = 0;
-  for (const auto* tensor : tensors) {
-    const Tensor& t = tensor->second;
-    parts.push_back(str_cat(json_quoted(tensor->first), ":{\"dtype\":\"",
-                            safetensors_type(t.dtype()), "\",\"shape\":", t.shape(),
-                            ",\"data_offsets\":[", at, ",", at + t.bytes(), "]}"));
-    at += t.bytes();
+  for (const SafetensorsEntry& entry : entries) {
+    parts.push_back(str_cat(json_quoted(entry.name), ":{\"dtype\":\"",
+                            safetensors_type(entry.dtype), "\",\"shape\":", entry.shape,
+                            ",\"data_offsets\":[", entry.begin, ",", entry.end, "]}"));
   }
   std::string header = str_cat("{", str_join(parts, ","), "}");
   header.resize((header.size() + 7) / 8 * 8, ' ');
   return header;
 }
 
-Status write(FileSystem& fs, const std::string& path, const Sorted& tensors,
-             const std::string& header) {
-  MR_TRY_ASSIGN(Ref<WritableFile> file, fs.open_writable(path));
-  std::string size;
-  put_fixed64(size, header.size());
-  MR_TRY(file->append(size));
-  MR_TRY(file->append(header));
-  for (const auto* tensor : tensors) {
-    MR_TRY(file->append({static_cast<const char*>(tensor->second.raw()), tensor->second.bytes()}));
-  }
-  MR_TRY(file->sync());
-  return file->close();
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(FileSystem& fs, std::string path,
+                                     std::vector<SafetensorsEntry> entries)
+    : fs_(fs), path_(std::move(path)), aside_(path_aside(path_)), entries_(std::move(entries)) {}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (!file_) return;
+  file_ = {};
+  (void)fs_.remove(aside_).ok();
 }
 
-}  // namespace
+Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
+    FileSystem& fs, const std::string& path, std::vector<SafetensorsEntry> entries,
+    const SafetensorsMetadata& metadata) {
+  MR_TRY(check(entries, metadata));
+  lay_out(entries);
+  MR_TRY(fs.mkdir_all(directory_of(path)));
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(fs, path, std::move(entries)));
+  MR_TRY_ASSIGN(writer->file_, fs.open_writable(writer->aside_));
+  const std::string header = header_of(writer->entries_, metadata);
+  std::string size;
+  put_fixed64(size, header.size());
+  MR_TRY(writer->file_->append(size));
+  MR_TRY(writer->file_->append(header));
+  return writer;
+}
+
+Status SafetensorsWriter::add(const Tensor& tensor) {
+  if (!file_ || added_ == entries_.size()) {
+    return failed_precondition("all tensors of '", path_, "' are written");
+  }
+  const SafetensorsEntry& entry = entries_[added_];
+  if (tensor.dtype() != entry.dtype || tensor.shape() != entry.shape) {
+    return invalid_argument("'", entry.name, "' was to be ", entry.dtype, " ", entry.shape,
+                            ", got ", tensor.dtype(), " ", tensor.shape());
+  }
+  ++added_;
+  return file_->append({static_cast<const char*>(tensor.raw()), tensor.bytes()});
+}
+
+Status SafetensorsWriter::finish() {
+  if (!file_ || added_ != entries_.size()) {
+    return failed_precondition(added_, " of ", entries_.size(), " tensors of '", path_,
+                               "' are written, or it is finished");
+  }
+  MR_TRY(file_->sync());
+  MR_TRY(file_->close());
+  MR_TRY(fs_.rename(aside_, path_));
+  file_ = {};
+  return fs_.sync_directory(directory_of(path_));
+}
 
 Status write_safetensors(FileSystem& fs, const std::string& path,
                          const std::vector<std::pair<std::string, Tensor>>& tensors,
                          const SafetensorsMetadata& metadata) {
-  MR_TRY(check(tensors, metadata));
-  const Sorted sorted = in_file_order(tensors);
-  const std::string directory = directory_of(path);
-  MR_TRY(fs.mkdir_all(directory));
-  const std::string aside = path_aside(path);
-  Status status = write(fs, aside, sorted, header_of(sorted, metadata));
-  if (status.ok()) status = fs.rename(aside, path);
-  if (!status.ok()) {
-    (void)fs.remove(aside).ok();
-    return status;
+  std::vector<SafetensorsEntry> entries;
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    entries.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
+    by_name[name] = &tensor;
   }
-  return fs.sync_directory(directory);
+  MR_TRY_ASSIGN(const auto writer,
+                SafetensorsWriter::create(fs, path, std::move(entries), metadata));
+  for (const SafetensorsEntry& entry : writer->entries()) {
+    MR_TRY(writer->add(*by_name.at(entry.name)));
+  }
+  return writer->finish();
 }
 
 }  // namespace millrace

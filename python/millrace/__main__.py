@@ -72,6 +72,9 @@ def main(argv: list[str] | None = None) -> int:
     command = arguments[0] if arguments else ""
     if command == "run":
         return _run(arguments[1:])
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started this
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     if command == "watch":
         return _watch(arguments[1:])
     if command in _COMMANDS:

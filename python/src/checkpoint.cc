@@ -1,10 +1,14 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <tuple>
 
 #include "millrace/base/file_access.h"
 #include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
 #include "millrace/io/checkpoint_reader.h"
+#include "millrace/io/safetensors.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
 #include "python/src/array.h"
 #include "python/src/gil.h"
@@ -80,6 +84,52 @@ class PyCheckpointWriter {
   std::unique_ptr<BundleWriter> writer_;
 };
 
+// Writes a safetensors file tensor by tensor, as PyCheckpointWriter does a checkpoint.
+class PySafetensorsWriter {
+ public:
+  // `entries`: (name, number of the type, shape) of all that will be written.
+  PySafetensorsWriter(
+      const std::string& path,
+      const std::vector<std::tuple<std::string, int, std::vector<int64_t>>>& entries)
+      : writer_(unwrap(create(path, entries))) {}
+
+  // The names in the order in which the tensors are to be added.
+  std::vector<std::string> order() const {
+    std::vector<std::string> names;
+    if (!writer_) return names;
+    for (const SafetensorsEntry& entry : writer_->entries()) names.push_back(entry.name);
+    return names;
+  }
+  void add(nb::handle array, nb::handle dtype) {
+    check(open()->add(tensor_from_array(array, dtype_from_object(dtype), Sharing::kBorrow)));
+  }
+  void finish() {
+    check(open()->finish());
+    writer_.reset();
+  }
+  void abandon() { writer_.reset(); }
+
+ private:
+  static Result<std::unique_ptr<SafetensorsWriter>> create(
+      const std::string& path,
+      const std::vector<std::tuple<std::string, int, std::vector<int64_t>>>& given) {
+    std::vector<SafetensorsEntry> entries;
+    for (const auto& [name, dtype, dims] : given) {
+      MR_TRY_ASSIGN(Shape shape, Shape::make(dims));
+      entries.push_back(
+          {.name = name, .dtype = static_cast<DType>(dtype), .shape = std::move(shape)});
+    }
+    MR_TRY_ASSIGN(FilePlace place, FileAccess::all()->resolve(path, FileAccess::Use::kWrite));
+    return SafetensorsWriter::create(*place.fs, place.path, std::move(entries));
+  }
+  SafetensorsWriter* open() {
+    if (!writer_) raise(failed_precondition("the file is finished or was abandoned"));
+    return writer_.get();
+  }
+
+  std::unique_ptr<SafetensorsWriter> writer_;
+};
+
 // A save that goes on beside the program.
 class PyPendingSave {
  public:
@@ -116,6 +166,15 @@ void bind_checkpoints(nb::module_& m) {
       .def("add", &PyCheckpointWriter::add, nb::arg("name"), nb::arg("array"), nb::arg("dtype"))
       .def("finish", &PyCheckpointWriter::finish)
       .def("abandon", &PyCheckpointWriter::abandon);
+  nb::class_<PySafetensorsWriter>(m, "SafetensorsWriter")
+      .def(nb::init<const std::string&,
+                    const std::vector<std::tuple<std::string, int, std::vector<int64_t>>>&>())
+      .def("order", &PySafetensorsWriter::order)
+      .def("add", &PySafetensorsWriter::add, nb::arg("array"), nb::arg("dtype"))
+      .def("finish", &PySafetensorsWriter::finish)
+      .def("abandon", &PySafetensorsWriter::abandon);
+  m.def("safetensors_type",
+        [](int dtype) { return std::string(safetensors_type(static_cast<DType>(dtype))); });
   nb::class_<PyPendingSave>(m, "PendingSave")
       .def(nb::init<const std::string&>())
       .def("wait", &PyPendingSave::wait);

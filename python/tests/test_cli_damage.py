@@ -1,5 +1,6 @@
 """Commands of `millrace` on files that are damaged, missing or something else, and how they end."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runs import DATA, TYPES, example, run, shown, write_checkpoint, write_records
+from cli_runs import DATA, MODEL, TYPES, example, run, shown, write_checkpoint, write_records
 
 import millrace.compat.v1 as tf
 
@@ -128,6 +129,24 @@ def test_a_reader_that_goes_away_ends_it_quietly():
     process = start("inspect", TYPES, stdout=write)
     os.close(write)
     assert process.communicate(timeout=60)[1] == b"" and process.returncode == 141
+
+
+def test_of_a_file_that_is_cut_the_rest_is_shown(tmp_path):
+    path = tmp_path / "cut.tfrecord"
+    write_records(path, [b"one", b"two", b"three"])
+    path.write_bytes(path.read_bytes()[:-1])
+    code, out, err = run("inspect", path)
+    assert code == 1 and "2 records, 6 bytes" in out and "record 1: 3 bytes: b'two'" in out
+    assert err.startswith(f"millrace inspect: {path}: record at 38 is cut")
+    code, out, err = run("inspect", path, "--json")
+    assert code == 1 and json.loads(out)["records"] == 2 and "is cut" in json.loads(out)["damage"]
+
+
+def test_nobody_listens():
+    for arguments in (["inspect", MODEL], ["--help"], ["verify", MODEL]):
+        command = f'exec "{sys.executable}" -m millrace {" ".join(map(str, arguments))} >&-'
+        done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_interrupt_ends_it_quietly(monkeypatch):

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from millrace.core import errors, logging
@@ -74,6 +74,36 @@ def reason(error: BaseException) -> str:
     else:
         text = str(error) or type(error).__name__
     return printable(" ".join(text.split()))
+
+
+class UntilDamage:
+    """Goes over the records of a file up to the first that is damaged.
+
+    Of a file that is cut, because it is still written for instance, what is there can be shown;
+    CommandError where that is nothing. `problem` says what is wrong, where something is.
+    """
+
+    def __init__(self, path: str, records: Iterator[Any]):
+        self._path, self._records = path, records
+        self.problem: str | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        found = False
+        try:
+            for record in self._records:
+                found = True
+                yield record
+        except errors.OpError as error:
+            self.problem = f"{printable(self._path)}: {reason(error)}"
+            if not found:
+                raise CommandError(self.problem) from None
+
+    def exit_code(self) -> int:
+        """0, or 1 after a line on standard error that says what is wrong."""
+        if self.problem is None:
+            return 0
+        sys.stderr.write(f"millrace inspect: {self.problem}; what is before it is shown\n")
+        return 1
 
 
 def printable(text: str) -> str:

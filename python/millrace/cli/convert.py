@@ -10,7 +10,6 @@ import numpy as np
 from millrace import _core
 from millrace.checkpoint.saver_builder import RANDOM_STATE
 from millrace.cli import command, kinds
-from millrace.cli.safetensors_writer import METADATA, TYPES, SafetensorsWriter
 from millrace.cli.tensors import Entry, Tensors
 from millrace.core import dtypes
 
@@ -40,7 +39,7 @@ def main(arguments: list[str]) -> int:
 def _convert(options: Any) -> int:
     found = kinds.find(options.source)
     if found.kind not in (kinds.CHECKPOINT, kinds.SAFETENSORS):
-        raise command.CommandError(f"{options.source}: is a {found.kind} and holds no tensors")
+        raise command.CommandError(f"{options.source}: is no checkpoint and no safetensors file")
     to_safetensors = options.target.endswith(".safetensors")
     if to_safetensors == (found.kind == kinds.SAFETENSORS):
         raise command.CommandError(
@@ -62,16 +61,14 @@ def _convert(options: Any) -> int:
 def _supported(entries: list[Entry], drop: bool) -> list[Entry]:
     # No tensor of the model, and of use to a resumed run alone.
     entries = [each for each in entries if not each.name.startswith(RANDOM_STATE)]
-    if any(each.name == METADATA for each in entries):
-        raise command.CommandError(f"in safetensors files no tensor can have the name {METADATA}")
-    others = [each for each in entries if each.dtype not in TYPES]
+    others = [each for each in entries if not _core.safetensors_type(int(each.dtype))]
     if others and not drop:
         listed = ", ".join(f"{e.name} ({e.dtype.name})" for e in others[:5])
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         raise command.CommandError(
             f"safetensors files have no type for {listed}{more}; --drop-unsupported leaves them out"
         )
-    return [each for each in entries if each.dtype in TYPES]
+    return [each for each in entries if _core.safetensors_type(int(each.dtype))]
 
 
 def _elements(tensors: Tensors, entry: Entry) -> np.ndarray:
@@ -83,9 +80,14 @@ def _elements(tensors: Tensors, entry: Entry) -> np.ndarray:
 
 
 def _write_safetensors(tensors: Tensors, entries: list[Entry], path: str) -> None:
-    with SafetensorsWriter(path, entries) as writer:
-        for entry in entries:
-            writer.write(_elements(tensors, entry))
+    by_name = {entry.name: entry for entry in entries}
+    writer = _core.SafetensorsWriter(path, [(e.name, int(e.dtype), e.shape) for e in entries])
+    try:
+        for name in writer.order():
+            writer.add(_elements(tensors, by_name[name]), int(by_name[name].dtype))
+        writer.finish()
+    finally:
+        writer.abandon()
 
 
 def _write_checkpoint(tensors: Tensors, entries: list[Entry], prefix: str) -> None:

@@ -53,9 +53,7 @@ def _freeze(options: Any) -> int:
         elif found.kind == kinds.CHECKPOINT:
             _load_checkpoint(session, found.path)
         else:
-            raise command.CommandError(
-                f"{options.source}: is a {found.kind}, not a checkpoint or SavedModel"
-            )
+            raise command.CommandError(f"{options.source}: is no checkpoint and no SavedModel")
         if not outputs:
             raise command.CommandError("--output has to say which operations to keep")
         definition = graph.as_graph_def()

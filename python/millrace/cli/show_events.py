@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from millrace import protos
-from millrace.cli.command import count, matches, printable, write_json, write_table
+from millrace.cli.command import UntilDamage, count, matches, printable, write_json, write_table
 from millrace.cli.kinds import Found
 from millrace.graph.tensor_util import make_ndarray
 from millrace.summary.reader import summary_iterator
@@ -27,7 +27,8 @@ def show(found: Found, options: Any) -> int:
     tags: dict[str, _Tag] = {}
     others: dict[str, int] = {}
     number, begin, end = 0, 0.0, 0.0
-    for event in summary_iterator(found.path):
+    events = UntilDamage(found.path, summary_iterator(found.path))
+    for event in events:
         begin, end = event.wall_time if number == 0 else begin, event.wall_time
         number += 1
         if event.WhichOneof("what") != "summary":
@@ -45,16 +46,16 @@ def show(found: Found, options: Any) -> int:
         }  # fmt: skip
         write_json({
             "kind": found.kind, "path": found.path, "events": number, "begin": begin, "end": end,
-            "tags": rows, "others": others,
+            "tags": rows, "others": others, "damage": events.problem,
         })  # fmt: skip
-        return 0
+        return events.exit_code()
     print(f"{found.kind} {printable(found.path)}")
     print(f"{count(number, 'event')}, {_moment(begin)} to {_moment(end)}")
     for what in sorted(others):
         print(f"{what}: {others[what]}")
     if tags:
         _show_tags(tags)
-    return 0
+    return events.exit_code()
 
 
 def _kind(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millrace import protos
-from millrace.cli.command import count, printable, size, write_json
+from millrace.cli.command import UntilDamage, count, printable, size, write_json
 from millrace.cli.kinds import Found
 from millrace.io.records import tf_record_iterator
 
@@ -18,7 +18,8 @@ def show(found: Found, options: Any) -> int:
     number = total = largest = 0
     smallest: int | None = None
     first: list[bytes] = []
-    for record in tf_record_iterator(found.path, found.compression):
+    records = UntilDamage(found.path, tf_record_iterator(found.path, found.compression))
+    for record in records:
         if number < options.first:
             first.append(record)
         number += 1
@@ -29,16 +30,16 @@ def show(found: Found, options: Any) -> int:
         write_json({
             "kind": found.kind, "path": found.path, "compression": found.compression,
             "records": number, "bytes": total, "smallest": smallest, "largest": largest,
-            "first": [_describe(record) for record in first],
+            "first": [_describe(record) for record in first], "damage": records.problem,
         })  # fmt: skip
-        return 0
+        return records.exit_code()
     compressed = f" ({found.compression})" if found.compression else ""
     print(f"{found.kind} {printable(found.path)}{compressed}")
     sizes = f", each of {smallest or 0} to {largest} bytes" if number else ""
     print(f"{count(number, 'record')}, {size(total)}{sizes}")
     for i, record in enumerate(first):
         _show_record(i, record)
-    return 0
+    return records.exit_code()
 
 
 def _parse(record: bytes) -> Any:
