@@ -139,7 +139,7 @@ TEST_F(SafetensorsTest, EveryFlippedOrMissingByteOfTheHeaderIsNoticedOrRead) {
 
 TEST_F(SafetensorsTest, IsWrittenTensorByTensor) {
   const std::vector<SafetensorsEntry> entries = {
-      {.name = "a", .dtype = DType::kUint8, .shape = Shape{3}},
+      {.name = "a", .dtype = DType::kUInt8, .shape = Shape{3}},
       {.name = "b", .dtype = DType::kDouble, .shape = Shape{}}};
   const Tensor small = Tensor::vector<uint8_t>({1, 2, 3});
   {
