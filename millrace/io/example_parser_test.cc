@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "millrace/io/feature_list_parser.h"
@@ -103,6 +104,36 @@ TEST(ExampleParserTest, NumbersMayBeUnpacked) {
   // The same with float_list { value: 0.5 }.
   const std::string floats("\x0a\x0e\x0a\x0c\x0a\x01x\x12\x07\x12\x05\x0d\0\0\0\x3f", 16);
   EXPECT_EQ(text(parse({.key = "x", .dtype = DType::kFloat}, {floats})), "float [1] {0.5}");
+}
+
+// Any bytes as packed numbers: the same are numbers for us and for messages, and the same ones.
+TEST(ExampleParserTest, PackedNumbersAreThoseOfMessages) {
+  const auto field = [](char tag, const std::string& bytes) {
+    return std::string{tag, static_cast<char>(bytes.size())} + bytes;
+  };
+  const unsigned seed = 20261116;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  int read = 0, refused = 0;
+  for (int round = 0; round < 5000; ++round) {
+    std::string packed(random() % 40, '\0');
+    const unsigned ends = 1 + random() % 12;  // one byte in so many ends a number
+    for (char& c : packed) c = static_cast<char>((random() & 0x7F) | (random() % ends ? 0x80 : 0));
+    const std::string feature = field('\x1a', field('\x0a', packed));
+    Feature message;
+    const bool whole = message.ParseFromString(feature);
+    const Result<ParsedFeature> parsed =
+        parse({.key = "x", .dtype = DType::kInt64, .form = Form::kRagged},
+              {field('\x0a', field('\x0a', field('\x0a', "x") + field('\x12', feature)))});
+    ASSERT_EQ(parsed.ok(), whole) << testing::PrintToString(packed);
+    ++(whole ? read : refused);
+    if (!whole) continue;
+    const auto& expected = message.int64_list().value();
+    const std::span<const int64_t> got = parsed->values.data<int64_t>();
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin(), expected.end()));
+  }
+  EXPECT_GT(read, 500);
+  EXPECT_GT(refused, 500);
 }
 
 TEST(ExampleParserTest, VariableFeaturesArePadded) {
