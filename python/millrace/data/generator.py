@@ -22,6 +22,15 @@ class Calls:
         self._function = function
         self._spec = spec
         self._leaves = structure.flatten(spec)
+        self._types = [
+            np.dtype(object if leaf.dtype == dtypes.string else leaf.dtype.as_numpy_dtype)
+            for leaf in self._leaves
+        ]
+        # Of leaves whose shape is known, for a quick look.
+        self._shapes = [
+            tuple(leaf.shape.as_list()) if leaf.shape.is_fully_defined() else None
+            for leaf in self._leaves
+        ]
         self._running: dict[int, Any] = {}
         self._count = 0
 
@@ -55,8 +64,8 @@ class Calls:
         return np.int64(self._count)
 
     def _next(self, number: Any) -> list[np.ndarray]:
-        value = next(self._running[int(number)])
-        parts = self._flat(value)
+        value = next(self._running[number.item()])
+        parts = [value] if self._spec is self._leaves[0] else self._flat(value)
         return [self._array(i, v) for i, v in enumerate(parts)]
 
     def _end(self, number: Any) -> np.int64:
@@ -77,22 +86,21 @@ class Calls:
         return parts
 
     def _array(self, i: int, value: Any) -> np.ndarray:
-        leaf = self._leaves[i]
         try:
-            if leaf.dtype == dtypes.string:
-                array = np.asarray(value, dtype=object)
-            else:
-                array = np.asarray(value, dtype=leaf.dtype.as_numpy_dtype)
+            array = np.asarray(value, dtype=self._types[i])
         except (TypeError, ValueError):
+            leaf = self._leaves[i]
             raise TypeError(
                 "`generator` yielded an element that could not be converted to the expected type. "
                 f"The expected type was {leaf.dtype.name}, but the yielded element was {value!r}."
             ) from None
-        if not leaf.shape.is_compatible_with(array.shape):
-            raise TypeError(
-                f"`generator` yielded an element of shape {array.shape} where an element of shape "
-                f"{leaf.shape} was expected."
-            )
+        if array.shape != self._shapes[i]:
+            leaf = self._leaves[i]
+            if not leaf.shape.is_compatible_with(array.shape):
+                raise TypeError(
+                    f"`generator` yielded an element of shape {array.shape} where an element of "
+                    f"shape {leaf.shape} was expected."
+                )
         return array
 
 

@@ -129,12 +129,12 @@ def _array(known: _Function, i: int, value: Any, dtype: dtypes.DType) -> np.ndar
     if dtype is dtypes.string:
         return _string_array(known, i, value)
     array = np.asarray(value)
-    if array.dtype == object or (array.dtype.kind in "USV" and dtype.as_numpy_dtype != array.dtype):
-        raise TypeError(
-            f"Unsupported numpy type {array.dtype}: value {i} that the function {known.name} of a "
-            f"py_func returned must be an array of {dtype.name}"
-        )
     if array.dtype != dtype.as_numpy_dtype:
+        if array.dtype == object or array.dtype.kind in "USV":
+            raise TypeError(
+                f"Unsupported numpy type {array.dtype}: value {i} that the function {known.name} "
+                f"of a py_func returned must be an array of {dtype.name}"
+            )
         raise TypeError(
             f"{i}-th value returned by {known.name} is {array.dtype}, but expects {dtype.name}: "
             "Tout must say the type that NumPy gives to what the function returns"
