@@ -91,7 +91,7 @@ def test_another_graph_takes_what_it_knows(tmp_path):
         np.testing.assert_array_equal(values[0], expected)
 
 
-def watched(folder, steps):
+def watched(folder, steps, master=""):
     """The numbers that the steps of a watched session drew."""
     with tf.Graph().as_default():
         step = tf.train.get_or_create_global_step()
@@ -99,27 +99,30 @@ def watched(folder, steps):
         train = tf.assign_add(step, 1)
         hooks = [tf.train.StopAtStepHook(last_step=steps)]
         with tf.train.MonitoredTrainingSession(
-            checkpoint_dir=folder, hooks=hooks, save_checkpoint_steps=2
+            master, checkpoint_dir=folder, hooks=hooks, save_checkpoint_steps=2
         ) as session:
             return [session.run([train, tensor])[1] for _ in iter(session.should_stop, True)]
 
 
-def test_watched_sessions_and_supervisors_save_it(tmp_path):
-    watched(str(tmp_path), 4)
+@pytest.mark.parametrize("in_server", [False, True])
+def test_watched_sessions_save_it(tmp_path, in_server):
+    master = tf.train.Server.create_local_server().target if in_server else ""
+    watched(str(tmp_path), 4, master)
     assert ("_RANDOM_STATE", []) in tf.train.list_variables(str(tmp_path))
     state = tf.train.get_checkpoint_state(str(tmp_path))
     at_two = next(path for path in state.all_model_checkpoint_paths if path.endswith("-2"))
-    from_four = watched(str(tmp_path), 6)
+    from_four = watched(str(tmp_path), 6, master)
     tf.train.update_checkpoint_state(str(tmp_path), at_two)
-    again = watched(str(tmp_path), 6)
+    again = watched(str(tmp_path), 6, master)
     np.testing.assert_array_equal(again[2:], from_four)
 
-    with tf.Graph().as_default():
-        tf.train.get_or_create_global_step()
-        supervisor = tf.train.Supervisor(logdir=str(tmp_path / "supervised"))
-        with supervisor.managed_session() as session:
-            path = supervisor.saver.save(session, str(tmp_path / "supervised/model"))
-        assert ("_RANDOM_STATE", []) in tf.train.list_variables(path)
+
+def test_supervisors_save_it(tmp_path):
+    tf.train.get_or_create_global_step()
+    supervisor = tf.train.Supervisor(logdir=str(tmp_path))
+    with supervisor.managed_session() as session:
+        path = supervisor.saver.save(session, str(tmp_path / "model"))
+    assert tf.train.list_variables(path) == [("_RANDOM_STATE", []), ("global_step", [])]
 
 
 def noisy(x):

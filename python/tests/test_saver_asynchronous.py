@@ -98,6 +98,15 @@ def test_errors_are_told_by_the_next_call(tmp_path, no_room):
     assert saver.last_checkpoints == [good] and tf.train.latest_checkpoint(tmp_path) == good
 
 
+def test_sessions_of_clusters_are_refused(tmp_path):
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+    saver = tf.train.Saver(asynchronous=True)
+    with tf.Session(tf.train.Server.create_local_server().target) as session:
+        session.run(v.initializer)
+        with pytest.raises(tf.errors.UnimplementedError, match="in this process"):
+            saver.save(session, str(tmp_path / "model"))
+
+
 PROGRAM = f"""
 import sys
 import millrace.compat.v1 as tf

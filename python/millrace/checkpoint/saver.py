@@ -60,7 +60,7 @@ class Saver:
       asynchronous: `save` returns when it has taken hold of the values; they are written while the
         program goes on, by one device. When all is written the `checkpoint` file names it, and old
         checkpoints are deleted. An error is raised by the next `save`, by `wait`, or where the
-        session is closed. Not in TensorFlow.
+        session is closed. For sessions of this process. Not in TensorFlow.
     """
 
     def __init__(
@@ -243,6 +243,13 @@ class Saver:
             raise TypeError(f"'sess' must be a Session; {sess}")
         save_path = as_str(path_to_str(save_path))
         path = self._path(sess, save_path, global_step, latest_filename)
+        session = sess.raw_session() if hasattr(sess, "raw_session") else sess
+        if self._asynchronous and session.sess_str:
+            raise errors.UnimplementedError(
+                None, None,
+                "A saver that is asynchronous saves what is in this process; the session's target "
+                f"is '{as_str(session.sess_str)}'. Expected tf.train.Saver(asynchronous=False)",
+            )  # fmt: skip
         self.wait()
         saved = None
         if not self._is_empty:
@@ -259,7 +266,6 @@ class Saver:
 
             if self._asynchronous:
                 self._background = BackgroundSave(saved, finish)
-                session = sess.raw_session() if hasattr(sess, "raw_session") else sess
                 session._call_before_close(self.wait)
             else:
                 finish()
