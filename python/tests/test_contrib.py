@@ -95,3 +95,93 @@ def test_assertions_evaluate_tensors():
         case.assertAllClose([1.0], tf.ones([1]))
         with pytest.raises(AssertionError):
             case.assertAllEqual(tf.square([2, 3]), [4, 8])
+
+
+def write_examples(path, count):
+    with tf.Graph().as_default(), tf.Session() as session:
+        pictures = tf.placeholder(tf.uint8, [2, 3, 3])
+        png, jpeg = tf.image.encode_png(pictures), tf.image.encode_jpeg(pictures)
+        with tf.python_io.TFRecordWriter(path) as writer:
+            for i in range(count):
+                image = np.full([2, 3, 3], i, np.uint8)
+                kind = [b"png", b"jpeg", b"RAW"][i % 3]
+                data = session.run([png, jpeg], {pictures: image})
+                features = {
+                    "image/encoded": [[*data, image.tobytes()][i % 3]], "image/format": [kind],
+                    "label": [i], "box/ymin": [0.1, 0.2], "box/xmin": [0.3, 0.4],
+                    "box/ymax": [0.5, 0.6], "box/xmax": [0.7, 0.8], "pair": [1.0, 2.0], "size": [2],
+                }  # fmt: skip
+                example = tf.train.Example()
+                for name, values in features.items():
+                    kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
+                    feature = example.features.feature[name]
+                    getattr(feature, kinds[type(values[0])]).value.extend(values)
+                writer.write(example.SerializeToString())
+
+
+def test_slim_reads_decodes_trains_and_evaluates(tmp_path):
+    slim = tf.contrib.slim
+    decode = slim.tfexample_decoder
+    write_examples(str(tmp_path / "data-0"), 6)
+    floats, text = tf.VarLenFeature(tf.float32), tf.FixedLenFeature([], tf.string)
+    decoder = decode.TFExampleDecoder(
+        {"image/encoded": text, "image/format": text, "label": tf.FixedLenFeature([1], tf.int64),
+         "size": tf.VarLenFeature(tf.int64), "pair": floats,
+         **{"box/" + side: floats for side in ("ymin", "xmin", "ymax", "xmax")}},
+        {"image": decode.Image(shape=[2, 3, 3]), "label": decode.Tensor("label", shape=[]),
+         "pair": decode.Tensor("pair", shape_keys="size"),
+         "boxes": decode.BoundingBox(prefix="box/"),
+         "twice": decode.ItemHandlerCallback(["label"], lambda t: t["label"] * 2)},
+    )  # fmt: skip
+    dataset = slim.dataset.Dataset(
+        str(tmp_path / "data-*"), tf.TFRecordReader, decoder, 6, {"image": "a picture"}, classes=6
+    )
+    assert dataset.classes == 6
+    logdir = str(tmp_path / "logs")
+    with tf.Graph().as_default():
+        provider = slim.dataset_data_provider.DatasetDataProvider(dataset, shuffle=False)
+        items = ["image", "label", "pair", "boxes", "twice"]
+        image, label, pair, boxes, twice = tensors = provider.get(items)
+        seen = []
+
+        def step(session, train_op, global_step, kwargs):
+            seen.append(session.run(tensors))
+            return slim.learning.train_step(session, train_op, global_step, kwargs)
+
+        features = tf.cast(tf.reshape(image, [1, 18]), tf.float32) / 10
+        out = slim.fully_connected(features, 1, activation_fn=None, scope="out")
+        loss = tf.reduce_mean(tf.square(out - tf.cast(label, tf.float32) / 10))
+        tf.losses.add_loss(loss)
+        train = slim.learning.create_train_op(loss, tf.train.GradientDescentOptimizer(0.01))
+        last = slim.learning.train(train, logdir, step, number_of_steps=4, log_every_n_steps=2)
+        assert np.isfinite(last)
+        sizes = slim.model_analyzer.analyze_vars(tf.trainable_variables())
+        assert sizes == (19, 76)
+    numbers = [int(each[1]) for each in seen]
+    assert len(numbers) == 4 and [int(each[4][0]) for each in seen] == [2 * n for n in numbers]
+    for picture, number, values, found, _ in seen:
+        assert (picture == number).all() and values.tolist() == [1, 2]
+        np.testing.assert_allclose(found, [[0.1, 0.3, 0.5, 0.7], [0.2, 0.4, 0.6, 0.8]])
+    checkpoint = tf.train.latest_checkpoint(logdir)
+    assert checkpoint.endswith("-4")
+    with tf.Graph().as_default():
+        tf.get_variable("out/weights", [18, 1])
+        mean, update = tf.metrics.mean(tf.ones([3]) * 2)
+        tf.summary.scalar("mean", mean)
+        value = slim.evaluation.evaluate_once(
+            "", checkpoint, logdir, 3, eval_op=update, final_op=mean
+        )
+        assert value == 2.0
+
+
+def test_slim_says_what_is_wrong(tmp_path):
+    slim = tf.contrib.slim
+    with tf.Graph().as_default():
+        with pytest.raises(ValueError, match="No data files found"):
+            slim.parallel_reader.parallel_read(str(tmp_path / "x*"), tf.TFRecordReader)
+        with pytest.raises(ValueError, match="4 keys"):
+            slim.tfexample_decoder.BoundingBox(["a"])
+        with pytest.raises(ValueError, match="number_of_steps"):
+            slim.learning.train(tf.constant(1.0), None, number_of_steps=0)
+        with pytest.raises(tf.errors.UnimplementedError, match="trace_every_n_steps"):
+            slim.learning.train(tf.constant(1.0), str(tmp_path), trace_every_n_steps=3)
