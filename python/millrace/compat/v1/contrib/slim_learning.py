@@ -118,8 +118,7 @@ def train(
     with supervisor.managed_session(
         master, start_standard_services=False, config=session_config
     ) as sess:
-        if is_chief and logdir:
-            supervisor.start_standard_services(sess)
+        services = supervisor.start_standard_services(sess) if is_chief and logdir else []
         supervisor.start_queue_runners(sess)
         steps = sess if session_wrapper is None else session_wrapper(sess)
         try:
@@ -130,6 +129,9 @@ def train(
         except errors.OutOfRangeError:
             logging.info("Caught OutOfRangeError. Stopping Training.")
         if logdir and is_chief:
+            supervisor.request_stop()
+            for service in services:  # one of which may be about to save, too
+                service.join()
             supervisor.saver.save(sess, supervisor.save_path, global_step=global_step)
     return loss
 
