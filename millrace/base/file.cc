@@ -35,6 +35,8 @@ Code code_of_errno(int error) {
     case ENOTDIR:
     case ENOTEMPTY:
     case EBUSY:
+    case ENXIO:
+    case ESPIPE:
     case ETXTBSY:
     case EXDEV:
       return Code::kFailedPrecondition;
@@ -109,6 +111,9 @@ Result<std::string> read_file(FileSystem& fs, const std::string& path, uint64_t 
 }
 
 Status write_file_atomically(FileSystem& fs, const std::string& path, std::string_view contents) {
+  const Result<FileInfo> there = fs.info(path);
+  if (!there.ok() && there.status().code() != Code::kNotFound) return there.status();
+  if (there.ok() && there->is_special) return write_and_sync(fs, path, contents);
   static std::atomic<uint64_t> counter{0};
   const std::string aside = str_cat(path, ".tmp-", static_cast<long long>(getpid()), "-",
                                     counter.fetch_add(1, std::memory_order_relaxed));

@@ -32,7 +32,7 @@ class ReadableFile : public RefCounted {
   // The size at this moment.
   virtual Result<uint64_t> size() const = 0;
   // The whole file, mapped where the system can, read otherwise. Whoever changes the file changes
-  // mapped bytes, and whoever cuts it short ends a process that touches what is gone.
+  // mapped bytes, and whoever cuts it short ends a process (SIGBUS) that touches what is gone.
   virtual Result<Ref<FileBytes>> map() const;
 };
 
@@ -51,6 +51,7 @@ class WritableFile : public RefCounted {
 struct FileInfo {
   uint64_t size = 0;  // of a file
   bool is_directory = false;
+  bool is_special = false;  // a device, a pipe or a socket
   int64_t modified_ns = 0;  // since 1970
 };
 
@@ -59,13 +60,15 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
+  // Files, and devices that can be read at any place. Never waits: what is a pipe or a socket is
+  // FAILED_PRECONDITION, for reading, and for writing while nobody reads from it.
   virtual Result<Ref<ReadableFile>> open_readable(const std::string& path) = 0;
   // Creates the file, or empties it.
   virtual Result<Ref<WritableFile>> open_writable(const std::string& path) = 0;
   // Creates the file, or goes on after its end.
   virtual Result<Ref<WritableFile>> open_append(const std::string& path) = 0;
 
-  // Replaces `to`, at once, where it is a file.
+  // Replaces `to`, at once, where it is a file; FAILED_PRECONDITION where it is special.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   // Removes a file or an empty directory.
   virtual Status remove(const std::string& path) = 0;
@@ -91,7 +94,7 @@ Result<std::string> read_file(FileSystem& fs, const std::string& path,
 
 // Writes aside (in the same directory), syncs, renames over `path`. Whatever fails or crashes,
 // `path` holds the old contents or the new, whole. After an error the file aside is removed where
-// possible.
+// possible. What is special (/dev/stdout) stays what it is, and is written to.
 Status write_file_atomically(FileSystem& fs, const std::string& path, std::string_view contents);
 
 // The directory part of a path: "a" of "a/b", "/" of "/b", "." of "b".

@@ -94,6 +94,8 @@ class MemoryFileSystem final : public FileSystem {
     const std::string source = tidy(from);
     const std::string target = tidy(to);
     if (is_directory(target)) return file_error("rename", from, EISDIR);
+    if (source.empty()) return file_error("rename", from, EINVAL);
+    if (below_a_file(target)) return file_error("rename", from, ENOTDIR);
     if (files_.count(source) != 0) {
       move_file(source, target);
       return ok_status();
@@ -168,9 +170,7 @@ class MemoryFileSystem final : public FileSystem {
     const std::string name = tidy(path);
     if (name.empty()) return file_error("open", path, EISDIR);
     if (is_directory(name)) return file_error("open", path, EISDIR);
-    for (size_t end = name.find('/'); end != std::string::npos; end = name.find('/', end + 1)) {
-      if (files_.count(name.substr(0, end)) != 0) return file_error("open", path, ENOTDIR);
-    }
+    if (below_a_file(name)) return file_error("open", path, ENOTDIR);
     Ref<Contents>& contents = files_[name];
     if (!contents || emptied) contents = make_ref<Contents>();  // who reads keeps the old bytes
     return Ref<WritableFile>(make_ref<MemoryWritableFile>(path, contents));
@@ -180,6 +180,12 @@ class MemoryFileSystem final : public FileSystem {
     if (name.empty() || directories_.count(name) != 0) return true;
     const auto next = files_.lower_bound(name + "/");
     return next != files_.end() && next->first.starts_with(name + "/");
+  }
+  bool below_a_file(const std::string& name) const MR_REQUIRES(mu_) {
+    for (size_t end = name.find('/'); end != std::string::npos; end = name.find('/', end + 1)) {
+      if (files_.count(name.substr(0, end)) != 0) return true;
+    }
+    return false;
   }
   // Everything in a directory and the ones in it.
   std::vector<std::string> below(const std::string& name) const MR_REQUIRES(mu_) {

@@ -66,7 +66,7 @@ class PosixReadableFile final : public ReadableFile {
 
   Result<Ref<FileBytes>> map() const override {
     MR_TRY_ASSIGN(const uint64_t bytes, size());
-    if (bytes == 0) return ReadableFile::map();  // special files say so, too
+    if (bytes == 0) return ReadableFile::map();  // the system maps no empty file
     void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd_, 0);
     if (data == MAP_FAILED) return file_error("map", path_, errno);
     return Ref<FileBytes>(make_ref<MappedBytes>(data, bytes));
@@ -174,16 +174,25 @@ int open_file(const std::string& path, int flags) {
   return fd;
 }
 
+bool is_special(const struct stat& info) {
+  return !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode);
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<Ref<ReadableFile>> open_readable(const std::string& path) override {
     MR_TRY(check_path("open", path));
-    const int fd = open_file(path, O_RDONLY);
+    // A pipe would be waited for otherwise until somebody opens its other end.
+    const int fd = open_file(path, O_RDONLY | O_NONBLOCK);
     if (fd < 0) return file_error("open", path, errno);
     Ref<ReadableFile> file = make_ref<PosixReadableFile>(path, fd);
     struct stat info;
     if (::fstat(fd, &info) != 0) return file_error("open", path, errno);
     if (S_ISDIR(info.st_mode)) return file_error("open", path, EISDIR);
+    if (S_ISFIFO(info.st_mode)) {
+      return failed_precondition("cannot open '", path,
+                                 "': it is a pipe, and a file is needed, to be read at any place");
+    }
     return file;
   }
 
@@ -198,6 +207,11 @@ class PosixFileSystem final : public FileSystem {
   Status rename(const std::string& from, const std::string& to) override {
     MR_TRY(check_path("rename", from));
     MR_TRY(check_path("rename to", to));
+    struct stat info;
+    if (::lstat(to.c_str(), &info) == 0 && is_special(info)) {
+      return failed_precondition("cannot rename '", from, "' to '", to,
+                                 "': that is a device, a pipe or a socket, not a file");
+    }
     if (::rename(from.c_str(), to.c_str()) != 0) {
       return file_error(str_cat("rename '", from, "' to"), to, errno);
     }
@@ -229,6 +243,7 @@ class PosixFileSystem final : public FileSystem {
     return FileInfo{
         .size = static_cast<uint64_t>(info.st_size),
         .is_directory = S_ISDIR(info.st_mode),
+        .is_special = is_special(info),
         .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
   }
 
@@ -317,9 +332,15 @@ class PosixFileSystem final : public FileSystem {
 
   static Result<Ref<WritableFile>> open_for_writing(const std::string& path, int flag) {
     MR_TRY(check_path("open", path));
-    const int fd = open_file(path, O_WRONLY | O_CREAT | flag);
+    // Not waiting is for open() alone: writes to a pipe wait for its reader.
+    const int fd = open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK | flag);
     if (fd < 0) return file_error("open", path, errno);
-    return Ref<WritableFile>(make_ref<PosixWritableFile>(path, fd));
+    Ref<WritableFile> file = make_ref<PosixWritableFile>(path, fd);
+    const int status = ::fcntl(fd, F_GETFL);
+    if (status < 0 || ::fcntl(fd, F_SETFL, status & ~O_NONBLOCK) != 0) {
+      return file_error("open", path, errno);
+    }
+    return file;
   }
 
   static Status make_directory(const std::string& path) {

@@ -60,6 +60,11 @@ Result<FilePlace> find_file(std::string_view path) {
     return invalid_argument("expected a path, got '", path.substr(0, path.find('\0')),
                             "' followed by a zero byte");
   }
+  constexpr size_t kLongest = 4096;  // as the system's
+  if (path.size() > kLongest) {
+    return invalid_argument("expected a path of at most ", kLongest, " bytes, got ", path.size(),
+                            ": '", path.substr(0, 64), "...'");
+  }
   const size_t colon = path.find("://");
   if (colon == std::string_view::npos || !is_scheme(path.substr(0, colon))) {
     return FilePlace{&posix_file_system(), "", std::string(path)};

@@ -28,7 +28,7 @@ Status register_file_system(std::string_view scheme, FileSystem& fs);
 std::vector<std::string> file_system_schemes();
 
 // Takes a path apart. UNIMPLEMENTED for a scheme that nobody registered, with those there are;
-// INVALID_ARGUMENT for an empty path or one with a zero byte.
+// INVALID_ARGUMENT for an empty path, one with a zero byte and one of more than 4096 bytes.
 Result<FilePlace> find_file(std::string_view path);
 
 // Files that end with the process: "memory://a/b", and "ram://", as TensorFlow writes it.

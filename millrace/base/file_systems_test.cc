@@ -73,6 +73,15 @@ TEST(MemoryFilesTest, BehaveAsFilesDo) {
   EXPECT_EQ(fs.list("none").status().code(), Code::kNotFound);
 }
 
+TEST(MemoryFilesTest, NothingIsMovedBelowAFileAndTheRootStays) {
+  FileSystem& fs = memory_file_system();
+  put("memory://moved/file", "1");
+  put("memory://moved/other", "2");
+  EXPECT_EQ(fs.rename("moved/other", "moved/file/x").code(), Code::kFailedPrecondition);
+  EXPECT_EQ(fs.rename("/", "elsewhere").code(), Code::kInvalidArgument);
+  EXPECT_EQ(get("memory://moved/other"), "2");
+}
+
 TEST(MemoryFilesTest, WhoReadsKeepsWhatWasThere) {
   put("memory://keeps", "old");
   Ref<ReadableFile> file = *memory_file_system().open_readable("keeps");
@@ -120,6 +129,12 @@ TEST_F(FileAccessTest, NeitherDotsNorLinksLeadOut) {
   EXPECT_EQ(code(dir_ / "in/link/x", Use::kRead), Code::kPermissionDenied);
   ASSERT_EQ(symlink("/nowhere/at/all", (dir_ / "out/dangling").c_str()), 0);
   EXPECT_EQ(code(dir_ / "out/dangling", Use::kWrite), Code::kPermissionDenied);
+}
+
+TEST_F(FileAccessTest, PathsOfAnyLengthAreJudgedAtOnce) {
+  const std::string slashes(size_t{16} << 20, '/');
+  EXPECT_EQ(code(slashes, Use::kRead), Code::kInvalidArgument);
+  EXPECT_EQ(code("memory:/" + slashes + "x", Use::kWrite), Code::kInvalidArgument);
 }
 
 TEST_F(FileAccessTest, AFolderMustBeThere) {

@@ -1,6 +1,8 @@
 #include "millrace/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "millrace/base/file_testing.h"
@@ -169,6 +171,32 @@ TEST_F(FileTest, AtomicWriteOnAFullDisk) {
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_NE(status.message().find("No space left"), std::string_view::npos);
   EXPECT_EQ(get("a"), "old");
+}
+
+TEST_F(FileTest, NobodyWaitsForAPipe) {
+  const std::string pipe = dir_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const size_t open_before = fs_.list("/proc/self/fd")->size();
+  EXPECT_EQ(fs_.open_readable(pipe).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(fs_.open_writable(pipe).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(fs_.open_append(pipe).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(fs_.open_readable(dir_.path()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(fs_.list("/proc/self/fd")->size(), open_before);
+}
+
+TEST_F(FileTest, WhatIsSpecialIsWrittenToAndNeverReplaced) {
+  const std::string pipe = dir_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(write_file_atomically(fs_, pipe, "through").ok());
+  char out[16];
+  EXPECT_EQ(read(reader, out, sizeof(out)), 7);
+  put("a", "file");
+  EXPECT_EQ(fs_.rename(dir_ / "a", pipe).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(fs_.info(pipe)->is_special);
+  EXPECT_FALSE(fs_.info(dir_ / "a")->is_special);
+  close(reader);
 }
 
 TEST_F(FileTest, FaultyWritesWhatFits) {
