@@ -34,6 +34,7 @@ class FaultyFileSystem::FaultyWritableFile final : public WritableFile {
       : fs_(fs), path_(std::move(path)), base_(std::move(base)) {}
   Status append(std::string_view data) override {
     MR_TRY(fs_.count("write", path_));
+    fs_.before_write();
     const uint64_t fits = fs_.take_bytes(data.size());
     MR_TRY(base_->append(data.substr(0, fits)));
     return fits == data.size() ? ok_status() : file_error("write", path_, ENOSPC);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class FaultyFileSystem final : public FileSystem {
   void heal();
   // How many operations there were.
   int64_t operations();
+  // Called before bytes are written. Set before files are opened.
+  std::function<void()> before_write = [] {};
 
   Result<Ref<ReadableFile>> open_readable(const std::string& path) override;
   Result<Ref<WritableFile>> open_writable(const std::string& path) override;

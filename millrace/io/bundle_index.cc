@@ -18,7 +18,8 @@ std::string encode_header(int32_t num_shards) {
 
 Result<int32_t> decode_header(std::string_view bytes) {
   tensorflow::BundleHeaderProto header;
-  if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (bytes.size() > INT32_MAX ||
+      !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return data_loss("its header is no BundleHeaderProto");
   }
   if (header.endianness() != tensorflow::BundleHeaderProto::LITTLE) {

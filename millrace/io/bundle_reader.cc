@@ -4,6 +4,7 @@
 
 #include "millrace/io/coding.h"
 #include "millrace/io/crc32c.h"
+#include "millrace/tensor/element_patterns.h"
 
 namespace millrace {
 namespace {
@@ -158,8 +159,12 @@ Status BundleReader::read_piece(const std::string& name, const BundleEntry& entr
     crc = crc32c_extend(crc, {to + done, size});
     done += size;
   }
-  if (crc32c_mask(crc) == entry.crc) return ok_status();
-  return data_loss("tensor '", name, "': the checksum of its bytes in '", data.path, "' is wrong");
+  if (crc32c_mask(crc) != entry.crc) {
+    return data_loss("tensor '", name, "': the checksum of its bytes in '", data.path,
+                     "' is wrong");
+  }
+  repair_elements(out);
+  return ok_status();
 }
 
 Status BundleReader::read_strings(const std::string& name, const BundleEntry& entry,

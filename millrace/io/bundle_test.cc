@@ -40,6 +40,30 @@ class BundleTest : public testing::Test {
   const std::string prefix_ = directory_ / "model.ckpt";
 };
 
+TEST_F(BundleTest, ATensorThatChangesWhileItIsSavedIsReadAllTheSame) {
+  Tensor tensor = Tensor::zeros(DType::kInt64, Shape{100'000}).value();
+  FaultyFileSystem meddling(fs_);
+  meddling.before_write = [&] {
+    for (int64_t& element : tensor.mutable_data<int64_t>()) ++element;
+  };
+  const auto to = std::move(BundleWriter::create(meddling, prefix_)).value();
+  ASSERT_TRUE(to->add("v", tensor).ok());
+  ASSERT_TRUE(to->finish().ok());
+  EXPECT_TRUE(open(prefix_)->read("v").ok());
+}
+
+TEST_F(BundleTest, BytesThatAreNoBoolsBecomeSome) {
+  std::unique_ptr<BundleWriter> to = writer(prefix_);
+  ASSERT_TRUE(to->add("v", Tensor::vector<uint8_t>({0, 1, 2, 255})).ok());
+  ASSERT_TRUE(to->finish().ok());
+  BundleIndex index = BundleIndex::read(fs_, index_path(prefix_)).value();
+  index.entries.at("v").dtype = DType::kBool;
+  ASSERT_TRUE(index.write(fs_, index_path(prefix_)).ok());
+  const Tensor bools = open(prefix_)->read("v").value();
+  EXPECT_EQ(std::string_view(static_cast<const char*>(bools.raw()), 4),
+            std::string_view("\0\1\1\1", 4));
+}
+
 TEST_F(BundleTest, EveryTypeComesBack) {
   std::unique_ptr<BundleWriter> to = writer(prefix_);
   std::map<std::string, Tensor> saved;

@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 // Small enough to be in the cache still when it is written after it was summed.
-constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr size_t kChunkBytes = size_t{1} << 18;
 
 std::string_view bytes_of(const Tensor& tensor) {
   return {static_cast<const char*>(tensor.raw()), tensor.bytes()};
@@ -40,8 +40,10 @@ Status BundleWriter::append(std::string_view bytes) {
 
 Status BundleWriter::write_elements(const Tensor& tensor, BundleEntry& entry) {
   uint32_t crc = 0;
+  // A copy is summed and written: a reference variable may change between the two.
+  std::string chunk;
   for (std::string_view rest = bytes_of(tensor); !rest.empty();) {
-    const std::string_view chunk = rest.substr(0, kChunkBytes);
+    chunk.assign(rest.substr(0, kChunkBytes));
     crc = crc32c_extend(crc, chunk);
     MR_TRY(append(chunk));
     rest.remove_prefix(chunk.size());

@@ -112,14 +112,9 @@ Result<std::vector<SlicePiece>> pieces_of(const StoredTensor& tensor, const Tens
   MR_TRY_ASSIGN(const Shape wanted, box.shape());
   int64_t missing = wanted.num_elements();
   TensorSlice overlap;
-  constexpr uint64_t kMostComparisons = uint64_t{1} << 31;
   for (size_t i = 0; i < tensor.slices.size() && missing >= 0; ++i) {
     MR_TRY_ASSIGN(TensorSlice stored, tensor.slices[i].within(tensor.shape));
     if (!TensorSlice::intersect(stored, box, overlap)) continue;
-    const uint64_t dimensions = static_cast<uint64_t>(tensor.shape.rank()) + 1;
-    if (pieces.size() > kMostComparisons / dimensions / (pieces.size() + 1)) {
-      return resource_exhausted("'", tensor.name, "' is stored in too many slices");
-    }
     MR_TRY(check_disjoint(overlaps, overlap, tensor.shape)
                .with_prefix(str_cat("'", tensor.name, "' is stored in slices")));
     MR_TRY_ASSIGN(const Shape shape, overlap.shape());

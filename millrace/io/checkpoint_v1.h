@@ -34,7 +34,10 @@ class V1Reader final : public CheckpointReader {
 
   explicit V1Reader(std::string pattern) : CheckpointReader(std::move(pattern)) {}
   Status add_table(std::unique_ptr<TableReader> table, std::map<std::string, StoredTensor>& found);
-  Result<Tensor> read_piece(const StoredTensor& tensor, const SlicePiece& piece) const;
+  // The elements of a piece, of the bytes that a table has for it.
+  Result<Tensor> parse_piece(const StoredTensor& tensor, const SlicePiece& piece,
+                             std::string_view value) const;
+  Status damaged(const StoredTensor& tensor, const SlicePiece& piece, std::string_view what) const;
 
   std::vector<std::unique_ptr<TableReader>> tables_;
   std::map<std::string, std::vector<Place>> places_;

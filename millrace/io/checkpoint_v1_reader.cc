@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "millrace/io/checkpoint_v1.h"
 #include "millrace/tensor/tensor_proto.h"
@@ -200,28 +201,28 @@ Status V1Reader::check_present(const StoredTensor& tensor, const TensorSlice& sl
   return ok_status();
 }
 
-Result<Tensor> V1Reader::read_piece(const StoredTensor& tensor, const SlicePiece& piece) const {
-  const Place& place = places_.at(tensor.name)[piece.index];
-  const TableReader& table = *tables_[place.table];
-  const auto damaged = [&](std::string_view what) {
-    return data_loss("'", table.path(), "' is damaged: the slice '", place.slice, "' of '",
-                     tensor.name, "' ", what);
-  };
-  Result<std::string> value = table.find(slice_key(tensor.name, place.slice));
-  if (value.status().code() == Code::kNotFound) return damaged("is missing");
-  if (!value.ok()) return value.status();
+Result<Tensor> V1Reader::parse_piece(const StoredTensor& tensor, const SlicePiece& piece,
+                                     std::string_view value) const {
   tensorflow::SavedTensorSlices message;
-  if (!parse(*value, message)) return damaged("is no SavedTensorSlices");
+  if (!parse(value, message)) return damaged(tensor, piece, "is no SavedTensorSlices");
   MR_TRY_ASSIGN(const Shape shape, piece.box.shape());
   tensorflow::TensorProto& data = *message.mutable_data()->mutable_data();
-  if (data.tensor_content().empty() && num_values(data, tensor.dtype) != shape.num_elements()) {
-    return damaged(str_cat("has ", num_values(data, tensor.dtype), " elements, expected ", shape));
+  const int64_t count = num_values(data, tensor.dtype);
+  if (data.tensor_content().empty() && count != shape.num_elements()) {
+    return damaged(tensor, piece, str_cat("has ", count, " elements, expected ", shape));
   }
   data.set_dtype(static_cast<tensorflow::DataType>(tensor.dtype));
   shape_to_proto(shape, *data.mutable_tensor_shape());
   Result<Tensor> elements = tensor_from_proto(data);
-  if (!elements.ok()) return damaged(elements.status().message());
+  if (!elements.ok()) return damaged(tensor, piece, elements.status().message());
   return elements;
+}
+
+Status V1Reader::damaged(const StoredTensor& tensor, const SlicePiece& piece,
+                         std::string_view what) const {
+  const Place& place = places_.at(tensor.name)[piece.index];
+  return data_loss("'", tables_[place.table]->path(), "' is damaged: the slice '", place.slice,
+                   "' of '", tensor.name, "' ", what);
 }
 
 Status V1Reader::read(const StoredTensor& tensor, const TensorSlice& slice, Tensor& out) const {
@@ -234,9 +235,29 @@ Status V1Reader::read(const StoredTensor& tensor, const TensorSlice& slice, Tens
   }
   if (wanted.num_elements() == 0) return ok_status();
   MR_TRY_ASSIGN(const std::vector<SlicePiece> pieces, pieces_of(tensor, box));
+  // By table and key, so that each block is read once.
+  std::map<size_t, std::map<std::string, const SlicePiece*>> wanted_of;
   for (const SlicePiece& piece : pieces) {
-    MR_TRY_ASSIGN(const Tensor part, read_piece(tensor, piece));
-    copy_overlap(part, piece.box, box, out);
+    const Place& place = places_.at(tensor.name)[piece.index];
+    wanted_of[place.table].emplace(slice_key(tensor.name, place.slice), &piece);
+  }
+  for (auto& [table, by_key] : wanted_of) {
+    std::vector<std::string> keys;
+    std::vector<const SlicePiece*> order;
+    for (const auto& [key, piece] : by_key) {
+      keys.push_back(key);
+      order.push_back(piece);
+    }
+    const auto copy = [&](size_t number, std::string_view value) -> Status {
+      const SlicePiece& piece = *std::exchange(order[number], nullptr);
+      MR_TRY_ASSIGN(const Tensor part, parse_piece(tensor, piece, value));
+      copy_overlap(part, piece.box, box, out);
+      return ok_status();
+    };
+    MR_TRY(tables_[table]->find_all(keys, copy));
+    for (const SlicePiece* piece : order) {
+      if (piece != nullptr) return damaged(tensor, *piece, "is missing");
+    }
   }
   return ok_status();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/mutex.h"
 #include "millrace/io/checkpoint_reader.h"
 
 // Files of the safetensors format: a header of JSON and the elements; see docs/checkpoints.md.
@@ -31,14 +32,16 @@ struct SafetensorsHeader {
   static Result<SafetensorsHeader> parse(std::string_view json, uint64_t data_bytes);
 };
 
-// Reads such a file. The file is mapped: see ReadableFile::map() for who else may touch it.
-// Immutable, thread-safe; tensors of view() outlive it.
+// Reads such a file. What read() gives is a copy; a file that became shorter meanwhile is
+// DATA_LOSS. Thread-safe.
 class SafetensorsReader final : public CheckpointReader {
  public:
   static Result<Ref<SafetensorsReader>> open(FileSystem& fs, const std::string& path);
 
-  // A tensor over the file's own bytes, which nothing was copied for; where they do not lie as the
-  // type needs it, a copy. NOT_FOUND, with the nearest names there are.
+  // A tensor over the file's own bytes, which nothing was copied for, and which outlives the
+  // reader; where they do not lie as the type needs it, and of bools, a copy. The file is mapped,
+  // and stays so while such a tensor lives: whoever cuts it short then ends the process, see
+  // ReadableFile::map(). NOT_FOUND, with the nearest names there are.
   Result<Tensor> view(std::string_view name) const;
 
   using CheckpointReader::read;
@@ -50,9 +53,20 @@ class SafetensorsReader final : public CheckpointReader {
  private:
   using CheckpointReader::CheckpointReader;
 
-  Ref<FileBytes> bytes_;
-  std::map<std::string, std::string_view, std::less<>> elements_;
+  struct Place {
+    uint64_t offset = 0;  // in the file
+    uint64_t size = 0;
+  };
+  Result<Ref<FileBytes>> mapped() const;
+  Status read_bytes(uint64_t offset, size_t size, void* out) const;
+
+  Ref<ReadableFile> file_;
+  uint64_t file_bytes_ = 0;
+  std::map<std::string, Place, std::less<>> places_;
   SafetensorsMetadata metadata_;
+
+  mutable Mutex mu_;
+  mutable Ref<FileBytes> bytes_ MR_GUARDED_BY(mu_);  // null: nobody asked for a view yet
 };
 
 // Writes a file tensor by tensor, so that one need be in memory at a time. The file appears whole,

@@ -4,6 +4,7 @@
 #include "millrace/io/coding.h"
 #include "millrace/io/json_reader.h"
 #include "millrace/io/safetensors.h"
+#include "millrace/tensor/element_patterns.h"
 
 namespace millrace {
 namespace {
@@ -149,41 +150,62 @@ Result<SafetensorsHeader> SafetensorsHeader::parse(std::string_view text, uint64
 }
 
 Result<Ref<SafetensorsReader>> SafetensorsReader::open(FileSystem& fs, const std::string& path) {
-  MR_TRY_ASSIGN(const Ref<ReadableFile> file, fs.open_readable(path));
-  MR_TRY_ASSIGN(Ref<FileBytes> bytes, file->map());
-  const std::string_view all = bytes->view();
-  const std::string context = str_cat("safetensors file '", path, "'");
-  if (all.size() < 8) return data_loss(context, ": it has ", all.size(), " bytes");
-  const uint64_t header_bytes = load_fixed64(all.data());
-  if (header_bytes > kMostHeaderBytes || header_bytes > all.size() - 8) {
-    return data_loss(context, ": it says a header of ", header_bytes, " bytes, and has ",
-                     all.size());
-  }
-  const std::string_view data = all.substr(8 + header_bytes);
-  Result<SafetensorsHeader> header =
-      SafetensorsHeader::parse(all.substr(8, header_bytes), data.size());
-  if (!header.ok()) return header.status().with_prefix(context);
   Ref<SafetensorsReader> reader(new SafetensorsReader(path));
+  MR_TRY_ASSIGN(reader->file_, fs.open_readable(path));
+  MR_TRY_ASSIGN(reader->file_bytes_, reader->file_->size());
+  const uint64_t all = reader->file_bytes_;
+  const std::string context = str_cat("safetensors file '", path, "'");
+  if (all < 8) return data_loss(context, ": it has ", all, " bytes");
+  char length[8];
+  MR_TRY(reader->read_bytes(0, sizeof(length), length));
+  const uint64_t header_bytes = load_fixed64(length);
+  if (header_bytes > kMostHeaderBytes || header_bytes > all - 8) {
+    return data_loss(context, ": it says a header of ", header_bytes, " bytes, and has ", all);
+  }
+  std::string json(header_bytes, '\0');
+  MR_TRY(reader->read_bytes(8, json.size(), json.data()));
+  const uint64_t data = 8 + header_bytes;
+  Result<SafetensorsHeader> header = SafetensorsHeader::parse(json, all - data);
+  if (!header.ok()) return header.status().with_prefix(context);
   std::vector<StoredTensor> tensors;
   for (SafetensorsEntry& entry : header->entries) {
-    reader->elements_[entry.name] = data.substr(entry.begin, entry.end - entry.begin);
+    reader->places_[entry.name] = {data + entry.begin, entry.end - entry.begin};
     tensors.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), {}});
   }
   reader->set_tensors(std::move(tensors));
   reader->metadata_ = std::move(header->metadata);
-  reader->bytes_ = std::move(bytes);
   return reader;
+}
+
+Status SafetensorsReader::read_bytes(uint64_t offset, size_t size, void* out) const {
+  MR_TRY_ASSIGN(const size_t n, file_->read_at(offset, size, static_cast<char*>(out)));
+  if (n == size) return ok_status();
+  return data_loss("safetensors file '", prefix(), "' became shorter while it was read");
+}
+
+Result<Ref<FileBytes>> SafetensorsReader::mapped() const {
+  MutexLock lock(mu_);
+  if (!bytes_) {
+    MR_TRY_ASSIGN(Ref<FileBytes> bytes, file_->map());
+    if (bytes->view().size() < file_bytes_) {
+      return data_loss("safetensors file '", prefix(), "' became shorter while it was read");
+    }
+    bytes_ = std::move(bytes);
+  }
+  return bytes_;
 }
 
 Result<Tensor> SafetensorsReader::view(std::string_view name) const {
   MR_TRY_ASSIGN(const StoredTensor* tensor, get(name));
-  const std::string_view elements = elements_.find(tensor->name)->second;
+  if (!any_bytes_are_elements(tensor->dtype)) return read(name);
+  MR_TRY_ASSIGN(const Ref<FileBytes> bytes, mapped());
+  const Place& place = places_.find(tensor->name)->second;
+  const char* const elements = bytes->view().data() + place.offset;
   const size_t part = kComplex.contains(tensor->dtype) ? 2 : 1;
-  if (reinterpret_cast<uintptr_t>(elements.data()) % (dtype_size(tensor->dtype) / part) != 0) {
+  if (reinterpret_cast<uintptr_t>(elements) % (dtype_size(tensor->dtype) / part) != 0) {
     return read(name);
   }
-  return Tensor(tensor->dtype, tensor->shape,
-                Buffer::borrow(elements.data(), elements.size(), [bytes = bytes_] {}));
+  return Tensor(tensor->dtype, tensor->shape, Buffer::borrow(elements, place.size, [bytes] {}));
 }
 
 Status SafetensorsReader::check_present(const StoredTensor& tensor,
@@ -199,13 +221,29 @@ Status SafetensorsReader::read(const StoredTensor& tensor, const TensorSlice& sl
     return invalid_argument("tensor '", tensor.name, "' is ", tensor.dtype, wanted,
                             ", to be read into ", out.dtype(), out.shape());
   }
-  const std::string_view elements = elements_.find(tensor.name)->second;
-  // Only bytes are copied, so they may lie anyhow.
-  const Tensor whole(tensor.dtype, tensor.shape,
-                     Buffer::borrow(elements.data(), elements.size(), {}));
+  if (wanted.num_elements() == 0) return ok_status();
+  // The rows that the slice is of lie side by side.
   MR_TRY_ASSIGN(const TensorSlice all,
                 TensorSlice::whole(tensor.shape.rank()).within(tensor.shape));
-  copy_overlap(whole, all, box, out);
+  std::vector<TensorSlice::Extent> extents = all.extents();
+  const Place& place = places_.find(tensor.name)->second;
+  uint64_t offset = place.offset;
+  if (!extents.empty()) {
+    extents[0] = box.extents()[0];
+    offset += place.size / static_cast<uint64_t>(tensor.shape.dim(0)) *
+              static_cast<uint64_t>(extents[0].start);
+  }
+  const TensorSlice rows(std::move(extents));
+  if (rows == box) {
+    MR_TRY(read_bytes(offset, out.bytes(), out.mutable_raw()));
+    repair_elements(out);
+    return ok_status();
+  }
+  MR_TRY_ASSIGN(const Shape shape, rows.shape());
+  MR_TRY_ASSIGN(Tensor part, Tensor::allocate(tensor.dtype, shape));
+  MR_TRY(read_bytes(offset, part.bytes(), part.mutable_raw()));
+  repair_elements(part);
+  copy_overlap(part, rows, box, out);
   return ok_status();
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,10 @@ class TableReader {
   Status visit(FunctionRef<Status(std::string_view key, std::string_view value)> visit) const;
   // The value of a key; NOT_FOUND when there is none.
   Result<std::string> find(std::string_view key) const;
+  // Calls `visit` with the number of each of `keys` (in increasing order, each once) that is there,
+  // and its value. Reads each block once, however many keys it has.
+  Status find_all(std::span<const std::string> keys,
+                  FunctionRef<Status(size_t number, std::string_view value)> visit) const;
   const std::string& path() const { return path_; }
   // Of the whole file.
   uint64_t bytes() const { return size_; }

@@ -39,7 +39,11 @@ Status TableReader::read_index() {
     return damaged("its last part does not say where the index is");
   }
   MR_TRY_ASSIGN(const std::string index, read_block(offset, size));
+  // Keys share beginnings in the file, so that a small one could say many long keys.
+  uint64_t room = size_ * 64 + (uint64_t{1} << 20);
   return visit_block(index, [&](std::string_view key, std::string_view handle) {
+    if (key.size() > room) return damaged("the keys of its index are too long");
+    room -= key.size();
     BlockPlace place{.last_key = std::string(key)};
     if (!get_varint(handle, place.offset) || !get_varint(handle, place.size) || !handle.empty()) {
       return damaged("its index does not say where a block is");
@@ -119,21 +123,36 @@ Status TableReader::visit(
           return visit(key, value);
         },
         &last));
-    first = first && block_begins;
-    if (!block_begins && last > place.last_key) return damaged("its keys are not in order");
+    if (block_begins) return damaged("a block has no entries");
+    first = false;
+    if (last > place.last_key) return damaged("its keys are not in order");
+  }
+  return ok_status();
+}
+
+Status TableReader::find_all(
+    std::span<const std::string> keys,
+    FunctionRef<Status(size_t number, std::string_view value)> visit) const {
+  for (size_t next = 0; next < keys.size();) {
+    const auto place = std::lower_bound(
+        blocks_.begin(), blocks_.end(), keys[next],
+        [](const BlockPlace& block, std::string_view wanted) { return block.last_key < wanted; });
+    if (place == blocks_.end()) return ok_status();
+    MR_TRY_ASSIGN(const std::string block, read_block(place->offset, place->size));
+    MR_TRY(visit_block(block, [&](std::string_view key, std::string_view value) {
+      while (next < keys.size() && keys[next] < key) ++next;
+      return next < keys.size() && keys[next] == key ? visit(next++, value) : ok_status();
+    }));
+    while (next < keys.size() && keys[next] <= place->last_key) ++next;
   }
   return ok_status();
 }
 
 Result<std::string> TableReader::find(std::string_view key) const {
-  const auto place = std::lower_bound(
-      blocks_.begin(), blocks_.end(), key,
-      [](const BlockPlace& block, std::string_view wanted) { return block.last_key < wanted; });
   Result<std::string> found = not_found("'", path_, "' has no such key");
-  if (place == blocks_.end()) return found;
-  MR_TRY_ASSIGN(const std::string block, read_block(place->offset, place->size));
-  MR_TRY(visit_block(block, [&](std::string_view at, std::string_view value) {
-    if (at == key) found = std::string(value);
+  const std::string keys[] = {std::string(key)};
+  MR_TRY(find_all(keys, [&](size_t, std::string_view value) {
+    found = std::string(value);
     return ok_status();
   }));
   return found;

@@ -6,7 +6,11 @@
 #include <random>
 
 #include "millrace/base/file_systems.h"
+#include "millrace/base/file_testing.h"
+#include "millrace/io/coding.h"
+#include "millrace/io/crc32c.h"
 #include "millrace/io/snappy.h"
+#include "millrace/io/table_format.h"
 
 namespace millrace {
 namespace {
@@ -63,6 +67,73 @@ TEST_F(TableTest, FindsKeysInAnyBlock) {
   for (const char* missing : {"", "key", "key1000x", "key9"}) {
     EXPECT_EQ(table->find(missing).status().code(), Code::kNotFound) << missing;
   }
+}
+
+TEST_F(TableTest, FindsManyKeysWithOneLookAtEachBlock) {
+  Entries entries;
+  for (int i = 0; i < 900; ++i) entries[str_cat("key", 1000 + i)] = std::string(1000, 'v');
+  ASSERT_TRUE(write(entries).ok());
+  std::vector<std::string> keys = {"", "key1000", "key1000x"};
+  for (int i = 3; i < 900; ++i) keys.push_back(str_cat("key", 1000 + i));
+  keys.emplace_back("key9");
+  FaultyFileSystem counting(fs_);
+  const auto table = std::move(TableReader::open(counting, path_)).value();
+  const int64_t before = counting.operations();
+  std::vector<size_t> found;
+  ASSERT_TRUE(table
+                  ->find_all(keys,
+                             [&](size_t number, std::string_view value) {
+                               EXPECT_EQ(value, entries.at(keys[number]));
+                               found.push_back(number);
+                               return ok_status();
+                             })
+                  .ok());
+  EXPECT_EQ(found.size(), 898U);
+  EXPECT_EQ(found.front(), 1U);
+  EXPECT_LT(counting.operations() - before, 10);  // blocks of 256 KiB
+}
+
+// A file of one block and the index, both as given.
+std::string table_of(std::string_view block, std::string_view index) {
+  std::string file;
+  const auto append = [&file](std::string_view bytes) {
+    const size_t begin = file.size();
+    file.append(bytes);
+    file.push_back('\0');
+    put_fixed32(file, crc32c_mask(crc32c(std::string_view(file).substr(begin))));
+    return begin;
+  };
+  append(block);
+  const uint64_t at = append(index);
+  std::string footer;
+  for (const uint64_t number : {at, uint64_t{0}, at, uint64_t{index.size()}}) {
+    put_varint(footer, number);
+  }
+  footer.resize(kFooterBytes - 8);
+  put_fixed64(footer, kTableMagic);
+  return file + footer;
+}
+
+constexpr std::string_view kNoRestarts("\0\0\0\0\1\0\0\0", 8);
+
+TEST_F(TableTest, ABlockWithoutEntriesIsNone) {
+  const std::string index = str_cat(std::string_view("\0\1\2z\0\x08", 6), kNoRestarts);
+  ASSERT_TRUE(write_file_atomically(fs_, path_, table_of(kNoRestarts, index)).ok());
+  EXPECT_EQ(read().status().code(), Code::kDataLoss);
+}
+
+TEST_F(TableTest, ASmallIndexOfManyLongKeysIsRefused) {
+  std::string index;
+  for (uint64_t size = 0; size < 42000; size = size == 0 ? 40000 : size + 1) {
+    put_varint(index, size);                   // shared with the key before
+    put_varint(index, size == 0 ? 40000 : 1);  // and its own
+    put_varint(index, 2);
+    index.append(size == 0 ? 40000 : 1, 'k');
+    index.append("\0\x08", 2);
+  }
+  index += kNoRestarts;
+  ASSERT_TRUE(write_file_atomically(fs_, path_, table_of(kNoRestarts, index)).ok());
+  EXPECT_EQ(TableReader::open(fs_, path_).status().code(), Code::kDataLoss);
 }
 
 TEST_F(TableTest, KeysMustIncrease) {

@@ -71,8 +71,11 @@ struct ShapeAndSlice {
   static Result<ShapeAndSlice> parse(std::string_view text);
 };
 
+// No tensor is stored in more slices: they are compared each with each.
+inline constexpr size_t kMostSlices = size_t{1} << 14;
+
 // INVALID_ARGUMENT when `box` (lengths are numbers) overlaps one of `others`, slices of a tensor of
-// shape `whole` in which they lie.
+// shape `whole` in which they lie; RESOURCE_EXHAUSTED when they would be more than kMostSlices.
 Status check_disjoint(const std::vector<TensorSlice>& others, const TensorSlice& box,
                       const Shape& whole);
 

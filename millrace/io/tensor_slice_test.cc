@@ -117,5 +117,18 @@ TEST(TensorSliceTest, CopiesOverlaps) {
   }
 }
 
+TEST(TensorSliceTest, TooManySlicesAreNotCompared) {
+  std::vector<TensorSlice> others;
+  const Shape whole{static_cast<int64_t>(kMostSlices) + 1};
+  while (others.size() < kMostSlices) {
+    others.push_back(TensorSlice({{static_cast<int64_t>(others.size()), 1}}));
+  }
+  const TensorSlice last({{static_cast<int64_t>(kMostSlices), 1}});
+  EXPECT_EQ(check_disjoint(others, last, whole).code(), Code::kResourceExhausted);
+  others.pop_back();
+  EXPECT_TRUE(check_disjoint(others, last, whole).ok());
+  EXPECT_EQ(check_disjoint({TensorSlice::whole(1)}, last, whole).code(), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace millrace

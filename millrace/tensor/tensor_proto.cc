@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/element_patterns.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/variant.h"
 #include "proto/resource_handle.pb.h"
@@ -109,22 +110,6 @@ void fill_plain(Tensor& tensor, const TensorProto& proto) {
   }
 }
 
-// Bytes from outside as elements. Those of which not every pattern is a value are brought into
-// range.
-template <class T>
-void copy_content(Tensor& tensor, std::string_view content) {
-  const std::span<T> out = tensor.mutable_data<T>();
-  if constexpr (std::is_same_v<T, bool>) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = content[i] != 0;
-  } else if constexpr (std::is_same_v<T, Float4E2M1FN>) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = T::from_bits(static_cast<uint8_t>(content[i]));
-  } else if constexpr (requires { T::kMin; }) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = T(content[i]);
-  } else {
-    std::memcpy(out.data(), content.data(), content.size());
-  }
-}
-
 Result<Tensor> read_plain(const TensorProto& proto, DType dtype, Shape shape, Budget& budget) {
   const std::string_view content = proto.tensor_content();
   const int64_t count = shape.num_elements();
@@ -135,13 +120,12 @@ Result<Tensor> read_plain(const TensorProto& proto, DType dtype, Shape shape, Bu
                             " bytes, got ", content.size());
   }
   MR_TRY_ASSIGN(Tensor tensor, Tensor::allocate(dtype, std::move(shape)));
-  MR_TRY(dispatch<PlainTypes>(dtype, [&]<class T>() {
-    if (content.empty()) {
-      fill_plain<T>(tensor, proto);
-    } else {
-      copy_content<T>(tensor, content);
-    }
-  }));
+  if (content.empty()) {
+    MR_TRY(dispatch<PlainTypes>(dtype, [&]<class T>() { fill_plain<T>(tensor, proto); }));
+    return tensor;
+  }
+  std::memcpy(tensor.mutable_raw(), content.data(), content.size());
+  repair_elements(tensor);
   return tensor;
 }
 

@@ -3,6 +3,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/tensor/element_patterns.h"
 
 namespace millrace {
 namespace {
@@ -53,16 +54,12 @@ class DecodeRaw : public Kernel {
       std::memcpy(to, bytes.data(), length);
       to += length;
     }
-    if (dtype == DType::kBool) make_bools(*out);
+    repair_elements(*out);
     if (swap_) swap_bytes(*out);
     return ok_status();
   }
 
  private:
-  static void make_bools(Tensor& out) {
-    unsigned char* bytes = static_cast<unsigned char*>(out.mutable_raw());
-    for (size_t i = 0; i < out.bytes(); ++i) bytes[i] = bytes[i] != 0 ? 1 : 0;
-  }
   // Of a complex number each part by itself.
   static void swap_bytes(Tensor& out) {
     const size_t size = dtype_size(out.dtype()) / (kComplex.contains(out.dtype()) ? 2 : 1);
