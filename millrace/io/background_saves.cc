@@ -40,6 +40,11 @@ struct BackgroundSaves::Impl {
   // The threads that would end what is under way are in this process.
   bool here() const { return getpid() == process; }
 
+  bool under_way(const std::string& checkpoint) const MR_REQUIRES(mu) {
+    const auto line = lines.find(checkpoint);
+    return line != lines.end() && line->second.running;
+  }
+
   void run(const std::string& checkpoint) {
     MutexLock lock(mu);
     Line& line = lines[checkpoint];
@@ -60,6 +65,32 @@ struct BackgroundSaves::Impl {
   }
 };
 
+// Wakes those who wait when a token (may be null) is cancelled. Lives outside of the lock.
+class BackgroundSaves::Alarm {
+ public:
+  Alarm(Impl& impl, CancellationToken* cancel) : cancel_(cancel) {
+    if (cancel_ == nullptr) return;
+    ticket_ = cancel_->on_cancel([&impl] {
+      MutexLock lock(impl.mu);
+      impl.changed.notify_all();
+    });
+  }
+  ~Alarm() {
+    if (ticket_ != 0) cancel_->remove(ticket_);
+  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+
+  // Before each wait: OK, or why not to.
+  Status status() const {
+    return cancel_ != nullptr && cancel_->cancelled() ? cancel_->status() : ok_status();
+  }
+
+ private:
+  CancellationToken* const cancel_;
+  uint64_t ticket_ = 0;
+};
+
 BackgroundSaves::BackgroundSaves() : impl_(new Impl) {
   std::atexit([] { global().finish_all(); });
 }
@@ -69,15 +100,21 @@ BackgroundSaves& BackgroundSaves::global() {
   return *saves;
 }
 
-Status BackgroundSaves::start(const std::string& checkpoint, UniqueFunction<Status()> save) {
+Status BackgroundSaves::start(const std::string& checkpoint, UniqueFunction<Status()> save,
+                              CancellationToken* cancel) {
   if (!impl_->here()) return failed_precondition("no save can go on in a process made by fork()");
-  MutexLock lock(impl_->mu);
-  while (impl_->unfinished >= kMostUnfinished) impl_->changed.wait(impl_->mu);
-  ++impl_->unfinished;
-  Line& line = impl_->lines[checkpoint];
-  line.waiting.push_back(std::move(save));
-  if (std::exchange(line.running, true)) return ok_status();
-  lock.unlock();
+  const Alarm alarm(*impl_, cancel);
+  {
+    MutexLock lock(impl_->mu);
+    while (impl_->unfinished >= kMostUnfinished) {
+      MR_TRY(alarm.status());
+      impl_->changed.wait(impl_->mu);
+    }
+    ++impl_->unfinished;
+    Line& line = impl_->lines[checkpoint];
+    line.waiting.push_back(std::move(save));
+    if (std::exchange(line.running, true)) return ok_status();
+  }
   try {
     std::thread([impl = impl_, checkpoint] {
       make_this_thread_polite();
@@ -89,18 +126,19 @@ Status BackgroundSaves::start(const std::string& checkpoint, UniqueFunction<Stat
   return ok_status();
 }
 
-void BackgroundSaves::finish(const std::string& checkpoint) {
-  if (!impl_->here()) return;
+Status BackgroundSaves::finish(const std::string& checkpoint, CancellationToken* cancel) {
+  if (!impl_->here()) return ok_status();
+  const Alarm alarm(*impl_, cancel);
   MutexLock lock(impl_->mu);
-  for (;;) {
-    const auto line = impl_->lines.find(checkpoint);
-    if (line == impl_->lines.end() || !line->second.running) return;
+  while (impl_->under_way(checkpoint)) {
+    MR_TRY(alarm.status());
     impl_->changed.wait(impl_->mu);
   }
+  return ok_status();
 }
 
-Status BackgroundSaves::take_error(const std::string& checkpoint) {
-  finish(checkpoint);
+Status BackgroundSaves::take_error(const std::string& checkpoint, CancellationToken* cancel) {
+  MR_TRY(finish(checkpoint, cancel));
   if (!impl_->here()) return ok_status();
   MutexLock lock(impl_->mu);
   const auto line = impl_->lines.find(checkpoint);

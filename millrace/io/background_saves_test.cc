@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,7 @@ TEST(BackgroundSavesTest, OneNameComesInOrder) {
                            })
                     .ok());
   }
-  saves.finish("a");
+  ASSERT_TRUE(saves.finish("a").ok());
   ASSERT_EQ(order.size(), 50U);
   for (int i = 0; i < 50; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
@@ -53,6 +54,35 @@ TEST(BackgroundSavesTest, ManyThreadsAndNames) {
   for (std::thread& thread : threads) thread.join();
   saves.finish_all();
   EXPECT_EQ(done, 120);
+}
+
+TEST(BackgroundSavesTest, WhoWaitsAnswersCancellation) {
+  BackgroundSaves& saves = BackgroundSaves::global();
+  std::atomic<bool> open = false;
+  for (int i = 0; i < BackgroundSaves::kMostUnfinished; ++i) {
+    ASSERT_TRUE(saves
+                    .start("held",
+                           [&] {
+                             open.wait(false);
+                             return ok_status();
+                           })
+                    .ok());
+  }
+  const std::function<Status(CancellationToken*)> waits[] = {
+      [&](CancellationToken* cancel) { return saves.finish("held", cancel); },
+      [&](CancellationToken* cancel) { return saves.take_error("held", cancel); },
+      [&](CancellationToken* cancel) {
+        return saves.start("x", [] { return ok_status(); }, cancel);
+      }};
+  for (const auto& wait : waits) {
+    const Ref<CancellationToken> token = make_ref<CancellationToken>();
+    std::thread other([&] { token->cancel(cancelled("enough")); });
+    EXPECT_EQ(wait(token.get()).code(), Code::kCancelled);
+    other.join();
+  }
+  open = true;
+  open.notify_all();
+  saves.finish_all();
 }
 
 TEST(BackgroundSavesTest, TheFirstErrorIsTold) {
@@ -87,7 +117,7 @@ TEST(BackgroundSavesTest, AForkedChildHasNone) {
   EXPECT_EQ(status, 0);
   open = true;
   open.notify_all();
-  saves.finish("held");
+  ASSERT_TRUE(saves.finish("held").ok());
 }
 
 TEST(BackgroundSavesDeathTest, TheProcessEndsWhenTheyHave) {

@@ -41,7 +41,7 @@ Result<Ref<CheckpointReader>> open_checkpoint(
   MR_TRY_ASSIGN(const FilePlace place, find_checkpoint(ctx, path, FileAccess::Use::kRead));
   // One that this process is saving right now, too.
   MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
-  BackgroundSaves::global().finish(key);
+  MR_TRY(BackgroundSaves::global().finish(key, ctx.cancel()));
   MR_TRY_ASSIGN(Ref<CheckpointReader> reader, open(*place.fs, place.path));
   // A file may be a link that leads elsewhere.
   const std::string scheme = place.scheme.empty() ? "" : str_cat(place.scheme, "://");

@@ -103,24 +103,29 @@ class SessionSaves final : public Resource {
     keys_.insert(key);
   }
   // Waits for all, and returns the first error that nobody was told.
-  Status take_error() {
+  Status take_error(CancellationToken* cancel) {
     std::set<std::string> keys;
     {
       MutexLock lock(mu_);
       keys.swap(keys_);
     }
     Status first;
-    for (const std::string& key : keys) {
-      Status status = BackgroundSaves::global().take_error(key);
+    while (!keys.empty() && (cancel == nullptr || !cancel->cancelled())) {
+      Status status = BackgroundSaves::global().take_error(*keys.begin(), cancel);
+      if (cancel != nullptr && cancel->cancelled()) break;
+      keys.erase(keys.begin());
       if (first.ok()) first = std::move(status);
     }
-    return first;
+    if (keys.empty()) return first;
+    MutexLock lock(mu_);
+    keys_.merge(keys);
+    return first.ok() ? cancel->status() : first;
   }
   std::string describe() const override { return "checkpoints that are being saved"; }
 
  protected:
   ~SessionSaves() override {
-    const Status error = take_error();
+    const Status error = take_error(nullptr);
     if (!error.ok()) MR_LOG(kError, "a checkpoint was not saved: ", error);
   }
 
@@ -136,14 +141,15 @@ Status save(KernelContext& ctx) {
     MR_TRY_ASSIGN(asynchronous, ctx.node().attr<bool>(kAsynchronousAttr));
   }
   if (!asynchronous) {
-    BackgroundSaves::global().finish(job->key());
+    MR_TRY(BackgroundSaves::global().finish(job->key(), ctx.cancel()));
     return job->run();
   }
   MR_TRY(job->keep());
   MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
   const std::string key = job->key();
   saves->add(key);
-  return BackgroundSaves::global().start(key, [job = std::move(job)] { return job->run(); });
+  return BackgroundSaves::global().start(
+      key, [job = std::move(job)] { return job->run(); }, ctx.cancel());
 }
 
 Status wait_for_save(KernelContext& ctx) {
@@ -151,11 +157,11 @@ Status wait_for_save(KernelContext& ctx) {
   const std::string& prefix = ctx.input(0).item<std::string>();
   if (prefix.empty()) {
     MR_TRY_ASSIGN(const Ref<SessionSaves> saves, SessionSaves::of(ctx));
-    return saves->take_error();
+    return saves->take_error(ctx.cancel());
   }
   MR_TRY_ASSIGN(const FilePlace place, find_checkpoint(ctx, prefix, FileAccess::Use::kWrite));
   MR_TRY_ASSIGN(const std::string key, checkpoint_key(place));
-  return BackgroundSaves::global().take_error(key);
+  return BackgroundSaves::global().take_error(key, ctx.cancel());
 }
 
 }  // namespace
