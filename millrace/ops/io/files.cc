@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "millrace/base/cancellation.h"
 #include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -50,40 +51,55 @@ Status write_whole_file(KernelContext& ctx) {
   return write_file_atomically(*place.fs, place.path, ctx.input(1).data<std::string>()[0]);
 }
 
+// No pattern is followed through more folders and names: "*/../*/../*" visits ever more of them.
+constexpr int64_t kMostVisited = 10'000'000;
+
 // The paths that `pattern` matches, part by part: `*`, `?` and `[a-z]` match within a name.
-Status add_matches(FileSystem& fs, const std::string& folder, std::string_view pattern,
-                   std::vector<std::string>& found) {
-  const size_t slash = std::min(pattern.find('/'), pattern.size());
-  const std::string part(pattern.substr(0, slash));
-  const bool last = slash == pattern.size();
-  const std::string_view rest = last ? std::string_view() : pattern.substr(slash + 1);
-  const auto go = [&](const std::string& name) -> Status {
-    const std::string path = folder + name;
-    if (!last) return add_matches(fs, path + "/", rest, found);
-    MR_TRY_ASSIGN(const bool exists, fs.exists(path));
-    if (exists) found.push_back(path);
-    return ok_status();
-  };
-  if (part.find_first_of("*?[\\") == std::string::npos) return go(part);
-  const Result<std::vector<std::string>> names = fs.list(folder.empty() ? "." : folder);
-  if (!names.ok()) return ok_status();  // no folder, or none that may be looked into
-  for (const std::string& name : *names) {
-    if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
-    MR_TRY(go(name));
+Result<std::vector<std::string>> find_matches(FileSystem& fs, std::string_view pattern,
+                                              const CancellationToken* cancel) {
+  std::vector<std::string> paths = {""};
+  int64_t visited = 0;
+  for (bool last = false; !last && !paths.empty();) {
+    const size_t slash = std::min(pattern.find('/'), pattern.size());
+    last = slash == pattern.size();
+    const std::string part(pattern.substr(0, slash));
+    pattern.remove_prefix(last ? slash : slash + 1);
+    const bool wild = part.find_first_of("*?[\\") != std::string::npos;
+    std::vector<std::string> found;
+    for (const std::string& folder : paths) {
+      if (cancel != nullptr && cancel->cancelled()) return cancel->status();
+      std::vector<std::string> names = {part};
+      if (wild) {
+        Result<std::vector<std::string>> listed = fs.list(folder.empty() ? "." : folder);
+        if (!listed.ok()) continue;  // no folder, or none that may be looked into
+        names = std::move(*listed);
+      }
+      visited += static_cast<int64_t>(names.size());
+      if (visited > kMostVisited) {
+        return resource_exhausted("the pattern leads to more than ", kMostVisited, " files");
+      }
+      for (const std::string& name : names) {
+        if (wild && ::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+        found.push_back(last ? folder + name : str_cat(folder, name, "/"));
+        if (!last) continue;
+        MR_TRY_ASSIGN(const bool exists, fs.exists(found.back()));
+        if (!exists) found.pop_back();
+      }
+    }
+    paths = std::move(found);
   }
-  return ok_status();
+  return paths;
 }
 
 // A pattern is judged by the folder before its first wildcard, and each file by itself.
 Status match_pattern(const FileAccess& files, const std::string& pattern,
-                     std::vector<std::string>& found) {
+                     const CancellationToken* cancel, std::vector<std::string>& found) {
   const size_t wild = std::min(pattern.find_first_of("*?[\\"), pattern.size());
   const std::string fixed =
       wild == pattern.size() ? pattern : directory_of(pattern.substr(0, wild) + "x");
   MR_TRY_ASSIGN(const FilePlace base, find_file(pattern));
   MR_TRY(files.resolve(fixed, FileAccess::Use::kRead).status());
-  std::vector<std::string> paths;
-  MR_TRY(add_matches(*base.fs, "", base.path, paths));
+  MR_TRY_ASSIGN(const std::vector<std::string> paths, find_matches(*base.fs, base.path, cancel));
   const std::string scheme = pattern.substr(0, pattern.size() - base.path.size());
   for (const std::string& path : paths) {
     std::string whole = scheme + path;
@@ -99,7 +115,7 @@ Status matching_files(KernelContext& ctx) {
   }
   std::vector<std::string> found;
   for (const std::string& pattern : ctx.input(0).data<std::string>()) {
-    MR_TRY(match_pattern(ctx.device().files(), pattern, found));
+    MR_TRY(match_pattern(ctx.device().files(), pattern, ctx.cancel(), found));
   }
   std::sort(found.begin(), found.end());
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{static_cast<int64_t>(found.size())}));

@@ -173,7 +173,8 @@ Status LookupTable::put(Contents& contents, const Tensor& keys, const Tensor& va
     MR_TRY(check_not_reserved(key_bytes(keys, r, width, scratch)));
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const std::string_view key = key_bytes(keys, r, width, scratch);
+    // A copy: a key of a reference variable may become another between the question and the answer.
+    std::string key(key_bytes(keys, r, width, scratch));
     const auto found = contents.index.find(key);
     if (found != contents.index.end()) {
       if (once && !same_value(contents, found->second, values, r)) {
@@ -184,7 +185,7 @@ Status LookupTable::put(Contents& contents, const Tensor& keys, const Tensor& va
       continue;
     }
     const size_t row = contents.keys.size();
-    const auto added = contents.index.emplace(std::string(key), row).first;
+    const auto added = contents.index.emplace(std::move(key), row).first;
     contents.keys.push_back(&added->first);
     if (spec_.value_dtype == DType::kString) {
       contents.strings.resize(contents.strings.size() + size);
