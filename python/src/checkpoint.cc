@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "millrace/base/file_access.h"
+#include "millrace/base/mutex.h"
 #include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
 #include "millrace/io/checkpoint_reader.h"
@@ -62,25 +63,39 @@ class PyCheckpointWriter {
   // `dtype`: a type, or its number.
   void add(const std::string& name, nb::handle array, nb::handle dtype) {
     const Tensor tensor = tensor_from_array(array, dtype_from_object(dtype), Sharing::kBorrow);
-    check(open()->add(name, tensor));
+    call([&](BundleWriter& writer) { return writer.add(name, tensor); });
   }
   void finish() {
-    check(open()->finish());
-    writer_.reset();
+    call([&](BundleWriter& writer) { return writer.finish(); });
+    abandon();
   }
   // Leaves the checkpoint that was there; what was written so far is removed.
-  void abandon() { writer_.reset(); }
+  void abandon() {
+    WithoutGil gil;
+    MutexLock lock(mu_);
+    writer_.reset();
+  }
 
  private:
   static Result<std::unique_ptr<BundleWriter>> create(const std::string& prefix) {
+    WithoutGil gil;
     MR_TRY_ASSIGN(FilePlace place, FileAccess::all()->resolve(prefix, FileAccess::Use::kWrite));
     return BundleWriter::create(*place.fs, place.path);
   }
-  BundleWriter* open() {
-    if (!writer_) raise(failed_precondition("the checkpoint is finished or was abandoned"));
-    return writer_.get();
+  // A file system in Python may need the interpreter's lock.
+  template <class F>
+  void call(F f) {
+    Status status;
+    {
+      WithoutGil gil;
+      MutexLock lock(mu_);
+      status = writer_ ? f(*writer_)
+                       : failed_precondition("the checkpoint is finished or was abandoned");
+    }
+    check(status);
   }
 
+  Mutex mu_;
   std::unique_ptr<BundleWriter> writer_;
 };
 

@@ -1,6 +1,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include "millrace/base/mutex.h"
 #include "millrace/io/event_writer.h"
 #include "millrace/io/record_reader.h"
 #include "python/src/gil.h"
@@ -59,13 +60,18 @@ class Reader {
   }
   // None at the end, where more may be written meanwhile.
   nb::object next() {
-    const Result<std::string_view> record = unlocked([&] { return reader_->next(); });
+    const Result<std::string> record = unlocked([&]() -> Result<std::string> {
+      MutexLock lock(mu_);
+      MR_TRY_ASSIGN(const std::string_view bytes, reader_->next());
+      return std::string(bytes);
+    });
     if (record.status().code() == Code::kOutOfRange) return nb::none();
     check(record.status());
-    return nb::bytes(record.value().data(), record.value().size());
+    return nb::bytes(record->data(), record->size());
   }
 
  private:
+  Mutex mu_;  // threads may share it, and the interpreter's lock is given up
   std::unique_ptr<RecordReader> reader_;
 };
 

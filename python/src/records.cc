@@ -19,6 +19,7 @@ class PyRecordReader {
  public:
   PyRecordReader(const std::string& path, const std::string& compression) {
     reader_ = unwrap([&]() -> Result<std::unique_ptr<RecordReader>> {
+      WithoutGil free;
       MR_TRY_ASSIGN(const Compression kind, parse_compression(compression));
       MR_TRY_ASSIGN(const FilePlace place, find_file(path));
       MR_TRY_ASSIGN(auto file, place.fs->open_readable(place.path));
@@ -52,6 +53,7 @@ class PyRecordWriter {
   PyRecordWriter(const std::string& path, const std::string& compression, int level,
                  int window_bits, int memory_level, int strategy) {
     writer_ = unwrap([&]() -> Result<std::unique_ptr<RecordWriter>> {
+      WithoutGil free;
       DeflateOptions options{.level = level,
                              .window_bits = window_bits,
                              .memory_level = memory_level,

@@ -154,6 +154,17 @@ def test_schemes(folder):
         gfile.Exists("gs://bucket/file")
 
 
+@pytest.mark.parametrize("name", ["a\0b", b"a\0b", "\ud800", "x" * 5000])
+def test_what_no_file_can_be_called(name):
+    for function in (
+        gfile.MkDir, gfile.MakeDirs, gfile.Remove, gfile.DeleteRecursively, gfile.Stat,
+        lambda path: gfile.Rename("a.txt", path), lambda path: gfile.Copy("a.txt", path),
+        lambda path: GFile(path).read(), lambda path: GFile(path, "w").write("x"),
+    ):  # fmt: skip
+        with pytest.raises(errors.InvalidArgumentError):
+            function(name)
+
+
 def test_text_and_bytes():
     assert compat.as_bytes("é") == b"\xc3\xa9" and compat.as_bytes("é", "latin-1") == b"\xe9"
     assert compat.as_bytes(b"a") == compat.as_bytes(bytearray(b"a")) == b"a"

@@ -41,7 +41,9 @@ def test_a_falling_line():
     assert all(places) and [p[0] for p in places] == sorted(p[0] for p in places)
 
 
-@pytest.mark.parametrize("values", [[1.0], [0.0, 0.0], [math.nan, 2.0, math.inf], [1e300, -1e300]])
+@pytest.mark.parametrize(
+    "values", [[1.0], [0.0, 0.0], [math.nan, 2.0, math.inf], [1e300, -1e300], [1.7e308, -1.7e308]]
+)
 def test_odd_values(values):
     curve = watch.Curve()
     for step, value in enumerate(values):
@@ -128,3 +130,20 @@ def test_the_command(tmp_path):
     for wrong in (["nowhere"], [], [str(tmp_path), "--tag"], [str(tmp_path), "--interval", "no"]):
         done = run(*wrong)
         assert done.returncode == 2 and "usage" in done.stderr
+
+
+def test_names_in_files_do_not_reach_the_terminal_as_they_are(tmp_path):
+    run = tmp_path / "run\x1b[2J"
+    write(run, "loss\x1b]0;title\x07", [1.0, 2.0])
+    out = Terminal()
+    watch.watch(str(tmp_path), [], once=True, out=out)
+    assert "\x1b[2J" not in out.getvalue() and "\x1b]" not in out.getvalue()
+    assert "loss\\x1b]0;title" in out.getvalue()
+
+
+def test_a_pipe_and_a_name_that_is_no_text_are_told_of(tmp_path):
+    os.mkfifo(tmp_path / "x.tfevents")
+    (tmp_path / os.fsdecode(b"\xff.tfevents")).touch()
+    folder = watch.Folder(str(tmp_path))
+    assert not folder.update()
+    assert len(folder.problems) == 2

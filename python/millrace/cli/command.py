@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from millrace.core import errors, logging
+from millrace.core.text import printable
 
 BROKEN_PIPE = 141  # as shells say it of a process that the signal ended
 INTERRUPTED = 130
@@ -104,11 +105,6 @@ class UntilDamage:
             return 0
         sys.stderr.write(f"millrace inspect: {self.problem}; what is before it is shown\n")
         return 1
-
-
-def printable(text: str) -> str:
-    """`text` as it is shown: with escapes for what would move a terminal's cursor."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def pattern(text: str) -> re.Pattern[str]:

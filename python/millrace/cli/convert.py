@@ -12,6 +12,7 @@ from millrace.checkpoint.saver_builder import RANDOM_STATE
 from millrace.cli import command, kinds
 from millrace.cli.tensors import Entry, Tensors
 from millrace.core import dtypes
+from millrace.core.text import printable
 
 _ABOUT = """\
 Writes the tensors of FROM to TO: a checkpoint to a file that ends in
@@ -54,7 +55,7 @@ def _convert(options: Any) -> int:
     else:
         _write_checkpoint(tensors, chosen, options.target)
     total = command.size(sum(each.bytes or 0 for each in chosen))
-    print(f"{command.printable(options.target)}: {command.count(len(chosen), 'tensor')}, {total}")
+    print(f"{printable(options.target)}: {command.count(len(chosen), 'tensor')}, {total}")
     return 0
 
 

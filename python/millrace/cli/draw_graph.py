@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from millrace import _core
-from millrace.cli.command import count, printable
+from millrace.cli.command import count
+from millrace.core.text import printable
 
 _BOXES = 300  # scopes are closed until there are at most so many
 _ROW = 12  # boxes side by side

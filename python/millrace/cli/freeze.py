@@ -10,6 +10,7 @@ from millrace.checkpoint.import_meta_graph import import_meta_graph
 from millrace.cli import command, kinds
 from millrace.cli.messages import read_message
 from millrace.core.suggest import nearest
+from millrace.core.text import printable
 from millrace.graph.graph import Graph
 from millrace.graph.graph_util import convert_variables_to_constants
 from millrace.graph.importer import import_graph_def
@@ -62,7 +63,7 @@ def _freeze(options: Any) -> int:
     _core.write_file_atomically(options.target, frozen.SerializeToString())
     nodes = command.count(len(frozen.node), "node")
     constants = command.count(sum(node.op == "Const" for node in frozen.node), "constant")
-    target = command.printable(options.target)
+    target = printable(options.target)
     print(f"{target}: {nodes}, {constants}, {command.size(frozen.ByteSize())}")
     return 0
 

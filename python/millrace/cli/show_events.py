@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from millrace import protos
-from millrace.cli.command import UntilDamage, count, matches, printable, write_json, write_table
+from millrace.cli.command import UntilDamage, count, matches, write_json, write_table
 from millrace.cli.kinds import Found
+from millrace.core.text import printable
 from millrace.graph.tensor_util import make_ndarray
 from millrace.summary.reader import summary_iterator
 

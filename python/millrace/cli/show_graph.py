@@ -9,13 +9,14 @@ from typing import Any
 
 from millrace import protos
 from millrace.cli import draw_graph, show_tensors
-from millrace.cli.command import CommandError, count, matches, printable, write_json
+from millrace.cli.command import CommandError, count, matches, write_json
 from millrace.cli.kinds import CHECKPOINT, SAVED_MODEL, Found
 from millrace.cli.messages import read_message, variables_prefix
 from millrace.cli.show_tensors import shape_text
 from millrace.cli.tensors import Tensors
 from millrace.core import dtypes
 from millrace.core.suggest import nearest
+from millrace.core.text import printable
 from millrace.graph.tensor_util import make_ndarray
 
 _LINES = 200  # a tree is shown as deep as fits into so many

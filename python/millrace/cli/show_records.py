@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from millrace import protos
-from millrace.cli.command import UntilDamage, count, printable, size, write_json
+from millrace.cli.command import UntilDamage, count, size, write_json
 from millrace.cli.kinds import Found
+from millrace.core.text import printable
 from millrace.io.records import tf_record_iterator
 
 _VALUES = 6  # of a feature that are shown

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from millrace.cli.command import count, matches, printable, size, write_json, write_table
+from millrace.cli.command import count, matches, size, write_json, write_table
 from millrace.cli.kinds import Found
 from millrace.cli.statistics import statistics
 from millrace.cli.tensors import Entry, Tensors
+from millrace.core.text import printable
 
 _FIGURES = ("min", "max", "mean", "std", "nan", "inf")
 

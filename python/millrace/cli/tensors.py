@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millrace.checkpoint.reader import NewCheckpointReader
-from millrace.cli.command import CommandError, printable
+from millrace.cli.command import CommandError
 from millrace.core import dtypes
 from millrace.core.suggest import nearest
+from millrace.core.text import printable
 
 
 class Entry(NamedTuple):

@@ -12,6 +12,7 @@ from millrace.cli import command, kinds
 from millrace.cli.messages import read_message, variables_prefix
 from millrace.cli.tensors import Tensors
 from millrace.core import errors
+from millrace.core.text import printable
 from millrace.io.records import tf_record_iterator
 from millrace.summary.reader import summary_iterator
 
@@ -36,8 +37,8 @@ def _verify(options: Any) -> int:
         read += 1
         if problem is not None:
             damaged += 1
-            sys.stderr.write(f"{command.printable(what)}: {problem}\n")
-    path = command.printable(found.path)
+            sys.stderr.write(f"{printable(what)}: {problem}\n")
+    path = printable(found.path)
     parts = command.count(read, "part")
     if damaged:
         sys.stderr.write(f"millrace verify: {path}: {damaged} of {parts} damaged\n")

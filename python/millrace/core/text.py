@@ -64,6 +64,11 @@ def path_to_str(path: Any) -> Any:
     return os.fspath(path) if hasattr(path, "__fspath__") else path
 
 
+def printable(text: str) -> str:
+    """`text` as it is shown: with escapes for what would move a terminal's cursor."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
 @export(v1="compat.forward_compatible", v2="compat.forward_compatible")
 def forward_compatible(year: int, month: int, day: int) -> bool:
     """Whether programs of that date can be relied on; always True."""

@@ -21,11 +21,17 @@ def find(name: Any) -> tuple[LocalFiles | RegisteredFiles, str]:
     """Who knows a path, and the path to give it.
 
     A path is text, bytes or a path object. UnimplementedError where it has a scheme that nobody
-    registered, naming those there are.
+    registered, naming those there are; InvalidArgumentError for what no file can be called.
     """
     if not isinstance(name, (str, bytes)) and not hasattr(name, "__fspath__"):
         raise TypeError(f"Expected a path as text or bytes, got {name!r}")
     path = os.fsdecode(name)
+    try:
+        has_zero = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise errors.InvalidArgumentError(None, None, f"{path!r} is no path: {error}") from None
+    if has_zero:
+        raise errors.InvalidArgumentError(None, None, f"{path!r} is no path: it has a zero byte")
     scheme, separator, rest = path.partition("://")
     if not separator or not scheme.replace("+", "").replace("-", "").replace(".", "").isalnum():
         return LOCAL, path

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millrace import _core, protos
-from millrace.core.errors import DataLossError
+from millrace.core.errors import DataLossError, InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.text import as_text
 
@@ -14,8 +14,12 @@ class EventReader:
     """The events of a file that may still be written."""
 
     def __init__(self, path: Any):
-        """NotFoundError where there is no such file."""
+        """NotFoundError where there is no such file, InvalidArgumentError where none can be."""
         self._path = as_text(os.fspath(path))
+        try:
+            self._path.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(None, None, f"{self._path!r}: {error}") from None
         self._reader = _core.EventReader(self._path)
 
     def next(self) -> Any:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TextIO
 
 from millrace.core.errors import OpError
+from millrace.core.text import printable
 from millrace.graph.tensor_util import make_ndarray
 from millrace.summary.reader import EventReader
 
@@ -102,6 +103,8 @@ def plot(curves: dict[str, Curve], width: int, height: int, colour: bool = False
     if not values:
         return ["(no finite values)"]
     low, high, first, last = min(values), max(values), min(steps), max(steps)
+    # Halves: the distance of two numbers need not be one.
+    range_of_halves = (high / 2 - low / 2) or 1.0
     label = max(len(f"{low:.4g}"), len(f"{high:.4g}"))
     columns = max(width - label - 2, 8)
     bits = [[0] * columns for _ in range(height)]
@@ -110,7 +113,7 @@ def plot(curves: dict[str, Curve], width: int, height: int, colour: bool = False
         previous = None
         for step, value in curve:
             x = round((step - first) / max(last - first, 1) * (2 * columns - 1))
-            y = round((high - value) / ((high - low) or 1.0) * (4 * height - 1))
+            y = round((high / 2 - value / 2) / range_of_halves * (4 * height - 1))
             for px, py in _line(previous, (x, y)):
                 bits[py // 4][px // 2] |= _DOTS[py % 4][px % 2]
                 owner[py // 4][px // 2] = number
@@ -158,16 +161,16 @@ def picture(folder: Folder, tags: list[str], width: int, height: int, colour: bo
         rows = max(min((height - 1) // len(shown) - 3, 12), 4)
         for tag in shown:
             runs = folder.curves[tag]
-            lines.append(tag + "   " + "   ".join(_legend(runs, colour)))
+            lines.append(printable(tag) + "   " + "   ".join(_legend(runs, colour)))
             lines += plot(runs, width, rows, colour)
             lines.append("")
-    return lines + [f"damaged: {text}" for text in sorted(folder.problems.values())]
+    return lines + [f"damaged: {printable(text)}" for text in sorted(folder.problems.values())]
 
 
 def _legend(runs: dict[str, Curve], colour: bool) -> list[str]:
     out = []
     for number, (run, curve) in enumerate(runs.items()):
-        text = f"{run} {curve.values[-1]:.5g}"
+        text = f"{printable(run)} {curve.values[-1]:.5g}"
         mark = f"\x1b[{_COLOURS[number % len(_COLOURS)]}m━\x1b[0m " if colour else ""
         out.append(mark + text)
     return out
