@@ -2,7 +2,9 @@
 #include <cstdint>
 #include <string>
 
+#include "millrace/base/check.h"
 #include "millrace/io/csv.h"
+#include "millrace/io/example_json.h"
 #include "millrace/io/example_parser.h"
 #include "millrace/io/feature_list_parser.h"
 
@@ -38,6 +40,29 @@ void parse_lists(const std::string& bytes, bool single) {
   (void)FeatureListParser::make(specs, single).value()->parse({&bytes, 1}, {}).ok();
 }
 
+// The first byte is the delimiter. Fields in quotes, with quotes doubled, are read as they were.
+void split(const std::string& bytes, bool quotes) {
+  if (bytes.empty()) return;
+  const CsvOptions options = {.delimiter = bytes[0], .quotes = quotes};
+  const Result<std::vector<std::string>> fields = split_csv(bytes.substr(1), options);
+  if (!fields.ok() || fields->empty() || !quotes || bytes[0] == '"') return;
+  if (bytes[0] == '\n' || bytes[0] == '\r') return;
+  std::string record;
+  for (const std::string& field : *fields) {
+    if (!record.empty()) record += bytes[0];
+    record += '"';
+    for (const char c : field) record.append(c == '"' ? 2 : 1, c);
+    record += '"';
+  }
+  MR_CHECK(split_csv(record, options).value() == *fields);
+}
+
+// What is read of JSON is an Example.
+void read_json(const std::string& text) {
+  const Result<std::string> example = example_from_json(text);
+  if (example.ok()) parse_examples(*example, true);
+}
+
 }  // namespace
 }  // namespace millrace
 
@@ -46,15 +71,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;
   if (size == 0) return 0;
   const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
-      parse_examples(bytes, data[0] % 2 == 0);
+      parse_examples(bytes, data[0] % 8 == 0);
       break;
     case 1:
-      parse_lists(bytes, data[0] % 2 == 0);
+      parse_lists(bytes, data[0] % 8 == 1);
+      break;
+    case 2:
+      split(bytes, data[0] % 8 == 2);
       break;
     default:
-      (void)split_csv(bytes, {.quotes = data[0] % 2 == 0}).ok();
+      read_json(bytes);
   }
   return 0;
 }

@@ -1,13 +1,11 @@
 // Tensors and other messages as strings.
 
-#include <google/protobuf/util/json_util.h>
-
 #include "millrace/graph/shape_context.h"
 #include "millrace/io/compression.h"
+#include "millrace/io/example_json.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/strings/map_strings.h"
 #include "millrace/tensor/tensor_proto.h"
-#include "proto/example.pb.h"
 #include "proto/tensor.pb.h"
 
 namespace millrace {
@@ -48,14 +46,12 @@ Status serialize_tensor(KernelContext& ctx) {
 Status decode_json_example(KernelContext& ctx) {
   size_t index = 0;
   return map_strings<std::string>(ctx, [&](const std::string& json) -> Result<std::string> {
-    tensorflow::Example example;
-    const auto status = google::protobuf::util::JsonStringToMessage(json, &example);
-    if (!status.ok()) {
-      return invalid_argument("Error while parsing JSON: ", status.ToString(), " (string ", index,
-                              ")");
+    Result<std::string> example = example_from_json(json);
+    if (!example.ok()) {
+      return invalid_argument(example.status().message(), " (string ", index, ")");
     }
     ++index;
-    return example.SerializeAsString();
+    return example;
   });
 }
 
