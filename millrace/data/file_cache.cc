@@ -81,6 +81,8 @@ class FileCacheIterator final : public IteratorOf<FileCacheDataset> {
       if (state.reading()) {
         MR_TRY_ASSIGN(const FilePlace place, find(FileAccess::Use::kRead));
         MR_TRY(open(place));
+        MR_TRY_ASSIGN(const FileInfo info, place.fs->info(place.path));
+        if (static_cast<uint64_t>(position) > info.size) return damaged("it became shorter");
         MR_TRY(reader_->seek(static_cast<uint64_t>(position)));
       }
     }
@@ -133,7 +135,8 @@ class FileCacheIterator final : public IteratorOf<FileCacheDataset> {
         return ok_status();
       }
       if (!record.ok()) return damaged(record.status().message());
-      if (!message.ParseFromArray(record->data(), static_cast<int>(record->size()))) {
+      if (record->size() > INT32_MAX ||
+          !message.ParseFromArray(record->data(), static_cast<int>(record->size()))) {
         return damaged("a record that is no tensor");
       }
       Result<Tensor> tensor = tensor_from_proto(message);

@@ -45,7 +45,8 @@ std::string handle_to_text(const ResourceHandle& handle) {
 
 Result<ResourceHandle> handle_from_text(std::string_view text) {
   tensorflow::ResourceHandleProto message;
-  if (!message.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
+  if (text.size() > INT32_MAX ||
+      !message.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
     return invalid_argument("the text of ", text.size(), " bytes is no handle of an iterator");
   }
   return ResourceHandle{.device = message.device(),

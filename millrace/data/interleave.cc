@@ -48,6 +48,10 @@ class InterleaveIterator final : public IteratorOverInput<InterleaveDataset> {
     MR_TRY(state.list(open_, options.cycle_length, [&](Nested& nested) {
       return nested.fields(state, function_, environment(), options.ahead);
     }));
+    // Places are filled one after the other.
+    if (place_ > static_cast<int64_t>(open_.size())) {
+      return data_loss("the state is at place ", place_, " of ", open_.size());
+    }
     return function_.fields(state);  // after the calls that opened them
   }
   Status produce(Element& out, bool& end) override {

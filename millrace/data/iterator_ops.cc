@@ -94,9 +94,7 @@ class OneShotIterator final : public AsyncKernel {
                               " tensors");
     }
     MR_TRY_ASSIGN(Ref<Dataset> dataset, dataset_of(made[0]));
-    // Another step may have been quicker.
-    return iterator.begun() ? ok_status()
-                            : iterator.begin(std::move(dataset), std::move(environment));
+    return iterator.begin_once(std::move(dataset), std::move(environment));
   }
 
   Place place_;
@@ -158,7 +156,17 @@ Status deserialize(KernelContext& ctx) {
     return invalid_argument("expected the state of an iterator, got a variant that holds ",
                             object ? object->type_name() : std::string_view("nothing"));
   }
-  return iterator->restore(static_cast<const SavedState&>(*object), environment_of(ctx));
+  // A generator is run up to where it stood. The iterator outlives the step, but this does not.
+  const Ref<Environment> environment = environment_of(ctx);
+  CancellationToken* const cancel = ctx.cancel();
+  uint64_t ticket = 0;
+  if (cancel != nullptr) {
+    ticket = cancel->on_cancel([environment] { environment->stop(); });
+    if (ticket == 0) return cancel->status();
+  }
+  Status status = iterator->restore(static_cast<const SavedState&>(*object), environment);
+  if (cancel != nullptr && !cancel->remove(ticket)) return cancel->status();
+  return status;
 }
 
 Status to_string_handle(KernelContext& ctx) {

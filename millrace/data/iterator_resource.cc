@@ -43,6 +43,21 @@ Status IteratorResource::begin(Ref<Dataset> dataset, Ref<Environment> environmen
   return ok_status();
 }
 
+Status IteratorResource::begin_once(Ref<Dataset> dataset, Ref<Environment> environment) {
+  if (!spec_.types.empty()) MR_TRY(check_spec(dataset->spec(), spec_));
+  MR_TRY_ASSIGN(Ref<Cursor> cursor, Cursor::make(dataset, std::move(environment)));
+  {
+    MutexLock lock(mu_);
+    if (!cursor_) {
+      cursor_ = std::move(cursor);
+      dataset_ = std::move(dataset);
+      return ok_status();
+    }
+  }
+  cursor->stop();
+  return ok_status();
+}
+
 Status IteratorResource::restore(const SavedState& state, Ref<Environment> environment) {
   Ref<Dataset> dataset;
   {

@@ -26,6 +26,8 @@ class IteratorResource final : public Resource {
   // INVALID_ARGUMENT for a dataset whose elements are not of spec().
   Status begin(Ref<Dataset> dataset, Ref<Environment> environment,
                const SavedState* state = nullptr);
+  // The same, unless it began before: of steps that ask at once the first counts.
+  Status begin_once(Ref<Dataset> dataset, Ref<Environment> environment);
   // The same dataset, from where `state` says. Waits.
   Status restore(const SavedState& state, Ref<Environment> environment);
   // FAILED_PRECONDITION before begin().

@@ -40,7 +40,7 @@ Ref<Dataset> stages_of_numbers() {
 }
 
 Ref<Dataset> files(const char* op, const std::string& name, const char* compression) {
-  return make_dataset(op, {}, {text(kFolder + name), text(compression), number(0)});
+  return make_source(op, {text(kFolder + name), text(compression), number(0)});
 }
 
 // In files of this process alone.

@@ -34,6 +34,14 @@ inline Ref<Dataset> make_dataset(std::string_view op, std::vector<Ref<Dataset>> 
   return dataset_of(tester.run_one().value()).value();
 }
 
+// What an op makes that knows its elements: those of files.
+inline Ref<Dataset> make_source(std::string_view op, std::vector<Tensor> inputs) {
+  register_once();
+  OpTester tester(op);
+  for (Tensor& input : inputs) tester.input(std::move(input));
+  return dataset_of(tester.run_one().value()).value();
+}
+
 inline Ref<Dataset> make_range(int64_t count) {
   return make_dataset(
       "RangeDataset", {},

@@ -49,12 +49,17 @@ class Ahead final : public RefCounted {
     MutexLock lock(mu_);
     ++paused_;
     while (working_) changed_.wait(mu_);
-    --paused_;
-    changed_.notify_all();
-    MR_TRY(state.list(buffer_, INT64_MAX, [&](Outcome& outcome) { return outcome.fields(state); }));
+    Status status =
+        state.list(buffer_, INT64_MAX, [&](Outcome& outcome) { return outcome.fields(state); });
     bytes_ = 0;
     for (const Outcome& outcome : buffer_) bytes_ += outcome.bytes();
-    return state.iterator(*input_);
+    // Without the lock, which stopping takes: what is before may wait for calls to end.
+    lock.unlock();
+    if (status.ok()) status = state.iterator(*input_);
+    lock.lock();
+    --paused_;
+    changed_.notify_all();
+    return status;
   }
 
  private:

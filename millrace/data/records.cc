@@ -79,7 +79,11 @@ class Pieces {
                   InputStream::make(std::move(file), {.compression = options.compression,
                                                       .chunk_bytes = options.chunk_bytes}));
     pieces->options_ = options;
-    MR_TRY(pieces->input_->seek(options.header_bytes));
+    const Status status = pieces->input_->seek(options.header_bytes);
+    if (status.code() == Code::kOutOfRange) {  // which would be the end of all files
+      return data_loss("the file ends within its header of ", options.header_bytes, " bytes");
+    }
+    MR_TRY(status);
     return pieces;
   }
   Result<std::string_view> next() {
@@ -139,7 +143,12 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
     if (!state.reading()) return ok_status();
     if (file_ == files) return data_loss("the state is inside of a file after the last");
     MR_TRY(open());
-    return reader_->seek(static_cast<uint64_t>(position));
+    const auto place = static_cast<uint64_t>(position);
+    const bool plain = this->dataset().options_.compression == Compression::kNone;
+    Status status = plain && place > file_bytes_ ? out_of_range("") : reader_->seek(place);
+    if (status.code() != Code::kOutOfRange) return status;
+    return data_loss("the state is at byte ", position, " of ", this->dataset().names_[file_],
+                     ", which has fewer");
   }
   Status produce(Element& out, bool& end) override {
     std::string_view record;
@@ -186,6 +195,7 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
     MR_TRY_ASSIGN(const FilePlace place,
                   this->environment().device().files().resolve(name(), FileAccess::Use::kRead));
     MR_TRY_ASSIGN(Ref<ReadableFile> file, place.fs->open_readable(place.path));
+    MR_TRY_ASSIGN(file_bytes_, file->size());
     MR_TRY_ASSIGN(reader_, Reader::make(std::move(file), this->dataset().options_));
     return ok_status();
   }
@@ -199,6 +209,7 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
   const std::string& name() const { return this->dataset().names_[static_cast<size_t>(file_)]; }
 
   int64_t file_ = 0;
+  uint64_t file_bytes_ = 0;  // when it was opened
   std::unique_ptr<Reader> reader_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "millrace/base/file_systems.h"
 #include "millrace/data/pipeline_testing.h"
 #include "millrace/data/state.h"
 
@@ -99,6 +100,24 @@ TEST(Restore, DamageIsAnswered) {
       expect_answer(*dataset, *damaged);
     }
   }
+}
+
+TEST(Restore, APlaceBehindTheEndOfAFileIsAnswered) {
+  FileSystem& fs = memory_file_system();
+  ASSERT_TRUE(write_file_atomically(fs, "restore_test/lines", "one\ntwo\nthree\n").ok());
+  const Ref<Dataset> dataset =
+      make_source("TextLineDataset", {Tensor::scalar(std::string("memory://restore_test/lines")),
+                                      Tensor::scalar(std::string()), number(0)});
+  const std::unique_ptr<Iterator> iterator = begin(*dataset, make_environment());
+  Element line;
+  bool end = false;
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(iterator->next(line, end).ok());
+  StateWriter writer;
+  ASSERT_TRUE(iterator->save(writer).ok());
+  const Ref<SavedState> state = writer.finish();
+  ASSERT_TRUE(write_file_atomically(fs, "restore_test/lines", "one\n").ok());
+  StateReader reader(*state);
+  EXPECT_EQ(begin(*dataset, make_environment())->restore(reader).code(), Code::kDataLoss);
 }
 
 TEST(Restore, TensorsOfAnotherKindAreAnswered) {

@@ -211,6 +211,10 @@ def test_csv(tmp_path):
     assert label.tolist() == [1, 3] and columns["b"].tolist() == [2.5, 0.0]
     assert columns["c"].tolist() == [b"x", b"y,z"]
     assert batches.output_types[0]["b"] == tf.float32
+    for text, said in (("a,b\n1\n", "number of fields"), ("a,b\n1," + "x" * 200_000, "limit")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            experimental.make_csv_dataset(str(path), 2)
 
 
 def test_files_by_pattern(tmp_path):

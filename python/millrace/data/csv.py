@@ -106,6 +106,12 @@ def make_csv_dataset(
     chosen = _selected(select_columns, column_names)
     if column_defaults is None:
         body = rows[1:] if header else rows
+        for row in body:
+            if len(row) != len(column_names):
+                raise ValueError(
+                    "Problem inferring types: CSV row has different number of fields than "
+                    f"expected, {len(row)} and not {len(column_names)}: {row!r:.100}"
+                )
         column_defaults = [_guess([row[i] for row in body], na_value) for i in chosen]
     names = [column_names[i] for i in chosen]
     if label_name is not None and label_name not in names:
@@ -141,10 +147,13 @@ def _first_rows(
     with gfile.GFile(name) as file:
         quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
         rows = []
-        for row in csv.reader(file, delimiter=delimiter, quoting=quoting):
-            rows.append(row)
-            if count is not None and len(rows) >= count + int(header):
-                break
+        try:
+            for row in csv.reader(file, delimiter=delimiter, quoting=quoting):
+                rows.append(row)
+                if count is not None and len(rows) >= count + int(header):
+                    break
+        except csv.Error as error:
+            raise ValueError(f"The CSV file {name!r} cannot be read: {error}") from None
     if not rows:
         raise ValueError(f"The CSV file {name!r} is empty.")
     return rows
