@@ -66,7 +66,7 @@ for name in "${names[@]}"; do
 done
 [ ${#graphs[@]} -eq 0 ] || fuzz_side_by_side "$1" "${graphs[@]}"
 [ $# -eq 1 ] && short=$((($1 + 5) / 6)) || short=$1
-for ((i = 0; i < ${#formats[@]}; i += 4)); do
-  fuzz_side_by_side "$short" "${formats[@]:i:4}"
+for ((i = 0; i < ${#formats[@]}; i += 5)); do
+  fuzz_side_by_side "$short" "${formats[@]:i:5}"
 done
 exit $failed
