@@ -105,6 +105,34 @@ def _scaled(grads_and_vars: Any, multipliers: Any) -> list[Any]:
     return result
 
 
+@export(v1=("contrib.slim.learning.multiply_gradients", "contrib.training.multiply_gradients"))
+def multiply_gradients(grads_and_vars: Any, gradient_multipliers: Any) -> list[Any]:
+    """Gradients of (gradient, variable) pairs times factors, by variable or its name.
+
+    ValueError for what is no list or no dict, none at all, and a factor of a gradient that is None.
+    """
+    if not isinstance(grads_and_vars, list):
+        raise ValueError("`grads_and_vars` must be a list.")
+    if not gradient_multipliers:
+        raise ValueError("`gradient_multipliers` is empty.")
+    if not isinstance(gradient_multipliers, dict):
+        raise ValueError("`gradient_multipliers` must be a dict.")
+    for grad, var in grads_and_vars:
+        named = var in gradient_multipliers or var.op.name in gradient_multipliers
+        if grad is None and named:
+            raise ValueError(f"Requested multiple of `None` gradient: {var.op.name}")
+    return _scaled(grads_and_vars, gradient_multipliers)
+
+
+@export(v1=("contrib.slim.learning.clip_gradient_norms", "contrib.training.clip_gradient_norms"))
+def clip_gradient_norms(gradients_to_variables: Any, max_norm: float) -> list[Any]:
+    """Gradients of (gradient, variable) pairs, each clipped to a norm."""
+    return [
+        (None if grad is None else _clip_one(grad, max_norm), var)
+        for grad, var in gradients_to_variables
+    ]
+
+
 def _noisy(grads_and_vars: Any, scale: Any) -> list[Any]:
     result = []
     for grad, var in grads_and_vars:
@@ -236,9 +264,7 @@ def create_train_op(
     if gradient_multipliers:
         gradients = _scaled(gradients, gradient_multipliers)
     if clip_gradient_norm > 0:
-        gradients = [
-            (None if g is None else _clip_one(g, clip_gradient_norm), v) for g, v in gradients
-        ]
+        gradients = clip_gradient_norms(gradients, clip_gradient_norm)
     if summarize_gradients:
         add_gradients_summaries(gradients)
     step = optimizer.apply_gradients(gradients, global_step=global_step)

@@ -171,6 +171,32 @@ class Tensor(ItemHandler):
         return tensor if shape is None else array.reshape(tensor, shape)
 
 
+@export(v1="contrib.slim.tfexample_decoder.SparseTensor")
+class SparseTensor(ItemHandler):
+    """A sparse tensor of a feature with indices of the last dimension and one with the values.
+
+    Its shape is in the feature `shape_key`, or is `shape`, or that of the indices' feature;
+    `densify` makes it dense, with `default_value` elsewhere.
+    """
+
+    def __init__(
+        self, indices_key: str | None = None, values_key: str | None = None,
+        shape_key: str | None = None, shape: Any = None, densify: bool = False,
+        default_value: Any = 0,
+    ):  # fmt: skip
+        keys = [indices_key or "indices", values_key or "values"]
+        super().__init__([*keys, shape_key] if shape_key else keys)
+        self._shape, self._densify, self._default = shape, densify, default_value
+
+    def tensors_to_item(self, keys_to_tensors: dict[str, Any]) -> Any:
+        indices, values, *shapes = [keys_to_tensors[key] for key in self.keys]
+        shape = _dense(shapes[0]) if shapes else self._shape or indices.dense_shape
+        last = array.reshape(math.cast(indices.values, dtypes.int64), [-1, 1])
+        places = array.concat([indices.indices[:, :-1], last], 1)
+        tensor = GraphSparseTensor(places, values.values, shape)
+        return _dense(tensor, self._default) if self._densify else tensor
+
+
 def _dense(value: Any, default: Any = 0) -> Any:
     if not isinstance(value, GraphSparseTensor):
         return value

@@ -11,7 +11,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.ops import array
 from millrace.ops.gather import reverse, reverse_sequence
-from millrace.state.variable_scope import get_variable_scope, variable_scope
+from millrace.state.variable_scope import variable_scope
 
 
 @export(v1="contrib.rnn.LSTMBlockCell")
@@ -21,7 +21,7 @@ class LSTMBlockCell(LSTMCell):
     Args:
       num_units: the size of c and h.
       forget_bias: added to the forget gate.
-      cell_clip: c is clipped to this range; not where it is None or below 0.
+      cell_clip: c is clipped to this range; not where it is None or not above 0.
       use_peephole: the gates see c.
     """
 
@@ -30,7 +30,7 @@ class LSTMBlockCell(LSTMCell):
         use_peephole: bool = False, dtype: Any = None, reuse: bool | None = None,
         name: str | None = "lstm_cell",
     ):  # fmt: skip
-        clip = None if cell_clip is None or cell_clip < 0 else cell_clip
+        clip = None if cell_clip is None or cell_clip <= 0 else cell_clip
         super().__init__(
             num_units, use_peepholes=use_peephole, cell_clip=clip, forget_bias=forget_bias,
             reuse=reuse, name=name, dtype=dtype,
@@ -112,6 +112,15 @@ class TimeReversedFusedRNN(FusedRNNCell):
         return (array.unstack(outputs) if is_list else outputs), state
 
 
+class _CellOfScope(LSTMBlockCell):
+    """A cell whose variables are in `variables_scope`, wherever it is called."""
+
+    variables_scope: Any = None
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        return super().__call__(inputs, state, scope=self.variables_scope)
+
+
 @export(v1="contrib.rnn.LSTMBlockFusedCell")
 class LSTMBlockFusedCell(FusedRNNCell):
     """An LSTM over [time, batch, size] inputs; the arguments are those of `LSTMBlockCell`."""
@@ -121,7 +130,8 @@ class LSTMBlockFusedCell(FusedRNNCell):
         use_peephole: bool = False, reuse: bool | None = None, dtype: Any = None,
         name: str | None = "lstm_fused_cell",
     ):  # fmt: skip
-        self._cell = LSTMBlockCell(
+        self._name = name
+        self._cell = _CellOfScope(
             num_units, forget_bias, cell_clip, use_peephole, dtype, reuse, name
         )
 
@@ -140,8 +150,8 @@ class LSTMBlockFusedCell(FusedRNNCell):
             dtype = dtype or whole.dtype
         else:
             initial_state = LSTMStateTuple(*initial_state)
-        with variable_scope(scope or get_variable_scope()) as outer:
-            self._cell._outer_scope = outer  # where its variables are, not inside of the loop's
+        with variable_scope(scope or self._name) as opened:
+            self._cell.variables_scope = self._cell.variables_scope or opened
             outputs, state = dynamic_rnn(
                 self._cell, whole, sequence_length, initial_state, dtype, time_major=True
             )
