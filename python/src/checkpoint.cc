@@ -25,13 +25,21 @@ class PyCheckpointReader {
  public:
   explicit PyCheckpointReader(const std::string& prefix) : reader_(unwrap(open(prefix))) {}
 
-  // [(name, number of the type, shape)], in the order of the names.
-  nb::list entries() const {
-    nb::list out;
+  bool has_tensor(const std::string& name) const { return reader_->find(name) != nullptr; }
+  // By name, in the order of the names; types are numbers.
+  nb::dict shapes() const {
+    nb::dict out;
     for (const StoredTensor& tensor : reader_->tensors()) {
       nb::list shape;
       for (int64_t dim : tensor.shape.dims()) shape.append(dim);
-      out.append(nb::make_tuple(tensor.name, static_cast<int>(tensor.dtype), shape));
+      out[nb::cast(tensor.name)] = std::move(shape);
+    }
+    return out;
+  }
+  nb::dict types() const {
+    nb::dict out;
+    for (const StoredTensor& tensor : reader_->tensors()) {
+      out[nb::cast(tensor.name)] = static_cast<int>(tensor.dtype);
     }
     return out;
   }
@@ -174,7 +182,9 @@ class PyPendingSave {
 void bind_checkpoints(nb::module_& m) {
   nb::class_<PyCheckpointReader>(m, "CheckpointReader")
       .def(nb::init<const std::string&>())
-      .def("entries", &PyCheckpointReader::entries)
+      .def("has_tensor", &PyCheckpointReader::has_tensor)
+      .def("shapes", &PyCheckpointReader::shapes)
+      .def("types", &PyCheckpointReader::types)
       .def("get_tensor", &PyCheckpointReader::get_tensor);
   nb::class_<PyCheckpointWriter>(m, "CheckpointWriter")
       .def(nb::init<const std::string&>())

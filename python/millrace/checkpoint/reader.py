@@ -1,6 +1,5 @@
 """Reading checkpoints without a graph."""
 
-import functools
 from typing import Any
 
 from millrace import _core, protos
@@ -20,31 +19,28 @@ class CheckpointReader:
     def __init__(self, filename: str):
         self._reader = _core.CheckpointReader(filename)
 
-    @functools.cached_property
-    def _entries(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        return {name: (dtype, shape) for name, dtype, shape in self._reader.entries()}
-
     def has_tensor(self, tensor_str: str) -> bool:
         """Whether it has a tensor of that name."""
-        return tensor_str in self._entries
+        return self._reader.has_tensor(as_str(tensor_str))
 
     def get_tensor(self, tensor_str: str) -> Any:
         """The value of a tensor, put together where it was saved in parts."""
-        return self._reader.get_tensor(tensor_str)
+        return self._reader.get_tensor(as_str(tensor_str))
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """The shapes of all tensors, by name."""
-        return {name: list(shape) for name, (_, shape) in self._entries.items()}
+        return self._reader.shapes()
 
     def get_variable_to_dtype_map(self) -> dict[str, dtypes.DType]:
         """The types of all tensors, by name."""
-        return {name: dtypes.as_dtype(dtype) for name, (dtype, _) in self._entries.items()}
+        return {name: dtypes.as_dtype(number) for name, number in self._reader.types().items()}
 
     def debug_string(self) -> bytes:
         """A line for each tensor: "name (DT_FLOAT) [2,3]"."""
+        types = self._reader.types()
         lines = [
-            f"{name} ({protos.DataType.Name(dtype)}) [{','.join(map(str, shape))}]"
-            for name, (dtype, shape) in sorted(self._entries.items())
+            f"{name} ({protos.DataType.Name(types[name])}) [{','.join(map(str, shape))}]"
+            for name, shape in self._reader.shapes().items()
         ]
         return "".join(line + "\n" for line in lines).encode()
 
