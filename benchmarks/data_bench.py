@@ -7,34 +7,9 @@ processors, which says more on a machine that is not idle: the least of many mea
 processes that take turns. WORDs choose pipelines. PYTHON is one with TensorFlow.
 """
 
-import argparse
-import importlib
-import json
 import os
-import subprocess
-import sys
-import tempfile
-import time
 
-
-def cost(call, seconds=0.1, windows=6):
-    """Seconds that a call takes, by the clock and of the processors: the best of some windows, long
-    enough that what was made ahead before one is a small part of it."""
-    count, took = 5, 0.0
-    while took < seconds / 2:
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        took = time.perf_counter() - start
-        count *= 2
-    wall = used = float("inf")
-    for _ in range(windows):
-        start, used_before = time.perf_counter(), time.process_time()
-        for _ in range(count):
-            call()
-        wall = min(wall, (time.perf_counter() - start) / count)
-        used = min(used, (time.process_time() - used_before) / count)
-    return wall, used
+import beside
 
 
 def write_files(folder):
@@ -138,63 +113,16 @@ def csv_parser(tf):
     return lambda batch: tf.decode_csv(batch, [[0]] + [[0.0]] * 8)
 
 
-def measure(package, folder, chosen):
-    """Prints what each pipeline costs, one JSON object."""
-    tf = importlib.import_module(package)
-    if hasattr(tf, "disable_eager_execution"):
-        tf.disable_eager_execution()
-    found = {}
+def measure(tf, folder, chosen):
     for name, elements, make in pipelines(tf, folder):
-        if chosen and not any(word in name for word in chosen):
+        if not chosen(name):
             continue
         with tf.Graph().as_default(), tf.Session() as session:
             element = tf.data.make_one_shot_iterator(make()).get_next()
             first = element[0] if isinstance(element, (tuple, list)) else element
             call = session.make_callable([first.op])
-            found[name] = [value / elements * 1e6 for value in cost(call)]
-    print(json.dumps(found))
-
-
-def run(python, package, folder, chosen):
-    """What measure() found in a process of its own; nothing where the package is not there."""
-    command = [python, __file__, "--measure", package, folder, *chosen]
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    own = package.startswith("millrace")
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=None if own else subprocess.DEVNULL,
-        text=True, env=environment, check=own,
-    )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
-
-
-def least(found, more):
-    for name, values in more.items():
-        found[name] = [min(pair) for pair in zip(found.get(name, values), values, strict=True)]
-
-
-def main():
-    if sys.argv[1:2] == ["--measure"]:
-        measure(sys.argv[2], sys.argv[3], sys.argv[4:])
-        return
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("words", nargs="*")
-    arguments = parser.parse_args()
-    mine, theirs = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        write_files(folder)
-        for _ in range(arguments.rounds):
-            least(mine, run(sys.executable, "millrace.compat.v1", folder, arguments.words))
-            least(theirs, run(arguments.python, "tensorflow.compat.v1", folder, arguments.words))
-    print(f"{'us for each element':28} {'Millrace':>18} {'TensorFlow':>18} {'times':>12}")
-    for name, (wall, used) in mine.items():
-        line = f"{name:28} {wall:9.3f}{used:9.3f}"
-        if name in theirs:
-            wall2, used2 = theirs[name]
-            line += f" {wall2:9.3f}{used2:9.3f} {wall2 / wall:6.2f}{used2 / used:6.2f}"
-        print(line)
+            yield name, [value / elements for value in beside.cost(call)]
 
 
 if __name__ == "__main__":
-    main()
+    beside.main(__file__, __doc__, "us for each element", write_files, measure)

@@ -17,7 +17,10 @@ done
 if [ "${1:-.}" = . ]; then
   echo "== python_bench"
   .venv/bin/python benchmarks/python_bench.py | tee bench_results/python_bench.txt
-  echo "== data_bench"
-  .venv/bin/python benchmarks/data_bench.py ${PEER_PYTHON:+--python "$PEER_PYTHON"} | tee bench_results/data_bench.txt
+  for name in data_bench file_bench; do
+    echo "== $name"
+    .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} |
+      tee "bench_results/$name.txt"
+  done
 fi
 echo "== $ran benchmark programs; JSON is in bench_results/"
