@@ -39,12 +39,16 @@ struct Placed {
 class Lowering {
  public:
   Lowering(Subgraph& graph, const Ref<FunctionLibrary>& functions, int max_nodes,
-           LoweredOutputs& outputs)
-      : graph_(graph), functions_(functions), max_nodes_(max_nodes), outputs_(outputs) {}
+           LoweredOutputs& outputs, Lower which)
+      : graph_(graph),
+        functions_(functions),
+        max_nodes_(max_nodes),
+        outputs_(outputs),
+        which_(which) {}
 
   Status run(NodeId first) {
     for (NodeId id = first; id < graph_.size(); ++id) {
-      if (is_functional(graph_.node(id))) todo_.push_back({id, -1});
+      if (to_lower(graph_.node(id))) todo_.push_back({id, -1});
     }
     while (!todo_.empty()) {
       auto [id, pivot] = todo_.back();
@@ -68,6 +72,13 @@ class Lowering {
     NodeId node;
     NodeId pivot;  // of the branch or iteration it stands in
   };
+
+  bool to_lower(const SubNode& node) const {
+    if (!is_functional(node)) return false;
+    return which_ == Lower::kAll || std::ranges::any_of(node.inputs, [&](const Output& input) {
+             return is_ref(type_of(input));
+           });
+  }
 
   // Through calls whose result is another functional node's output.
   Output resolve(Output o) const {
@@ -207,7 +218,7 @@ class Lowering {
       guarded[index(id)] = place.pivot >= 0;
       NodeId added = graph_.add(std::move(copy));
       MR_CHECK(added == map[index(id)]);
-      if (is_functional(graph_.node(added))) todo_.push_back({added, place.pivot});
+      if (to_lower(graph_.node(added))) todo_.push_back({added, place.pivot});
     }
     Placed out;
     for (NodeId r : body.results) {
@@ -548,6 +559,7 @@ class Lowering {
   const Ref<FunctionLibrary>& functions_;
   int max_nodes_;
   LoweredOutputs& outputs_;
+  const Lower which_;
   std::vector<Todo> todo_;
   SubNode node_;
   NodeId outer_pivot_ = -1;
@@ -561,8 +573,8 @@ void LoweredOutputs::erase_from(NodeId first) {
 }
 
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
-                       int max_nodes, LoweredOutputs& outputs) {
-  return Lowering(graph, functions, max_nodes, outputs).run(first);
+                       int max_nodes, LoweredOutputs& outputs, Lower which) {
+  return Lowering(graph, functions, max_nodes, outputs, which).run(first);
 }
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <unordered_map>
 #include <vector>
 
@@ -44,9 +45,12 @@ class LoweredOutputs {
 // Loop variables that the body hands on unchanged enter once, as constants. References are not
 // switched; what uses them waits for its branch.
 //
+// With `which` kTakesReferences only nodes whose inputs are references are replaced, in bodies too.
+//
 // A node whose functions do not fit it, or hold ops that nobody registered, stays, with an error
 // that names it. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
+enum class Lower : uint8_t { kAll, kTakesReferences };
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
-                       int max_nodes, LoweredOutputs& outputs);
+                       int max_nodes, LoweredOutputs& outputs, Lower which = Lower::kAll);
 
 }  // namespace millrace

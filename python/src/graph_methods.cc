@@ -6,6 +6,7 @@
 
 #include "millrace/graph/function.h"
 #include "millrace/graph/graph_def.h"
+#include "millrace/runtime/portable_graph.h"
 #include "python/src/array.h"
 #include "python/src/elements.h"
 #include "python/src/graph.h"
@@ -224,7 +225,9 @@ void bind_graph(nb::module_& m) {
       .def(
           "_graph_def",
           [](PyGraph& g, int begin, int end) {
-            const std::string bytes = unwrap(export_graph_def_bytes(g.graph(), begin, end));
+            const bool whole = begin == 0 && end == -1;
+            const std::string bytes = unwrap(whole ? portable_graph_def_bytes(g.graph())
+                                                   : export_graph_def_bytes(g.graph(), begin, end));
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("begin") = 0, nb::arg("end") = -1)

@@ -194,3 +194,52 @@ def test_tensorflow_reads_what_is_written(tmp_path):
     assert printed.splitlines() == [
         "['w/part_0:0', 'w/part_1:0', 'r:0', 'v:0']", "[3] [b'hello']", "10.0",
     ]  # fmt: skip
+
+
+def assigning_in_branches():
+    p = tf.placeholder(tf.bool, [], name="p")
+    v = tf.Variable(1.0, name="v", use_resource=False)
+    first, second = tf.cond(
+        p, lambda: (tf.assign(v, 5.0), v * 3.0), lambda: (tf.identity(v), v * 2.0), name="c"
+    )
+    count = lambda: tf.cast(tf.assign_add(v, 1.0) > 0, tf.int32)  # noqa: E731
+    loop = tf.while_loop(
+        lambda i: i < 3, lambda i: tf.cond(p, lambda: i + count(), lambda: i + 1), [0]
+    )
+    tf.identity(first + 0 * second, name="first")
+    tf.identity(loop, name="loop")
+    tf.group(tf.global_variables_initializer(), name="begin")
+
+
+def test_branches_that_assign_are_written_for_tensorflow(tmp_path):
+    path = str(tmp_path / "m.meta")
+    with tf.Graph().as_default():
+        assigning_in_branches()
+        tf.train.export_meta_graph(path)
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        tf.train.import_meta_graph(path)
+        session.run("begin")
+        assert session.run("first:0", {"p:0": False}) == 1.0
+        assert session.run("first:0", {"p:0": True}) == 5.0
+        assert session.run(["loop:0"], {"p:0": True}) == [3]
+        assert session.run("v:0") == 8.0
+        assert {"Switch", "Merge"} <= {node.op for node in graph.as_graph_def().node}
+
+
+@needs_tensorflow
+def test_tensorflow_runs_branches_that_assign(tmp_path):
+    path = str(tmp_path / "m.meta")
+    with tf.Graph().as_default():
+        assigning_in_branches()
+        tf.train.export_meta_graph(path)
+    printed = run_tensorflow(
+        f"""
+        tf.disable_eager_execution()
+        tf.train.import_meta_graph({path!r})
+        with tf.Session() as session:
+            session.run("begin")
+            print([session.run("first:0", {{"p:0": p}}) for p in (False, True)])
+            print(session.run("loop:0", {{"p:0": True}}), session.run("v:0"))
+        """
+    )
+    assert printed.split("\n")[:2] == ["[1.0, 5.0]", "3 8.0"]

@@ -210,11 +210,17 @@ class Graph(_core.GraphBase):
         return self._is_function
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
-        """The graph as a GraphDef, from operation number `from_version` on."""
-        graph_def = protos.GraphDef.FromString(self._graph_def(from_version or 0, -1))
+        """The graph as a GraphDef, from operation number `from_version` on.
+
+        In a whole graph, control flow that takes references of variables is written as Switch,
+        Merge and so on, since TensorFlow reads it in no other form.
+        """
+        begin, end = from_version or 0, self.version
+        graph_def = protos.GraphDef.FromString(self._graph_def(begin, -1))
         if add_shapes:
-            for i, node in enumerate(graph_def.node, from_version or 0):
-                outputs = self._operation(i).outputs
+            for i, node in zip(range(begin, end), graph_def.node, strict=False):
+                operation = self._operation(i)
+                outputs = operation.outputs if operation.type == node.op else ()
                 if outputs:
                     shapes = node.attr["_output_shapes"].list.shape
                     for out in outputs:
