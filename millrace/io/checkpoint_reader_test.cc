@@ -103,6 +103,19 @@ TEST_F(CheckpointReaderTest, VersionOneComesBackFromSeveralFiles) {
   EXPECT_EQ(CheckpointReader::open(fs_, directory_ / "x*").status().code(), Code::kNotFound);
 }
 
+TEST_F(CheckpointReaderTest, VersionOneRefusesSlicesThatNoMessageHolds) {
+  const auto refused = [&](DType dtype, int64_t count) {
+    const Tensor tensor = Tensor::allocate(dtype, Shape{count}).value();  // never touched
+    const V1Slice slice{"v", tensor.shape(), TensorSlice::whole(1), tensor};
+    Status status = write_v1(fs_, directory_ / "large", {slice});
+    EXPECT_NE(status.message().find("too large to serialize"), std::string_view::npos);
+    return status.code();
+  };
+  EXPECT_EQ(refused(DType::kBool, int64_t{1} << 31), Code::kInvalidArgument);
+  EXPECT_EQ(refused(DType::kInt64, int64_t{1} << 28), Code::kInvalidArgument);
+  EXPECT_FALSE(fs_.exists(directory_ / "large").value());
+}
+
 TEST_F(CheckpointReaderTest, VersionOneNoticesEveryFlippedOrMissingByte) {
   FileSystem& fs = memory_file_system();
   const std::string path = "damaged/m";

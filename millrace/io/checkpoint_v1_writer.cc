@@ -8,12 +8,48 @@
 namespace millrace {
 namespace {
 
+// What an element takes in a message at most. Strings are measured when they are written.
+int64_t bytes_in_message(DType dtype) {
+  switch (dtype) {
+    case DType::kString:
+      return 0;
+    case DType::kBool:
+      return 1;
+    case DType::kUInt8:
+      return 2;
+    case DType::kHalf:
+    case DType::kBFloat16:
+      return 3;
+    case DType::kFloat:
+      return 4;
+    case DType::kDouble:
+    case DType::kComplex64:
+      return 8;
+    case DType::kComplex128:
+      return 16;
+    default:
+      return 10;  // a varint
+  }
+}
+
+Status check_size(const V1Slice& slice) {
+  constexpr int64_t kMaxMessage = (int64_t{1} << 31) - 1;
+  const int64_t rest = static_cast<int64_t>(slice.name.size()) + 1024;
+  const int64_t each = bytes_in_message(slice.elements.dtype());
+  if (each == 0 || slice.elements.num_elements() <= (kMaxMessage - rest) / each) return ok_status();
+  return invalid_argument("Tensor slice is too large to serialize: '", slice.name, "' ",
+                          slice.elements.dtype(), slice.elements.shape(), " may take ", each,
+                          " bytes an element, a file of version 1 holds slices of up to ",
+                          kMaxMessage, " bytes");
+}
+
 Status add_to_list(const V1Slice& slice, std::map<std::string, StoredTensor>& tensors) {
   const Tensor& elements = slice.elements;
   if (!is_plain(elements.dtype()) && elements.dtype() != DType::kString) {
     return unimplemented("a tensor of ", elements.dtype(), " cannot be saved in a checkpoint: '",
                          slice.name, "'");
   }
+  MR_TRY(check_size(slice));
   MR_TRY_ASSIGN(const TensorSlice box, slice.slice.within(slice.whole));
   MR_TRY_ASSIGN(const Shape shape, box.shape());
   if (shape != elements.shape()) {

@@ -46,6 +46,32 @@ def test_round_trip(tmp_path, use_resource, sharded):
     )
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_the_old_format_is_written_too(tmp_path, sharded, graph):
+    weights = tf.get_variable(
+        "w", [3, 2], partitioner=tf.fixed_size_partitioner(2), initializer=tf.ones_initializer()
+    )
+    text = tf.Variable("a", name="text")
+    saver = tf.train.Saver(
+        write_version=tf.train.SaverDef.V1, sharded=sharded, max_to_keep=1, random_state=True,
+        asynchronous=True,
+    )  # fmt: skip
+    assert not [op for op in graph.get_operations() if op.type == "SaveV2"]
+    sess = initialised()
+    for step in (1, 2):
+        path = saver.save(sess, str(tmp_path / "model"), global_step=step)
+    assert os.path.basename(path) == ("model-2-?????-of-00001" if sharded else "model-2")
+    file = "model-2-00000-of-00001" if sharded else "model-2"
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", file, "model-2.meta"]
+    assert tf.train.latest_checkpoint(str(tmp_path)) == path and tf.train.checkpoint_exists(path)
+    assert tf.train.list_variables(path) == [("text", []), ("w", [3, 2])]
+    sess.run(text.assign("b"))
+    saver.restore(sess, path)
+    assert sess.run([text, tf.convert_to_tensor(weights)])[0] == b"a"
+    with pytest.raises(ValueError, match="write_version"):
+        tf.train.Saver(write_version=3)
+
+
 def test_the_graph_is_tensorflows(graph):
     tf.Variable(1.0, name="v")
     tf.Variable(1.0, name="r", use_resource=True)

@@ -51,7 +51,7 @@ class Saver:
       builder: adds the operations; a BulkSaverBuilder by default.
       defer_build: adds nothing before `build()` is called.
       allow_empty: with no variables at all, save and restore do nothing. ValueError otherwise.
-      write_version: the format. Only V2 is written, both are read.
+      write_version: the format, SaverDef.V2 or the old SaverDef.V1. Both are read.
       pad_step_number: writes the number of a step with eight digits.
       save_relative_paths: lets the `checkpoint` file name checkpoints relative to its folder.
       filename: the default of the tensor that takes the path.
@@ -129,6 +129,8 @@ class Saver:
     def _build(self) -> None:
         if self._builder is None:
             self._builder = BulkSaverBuilder(self._write_version)
+        if self._write_version != protos.SaverDef.V2:
+            self._asynchronous = False
         if self._var_list is None:
             self._var_list = _all_saveable_objects()
         if not self._var_list:

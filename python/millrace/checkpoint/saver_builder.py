@@ -39,8 +39,7 @@ ASYNCHRONOUS_ATTR = "_asynchronous"
 class BaseSaverBuilder:
     """Adds what saves and restores to the default graph: `build`. Made to be derived from.
 
-    `write_version`: the format of checkpoints. The old one, SaverDef.V1, is read, but not written:
-    V2 is, with a warning.
+    `write_version`: the format of checkpoints, SaverDef.V2 or the old SaverDef.V1.
     """
 
     SaveSpec = SaveSpec
@@ -50,20 +49,25 @@ class BaseSaverBuilder:
     OpListToDict = staticmethod(op_list_to_dict)
 
     def __init__(self, write_version: int = V2):
+        if write_version not in (protos.SaverDef.V1, V2):
+            raise ValueError(f"write_version must be SaverDef.V1 or SaverDef.V2: {write_version}")
         if write_version != V2:
             logging.warning(
-                "Checkpoints are written in the V2 format: the V1 format is only read any more."
+                "TensorFlow's V1 checkpoint format has been deprecated. Consider switching to the "
+                "more efficient V2 format: tf.train.Saver(write_version=tf.train.SaverDef.V2), "
+                "which is the default."
             )
-        self._write_version = V2
+        self._write_version = write_version
 
     # What derived classes may do in other ways.
 
     def save_op(self, filename_tensor: Tensor, saveables: list[SaveableObject]) -> Operation:
-        """The operation that saves to a prefix."""
+        """The operation that saves to a prefix, or to a file of format V1."""
         specs = [spec for saveable in saveables for spec in saveable.specs]
         names = [spec.name for spec in specs]
         slices = [spec.slice_spec for spec in specs]
-        return gen_ops.save_v2(filename_tensor, names, slices, [spec.tensor for spec in specs])
+        save = gen_ops.save_v2 if self._write_version == V2 else gen_ops.save_slices
+        return save(filename_tensor, names, slices, [spec.tensor for spec in specs])
 
     def bulk_restore(
         self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int,
@@ -107,9 +111,11 @@ class BaseSaverBuilder:
     def _add_sharded_save(
         self, prefix: Tensor, per_device: list[tuple[str, Any]], random_state: bool
     ) -> Tensor:
-        """Parts are written aside, one by each device, and merged into one checkpoint."""
+        """Parts are written aside, one by each device, and merged into one checkpoint. Those of
+        format V1 stay as they are."""
+        merged = self._write_version == V2
         with device("CPU"):
-            aside = gen_ops.string_join([prefix, constant("_temp/part")])
+            aside = gen_ops.string_join([prefix, constant("_temp/part")]) if merged else prefix
         num_shards = constant(len(per_device), name="num_shards")
         parts, saves = [], []
         for shard, (place, saveables) in enumerate(per_device):
@@ -119,6 +125,8 @@ class BaseSaverBuilder:
                 saves.append(self._add_save(parts[-1], saveables, state))
         last = cpu_of(per_device[-1][0])
         with control_dependencies([save.op for save in saves]), device(last):
+            if not merged:
+                return gen_ops.sharded_filespec(prefix, num_shards)
             merge = gen_ops.merge_v2_checkpoints(parts, prefix, delete_old_dirs=True)
             with control_dependencies([merge]):
                 return gen_ops.identity(prefix)
@@ -172,10 +180,12 @@ class BaseSaverBuilder:
         filename: str | None = "model", random_state: bool = False,
     ) -> Any:  # fmt: skip
         """Adds the operations. Gives the SaverDef that names them. With `random_state` they save
-        and restore the state of random ops, too; a checkpoint may be without it.
+        and restore the state of random ops, too; a checkpoint may be without it, and one of format
+        V1 is.
 
         TypeError for what cannot be saved, ValueError for names or things that are there twice.
         """
+        random_state = random_state and self._write_version == V2
         saveables = validate_and_slice_inputs(names_to_saveables)
         known = [s.op for s in saveables if isinstance(s.op, (Tensor, Variable))]
         with name_scope(name, "save", known):
