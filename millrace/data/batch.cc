@@ -24,6 +24,7 @@ class BatchDataset final : public Dataset {
   }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
+  // The last input says whether to drop, where there is one.
   template <bool kMayDrop>
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
@@ -31,7 +32,7 @@ class BatchDataset final : public Dataset {
     MR_TRY_ASSIGN(const int64_t size, count_input(ctx, 1, "Batch size", 1));
     bool drop = false;
     if constexpr (kMayDrop) {
-      MR_TRY_ASSIGN(drop, ctx.scalar_input<bool>(2));
+      MR_TRY_ASSIGN(drop, ctx.scalar_input<bool>(ctx.num_inputs() - 1));
     }
     return make_batch_dataset(std::move(spec), std::move(input), size, drop);
   }
@@ -49,7 +50,10 @@ class BatchIterator final : public IteratorOverInput<BatchDataset> {
   Status produce(Element& out, bool& end) override {
     const int64_t size = dataset().batch_size_;
     rows_.begin(size);
-    if (!ended_) MR_TRY(input().next_rows(size, rows_, ended_));
+    if (!ended_) {
+      Status status = input().next_rows(size, rows_, ended_);
+      if (!status.ok()) return leave(std::move(status));
+    }
     const int64_t rows = rows_.rows();
     end = rows == 0 || (dataset().drop_remainder_ && rows < size);
     if (!end) rows_.finish(out);
@@ -57,6 +61,17 @@ class BatchIterator final : public IteratorOverInput<BatchDataset> {
   }
 
  private:
+  // A batch whose rows do not fit each other is left whole, an error of the input where it is.
+  Status leave(Status status) {
+    Element row;
+    for (int64_t i = rows_.rows() + 1; rows_.refused() && i < dataset().batch_size_; ++i) {
+      if (environment().stopped()) return environment().status();
+      MR_TRY(input().next(row, ended_));
+      if (ended_) break;
+    }
+    return status;
+  }
+
   BatchRows rows_;
   bool ended_ = false;
 };
@@ -179,6 +194,16 @@ void register_batch(Registry& registry) {
                              {"drop_remainder", "bool", "Leave out a last batch that is smaller."}},
                   .attrs = {{"parallel_copy", "bool = false"}}},
                  dataset_kernel<BatchDataset::make<true>>);
+  add_dataset_op(
+      registry,
+      {.name = "ParallelBatchDataset",
+       .doc = "Joins elements to batches.",
+       .inputs = {{"input_dataset", "variant"},
+                  {"batch_size", "int64"},
+                  {"num_parallel_calls", "int64", "Not used: a batch is a copy."},
+                  {"drop_remainder", "bool"}},
+       .attrs = {{"parallel_copy", "bool = false"}, {"deterministic", "string = 'default'"}}},
+      dataset_kernel<BatchDataset::make<true>>);
   for (const char* name : {"UnbatchDataset", "ExperimentalUnbatchDataset"}) {
     add_dataset_op(registry,
                    {.name = std::string_view(name),

@@ -41,6 +41,7 @@ void copy_into(const Tensor& from, Tensor& to, int64_t at) {
 void BatchRows::begin(int64_t limit) {
   limit_ = limit;
   rows_ = capacity_ = 0;
+  refused_ = false;
   columns_.clear();
 }
 
@@ -49,10 +50,12 @@ Status BatchRows::add(Element& element) {
     begin(limit_);
     for (const Tensor& component : element) start(component.dtype(), component.shape());
   }
+  refused_ = true;
   MR_TRY(check_columns(element.size()));
   for (size_t i = 0; i < element.size(); ++i) {
     MR_TRY(check(i, element[i].dtype(), element[i].shape()));
   }
+  refused_ = false;
   MR_TRY(make_room(1));
   for (size_t i = 0; i < element.size(); ++i) {
     Tensor& component = element[i];

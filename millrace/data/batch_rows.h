@@ -25,6 +25,8 @@ class BatchRows {
   Status add_string(std::string_view value);
 
   int64_t rows() const { return rows_; }
+  // Whether the last row was refused: it was asked for, though it is none.
+  bool refused() const { return refused_; }
   // The batch, one tensor for each component.
   void finish(Element& out);
 
@@ -44,6 +46,7 @@ class BatchRows {
   // Memory for `more` rows, of the batch's own.
   Status make_room(int64_t more);
 
+  bool refused_ = false;
   int64_t limit_ = 0;
   int64_t rows_ = 0;
   int64_t capacity_ = 0;  // rows that there is memory of its own for, or all of another's

@@ -1,5 +1,7 @@
 // Datasets made of several, or of one several times: repeat, concatenate, zip.
 
+#include "millrace/data/combine.h"
+
 #include <algorithm>
 
 #include "millrace/data/batch_rows.h"
@@ -17,7 +19,7 @@ class RepeatDataset final : public Dataset {
   int64_t size() const override {
     const int64_t n = inputs()[0]->size();
     if (count_ == 0 || n == 0) return 0;
-    if (count_ < 0) return n == kUnknownSize ? n : kInfinite;
+    if (count_ < 0) return kInfinite;
     int64_t product;
     if (n < 0 || __builtin_mul_overflow(n, count_, &product)) return n < 0 ? n : kInfinite;
     return product;
@@ -213,7 +215,8 @@ class ZipIterator final : public IteratorOf<ZipDataset> {
       for (Tensor& component : part_) out.push_back(std::move(component));
     }
     ended_ = end;
-    return end ? ok_status() : first;
+    // An input may end with an error: that is told first.
+    return first;
   }
 
  private:
@@ -228,6 +231,10 @@ Result<std::unique_ptr<Iterator>> ZipDataset::iterate(const Iteration& iteration
 }
 
 }  // namespace
+
+Ref<Dataset> make_repeat_dataset(Ref<Dataset> input, int64_t count) {
+  return make_ref<RepeatDataset>(std::move(input), count);
+}
 
 void register_combine(Registry& registry) {
   add_dataset_op(registry,

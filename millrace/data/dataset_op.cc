@@ -1,5 +1,7 @@
 #include "millrace/data/dataset_op.h"
 
+#include <algorithm>
+
 #include "millrace/graph/shape_context.h"
 
 namespace millrace::data {
@@ -19,11 +21,36 @@ Result<ElementSpec> read_spec(const AttrMap& attrs, std::string_view types) {
 
 // What lists files and the like: vectors, and some may be scalars.
 bool is_vector(const ArgDef& arg) {
-  for (const char* name : {"filenames", "optimizations", "optimizations_enabled",
-                           "optimizations_disabled", "optimizations_default", "transformations"}) {
+  for (const char* name :
+       {"filenames", "optimizations", "optimizations_enabled", "optimizations_disabled",
+        "optimizations_default", "transformations", "batch_sizes", "byte_offsets"}) {
     if (arg.name == name) return true;
   }
   return false;
+}
+
+// Most ops have the attribute; graphs for TensorFlow must not have it where its op does not.
+bool has_metadata(std::string_view op) {
+  constexpr std::string_view kWithout[] = {"AssertCardinalityDataset",
+                                           "AssertNextDataset",
+                                           "BytesProducedStatsDataset",
+                                           "ChooseFastestDataset",
+                                           "DirectedInterleaveDataset",
+                                           "FinalizeDataset",
+                                           "GroupByReducerDataset",
+                                           "IgnoreErrorsDataset",
+                                           "LatencyStatsDataset",
+                                           "MaxIntraOpParallelismDataset",
+                                           "ModelDataset",
+                                           "NonSerializableDataset",
+                                           "OptimizeDataset",
+                                           "OptimizeDatasetV2",
+                                           "PrivateThreadPoolDataset",
+                                           "RebatchDatasetV2",
+                                           "SamplingDataset",
+                                           "ThreadPoolDataset"};
+  if (op.starts_with("Experimental")) return false;
+  return std::find(std::begin(kWithout), std::end(kWithout), op) == std::end(kWithout);
 }
 
 // Datasets and what they are told, sizes, seeds, names, are scalars; what functions capture and
@@ -74,7 +101,9 @@ void add_source_op(Registry& registry, OpSpec spec, KernelFunction kernel) {
   spec.outputs = {{"handle", "variant"}};
   // Datasets live on the host, and so does what they are made of.
   for (OpSpec::Arg& input : spec.inputs) input.type = str_cat("host(", input.type, ")");
-  spec.attrs.push_back({"metadata", "string = ''", "For people; not used."});
+  if (has_metadata(spec.name)) {
+    spec.attrs.push_back({"metadata", "string = ''", "For people; not used."});
+  }
   if (spec.shape == nullptr) spec.shape = dataset_shape;
   spec.traits.cannot_differentiate = true;
   spec.no_gradient = "make datasets";

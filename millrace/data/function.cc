@@ -65,4 +65,13 @@ Status Function::fields(StateFields& state) const {
   return state.reading() ? restore_op_states(resources, states_, states) : ok_status();
 }
 
+Result<int64_t> Function::number(Element args, std::string_view what) const {
+  Element answer;
+  MR_TRY(call(std::move(args), answer));
+  if (answer.size() != 1 || answer[0].dtype() != DType::kInt64 || answer[0].num_elements() != 1) {
+    return invalid_argument("`", what, "` must return a scalar int64.");
+  }
+  return answer[0].item<int64_t>();
+}
+
 }  // namespace millrace::data

@@ -28,6 +28,8 @@ class Function {
 
   // call() of a function that gives one bool; INVALID_ARGUMENT, naming `what`, for another.
   Result<bool> ask(const Element& args, std::string_view what) const;
+  // The same of one that gives an int64.
+  Result<int64_t> number(Element args, std::string_view what) const;
 
   // Where the random numbers inside it stand, while no call is under way. All iterators of a
   // session that call one function share them.

@@ -32,15 +32,6 @@ class GroupByWindowDataset final : public Dataset {
   const Closure key_, reduce_, size_;
 };
 
-Result<int64_t> number_of(const Function& function, Element args, std::string_view what) {
-  Element out;
-  MR_TRY(function.call(std::move(args), out));
-  if (out.size() != 1 || out[0].dtype() != DType::kInt64 || out[0].num_elements() != 1) {
-    return invalid_argument("`", what, "` must return a scalar int64.");
-  }
-  return out[0].item<int64_t>();
-}
-
 class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDataset> {
  public:
   GroupByWindowIterator(const GroupByWindowDataset& dataset, const Iteration& iteration,
@@ -107,11 +98,10 @@ class GroupByWindowIterator final : public IteratorOverInput<GroupByWindowDatase
     Element element;
     MR_TRY(input().next(element, ended_));
     if (ended_) return ok_status();
-    MR_TRY_ASSIGN(const int64_t key, number_of(key_, element, "key_func"));
+    MR_TRY_ASSIGN(const int64_t key, key_.number(element, "key_func"));
     auto at = groups_.find(key);
     if (at == groups_.end()) {
-      MR_TRY_ASSIGN(const int64_t size,
-                    number_of(size_, {Tensor::scalar(key)}, "window_size_func"));
+      MR_TRY_ASSIGN(const int64_t size, size_.number({Tensor::scalar(key)}, "window_size_func"));
       if (size <= 0) {
         return invalid_argument("Window size must be greater than zero, but got ", size, ".");
       }

@@ -15,7 +15,7 @@ struct InterleaveOptions {
   std::string_view name = "Interleave";
   int64_t cycle_length = 1;
   int64_t block_length = 1;
-  int64_t ahead = 0;  // elements that each of the nested datasets works ahead; 0: none
+  AheadOptions ahead = {.elements = 0};  // of each of the nested datasets
 };
 
 // Turns through `cycle_length` nested datasets, `block_length` elements of each at a time. One that
@@ -125,7 +125,8 @@ Result<Ref<Dataset>> make_interleave(KernelContext& ctx) {
   }
   if constexpr (kNumbers > 2) {
     options.name = "ParallelInterleave";
-    options.ahead = std::min<int64_t>(options.block_length + 1, kMostAhead);
+    options.ahead = {.elements = std::min<int64_t>(options.block_length + 1, kMostAhead),
+                     .shared_by = options.cycle_length};
     // Each has a thread.
     constexpr int64_t kMostThreads = 1024;
     if (options.cycle_length > kMostThreads) {

@@ -15,11 +15,6 @@ Ref<Environment> environment_of(const KernelContext& ctx) {
   return environment;
 }
 
-Result<Ref<IteratorResource>> iterator_input(const KernelContext& ctx, int i) {
-  MR_TRY_ASSIGN(const ResourceHandle handle, handle_input(ctx, i, IteratorResource::kTypeName));
-  return ctx.resources().lookup<IteratorResource>(handle.container, handle.name);
-}
-
 // Where an op keeps its iterator: by its shared name, or one of its session.
 struct Place {
   std::string container, name;
@@ -100,29 +95,6 @@ class OneShotIterator final : public AsyncKernel {
   Place place_;
   ElementSpec spec_;
   FunctionAttr factory_;
-};
-
-class GetNext final : public AsyncKernel {
- public:
-  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    auto kernel = std::make_unique<GetNext>();
-    MR_TRY_ASSIGN(kernel->spec_, spec_of(node));
-    return Result<std::unique_ptr<Kernel>>(std::move(kernel));
-  }
-
-  void compute_async(KernelContext& ctx, Done done) const override {
-    Result<Ref<IteratorResource>> iterator = iterator_input(ctx, 0);
-    if (!iterator.ok()) return done(iterator.status());
-    Result<Ref<Cursor>> cursor = (*iterator)->cursor();
-    if (!cursor.ok()) return done(cursor.status());
-    (*cursor)->next(
-        ctx.step().cancel, [this, &ctx, done = std::move(done)](Result<Element> element) mutable {
-          done(element.ok() ? set_element(ctx, *std::move(element), spec_) : element.status());
-        });
-  }
-
- private:
-  ElementSpec spec_;
 };
 
 class Serialize final : public AsyncKernel {
@@ -233,16 +205,6 @@ void register_iterator_ops(Registry& registry) {
                 .traits = user,
                 .shape = shape_rules::no_outputs});
   registry.kernel("MakeIterator", DeviceKind::kCpu, begin_iterator);
-  for (const char* name : {"IteratorGetNext", "IteratorGetNextSync"}) {
-    registry.add({.name = std::string_view(name),
-                  .doc = "The next element of an iterator; OUT_OF_RANGE when there is none.",
-                  .inputs = {iterator},
-                  .outputs = {{"components", "list(output_types)"}},
-                  .attrs = {types, shapes},
-                  .traits = user,
-                  .shape = element_shape});
-    registry.kernel<GetNext>(std::string_view(name), DeviceKind::kCpu);
-  }
   registry.add({.name = "IteratorToStringHandle",
                 .doc = "The handle of an iterator as a text.",
                 .inputs = {{"resource_handle", "resource"}},

@@ -1,5 +1,7 @@
 #include "millrace/data/iterator_resource.h"
 
+#include "millrace/data/handles.h"
+
 namespace millrace::data {
 
 Status check_spec(const ElementSpec& given, const ElementSpec& wanted) {
@@ -18,6 +20,11 @@ Status check_spec(const ElementSpec& given, const ElementSpec& wanted) {
     }
   }
   return ok_status();
+}
+
+Result<Ref<IteratorResource>> iterator_input(const KernelContext& ctx, int i) {
+  MR_TRY_ASSIGN(const ResourceHandle handle, handle_input(ctx, i, IteratorResource::kTypeName));
+  return ctx.resources().lookup<IteratorResource>(handle.container, handle.name);
 }
 
 IteratorResource::~IteratorResource() {

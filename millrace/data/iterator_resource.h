@@ -5,6 +5,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/data/cursor.h"
+#include "millrace/kernel/kernel.h"
 #include "millrace/kernel/resource_manager.h"
 
 namespace millrace::data {
@@ -45,6 +46,9 @@ class IteratorResource final : public Resource {
   Ref<Cursor> cursor_ MR_GUARDED_BY(mu_);
   Ref<Dataset> dataset_ MR_GUARDED_BY(mu_);
 };
+
+// The iterator whose handle is in input i.
+Result<Ref<IteratorResource>> iterator_input(const KernelContext& ctx, int i);
 
 // INVALID_ARGUMENT unless elements of `given` can stand where those of `wanted` are expected.
 Status check_spec(const ElementSpec& given, const ElementSpec& wanted);

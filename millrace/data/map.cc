@@ -18,20 +18,30 @@ class FunctionDataset final : public Dataset {
   static constexpr std::string_view kName = kUse == Use::kMap      ? "Map"
                                             : kUse == Use::kFilter ? "Filter"
                                                                    : "TakeWhile";
-  FunctionDataset(ElementSpec spec, Ref<Dataset> input, Closure closure)
-      : Dataset(kName, std::move(spec), {std::move(input)}, true), closure_(std::move(closure)) {}
-  int64_t size() const override { return kUse == Use::kMap ? inputs()[0]->size() : kUnknownSize; }
+  // `same_size`: no function ends the dataset before its input.
+  FunctionDataset(ElementSpec spec, Ref<Dataset> input, Closure closure, bool same_size)
+      : Dataset(kName, std::move(spec), {std::move(input)}, true),
+        closure_(std::move(closure)),
+        same_size_(same_size) {}
+  int64_t size() const override { return same_size_ ? inputs()[0]->size() : kUnknownSize; }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
     MR_TRY_ASSIGN(ElementSpec spec, spec_of(ctx.node()));
+    MR_TRY_ASSIGN(const int captured, type_count(ctx.node(), "Targuments"));
     MR_TRY_ASSIGN(Closure closure,
-                  closure_of(ctx, kUse == Use::kMap ? "f" : "predicate", 1, ctx.num_inputs() - 1));
-    return make_ref<FunctionDataset>(std::move(spec), std::move(input), std::move(closure));
+                  closure_of(ctx, kUse == Use::kMap ? "f" : "predicate", 1, captured));
+    bool same_size = false;
+    if constexpr (kUse == Use::kMap) {
+      MR_TRY_ASSIGN(same_size, ctx.node().attr<bool>("preserve_cardinality"));
+    }
+    return make_ref<FunctionDataset>(std::move(spec), std::move(input), std::move(closure),
+                                     same_size);
   }
 
   const Closure closure_;
+  const bool same_size_;
 };
 
 template <Use kUse>
@@ -86,11 +96,13 @@ Result<std::unique_ptr<Iterator>> FunctionDataset<kUse>::iterate(const Iteration
 // f(state, element) gives the next state and an element.
 class ScanDataset final : public Dataset {
  public:
-  ScanDataset(ElementSpec spec, Ref<Dataset> input, Element initial, Closure closure)
+  ScanDataset(ElementSpec spec, Ref<Dataset> input, Element initial, Closure closure,
+              bool same_size)
       : Dataset("Scan", std::move(spec), {std::move(input)}, true),
         initial_(std::move(initial)),
-        closure_(std::move(closure)) {}
-  int64_t size() const override { return inputs()[0]->size(); }
+        closure_(std::move(closure)),
+        same_size_(same_size) {}
+  int64_t size() const override { return same_size_ ? inputs()[0]->size() : kUnknownSize; }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
@@ -99,12 +111,14 @@ class ScanDataset final : public Dataset {
     MR_TRY_ASSIGN(const int states, type_count(ctx.node(), "Tstate"));
     MR_TRY_ASSIGN(Element initial, kept_inputs(ctx, 1, states));
     MR_TRY_ASSIGN(Closure closure, closure_of(ctx, "f", 1 + states, ctx.num_inputs() - 1 - states));
+    MR_TRY_ASSIGN(const bool same_size, ctx.node().attr<bool>("preserve_cardinality"));
     return make_ref<ScanDataset>(std::move(spec), std::move(input), std::move(initial),
-                                 std::move(closure));
+                                 std::move(closure), same_size);
   }
 
   const Element initial_;
   const Closure closure_;
+  const bool same_size_;
 };
 
 class ScanIterator final : public IteratorOverInput<ScanDataset> {
@@ -176,6 +190,15 @@ void register_map(Registry& registry) {
                   .inputs = inputs,
                   .attrs = {{"predicate", "func"}, captured}},
                  dataset_kernel<FunctionDataset<Use::kFilter>::make>);
+  add_dataset_op(
+      registry,
+      {.name = "ParallelFilterDataset",
+       .doc = "The elements for which a predicate holds.",
+       .inputs = {{"input_dataset", "variant"},
+                  {"other_arguments", "list(Targuments)"},
+                  {"num_parallel_calls", "int64", "Not used: one after the other."}},
+       .attrs = {{"predicate", "func"}, {"deterministic", "string = 'default'"}, captured}},
+      dataset_kernel<FunctionDataset<Use::kFilter>::make>);
   for (const char* name : {"TakeWhileDataset", "ExperimentalTakeWhileDataset"}) {
     add_dataset_op(registry,
                    {.name = std::string_view(name),
@@ -184,18 +207,19 @@ void register_map(Registry& registry) {
                     .attrs = {{"predicate", "func"}, captured}},
                    dataset_kernel<FunctionDataset<Use::kTakeWhile>::make>);
   }
-  for (const char* name : {"ScanDataset", "ExperimentalScanDataset"}) {
+  for (const char* name : {"ExperimentalScanDataset", "ScanDataset"}) {
+    std::vector<OpSpec::Attr> attrs = {{"f", "func"},
+                                       {"Tstate", "list(type) >= 1"},
+                                       captured,
+                                       {"preserve_cardinality", "bool = false"}};
+    if (name[0] == 'S') attrs.push_back({"use_default_device", "bool = true"});
     add_dataset_op(registry,
                    {.name = std::string_view(name),
                     .doc = "Elements that f makes of those of a dataset and a state it hands on.",
                     .inputs = {{"input_dataset", "variant"},
                                {"initial_state", "list(Tstate)"},
                                {"other_arguments", "list(Targuments)"}},
-                    .attrs = {{"f", "func"},
-                              {"Tstate", "list(type) >= 1"},
-                              captured,
-                              {"preserve_cardinality", "bool = false"},
-                              {"use_default_device", "bool = true"}}},
+                    .attrs = attrs},
                    dataset_kernel<ScanDataset::make>);
   }
 }

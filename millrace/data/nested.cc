@@ -1,11 +1,9 @@
 #include "millrace/data/nested.h"
 
-#include "millrace/data/prefetch.h"
-
 namespace millrace::data {
 
 Status Nested::open(Element args, const Function& function, Environment& environment,
-                    int64_t ahead) {
+                    AheadOptions ahead) {
   close();
   Element made;
   MR_TRY(function.call(args, made));
@@ -14,9 +12,8 @@ Status Nested::open(Element args, const Function& function, Environment& environ
   }
   MR_TRY_ASSIGN(Ref<Dataset> dataset, dataset_of(made[0]));
   const Iteration iteration = Iteration::of(*dataset, Ref<Environment>(&environment));
-  if (ahead > 0) {
-    MR_TRY_ASSIGN(iterator_,
-                  iterate_ahead(*dataset, *dataset, iteration, {.elements = ahead}, nullptr));
+  if (ahead.elements > 0) {
+    MR_TRY_ASSIGN(iterator_, iterate_ahead(*dataset, *dataset, iteration, ahead, nullptr));
   } else {
     MR_TRY_ASSIGN(iterator_, dataset->iterate(iteration));
   }
@@ -30,7 +27,7 @@ void Nested::close() {
 }
 
 Status Nested::fields(StateFields& state, const Function& function, Environment& environment,
-                      int64_t ahead) {
+                      AheadOptions ahead) {
   bool was_open = is_open();
   MR_TRY(state.flag(was_open));
   if (state.reading()) close();

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "millrace/data/function.h"
+#include "millrace/data/prefetch.h"
 #include "millrace/data/state.h"
 
 namespace millrace::data {
@@ -12,15 +13,15 @@ namespace millrace::data {
 class Nested {
  public:
   bool is_open() const { return iterator_ != nullptr; }
-  // Calls `function`, which gives one dataset, and iterates over that. With `ahead` > 0 on a thread
-  // of its own, so many elements ahead.
-  Status open(Element args, const Function& function, Environment& environment, int64_t ahead = 0);
+  // Calls `function`, which gives one dataset, and iterates over that: on a thread of its own where
+  // it works ahead by some elements.
+  Status open(Element args, const Function& function, Environment& environment, AheadOptions ahead);
   void close();
   // While it is open.
   Status next(Element& out, bool& end) { return iterator_->next(out, end); }
 
   Status fields(StateFields& state, const Function& function, Environment& environment,
-                int64_t ahead = 0);
+                AheadOptions ahead);
 
  private:
   Element args_;

@@ -4,6 +4,7 @@
 
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/handles.h"
+#include "millrace/data/seeds.h"
 #include "millrace/graph/shape_context.h"
 
 namespace millrace::data {
@@ -41,7 +42,28 @@ Status cardinality(KernelContext& ctx) {
   return ok_status();
 }
 
-// A handle of nothing: seeds and caches belong to datasets here.
+template <bool kGiven>
+Status seed_generator(KernelContext& ctx) {
+  MR_TRY(check_call(ctx));
+  Seeds seeds;
+  if constexpr (kGiven) {
+    MR_TRY_ASSIGN(seeds, seeds_input(ctx, 0));
+  }
+  ctx.set_output(0, make_seed_generator(ctx, seeds));
+  if (ctx.num_outputs() > 1) ctx.set_output(1, Tensor::scalar(Variant{}));
+  return ok_status();
+}
+
+// The first of several that have the same elements.
+Result<Ref<Dataset>> first_of(KernelContext& ctx) { return dataset_input(ctx, 0); }
+
+Status hand_on(KernelContext& ctx) {
+  MR_TRY(dataset_input(ctx, 0).status());
+  ctx.set_output(0, ctx.input(0));
+  return ok_status();
+}
+
+// A handle of nothing: caches belong to datasets here.
 Status dummy_handle(KernelContext& ctx) {
   ctx.set_output(0, make_handle(ctx, "", ctx.node().name, "Dummy"));
   if (ctx.num_outputs() > 1) ctx.set_output(1, Tensor::scalar(Variant{}));
@@ -78,7 +100,23 @@ void register_options(Registry& registry) {
   add_same("ExperimentalPrivateThreadPoolDataset", {{"num_threads", "int64"}}, {});
   add_same("AssertNextDataset", {{"transformations", "string"}}, {});
   add_same("NonSerializableDataset", {}, {});
-  add_same("AssertCardinalityDataset", {{"cardinality", "int64"}}, {});
+  for (const char* name : {"LatencyStatsDataset", "ExperimentalLatencyStatsDataset",
+                           "BytesProducedStatsDataset", "ExperimentalBytesProducedStatsDataset"}) {
+    add_same(name, {{"tag", "string"}}, {});
+  }
+  add_same("ThreadPoolDataset", {{"thread_pool", "resource"}}, {});
+  add_same("ExperimentalThreadPoolDataset", {{"thread_pool", "resource"}}, {});
+  add_same("ExperimentalNonSerializableDataset", {}, {});
+  add_same("ExperimentalAssertNextDataset", {{"transformations", "string"}}, {});
+  add_same("ExperimentalMaxIntraOpParallelismDataset", {{"max_intra_op_parallelism", "int64"}}, {});
+  for (const char* name : {"ChooseFastestDataset", "ExperimentalChooseFastestDataset"}) {
+    add_dataset_op(registry,
+                   {.name = std::string_view(name),
+                    .doc = "One of several datasets that have the same elements: the first.",
+                    .inputs = {{"input_datasets", "N*variant"}},
+                    .attrs = {{"N", "int >= 2"}, {"num_experiments", "int"}}},
+                   dataset_kernel<first_of>);
+  }
   add_dataset_op(registry,
                  {.name = "ModelDataset",
                   .doc = "The dataset, with a limit on the bytes that its stages keep.",
@@ -101,7 +139,35 @@ void register_options(Registry& registry) {
     registry.kernel(std::string_view(name), DeviceKind::kCpu, cardinality);
   }
   const OpTraits stateful = {.stateful = true, .cannot_differentiate = true};
-  for (const char* name : {"DummySeedGenerator", "DummyMemoryCache", "DummyIterationCounter"}) {
+  for (const char* name : {"WrapDatasetVariant", "UnwrapDatasetVariant"}) {
+    registry.add({.name = std::string_view(name),
+                  .doc = "The dataset as it is.",
+                  .inputs = {{"input_handle", "variant"}},
+                  .outputs = {{"output_handle", "variant"}},
+                  .traits = plain,
+                  .shape = shape_rules::scalar});
+    registry.kernel(std::string_view(name), DeviceKind::kCpu, hand_on);
+  }
+  for (const char* name : {"ThreadPoolHandle", "ExperimentalThreadPoolHandle"}) {
+    registry.add({.name = std::string_view(name),
+                  .doc = "A handle of nothing: there is one pool of threads.",
+                  .outputs = {{"handle", "resource"}},
+                  .attrs = {{"num_threads", "int"},
+                            {"max_intra_op_parallelism", "int = 1"},
+                            {"display_name", "string"},
+                            {"container", "string = ''"},
+                            {"shared_name", "string = ''"}},
+                  .traits = stateful,
+                  .shape = shape_rules::scalar});
+    registry.kernel(std::string_view(name), DeviceKind::kCpu, dummy_handle);
+  }
+  registry.add({.name = "DummySeedGenerator",
+                .doc = "A generator of seeds that are drawn.",
+                .outputs = {{"handle", "resource"}},
+                .traits = stateful,
+                .shape = shape_rules::scalar});
+  registry.kernel("DummySeedGenerator", DeviceKind::kCpu, seed_generator<false>);
+  for (const char* name : {"DummyMemoryCache", "DummyIterationCounter"}) {
     registry.add({.name = std::string_view(name),
                   .doc = "A handle of nothing.",
                   .outputs = {{"handle", "resource"}},
@@ -109,19 +175,22 @@ void register_options(Registry& registry) {
                   .shape = shape_rules::scalar});
     registry.kernel(std::string_view(name), DeviceKind::kCpu, dummy_handle);
   }
-  const auto add_anonymous = [&](const char* name, SpecList<OpSpec::Arg> inputs) {
+  const auto add_anonymous = [&](const char* name, SpecList<OpSpec::Arg> inputs,
+                                 KernelFunction kernel) {
     registry.add({.name = std::string_view(name),
-                  .doc = "A handle of nothing, and what would delete it.",
+                  .doc = "A handle with nothing behind it, and what would delete that.",
                   .inputs = inputs,
                   .outputs = {{"handle", "resource"}, {"deleter", "variant"}},
                   .traits = stateful,
-                  .shape = shape_rules::scalar});
-    registry.kernel(std::string_view(name), DeviceKind::kCpu, dummy_handle);
+                  .shape = dataset_shape});
+    registry.kernel(std::string_view(name), DeviceKind::kCpu, kernel);
   };
   add_anonymous("AnonymousSeedGenerator",
-                {{"seed", "int64"}, {"seed2", "int64"}, {"reshuffle", "bool"}});
-  add_anonymous("AnonymousRandomSeedGenerator", {{"seed", "int64"}, {"seed2", "int64"}});
-  add_anonymous("AnonymousMemoryCache", {});
+                {{"seed", "host(int64)"}, {"seed2", "host(int64)"}, {"reshuffle", "bool"}},
+                seed_generator<true>);
+  add_anonymous("AnonymousRandomSeedGenerator", {{"seed", "host(int64)"}, {"seed2", "host(int64)"}},
+                seed_generator<true>);
+  add_anonymous("AnonymousMemoryCache", {}, dummy_handle);
   for (const char* name :
        {"DeleteSeedGenerator", "DeleteRandomSeedGenerator", "DeleteMemoryCache"}) {
     registry.add({.name = std::string_view(name),

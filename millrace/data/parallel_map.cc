@@ -26,7 +26,7 @@ class ParallelMapDataset final : public Dataset {
       : Dataset("ParallelMap", std::move(spec), {std::move(input)}, true),
         closure_(std::move(closure)),
         options_(options) {}
-  int64_t size() const override { return inputs()[0]->size(); }
+  int64_t size() const override { return options_.same_size ? inputs()[0]->size() : kUnknownSize; }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   const Closure closure_;
@@ -66,6 +66,7 @@ class Calls final : public RefCounted {
             self->measure(monotonic_nanos() - begin);
             call->outcome.status = made.status();
             if (made.ok()) call->outcome.element = std::move(*made);
+            self->largest_ = std::max(self->largest_, call->outcome.bytes());
             call->done = true;
             self->changed_.notify_all();
           });
@@ -99,6 +100,14 @@ class Calls final : public RefCounted {
     }
     return ok_status();
   }
+  // Whether the results of `count` calls may be kept, each as large as the largest so far. Before
+  // one is known, one call shows.
+  bool has_room(int64_t count) {
+    const int64_t budget = environment_->memory_budget;
+    if (budget <= 0 || count == 0) return true;
+    MutexLock lock(mu_);
+    return measured_ && (largest_ == 0 || count < budget / largest_);
+  }
   bool calls_are_short() {
     MutexLock lock(mu_);
     return measured_ && mean_ns_ < kShortCallNs;
@@ -118,6 +127,7 @@ class Calls final : public RefCounted {
   CondVar changed_;
   int64_t mean_ns_ MR_GUARDED_BY(mu_) = 0;
   bool measured_ MR_GUARDED_BY(mu_) = false;
+  int64_t largest_ MR_GUARDED_BY(mu_) = 0;  // bytes of a result
   const WakeOnStop wake_{*environment_, mu_, changed_};
 };
 
@@ -151,7 +161,8 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
       return end ? ok_status() : said(calls_->call(std::move(args), out), end);
     }
     const bool shorts = calls_->calls_are_short();
-    while (!ended_ && (line_.empty() || !shorts) && static_cast<int64_t>(line_.size()) < limit_) {
+    while (!ended_ && (line_.empty() || !shorts) && static_cast<int64_t>(line_.size()) < limit_ &&
+           calls_->has_room(static_cast<int64_t>(line_.size()))) {
       Element args;
       Status status = input().next(args, ended_);
       if (ended_ && status.ok()) break;
@@ -217,6 +228,7 @@ Result<Ref<Dataset>> make_parallel_map(KernelContext& ctx) {
   MR_TRY_ASSIGN(Closure closure, closure_of(ctx, "f", 1, last - 1));
   ParallelMapOptions options;
   MR_TRY_ASSIGN(options.parallelism, parallelism_input(ctx, last));
+  MR_TRY_ASSIGN(options.same_size, ctx.node().attr<bool>("preserve_cardinality"));
   if constexpr (kText) {
     MR_TRY_ASSIGN(const std::string text, ctx.node().attr<std::string>("deterministic"));
     options.ordered = text != "false";
@@ -249,6 +261,7 @@ Result<Ref<Dataset>> make_map_and_batch(KernelContext& ctx) {
   MR_TRY_ASSIGN(const int64_t size, count_input(ctx, after, "batch_size", 1));
   ParallelMapOptions options;
   MR_TRY_ASSIGN(options.parallelism, parallelism_input(ctx, after + 1));
+  MR_TRY_ASSIGN(options.same_size, ctx.node().attr<bool>("preserve_cardinality"));
   MR_TRY_ASSIGN(const bool drop, ctx.scalar_input<bool>(after + 2));
   Ref<Dataset> mapped =
       make_parallel_map_dataset(rows_of(spec), std::move(input), std::move(closure), options);

@@ -10,6 +10,8 @@ struct ParallelMapOptions {
   int64_t parallelism = 1;
   // Elements in the order of the input, whichever call ends first.
   bool ordered = true;
+  // No function ends the dataset before its input.
+  bool same_size = false;
 };
 
 // f of every element of `input`, several at once.

@@ -15,11 +15,12 @@ namespace {
 // the iterator may go first.
 class Ahead final : public RefCounted {
  public:
-  Ahead(Ref<Environment> environment, std::unique_ptr<Iterator> input, int64_t elements)
+  Ahead(Ref<Environment> environment, std::unique_ptr<Iterator> input, AheadOptions options)
       : environment_(std::move(environment)),
         input_(std::move(input)),
-        autotune_(elements == kAutotune),
-        limit_(autotune_ ? 2 : elements) {}
+        autotune_(options.elements == kAutotune),
+        budget_(environment_->memory_budget / options.shared_by),
+        limit_(autotune_ ? 2 : options.elements) {}
   void stop() { environment_->stop(); }
 
   Status take(Element& out, bool& end, Stage* stage) {
@@ -72,7 +73,7 @@ class Ahead final : public RefCounted {
   bool has_room() const MR_REQUIRES(mu_) {
     if (buffer_.empty()) return true;
     if (buffer_.back().end || static_cast<int64_t>(buffer_.size()) >= limit_) return false;
-    return environment_->memory_budget <= 0 || bytes_ < environment_->memory_budget;
+    return environment_->memory_budget <= 0 || bytes_ < budget_;
   }
 
   void work() {
@@ -95,6 +96,7 @@ class Ahead final : public RefCounted {
   const Ref<Environment> environment_;
   const std::unique_ptr<Iterator> input_;  // the thread's, while working_
   const bool autotune_;
+  const int64_t budget_;  // bytes, where there is a limit
 
   Mutex mu_;
   CondVar changed_;
@@ -155,7 +157,7 @@ Result<std::unique_ptr<Iterator>> iterate_ahead(const Dataset& owner, const Data
                                                 Stage* stage) {
   Ref<Environment> own = Environment::make_child(*iteration.environment);
   MR_TRY_ASSIGN(std::unique_ptr<Iterator> input, dataset.iterate(iteration.within(own)));
-  Ref<Ahead> ahead = make_ref<Ahead>(std::move(own), std::move(input), options.elements);
+  Ref<Ahead> ahead = make_ref<Ahead>(std::move(own), std::move(input), options);
   return std::make_unique<AheadIterator>(owner, iteration, std::move(ahead), stage);
 }
 

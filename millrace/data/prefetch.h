@@ -10,6 +10,8 @@ namespace millrace::data {
 struct AheadOptions {
   // Elements; kAutotune: as many as it takes not to let anybody wait, up to kMostAhead.
   int64_t elements = 1;
+  // How many such stages share the bytes that the environment allows.
+  int64_t shared_by = 1;
 };
 inline constexpr int64_t kAutotune = -1;
 inline constexpr int64_t kMostAhead = 64;

@@ -15,6 +15,8 @@ namespace {
 struct FileOptions {
   Compression compression = Compression::kNone;
   size_t chunk_bytes = size_t{256} << 10;
+  // Where to begin in each file; none: at its beginning.
+  std::vector<uint64_t> offsets = {};
   // Of pieces of one length.
   uint64_t header_bytes = 0, record_bytes = 0, footer_bytes = 0;
 };
@@ -116,7 +118,7 @@ class FileDataset final : public Dataset {
   FileDataset(std::vector<std::string> names, FileOptions options)
       : Dataset(Reader::kName, {{DType::kString}, {PartialShape::scalar()}}, {}, true),
         names_(std::move(names)),
-        options_(options) {}
+        options_(std::move(options)) {}
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   const std::vector<std::string> names_;
@@ -197,7 +199,8 @@ class FileIterator final : public IteratorOf<FileDataset<Reader>> {
     MR_TRY_ASSIGN(Ref<ReadableFile> file, place.fs->open_readable(place.path));
     MR_TRY_ASSIGN(file_bytes_, file->size());
     MR_TRY_ASSIGN(reader_, Reader::make(std::move(file), this->dataset().options_));
-    return ok_status();
+    const std::vector<uint64_t>& offsets = this->dataset().options_.offsets;
+    return offsets.empty() ? ok_status() : reader_->seek(offsets[static_cast<size_t>(file_)]);
   }
   // Goes on to the next file; the error with the name of this one.
   Status leave_file(const Status& status) {
@@ -247,6 +250,22 @@ Result<Ref<Dataset>> make_files(KernelContext& ctx) {
   return make_ref<FileDataset<Reader>>(std::move(names), options);
 }
 
+Result<Ref<Dataset>> make_records_from(KernelContext& ctx) {
+  MR_TRY_ASSIGN(std::vector<std::string> names, names_input(ctx));
+  FileOptions options;
+  MR_TRY(read_options(ctx, 1, 2, options));
+  MR_TRY_ASSIGN(const std::vector<int64_t> offsets, ctx.int_vector_input(3));
+  if (!offsets.empty() && offsets.size() != names.size()) {
+    return invalid_argument("`byte_offsets` must have one element for each of ", names.size(),
+                            " files, got ", offsets.size());
+  }
+  for (const int64_t offset : offsets) {
+    if (offset < 0) return invalid_argument("`byte_offsets` must not be negative, got ", offset);
+    options.offsets.push_back(static_cast<uint64_t>(offset));
+  }
+  return make_ref<FileDataset<Records>>(std::move(names), std::move(options));
+}
+
 template <bool kCompressed>
 Result<Ref<Dataset>> make_pieces(KernelContext& ctx) {
   MR_TRY_ASSIGN(std::vector<std::string> names, names_input(ctx));
@@ -281,6 +300,15 @@ void register_records(Registry& registry) {
                  .inputs = {names, compression, buffer},
                  .traits = traits},
                 dataset_kernel<make_files<Records>>);
+  add_source_op(registry,
+                {.name = "TFRecordDatasetV2",
+                 .doc = "The records of TFRecord files, from some place on.",
+                 .inputs = {names,
+                            compression,
+                            buffer,
+                            {"byte_offsets", "int64", "Of each file; none: the beginning."}},
+                 .traits = traits},
+                dataset_kernel<make_records_from>);
   add_source_op(registry,
                 {.name = "TextLineDataset",
                  .doc = "The lines of text files.",

@@ -3,24 +3,11 @@
 #include "millrace/data/blocking_kernel.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/function.h"
+#include "millrace/data/whole.h"
 #include "millrace/graph/shape_context.h"
 
 namespace millrace::data {
 namespace {
-
-// Iterates here and now. Ends with the step.
-struct Whole {
-  Ref<Environment> environment;
-  std::unique_ptr<Iterator> iterator;
-
-  static Result<Whole> make(const KernelContext& ctx, const Dataset& dataset) {
-    Whole whole;
-    whole.environment =
-        make_ref<Environment>(ctx.step().functions, Ref<Device>(&ctx.device()), ctx.step().cancel);
-    MR_TRY_ASSIGN(whole.iterator, dataset.iterate(Iteration::of(dataset, whole.environment)));
-    return whole;
-  }
-};
 
 Status single_element(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Ref<Dataset> dataset, dataset_input(ctx, 0));

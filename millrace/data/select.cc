@@ -73,8 +73,8 @@ class SkipDataset final : public Dataset {
       : Dataset("Skip", input->spec(), {input}, count > kLong), count_(count) {}
   int64_t size() const override {
     const int64_t n = inputs()[0]->size();
-    if (count_ < 0) return 0;
-    return n < 0 ? n : std::max<int64_t>(n - count_, 0);
+    if (n < 0) return n;
+    return count_ < 0 ? 0 : std::max<int64_t>(n - count_, 0);
   }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 

@@ -1,9 +1,9 @@
 // Elements in random order, out of a buffer.
 
-#include <random>
-
+#include "millrace/data/combine.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/random_numbers.h"
+#include "millrace/data/seeds.h"
 #include "millrace/data/state.h"
 
 namespace millrace::data {
@@ -11,32 +11,16 @@ namespace {
 
 class ShuffleDataset final : public Dataset {
  public:
-  ShuffleDataset(Ref<Dataset> input, int64_t buffer_size, int64_t seed, int64_t seed2,
-                 bool reshuffle)
+  ShuffleDataset(Ref<Dataset> input, int64_t buffer_size, Seeds seeds, bool reshuffle)
       : Dataset("Shuffle", input->spec(), {input}, buffer_size > kLong),
         buffer_size_(buffer_size),
-        seed_(seed),
-        seed2_(seed2),
+        seeds_(seeds),
         reshuffle_(reshuffle) {}
   int64_t size() const override { return inputs()[0]->size(); }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
-  // Seeds of zero are drawn when the dataset is made.
-  static Result<Ref<Dataset>> make(KernelContext& ctx) {
-    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
-    MR_TRY_ASSIGN(const int64_t buffer_size, count_input(ctx, 1, "buffer_size", 1));
-    MR_TRY_ASSIGN(int64_t seed, ctx.int_scalar_input(2));
-    MR_TRY_ASSIGN(int64_t seed2, ctx.int_scalar_input(3));
-    MR_TRY_ASSIGN(const bool reshuffle, ctx.node().attr<bool>("reshuffle_each_iteration"));
-    if (seed == 0 && seed2 == 0) {
-      std::random_device device;
-      seed = device();
-      seed2 = device();
-    }
-    return make_ref<ShuffleDataset>(std::move(input), buffer_size, seed, seed2, reshuffle);
-  }
-
-  const int64_t buffer_size_, seed_, seed2_;
+  const int64_t buffer_size_;
+  const Seeds seeds_;
   const bool reshuffle_;
 };
 
@@ -46,7 +30,7 @@ class ShuffleIterator final : public IteratorOverInput<ShuffleDataset> {
                   std::unique_ptr<Iterator> input, int64_t epoch)
       : IteratorOverInput(dataset, iteration, std::move(input)),
         epoch_(epoch),
-        numbers_(dataset.seed_, dataset.seed2_, epoch) {}
+        numbers_(dataset.seeds_.seed, dataset.seeds_.seed2, epoch) {}
 
  protected:
   Status own_fields(StateFields& state) override {
@@ -87,31 +71,62 @@ Result<std::unique_ptr<Iterator>> ShuffleDataset::iterate(const Iteration& itera
   return std::make_unique<ShuffleIterator>(*this, iteration, std::move(input), epoch);
 }
 
+// Seeds are drawn, where they are, when the dataset is made.
+Result<Ref<Dataset>> make_shuffle(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+  MR_TRY_ASSIGN(const int64_t buffer_size, count_input(ctx, 1, "buffer_size", 1));
+  MR_TRY_ASSIGN(const Seeds seeds, seeds_input(ctx, 2));
+  MR_TRY_ASSIGN(const bool reshuffle, ctx.node().attr<bool>("reshuffle_each_iteration"));
+  return Ref<Dataset>(make_ref<ShuffleDataset>(std::move(input), buffer_size, seeds, reshuffle));
+}
+
+// The order of ShuffleDatasetV2 changes with each iteration, as its generator goes on.
+Result<Ref<Dataset>> make_shuffle_by_generator(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+  MR_TRY_ASSIGN(const int64_t buffer_size, count_input(ctx, 1, "buffer_size", 1));
+  MR_TRY_ASSIGN(const Seeds seeds, seed_generator_input(ctx, 2));
+  return Ref<Dataset>(make_ref<ShuffleDataset>(std::move(input), buffer_size, seeds, true));
+}
+
+Result<Ref<Dataset>> make_shuffle_and_repeat(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Dataset> shuffled, make_shuffle(ctx));
+  MR_TRY_ASSIGN(const int64_t count, ctx.int_scalar_input(4));
+  return make_repeat_dataset(std::move(shuffled), count);
+}
+
 }  // namespace
 
 void register_shuffle(Registry& registry) {
+  const OpSpec::Arg generator = {"seed_generator", "resource", "Not used: seeds are given."};
+  OpSpec spec = {.name = "ShuffleDataset",
+                 .doc = "The elements of a dataset in random order, out of a buffer.",
+                 .inputs = {{"input_dataset", "variant"},
+                            {"buffer_size", "int64"},
+                            {"seed", "int64"},
+                            {"seed2", "int64", "Both seeds zero: drawn."}},
+                 .attrs = {{"reshuffle_each_iteration", "bool = true",
+                            "Another order each time that the dataset is repeated."}},
+                 .traits = {.stateful = true}};
+  add_dataset_op(registry, spec, dataset_kernel<make_shuffle>);
+  OpSpec with_generator = spec;
+  with_generator.name = "ShuffleDatasetV3";
+  with_generator.inputs.push_back(generator);
+  add_dataset_op(registry, with_generator, dataset_kernel<make_shuffle>);
+  spec.name = "ShuffleAndRepeatDataset";
+  spec.doc = "The elements of a dataset in random order, again and again.";
+  spec.inputs.push_back({"count", "int64", "How often; negative: without end."});
+  add_dataset_op(registry, spec, dataset_kernel<make_shuffle_and_repeat>);
+  spec.name = "ShuffleAndRepeatDatasetV2";
+  spec.inputs.push_back(generator);
+  add_dataset_op(registry, spec, dataset_kernel<make_shuffle_and_repeat>);
   add_dataset_op(registry,
-                 {.name = "ShuffleDataset",
+                 {.name = "ShuffleDatasetV2",
                   .doc = "The elements of a dataset in random order, out of a buffer.",
                   .inputs = {{"input_dataset", "variant"},
                              {"buffer_size", "int64"},
-                             {"seed", "int64"},
-                             {"seed2", "int64", "Both seeds zero: drawn."}},
-                  .attrs = {{"reshuffle_each_iteration", "bool = true",
-                             "Another order each time that the dataset is repeated."}},
+                             {"seed_generator", "resource", "Whose seeds are used."}},
                   .traits = {.stateful = true}},
-                 dataset_kernel<ShuffleDataset::make>);
-  add_dataset_op(registry,
-                 {.name = "ShuffleDatasetV3",
-                  .doc = "As ShuffleDataset; the seeds are those given.",
-                  .inputs = {{"input_dataset", "variant"},
-                             {"buffer_size", "int64"},
-                             {"seed", "int64"},
-                             {"seed2", "int64"},
-                             {"seed_generator", "resource", "Not used."}},
-                  .attrs = {{"reshuffle_each_iteration", "bool = true"}},
-                  .traits = {.stateful = true}},
-                 dataset_kernel<ShuffleDataset::make>);
+                 dataset_kernel<make_shuffle_by_generator>);
 }
 
 }  // namespace millrace::data

@@ -5,6 +5,7 @@
 
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/elements_dataset.h"
+#include "millrace/data/outcome.h"
 
 namespace millrace::data {
 namespace {
@@ -48,19 +49,21 @@ class WindowIterator final : public IteratorOverInput<WindowDataset> {
  protected:
   Status own_fields(StateFields& state) override {
     MR_TRY(state.flag(ended_));
-    return state.elements(buffer_, dataset().span_);
+    return state.list(buffer_, dataset().span_,
+                      [&](Outcome& outcome) { return outcome.fields(state); });
   }
   Status produce(Element& out, bool& end) override {
     const int64_t span = dataset().span_;
     while (!ended_ && filled() < span) {
       if (environment().stopped()) return environment().status();
-      Element element;
-      MR_TRY(input().next(element, ended_));
-      if (!ended_) buffer_.push_back(std::move(element));
+      Outcome& outcome = buffer_.emplace_back();
+      outcome.fill(input());
+      ended_ = outcome.end;
+      if (ended_) buffer_.pop_back();
     }
     end = buffer_.empty() || (dataset().drop_remainder_ && filled() < span);
     if (end) return ok_status();
-    out = window();
+    const Status status = window(out);
     int64_t left = dataset().shift_;
     for (; left > 0 && !buffer_.empty(); --left) buffer_.pop_front();
     Element skipped;
@@ -69,20 +72,23 @@ class WindowIterator final : public IteratorOverInput<WindowDataset> {
       // An error is of an element that nobody wants.
       if (!input().next(skipped, ended_).ok()) ended_ = false;
     }
-    return ok_status();
+    return status;
   }
 
  private:
   int64_t filled() const { return static_cast<int64_t>(buffer_.size()); }
 
-  // A dataset for each component.
-  Element window() const {
+  // A dataset for each component; the error of the first element that has one.
+  Status window(Element& out) const {
     const ElementSpec& spec = dataset().inputs()[0]->spec();
-    Element out;
-    for (size_t c = 0; c < buffer_[0].size(); ++c) {
+    out.clear();
+    for (int64_t i = 0; i < filled(); i += dataset().stride_) {
+      MR_TRY(buffer_[static_cast<size_t>(i)].status);
+    }
+    for (size_t c = 0; c < buffer_[0].element.size(); ++c) {
       std::vector<Element> elements;
       for (int64_t i = 0; i < filled(); i += dataset().stride_) {
-        const Element& element = buffer_[static_cast<size_t>(i)];
+        const Element& element = buffer_[static_cast<size_t>(i)].element;
         if (c < element.size()) elements.push_back({element[c]});
       }
       ElementSpec one;
@@ -90,10 +96,10 @@ class WindowIterator final : public IteratorOverInput<WindowDataset> {
       out.push_back(dataset_tensor(
           make_ref<ElementsDataset>("WindowElements", std::move(one), std::move(elements))));
     }
-    return out;
+    return ok_status();
   }
 
-  std::deque<Element> buffer_;
+  std::deque<Outcome> buffer_;  // errors have their places
   bool ended_ = false;
 };
 

@@ -320,6 +320,8 @@ const Row kRows[] = {
      {{"set_operation", "intersection"}}},
     {"EditDistance", "[2,2]{0,0,1,1} [2] {2,2} [2,2]{0,0,0,1} [2] {2,2}"},
     {"SerializeManySparse", "[2,2]{0,0,1,1} [2] {2,2}"},
+    {"DeserializeManySparse", "sparse"},
+    {"DeserializeSparse", "sparse"},
     {"SerializeSparse", "[2,2]{0,0,1,1} [2] {2,2}"},
     {"SetSize", "[2,2]{0,0,1,1} [2] {2,2}"},
     {"SparseToSparseSetOperation",
@@ -528,23 +530,37 @@ const Row kRows[] = {
     {"WriteFile", "'memory://every_op/written' []"},
 
     {"DatasetToSingleElement", "dataset[2,3]"},
+    {"AnonymousRandomSeedGenerator", "1 2"},
+    {"AnonymousSeedGenerator", "1 2 1"},
+    {"DatasetToTFRecord", "dataset[] 'memory://every_op/records' ''"},
+    {"DeleteIterator", "iterator[2] []"},
     {"DeserializeIterator", "iterator[2] iterator_state[2]"},
     {"FixedLengthRecordDataset", "[1] 0 1 0 0"},
     {"FixedLengthRecordDatasetV2", "[1] 0 1 0 0 ''"},
+    {"ExperimentalDatasetToTFRecord", "dataset[] 'memory://every_op/records' ''"},
+    {"ExperimentalIteratorGetDevice", "iterator[2]"},
+    {"ExperimentalUniqueDataset", "dataset[]"},
     {"IteratorFromStringHandle", "iterator_name[2]"},
     {"IteratorFromStringHandleV2", "iterator_name[2]"},
     {"IteratorGetNext", "iterator[2,3]"},
+    {"IteratorGetNextAsOptional", "iterator[2,3]"},
     {"IteratorGetNextSync", "iterator[2,3]"},
+    {"IteratorGetDevice", "iterator[2]"},
     {"IteratorReport", "iterator[2]"},
     {"IteratorToStringHandle", "iterator[2]"},
     {"MakeIterator", "dataset[2] iterator[2]"},
     {"PaddedBatchDataset", "dataset[2] 1 {-1}| []|"},
     {"PaddedBatchDatasetV2", "dataset[2] 1 {-1}| []| 1"},
     {"SerializeIterator", "iterator[2]"},
+    {"RebatchDatasetV2", "dataset[2] {1,2} 1"},
     {"ShardDataset", "dataset[2] 2 1"},
+    {"ShuffleDatasetV2", "dataset[2] 1 seed_generator"},
     {"SparseTensorSliceDataset", "[2,2]{0,1,1,0} [2] {2,2}"},
     {"TFRecordDataset", "[1] '' 0"},
+    {"TFRecordDatasetV2", "[1] '' 0 {0}"},
     {"TextLineDataset", "[1] '' 0"},
+    {"UnwrapDatasetVariant", "dataset[2]"},
+    {"WrapDatasetVariant", "dataset[2]"},
 };
 
 constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
@@ -565,6 +581,8 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"iterator", Operand::Kind::kIterator},
     {"iterator_name", Operand::Kind::kIteratorName},
     {"iterator_state", Operand::Kind::kIteratorState},
+    {"seed_generator", Operand::Kind::kSeedGenerator},
+    {"sparse", Operand::Kind::kSparse},
     {"reader", Operand::Kind::kReader},
     {"reader_state", Operand::Kind::kReaderState},
     {"names", Operand::Kind::kNames},
@@ -705,6 +723,10 @@ class HandleMaker {
         return first(
             op(name ? "IteratorToStringHandle" : "SerializeIterator").input(handle.tensor));
       }
+      case Operand::Kind::kSeedGenerator:
+        return first(op("DummySeedGenerator"));
+      case Operand::Kind::kSparse:
+        return sparse(content.dtype());
       case Operand::Kind::kReader:
         return first(op(str_cat("IdentityReader", suffix_)));
       case Operand::Kind::kReaderState: {
@@ -824,6 +846,13 @@ class HandleMaker {
     return handle;
   }
 
+  Result<Value> sparse(DType dtype) {
+    OpTester pack = op("SerializeManySparse");
+    pack.attr("out_type", type_of({"Tserialized"}, DType::kString));
+    pack.input(Tensor::of<int64_t>({2, 2}, {0, 0, 1, 1}));
+    pack.input(make_elements(dtype, Shape{2}, Elements::kPositive, 1));
+    return first(pack.input(Tensor::vector<int64_t>({2, 2})));
+  }
   Result<Value> dataset(const Tensor& content) {
     OpTester make = op("TensorDataset");
     make.attr("output_shapes", std::vector<PartialShape>{content.shape()});

@@ -42,6 +42,8 @@ struct Operand {
     kIterator,         // an iterator over such a dataset
     kIteratorName,     // the text that names one
     kIteratorState,    // where such an iterator stands
+    kSeedGenerator,    // a generator of seeds
+    kSparse,           // two packed rows of a sparse tensor
     kReader,           // a reader that gives what it is told to read
     kReaderState,      // where such a reader stands
     kNames,            // a queue with two strings, closed

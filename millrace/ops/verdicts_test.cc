@@ -113,6 +113,7 @@ constexpr const char* kLateAsInTensorFlow[] = {
     "Rank of input SparseTensor should be > 1",
     "must be greater than",
     "must be at most",
+    "`byte_offsets` must",
     "are of no sparse tensor",
     "Default value must be a vector",
     "step must be a non-zero integer",

@@ -1029,7 +1029,8 @@ EXEMPT: dict[str, str] = {
     **dict.fromkeys(
         ["*Dataset", "*DatasetV*", "*Iterator", "*IteratorV*", "Iterator*",
          "DatasetToSingleElement", "*DatasetCardinality", "*SeedGenerator", "*MemoryCache",
-         "DummyIterationCounter"],
+         "DummyIterationCounter", "*DatasetToTFRecord", "*IteratorGetDevice", "*ThreadPoolHandle",
+         "*DatasetVariant"],
         "datasets: python/tests/test_data*.py and millrace/data",
     ),
     **dict.fromkeys(

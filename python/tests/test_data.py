@@ -305,3 +305,51 @@ def test_mistakes_are_told_where_they_are_made():
         ten.map(lambda x: 1 // 0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Batch size must be greater than"):
         elements(ten.batch(0))
+
+
+def test_rows_that_do_not_fit_are_left_together():
+    vectors = Dataset.from_tensor_slices([2, 2, 1, 3, 1, 1]).map(tf.range)
+    iterator = vectors.batch(3).make_one_shot_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        for _ in range(2):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="different shapes"):
+                session.run(element)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(element)
+
+
+def test_errors_have_their_places_in_windows():
+    inverse = Dataset.range(-2, 3).map(lambda x: 6 // x)
+    windows = inverse.window(2, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(2))
+    element = windows.make_one_shot_iterator().get_next()
+    seen = []
+    with tf.Session() as session:
+        for _ in range(4):
+            try:
+                seen.append(session.run(element).tolist())
+            except tf.errors.InvalidArgumentError:
+                seen.append("error")
+    assert seen == [[-3, -6], "error", "error", [6, 3]]
+
+
+def test_sizes_are_known_where_tensorflow_knows_them():
+    ten = Dataset.range(10)
+    sizes = {
+        -2: ten.map(lambda x: x),
+        -1: ten.filter(lambda x: x > 3).repeat(),
+        5: ten.apply(tf.data.experimental.map_and_batch(lambda x: x, 2)),
+        0: ten.skip(-1),
+    }
+    with tf.Session() as session:
+        for size, dataset in sizes.items():
+            assert session.run(tf.data.experimental.cardinality(dataset)) == size
+
+
+def test_batches_of_batches_of_sparse_tensors():
+    rows = Dataset.range(1, 5).map(lambda x: tf.SparseTensor([[x]], [x], [6]))
+    twice = rows.batch(2).batch(2)
+    assert twice.output_shapes.as_list() == [None, None, 6]
+    (value,) = elements(twice)
+    assert value.indices.tolist() == [[0, 0, 1], [0, 1, 2], [1, 0, 3], [1, 1, 4]]
+    assert value.values.tolist() == [1, 2, 3, 4] and value.dense_shape.tolist() == [2, 2, 6]

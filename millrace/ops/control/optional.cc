@@ -4,33 +4,10 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/tensor/variant.h"
+#include "millrace/tensor/optional_value.h"
 
 namespace millrace {
 namespace {
-
-class OptionalValue : public VariantObject {
- public:
-  static constexpr std::string_view kTypeName = "tensorflow::data::Optional";
-
-  // Without components for none.
-  OptionalValue(bool has_value, std::vector<Tensor> components)
-      : has_value_(has_value), components_(std::move(components)) {}
-
-  bool has_value() const { return has_value_; }
-  const std::vector<Tensor>& components() const { return components_; }
-
-  std::string_view type_name() const override { return kTypeName; }
-  Status encode(std::string& metadata, std::vector<Tensor>& tensors) const override {
-    metadata.assign(1, has_value_ ? '1' : '0');
-    tensors = components_;
-    return ok_status();
-  }
-
- private:
-  const bool has_value_;
-  const std::vector<Tensor> components_;
-};
 
 Result<Ref<VariantObject>> decode(std::string_view metadata, std::vector<Tensor> tensors) {
   if (metadata != "0" && metadata != "1") {

@@ -217,11 +217,8 @@ class Dataset:
         return self._of(gen_ops.skip_dataset(self._variant_tensor, int64(count), **self._attrs))
 
     def shard(self, num_shards: Any, index: Any) -> "Dataset":
-        """Every num_shards-th element, from number `index` on."""
-        if isinstance(num_shards, int) and num_shards < 1:
-            raise ValueError(f"num_shards must be >= 1; got {num_shards}")
-        if isinstance(index, int) and isinstance(num_shards, int) and not 0 <= index < num_shards:
-            raise ValueError(f"index must be in [0, {num_shards}); got {index}")
+        """Every num_shards-th element, from number `index` on, which must be one of [0,
+        num_shards): InvalidArgumentError, when the dataset is run, for others."""
         variant = gen_ops.shard_dataset(
             self._variant_tensor, int64(num_shards), int64(index), **self._attrs
         )

@@ -12,7 +12,7 @@ from millrace.core.tensor import Tensor
 from millrace.data import structure
 from millrace.data.dataset import Dataset, int64, seeds
 from millrace.data.functions import ElementFunction, state_function
-from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of
+from millrace.data.structure import DatasetLeaf, SparseLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import SparseTensor
 
@@ -38,7 +38,16 @@ def map_and_batch(
     if calls is None:
         size = int64(batch_size)
         calls = size if num_parallel_batches is None else size * int64(num_parallel_batches)
-    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+
+    def apply(dataset: Dataset) -> Dataset:
+        function = ElementFunction(map_func, dataset._spec, "map_and_batch")
+        mapped = gen_ops.parallel_map_dataset_v2(
+            dataset._variant_tensor, function.captured, int64(calls), f=function.name,
+            preserve_cardinality=True, **attrs_of(function.result),
+        )  # fmt: skip
+        return dataset._of(mapped, function.result).batch(batch_size, drop_remainder)
+
+    return apply
 
 
 @export(v1=("data.experimental.shuffle_and_repeat", "contrib.data.shuffle_and_repeat"))
@@ -71,7 +80,7 @@ def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
         result = function.result[1]
         variant = gen_ops.scan_dataset(
             dataset._variant_tensor, structure.to_tensors(spec, state), function.captured,
-            f=function.name, **attrs_of(result),
+            f=function.name, preserve_cardinality=True, **attrs_of(result),
         )  # fmt: skip
         return dataset._of(variant, result)
 
@@ -232,7 +241,12 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
         sizes = gen_ops.select(known < 0, own, convert_to_tensor(known))
         return SparseTensor(places, gen_ops.reshape(dense, [-1]), sizes)
 
-    return lambda dataset: dataset.map(sparse).batch(batch_size)
+    def apply(dataset: Dataset) -> Dataset:
+        batches = dataset.map(sparse).batch(batch_size)
+        return dataset._of(batches._variant_tensor, SparseLeaf(batches._spec.dtype, rows_of, 1))
+
+    rows_of = TensorShape([None]).concatenate(shape)
+    return apply
 
 
 @export(v1="contrib.data.batch_and_drop_remainder")

@@ -63,13 +63,13 @@ class SparseLeaf(TensorLeaf):
 
     cls: Any = SparseTensor
 
-    def __init__(self, dtype: Any, shape: Any, is_batch: bool = False):
+    def __init__(self, dtype: Any, shape: Any, batches: int = 0):
         super().__init__(dtype, shape)
-        self.is_batch = is_batch
+        self.batches = batches  # how many of its first dimensions come from batches
 
     @property
     def component(self) -> tuple[dtypes.DType, TensorShape]:
-        return dtypes.string, TensorShape([None, 3] if self.is_batch else [3])
+        return dtypes.string, TensorShape([*[None] * self.batches, 3])
 
     def to_tensor(self, value: Any) -> Tensor:
         return gen_ops.serialize_sparse(value.indices, value.values, value.dense_shape)
@@ -78,32 +78,24 @@ class SparseLeaf(TensorLeaf):
         return gen_ops.serialize_many_sparse(value.indices, value.values, value.dense_shape)
 
     def from_tensor(self, tensor: Tensor) -> Any:
-        rows = tensor if self.is_batch else gen_ops.expand_dims(tensor, 0)
-        indices, values, shape = gen_ops.deserialize_many_sparse(rows, dtype=self.dtype)
-        if not self.is_batch:  # a batch of one: its number goes
-            width = gen_ops.shape(indices, out_type=dtypes.int64)
-            indices = gen_ops.slice(
-                indices, convert_to_tensor([0, 1], dtypes.int64), gen_ops.sub(width, [0, 1])
-            )
-            shape = gen_ops.slice(shape, [1], [-1])
+        indices, values, shape = gen_ops.deserialize_sparse(tensor, dtype=self.dtype)
         if self.shape.rank is not None:
             indices.set_shape([None, self.shape.rank])
             shape.set_shape([self.shape.rank])
         return SparseTensor(indices, values, shape)
 
     def batched(self, size: int | None) -> Any:
-        if self.is_batch:
-            raise NotImplementedError("Batches of batches of sparse tensors are not supported.")
-        return SparseLeaf(self.dtype, TensorShape([size]).concatenate(self.shape), True)
+        shape = TensorShape([size]).concatenate(self.shape)
+        return SparseLeaf(self.dtype, shape, self.batches + 1)
 
     def unbatched(self) -> Any:
-        if not self.is_batch:
+        if self.batches == 0:
             raise NotImplementedError("Only batches of sparse tensors have rows.")
-        return SparseLeaf(self.dtype, self.shape[1:] if self.shape.rank else None)
+        return SparseLeaf(self.dtype, self.shape[1:] if self.shape.rank else None, self.batches - 1)
 
     def common(self, other: Any) -> Any:
         shape = self.shape.most_specific_compatible_shape(other.shape)
-        return SparseLeaf(self.dtype, shape, self.is_batch)
+        return SparseLeaf(self.dtype, shape, self.batches)
 
 
 class DatasetLeaf(TensorLeaf):
