@@ -1,0 +1,61 @@
+"""Elements that may be missing."""
+
+from typing import Any
+
+from millrace import gen_ops
+from millrace.core.export import export
+from millrace.core.tensor import Tensor
+from millrace.data import structure
+from millrace.data.iterator import Iterator
+from millrace.data.structure import attrs_of, map_leaves
+
+
+@export(v1="data.experimental.Optional")
+class Optional:
+    """An element that may be missing: what `get_next_as_optional` gives."""
+
+    def __init__(self, variant_tensor: Tensor, spec: Any):
+        self._variant_tensor = variant_tensor
+        self._spec = spec
+
+    @staticmethod
+    def from_value(value: Any) -> "Optional":
+        """An optional that has `value`, a structure of tensors."""
+        value = structure.leaf_values(value)
+        spec = map_leaves(structure.leaf_of, value)
+        return Optional(gen_ops.optional_from_value(structure.to_tensors(spec, value)), spec)
+
+    @staticmethod
+    def none_from_structure(value_structure: Any) -> "Optional":
+        """An optional without a value, which would be as those of `value_structure`: a dataset, an
+        iterator or an optional."""
+        return Optional(gen_ops.optional_none(), value_structure._spec)
+
+    def has_value(self, name: str | None = None) -> Tensor:
+        """Whether it has a value, a bool."""
+        return gen_ops.optional_has_value(self._variant_tensor, name=name)
+
+    def get_value(self, name: str | None = None) -> Any:
+        """The value; InvalidArgumentError where there is none."""
+        values = gen_ops.optional_get_value(self._variant_tensor, name=name, **attrs_of(self._spec))
+        values = list(values) if isinstance(values, (list, tuple)) else [values]
+        return structure.from_tensors(self._spec, values)
+
+    @property
+    def output_types(self) -> Any:
+        """The types of the parts of the value."""
+        return map_leaves(lambda leaf: leaf.dtype, self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of the parts of the value."""
+        return map_leaves(lambda leaf: leaf.shape, self._spec)
+
+
+@export(v1="data.experimental.get_next_as_optional")
+def get_next_as_optional(iterator: Iterator) -> Optional:
+    """The next element of an iterator, without a value where there is none."""
+    variant = gen_ops.iterator_get_next_as_optional(
+        iterator._iterator_resource, **attrs_of(iterator._spec)
+    )
+    return Optional(variant, iterator._spec)
