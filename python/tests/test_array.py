@@ -199,3 +199,19 @@ def test_unravel_index_is_public():
     coordinates = tf.unravel_index(indices=[1, 5], dims=[2, 3], name="where")
     assert coordinates.op.name == "where" and coordinates.shape == [2, 2]
     assert run(coordinates).tolist() == [[0, 1], [1, 2]]
+
+
+def test_constants_are_filled_up_with_their_last_value():
+    made = [
+        tf.constant(7, shape=[2, 300]), tf.constant([7], tf.float16, [2, 300]),
+        tf.constant("x", shape=[2]), tf.constant([1, 2], shape=[2, 2]),
+        tf.constant(2.0, tf.bfloat16, [600]), tf.constant(True, shape=[0, 3]),
+    ]  # fmt: skip
+    with tf.Session() as session:
+        got = session.run(made)
+    assert (got[0] == 7).all() and got[0].dtype == np.int32 and got[0].shape == (2, 300)
+    assert (got[1] == 7).all() and got[1].dtype == np.float16 and got[1].flags.writeable
+    assert got[2].tolist() == [b"x", b"x"] and got[3].tolist() == [[1, 2], [2, 2]]
+    assert (got[4] == 2).all() and got[5].shape == (0, 3)
+    with pytest.raises(ValueError, match="Too many elements"):
+        tf.constant([1, 2, 3], shape=[2])

@@ -327,6 +327,8 @@ def shaped(array: np.ndarray, shape: Any, verify_shape: bool = False) -> np.ndar
         )
     if array.size == 0:
         raise ValueError(f"Cannot fill the shape {dims} with no elements")
+    if array.size == 1:  # no memory before the tensor's own
+        return np.broadcast_to(array.reshape(()), dims)
     flat = np.full(count, array.reshape(-1)[-1], dtype=array.dtype)
     flat[: array.size] = array.reshape(-1)
     return flat.reshape(dims)
