@@ -1,0 +1,213 @@
+"""`millrace launch`: a cluster of processes on this machine, each running one program."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from millrace.cli.command import INTERRUPTED, CommandError, Parser, count, run
+
+_DESCRIPTION = """\
+Run a program as the tasks of a cluster on this machine.
+
+Starts SCRIPT once for each task, as `millrace run` does, with TF_CONFIG in its
+environment: the addresses of all tasks, and which one it is. What tasks print
+comes with their names before it. The first worker is the chief.
+
+Ends when all workers have ended; parameter servers are stopped then. A task
+that fails is started again as often as --restart says; after that all are
+stopped, and its exit code is the command's. Ctrl-C and SIGTERM are passed on.
+"""
+# How long tasks have to end after they were asked to, before they are killed.
+_GRACE_SECONDS = 10
+_COLOURS = (36, 33, 32, 35, 34, 31)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs `millrace launch`; returns the exit code."""
+    parser = Parser("launch", _DESCRIPTION)
+    parser.add_argument(
+        "-n", "--workers", type=_number, default=1, metavar="N", help="workers; 1 by default"
+    )
+    parser.add_argument(
+        "--ps", type=_number, default=0, metavar="N", help="parameter servers; 0 by default"
+    )
+    parser.add_argument(
+        "--restart", type=_number, default=0, metavar="TIMES",
+        help="how often each task is started again when it fails; 0 by default",
+    )  # fmt: skip
+    parser.add_argument("script", metavar="SCRIPT")
+    # All that follows is the script's.
+    parser.add_argument("arguments", nargs="...", metavar="ARGUMENT")
+    return run(parser, _work, arguments)
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 1000:
+        raise ValueError
+    return number
+
+
+_number.__name__ = "number from 0 to 1000"  # argparse names it in its message
+
+
+def _work(options: Any) -> int:
+    if options.workers == 0:
+        raise CommandError("expected at least one worker, got 0")
+    if not os.path.isfile(options.script):
+        raise CommandError(f"there is no file {options.script}")
+    command = [sys.executable, "-m", "millrace", "run", options.script, *options.arguments]
+    jobs = {"ps": options.ps, "worker": options.workers}
+    return _Launch(command, jobs, options.restart).run()
+
+
+def _free_addresses(number: int) -> list[str]:
+    holders = []
+    for _ in range(number):
+        holder = socket.socket()
+        holder.bind(("localhost", 0))
+        holders.append(holder)
+    addresses = [f"localhost:{holder.getsockname()[1]}" for holder in holders]
+    for holder in holders:
+        holder.close()
+    return addresses
+
+
+class _Task:
+    def __init__(self, job: str, index: int, command: list[str], cluster: dict[str, list[str]]):
+        self.job, self.name = job, f"{job} {index}"
+        self._command = command
+        task = {"type": job, "index": index}
+        self._environment = {
+            **os.environ,
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.restarts = 0
+        self.process: Any = None
+        self._reader: Any = None
+
+    def start(self, show: Any) -> None:
+        self.process = subprocess.Popen(
+            self._command, env=self._environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=(self.process.stdout, show))
+        self._reader.start()
+
+    def _read(self, lines: Any, show: Any) -> None:
+        with lines:
+            for line in lines:
+                show(self, line.decode(errors="replace").rstrip("\r\n"))
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """To the task and what it has started."""
+        if self.running():
+            os.killpg(self.process.pid, number)
+
+    def finish(self) -> None:
+        """After its end: until all it printed is shown."""
+        self._reader.join()
+
+
+class _Launch:
+    def __init__(self, command: list[str], jobs: dict[str, int], restarts: int):
+        addresses = iter(_free_addresses(sum(jobs.values())))
+        cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
+        self._tasks = [
+            _Task(job, index, command, cluster) for job, n in jobs.items() for index in range(n)
+        ]
+        self._restarts = restarts
+        self._colour = sys.stdout.isatty()
+        self._width = max(len(task.name) for task in self._tasks)
+        self._print = threading.Lock()
+        self._signals: list[int] = []
+        self._code = 0
+
+    def run(self) -> int:
+        before = {
+            number: signal.signal(number, lambda got, _: self._signals.append(got))
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            for task in self._tasks:
+                task.start(self._show)
+            self._watch()
+        finally:
+            self._stop(signal.SIGTERM)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self._code
+
+    def _watch(self) -> None:
+        """Until nothing is left to wait for."""
+        while any(task.running() for task in self._tasks if task.job == "worker"):
+            if self._signals:
+                number = self._signals[0]
+                self._say(f"stops, for {signal.Signals(number).name}")
+                self._code = INTERRUPTED if number == signal.SIGINT else 128 + number
+                self._stop(number)
+                return
+            for task in self._tasks:
+                if not task.running() and task.process.returncode != 0 and not self._again(task):
+                    return
+            time.sleep(0.05)
+        for task in self._tasks:
+            if not task.running() and task.process.returncode != 0 and self._code == 0:
+                if self._again(task):
+                    return self._watch()
+                return
+
+    def _again(self, task: _Task) -> bool:
+        """Starts a task that failed once more, or says that it was the last time."""
+        task.finish()
+        code = task.process.returncode
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        if task.restarts == self._restarts:
+            self._code = 128 - code if code < 0 else code
+            self._say(f"{task.name} {ended}; all tasks are stopped")
+            return False
+        task.restarts += 1
+        self._say(f"{task.name} {ended}; started again, {task.restarts} of {self._restarts}")
+        task.start(self._show)
+        return True
+
+    def _stop(self, number: int) -> None:
+        """Asks all that run to end, and kills what has not after a while."""
+        for task in self._tasks:
+            if task.process is not None:
+                task.signal(number)
+        end = time.monotonic() + _GRACE_SECONDS
+        for task in self._tasks:
+            if task.process is None:
+                continue
+            try:
+                task.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self._say(f"{task.name} has not ended within {count(_GRACE_SECONDS, 'second')}")
+                task.signal(signal.SIGKILL)
+                task.process.wait()
+            task.finish()
+
+    def _show(self, task: _Task, line: str) -> None:
+        name = task.name.ljust(self._width)
+        if self._colour:
+            colour = _COLOURS[self._tasks.index(task) % len(_COLOURS)]
+            name = f"\033[{colour}m{name}\033[0m"
+        with self._print:
+            print(f"{name} | {line}", flush=True)
+
+    def _say(self, text: str) -> None:
+        with self._print:
+            print(f"millrace launch: {text}", file=sys.stderr, flush=True)
