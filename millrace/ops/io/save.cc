@@ -116,7 +116,7 @@ class SessionSaves final : public Resource {
       keys.erase(keys.begin());
       if (first.ok()) first = std::move(status);
     }
-    if (keys.empty()) return first;
+    if (keys.empty() || cancel == nullptr) return first;
     MutexLock lock(mu_);
     keys_.merge(keys);
     return first.ok() ? cancel->status() : first;
