@@ -35,7 +35,9 @@ class Ahead final : public RefCounted {
     bytes_ -= buffer_.front().bytes();
     Status status = buffer_.front().give(out, end);
     buffer_.pop_front();
-    changed_.notify_all();
+    const bool wake = wants_more();
+    lock.unlock();
+    if (wake) changed_.notify_all();
     return status;
   }
 
@@ -70,6 +72,12 @@ class Ahead final : public RefCounted {
     ThreadPool::global().schedule_blocking([self = Ref<Ahead>(this)] { self->work(); });
   }
 
+  // Whether the thread is to be woken: for one element at a time, that would take longer than to
+  // make many of them.
+  bool wants_more() const MR_REQUIRES(mu_) {
+    constexpr int64_t kSmall = 4;
+    return limit_ <= kSmall || static_cast<int64_t>(buffer_.size()) <= limit_ / 2;
+  }
   bool has_room() const MR_REQUIRES(mu_) {
     if (buffer_.empty()) return true;
     if (buffer_.back().end || static_cast<int64_t>(buffer_.size()) >= limit_) return false;
