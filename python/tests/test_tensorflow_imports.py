@@ -1,5 +1,6 @@
 """`import tensorflow` answered by another package: here a small one made for the test."""
 
+import contextlib
 import gzip
 import struct
 import sys
@@ -298,3 +299,17 @@ def test_digits_that_are_not_there(tmp_path):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, 2**31, 28, 28))
     with pytest.raises(ValueError, match="but holds 0"):
         read_data_sets(str(tmp_path))
+
+
+def test_modules_inside_modules(public):
+    import tensorflow.python.ops.rnn as rnn
+    from tensorflow.python.util import tf_contextlib, tf_decorator
+
+    assert rnn.rnn_cell_impl.BasicRNNCell is Cell
+    assert tf_contextlib.contextmanager is contextlib.contextmanager
+
+    def target():
+        """What it does."""
+
+    made = tf_decorator.make_decorator(target, lambda: 3)
+    assert made() == 3 and made.__doc__ == "What it does."

@@ -241,3 +241,11 @@ def test_creators_see_every_variable():
 
     with tf.variable_creator_scope(renamed):
         assert tf.Variable(1.0).name == "mine:0"
+
+
+def test_variables_are_true_unless_they_are_resources():
+    """Programs ask `if step:` whether there is a variable."""
+    with tf.Graph().as_default():
+        assert tf.Variable(0.0) and not hasattr(tf.Variable([1.0]), "__len__")
+        with pytest.raises(TypeError, match="as a Python bool is not allowed"):
+            bool(tf.Variable(0.0, use_resource=True))

@@ -100,6 +100,9 @@ class ResourceVariable(Variable):
         """Something that can be a key of a dictionary: the variable itself."""
         return self
 
+    def __bool__(self) -> bool:
+        return bool(self.value())  # which says that tensors have none
+
     def value(self) -> Tensor:
         if self._cached_value is not None:
             return self._cached_value

@@ -343,12 +343,6 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
             "graph runs. Use tf.unstack, tf.map_fn or tf.while_loop."
         )
 
-    def __len__(self) -> int:
-        raise TypeError(f"len is not well defined for the variable {self.name}: use v.shape")
-
-    def __bool__(self) -> bool:
-        return bool(self.value())
-
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError(
             f"Cannot convert the variable {self.name} to a numpy array: sess.run(v) reads it."

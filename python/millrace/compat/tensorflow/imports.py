@@ -111,7 +111,7 @@ _RENAMED = {
     "test_util.TensorFlowTestCase": ("test.TestCase",),
 }  # fmt: skip
 
-# Modules inside TensorFlow whose names a module of Millrace has.
+# Modules inside TensorFlow whose names a module of Millrace, or of Python's, has.
 _OWN_MODULES = {
     "app": "millrace.compat.v1.program",
     "basic_session_run_hooks": "millrace.train.hooks",
@@ -146,6 +146,8 @@ _OWN_MODULES = {
     "slot_creator": "millrace.train.slots",
     "tag_constants": "millrace.saved_model.constants",
     "tensor_shape": "millrace.core.shapes",
+    "tf_contextlib": "contextlib",
+    "tf_inspect": "inspect",
     "tf_logging": "millrace.core.logging",
     "timeline": "millrace.graph.timeline",
     "versions": "millrace.core.versions",
@@ -382,7 +384,8 @@ class TensorflowFinder:
         own = _OWN_MODULES.get(leaf)
         if own is not None and not name.startswith("_"):
             found = getattr(importlib.import_module(own), name, None)
-            if found is not None and getattr(found, "__module__", own).startswith("millrace."):
+            home = getattr(found, "__module__", own)
+            if found is not None and (home.startswith("millrace.") or home == own):
                 return found
         made = find_inner(leaf, name, self.package)
         if made is not None:
@@ -402,6 +405,9 @@ class TensorflowFinder:
         raw = self._raw_function(name.lstrip("_"))
         if raw is not None:
             return raw
+        if name in _MODULE_NAMESPACES or name in _OWN_MODULES:
+            # A module that this one imports: tensorflow.python.ops.rnn has rnn_cell_impl.
+            return importlib.import_module(f"{module.rpartition('.')[0]}.{name}")
         raise AttributeError(
             f"{module}.{name}, a name inside TensorFlow, has no public counterpart. "
             + self._unknown(name)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -42,10 +43,22 @@ def _reference_type(name: str) -> Callable[[ModuleType], Any]:
     return lambda tf: tf.as_dtype(name)
 
 
+def _make_decorator(tf: ModuleType) -> Any:
+    del tf
+
+    def make_decorator(target: Any, decorator_func: Any, *args: Any, **kwargs: Any) -> Any:
+        """`decorator_func` with the name and the documentation of `target`."""
+        del args, kwargs
+        return functools.update_wrapper(decorator_func, target)
+
+    return make_decorator
+
+
 _MAKERS: dict[str, Callable[[ModuleType], Any]] = {
     "control_flow_ops.with_dependencies": _with_dependencies,
     "ops.convert_n_to_tensor": _convert_n_to_tensor,
     "resource_variable_ops.ResourceVariable": _resource_variable,
+    "tf_decorator.make_decorator": _make_decorator,
 }
 
 

@@ -229,7 +229,7 @@ def embedding_lookup_sparse(
         return math.div(total, math.sqrt(squares), name=scope)
 
 
-@export(v1="nn.safe_embedding_lookup_sparse")
+@export(v1=("nn.safe_embedding_lookup_sparse", "contrib.layers.safe_embedding_lookup_sparse"))
 def safe_embedding_lookup_sparse(
     embedding_weights: Any, sparse_ids: Any, sparse_weights: Any = None,
     combiner: str | None = "mean", default_id: int | None = None, name: str | None = None,
