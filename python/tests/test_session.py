@@ -477,3 +477,27 @@ def test_no_python_thread_is_started_when_the_interpreter_ends():
     """
     )
     assert done.returncode == 0 and done.stderr == ""
+
+
+def test_cost_models():
+    config = tf.ConfigProto()
+    config.graph_options.build_cost_model = 3
+    config.graph_options.build_cost_model_after = 1
+    x = tf.placeholder(tf.float32, [2], name="x")
+    with tf.control_dependencies([tf.negative(x, name="before")]):
+        y = tf.multiply(x, x, name="y")
+    told = []
+    with tf.Session(config=config) as sess:
+        for _ in range(7):
+            metadata = tf.RunMetadata()
+            assert sess.run(y, {x: [1, 2]}, run_metadata=metadata).tolist() == [1, 4]
+            assert not metadata.HasField("step_stats")
+            told.append(metadata.cost_graph if metadata.HasField("cost_graph") else None)
+    assert [i for i, graph in enumerate(told) if graph] == [3, 6]
+    nodes = {node.name: node for node in told[3].node}
+    assert {"before", "y"} <= nodes.keys()
+    assert nodes["y"].device.endswith("CPU:0") and nodes["y"].compute_cost >= 0
+    assert list(nodes["y"].control_input) == [nodes["before"].id]
+    (made,) = nodes["y"].output_info
+    assert (made.size, made.dtype, made.shape.dim[0].size) == (8, 1, 2)
+    assert len({node.id for node in told[3].node}) == len(told[3].node)

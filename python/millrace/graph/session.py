@@ -15,6 +15,7 @@ from millrace.core import errors, nest
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.core.tracebacks import install_for_threads
+from millrace.graph.cost_model import CostModel, cost_graph
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import AsDefaultSession, default_sessions
 from millrace.graph.fetches import Fetches, build_result, expansion_of
@@ -83,6 +84,7 @@ class BaseSession:
         self._target = target
         self._graph = root_graph(graph if graph is not None else get_default_graph())
         self._config = config
+        self._cost_model = CostModel(config)
         self._closed = False
         self._aborted = False
         self._contexts: list[Any] = []
@@ -210,14 +212,22 @@ class BaseSession:
         feeds = feed_dict or {}
         if not isinstance(feeds, dict):
             raise TypeError(f"feed_dict must be a dictionary, got {type(feeds)}")
+        asked = options if options is not None else protos.RunOptions()
+        costs = metadata is not None and self._cost_model.is_due()
+        given = protos.RunOptions.FromString(asked.SerializeToString())
+        if costs:
+            given.trace_level = protos.RunOptions.FULL_TRACE
         value, told = self._core.run_with_options(
-            fetches, list(feeds.keys()), list(feeds.values()),
-            b"" if options is None else options.SerializeToString(), metadata is not None,
-            check_numerics,
+            fetches, list(feeds.keys()), list(feeds.values()), given.SerializeToString(),
+            metadata is not None, check_numerics,
         )  # fmt: skip
         if metadata is not None:
             metadata.ParseFromString(told)
-            if options is not None and options.output_partition_graphs:
+            if costs:
+                metadata.cost_graph.CopyFrom(cost_graph(self._graph, metadata.step_stats))
+                if asked.trace_level == protos.RunOptions.NO_TRACE:
+                    metadata.ClearField("step_stats")
+            if asked.output_partition_graphs:
                 metadata.partition_graphs.add().CopyFrom(self._part_that_runs(fetches))
         return value
 
