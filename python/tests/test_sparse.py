@@ -38,6 +38,18 @@ def test_to_dense_and_back():
     np.testing.assert_array_equal(dense(tf.sparse.from_dense(A)), A)
 
 
+def test_a_constant_shape_need_not_be_fed():
+    p = tf.sparse_placeholder(tf.float32, [2, 3])
+    total = tf.sparse_reduce_sum(p)
+    unknown = tf.sparse_placeholder(tf.float32)
+    with tf.Session() as session:
+        assert session.run(total, {p: ([[0, 1], [1, 2]], [1.0, 2.0])}) == 3.0
+        assert session.run(tf.identity(p.dense_shape), {p: ([[0, 1]], [1.0])}).tolist() == [2, 3]
+        for key, value in ((unknown, ([[0, 1]], [1.0])), (p, ([[0, 1]],)), (p, (1, 2, 3, 4))):
+            with pytest.raises(ValueError, match="dense_shape"):
+                session.run(tf.identity(key.values), {key: value})
+
+
 def test_placeholder_takes_the_value():
     p = tf.sparse_placeholder(tf.float32)
     value = run(sparse(A))

@@ -14,7 +14,7 @@ from millrace.graph.default_session import session_for
 from millrace.graph.fetches import register_session_run_conversion_functions
 from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
-from millrace.graph.static_value import constant_value_as_shape
+from millrace.graph.static_value import constant_value, constant_value_as_shape
 
 IndexedSlicesValue = export(v1="IndexedSlicesValue")(
     namedtuple("IndexedSlicesValue", ["values", "indices", "dense_shape"])
@@ -218,10 +218,25 @@ def _no_sparse(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = F
 
 register_tensor_conversion_function(SparseTensor, _no_sparse)
 
+
+def _feed_sparse(t: SparseTensor, v: Any) -> Any:
+    """The shape need not be fed where it is a constant."""
+    parts = list(v)
+    shape = constant_value(t.dense_shape) if len(parts) == 2 else None
+    if shape is not None:
+        parts.append(shape)
+    if len(parts) != 3:
+        raise ValueError(
+            "A SparseTensor is fed a SparseTensorValue or a tuple (indices, values, dense_shape), "
+            f"got {len(parts)} values"
+        )
+    return list(zip([t.indices, t.values, t.dense_shape], parts, strict=True))
+
+
 register_session_run_conversion_functions(
     SparseTensor,
     lambda t: ([t.indices, t.values, t.dense_shape], lambda v: SparseTensorValue(*v)),
-    lambda t, v: list(zip([t.indices, t.values, t.dense_shape], v, strict=True)),
+    _feed_sparse,
 )
 
 
