@@ -452,3 +452,13 @@ def test_a_graph_in_the_place_of_one_that_is_gone_has_no_scope_open():
         assert graph.get_name_scope() == "left"
         del graph
         assert tf.Graph().get_name_scope() == ""
+
+
+def test_operations_know_what_they_were_made_for():
+    graph = tf.get_default_graph()
+    a = tf.constant(0.0)
+    with graph._original_op(a.op):
+        b = tf.identity(a)
+        with graph._original_op(b.op):
+            c = tf.placeholder(tf.float32)
+    assert c.op._original_op is b.op and b.op._original_op is a.op and a.op._original_op is None

@@ -17,6 +17,7 @@ from millrace.graph.scopes import (
     ControlDependencies,
     DeviceScope,
     NameScope,
+    OriginalOp,
     Overrides,
 )
 from millrace.graph.tensor import SymbolicTensor
@@ -50,6 +51,7 @@ class Graph(_core.GraphBase):
         self._functions: dict[str, Any] = {}
         self._variable_store: Any = None
         self._container = ""
+        self._originals: dict[int, Operation] = {}
         self._local: dict[str, Any] = {}
 
     # Operations.
@@ -288,6 +290,10 @@ class Graph(_core.GraphBase):
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> "ColocateWith":
         """A context in which operations run where `op` does."""
         return ColocateWith(self, op, ignore_existing)
+
+    def _original_op(self, op: Operation) -> "OriginalOp":
+        """A context whose operations stand for `op`: their `_original_op`."""
+        return OriginalOp(self, op)
 
     def container(self, container_name: str) -> "ContainerScope":
         """A context in which state is kept in a container of that name."""

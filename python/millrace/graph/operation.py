@@ -84,6 +84,11 @@ class Operation:
         return [origin] if origin[0] else []
 
     @property
+    def _original_op(self) -> "Operation | None":
+        """What it was made for, inside `Graph._original_op`."""
+        return self.graph._originals.get(self._id)
+
+    @property
     def _is_stateful(self) -> bool:
         return self.graph._node_stateful(self._id)
 

@@ -165,6 +165,19 @@ class ColocateWith:
         )
 
 
+class OriginalOp:
+    def __init__(self, graph: "Graph", op: Any):
+        self._graph = graph
+        self._op = op
+
+    def __enter__(self) -> None:
+        self._first = self._graph._num_nodes
+
+    def __exit__(self, *_: Any) -> None:
+        for i in range(self._first, self._graph._num_nodes):
+            self._graph._originals.setdefault(i, self._op)
+
+
 class ContainerScope:
     def __init__(self, graph: "Graph", name: str):
         self._graph = graph
