@@ -104,15 +104,12 @@ TEST_F(CheckpointReaderTest, VersionOneComesBackFromSeveralFiles) {
 }
 
 TEST_F(CheckpointReaderTest, VersionOneRefusesSlicesThatNoMessageHolds) {
-  const auto refused = [&](DType dtype, int64_t count) {
-    const Tensor tensor = Tensor::allocate(dtype, Shape{count}).value();  // never touched
-    const V1Slice slice{"v", tensor.shape(), TensorSlice::whole(1), tensor};
-    Status status = write_v1(fs_, directory_ / "large", {slice});
-    EXPECT_NE(status.message().find("too large to serialize"), std::string_view::npos);
-    return status.code();
-  };
-  EXPECT_EQ(refused(DType::kBool, int64_t{1} << 31), Code::kInvalidArgument);
-  EXPECT_EQ(refused(DType::kInt64, int64_t{1} << 28), Code::kInvalidArgument);
+  // Its bytes are never touched. In a message each may take ten.
+  const Tensor tensor = Tensor::allocate(DType::kInt8, Shape{1 << 28}).value();
+  const V1Slice slice{"v", tensor.shape(), TensorSlice::whole(1), tensor};
+  const Status status = write_v1(fs_, directory_ / "large", {slice});
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("too large to serialize"), std::string_view::npos);
   EXPECT_FALSE(fs_.exists(directory_ / "large").value());
 }
 
