@@ -13,6 +13,7 @@ from tensorflow_twin import FILES, needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
 from millrace import protos
+from millrace.protos import text_format
 from millrace.summary import hparams as hp
 from millrace.summary.watch import Folder
 
@@ -311,6 +312,18 @@ def test_hyperparameters_of_one_trial_have_one_name():
 def test_hyperparameters_that_are_none(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_embeddings_for_the_projector(tmp_path):
+    projector = tf.contrib.tensorboard.plugins.projector
+    config = projector.ProjectorConfig()
+    embedding = config.embeddings.add(tensor_name="words:0", metadata_path="words.tsv")
+    embedding.sprite.single_image_dim.extend([28, 28])
+    with tf.summary.FileWriter(str(tmp_path)) as writer:
+        projector.visualize_embeddings(writer, config)
+    text = (tmp_path / "projector_config.pbtxt").read_text()
+    assert text.splitlines()[:2] == ["embeddings {", '  tensor_name: "words:0"']
+    assert text_format.Parse(text, projector.ProjectorConfig()) == config
 
 
 @needs_tensorflow
