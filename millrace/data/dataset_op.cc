@@ -23,7 +23,7 @@ Result<ElementSpec> read_spec(const AttrMap& attrs, std::string_view types) {
 bool is_vector(const ArgDef& arg) {
   for (const char* name :
        {"filenames", "optimizations", "optimizations_enabled", "optimizations_disabled",
-        "optimizations_default", "transformations", "batch_sizes", "byte_offsets"}) {
+        "optimizations_default", "transformations", "batch_sizes", "row_shape", "byte_offsets"}) {
     if (arg.name == name) return true;
   }
   return false;
@@ -35,7 +35,10 @@ bool has_metadata(std::string_view op) {
                                            "AssertNextDataset",
                                            "BytesProducedStatsDataset",
                                            "ChooseFastestDataset",
+                                           "DenseToSparseBatchDataset",
                                            "DirectedInterleaveDataset",
+                                           "ParseExampleDataset",
+                                           "ParseExampleDatasetV2",
                                            "FinalizeDataset",
                                            "GroupByReducerDataset",
                                            "IgnoreErrorsDataset",
@@ -47,6 +50,7 @@ bool has_metadata(std::string_view op) {
                                            "OptimizeDatasetV2",
                                            "PrivateThreadPoolDataset",
                                            "RebatchDatasetV2",
+                                           "RewriteDataset",
                                            "SamplingDataset",
                                            "ThreadPoolDataset"};
   if (op.starts_with("Experimental")) return false;

@@ -104,6 +104,7 @@ void register_options(Registry& registry) {
                            "BytesProducedStatsDataset", "ExperimentalBytesProducedStatsDataset"}) {
     add_same(name, {{"tag", "string"}}, {});
   }
+  add_same("RewriteDataset", {{"rewrite_name", "string"}}, {});
   add_same("ThreadPoolDataset", {{"thread_pool", "resource"}}, {});
   add_same("ExperimentalThreadPoolDataset", {{"thread_pool", "resource"}}, {});
   add_same("ExperimentalNonSerializableDataset", {}, {});

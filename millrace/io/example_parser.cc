@@ -12,6 +12,27 @@ namespace millrace {
 
 using Form = FeatureSpec::Form;
 
+Result<FeatureSpec> FeatureSpec::dense(DType dtype, const PartialShape& shape) {
+  FeatureSpec spec{.dtype = dtype};
+  std::vector<int64_t> dims;
+  bool known = shape.rank_known();
+  for (int i = 0; known && i < shape.rank(); ++i) {
+    if (shape.dim(i) != PartialShape::kUnknownDim) {
+      dims.push_back(shape.dim(i));
+    } else if (i == 0) {
+      spec.form = Form::kVariable;
+    } else {
+      known = false;
+    }
+  }
+  if (!known) {
+    return invalid_argument(
+        "the shape of a dense feature must be known but for its first dimension, got ", shape);
+  }
+  MR_TRY_ASSIGN(spec.shape, Shape::make(dims));
+  return spec;
+}
+
 FeatureIndex::FeatureIndex(const std::vector<std::string_view>& keys)
     : keys_(keys.begin(), keys.end()) {
   const size_t size = std::bit_ceil(2 * keys.size() + 1);

@@ -10,6 +10,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/status.h"
 #include "millrace/io/feature.h"
+#include "millrace/tensor/partial_shape.h"
 #include "millrace/tensor/tensor.h"
 
 // Serialized tf.Example messages into tensors, without making messages of them (docs/records.md).
@@ -29,6 +30,10 @@ struct FeatureSpec {
   Form form = Form::kFixed;
   Shape shape = {};
   DType splits_dtype = DType::kInt64;  // kRagged: kInt32 or kInt64
+
+  // A dense feature: kFixed, or kVariable where the first dimension is not known. INVALID_ARGUMENT
+  // when another is not.
+  static Result<FeatureSpec> dense(DType dtype, const PartialShape& shape);
 };
 
 // One feature of a batch. kFixed: values [batch, shape]. kVariable: [batch, longest, shape].

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,5 +33,13 @@ class TensorVariant final : public VariantObject {
  private:
   const Tensor tensor_;
 };
+
+// A sparse tensor as three variants: its indices, values and shape.
+inline Tensor sparse_in_variants(Tensor indices, Tensor values, Tensor shape) {
+  const Variant parts[] = {Variant{make_ref<TensorVariant>(std::move(indices))},
+                           Variant{make_ref<TensorVariant>(std::move(values))},
+                           Variant{make_ref<TensorVariant>(std::move(shape))}};
+  return Tensor::vector(std::span<const Variant>(parts));
+}
 
 }  // namespace millrace

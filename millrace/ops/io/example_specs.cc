@@ -2,27 +2,6 @@
 
 namespace millrace {
 
-Result<FeatureSpec> dense_spec(DType dtype, const PartialShape& shape) {
-  FeatureSpec spec{.dtype = dtype};
-  std::vector<int64_t> dims;
-  bool known = shape.rank_known();
-  for (int i = 0; known && i < shape.rank(); ++i) {
-    if (shape.dim(i) != PartialShape::kUnknownDim) {
-      dims.push_back(shape.dim(i));
-    } else if (i == 0) {
-      spec.form = FeatureSpec::Form::kVariable;
-    } else {
-      known = false;
-    }
-  }
-  if (!known) {
-    return invalid_argument(
-        "the shape of a dense feature must be known but for its first dimension, got ", shape);
-  }
-  MR_TRY_ASSIGN(spec.shape, Shape::make(dims));
-  return spec;
-}
-
 Result<std::vector<FeatureSpec>> dense_specs(std::span<const DType> types,
                                              std::span<const PartialShape> shapes) {
   if (types.size() != shapes.size()) {
@@ -31,7 +10,7 @@ Result<std::vector<FeatureSpec>> dense_specs(std::span<const DType> types,
   }
   std::vector<FeatureSpec> specs;
   for (size_t i = 0; i < types.size(); ++i) {
-    MR_TRY_ASSIGN(specs.emplace_back(), dense_spec(types[i], shapes[i]));
+    MR_TRY_ASSIGN(specs.emplace_back(), FeatureSpec::dense(types[i], shapes[i]));
   }
   return specs;
 }

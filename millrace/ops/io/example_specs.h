@@ -15,9 +15,6 @@ namespace millrace {
 // The types that features have, for attributes: "list(type) >= 0 in {float,int64,string}".
 inline constexpr const char* kFeatureTypes = "list(type) >= 0 in {float,int64,string}";
 
-// How a dense feature with this shape is parsed: in full, or with a first dimension of any size.
-// INVALID_ARGUMENT for other shapes.
-Result<FeatureSpec> dense_spec(DType dtype, const PartialShape& shape);
 Result<std::vector<FeatureSpec>> dense_specs(std::span<const DType> types,
                                              std::span<const PartialShape> shapes);
 

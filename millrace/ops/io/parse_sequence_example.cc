@@ -58,7 +58,7 @@ Result<Specs> read_specs(const AttrMap& attrs, Kind kind) {
   for (const DType type : list_sparse)
     specs.lists.push_back({.dtype = type, .form = Form::kSparse});
   for (size_t i = 0; i < list_dense.size(); ++i) {
-    MR_TRY_ASSIGN(const FeatureSpec spec, dense_spec(list_dense[i], list_shapes[i]));
+    MR_TRY_ASSIGN(const FeatureSpec spec, FeatureSpec::dense(list_dense[i], list_shapes[i]));
     if (spec.form != FeatureSpec::Form::kFixed) {
       return invalid_argument("the shape of a step of a dense feature list must be known, got ",
                               list_shapes[i]);

@@ -120,13 +120,51 @@ def padded():
     return repeated.padded_batch(4, {"a": [], "b": [3]}, drop_remainder=True)
 
 
+def sparse():
+    """Features of Examples, and rows of any length, as sparse tensors."""
+    Dataset = v1.data.Dataset
+
+    def example(i):
+        numbers = tf.train.Feature(int64_list=tf.train.Int64List(value=range(i)))
+        name = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * i]))
+        features = tf.train.Features(feature={"numbers": numbers, "name": name})
+        return tf.train.Example(features=features).SerializeToString()
+
+    features = {"numbers": v1.VarLenFeature(tf.int64), "name": v1.FixedLenFeature([], tf.string)}
+    examples = Dataset.from_tensor_slices([example(i) for i in range(4)]).batch(2)
+    parsed = examples.apply(v1.data.experimental.parse_example_dataset(features))
+    rows = Dataset.range(4).map(lambda x: tf.range(x))
+    joined = rows.apply(v1.data.experimental.dense_to_sparse_batch(2, [6]))
+    return Dataset.zip((parsed, joined))
+
+
+def reduced():
+    """Groups, batches of other sizes, elements of which there are several."""
+    Dataset = v1.data.Dataset
+    add = v1.data.experimental.Reducer(
+        lambda _: np.int64(0), lambda total, x: total + x, lambda total: total
+    )
+    sums = Dataset.range(10).apply(v1.data.experimental.group_by_reducer(lambda x: x % 3, add))
+    once = Dataset.range(9).map(lambda x: x % 3).apply(v1.data.experimental.unique())
+    return Dataset.zip((sums, once, Dataset.range(7).batch(3).rebatch([2, 1])))
+
+
+def chosen():
+    """Elements of several datasets, counted."""
+    Dataset = v1.data.Dataset
+    turns = Dataset.range(2).apply(v1.data.experimental.shuffle_and_repeat(1, 3))
+    both = Dataset.choose_from_datasets([Dataset.range(3), Dataset.range(10, 13)], turns)
+    six = both.apply(v1.data.experimental.assert_cardinality(6))
+    return six.batch(4, num_parallel_calls=2)
+
+
 def datasets(folder: str) -> None:
     """Graphs with iterators: the parts of an element are out0, out1 ..."""
     os.makedirs(folder)
-    for make in (batches, nested, padded):
+    for make in (batches, nested, padded, sparse, reduced, chosen):
         with v1.Graph().as_default() as graph:
             element = v1.data.make_one_shot_iterator(make()).get_next()
-            for i, part in enumerate(tf.nest.flatten(element)):
+            for i, part in enumerate(tf.nest.flatten(element, expand_composites=True)):
                 tf.identity(part, name=f"out{i}")
             with open(os.path.join(folder, f"{make.__name__}.pb"), "wb") as file:
                 file.write(graph.as_graph_def().SerializeToString())
