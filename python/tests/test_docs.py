@@ -1,4 +1,7 @@
-"""The Python in the documentation runs: the blocks of a page in order, in one program."""
+"""The Python in the documentation runs: the blocks of a page in order, in one program.
+
+Blocks marked `py` instead of `python` are shown only: they need what a test has not.
+"""
 
 import re
 from pathlib import Path

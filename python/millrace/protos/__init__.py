@@ -13,7 +13,13 @@ from millrace._core import DecodeError, EncodeError, Message
 
 __all__ = ["DecodeError", "EncodeError", "Message", "message_class"]
 
-_PACKAGES = ("tensorflow.", "tensorflow.error.", "google.protobuf.", "tensorboard.hparams.")
+_PACKAGES = (
+    "tensorflow.",
+    "tensorflow.error.",
+    "google.protobuf.",
+    "tensorboard.hparams.",
+    "millrace.",
+)
 _MODULES = ("json_format", "text_format")
 
 
