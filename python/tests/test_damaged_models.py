@@ -1,6 +1,8 @@
 """Models, MetaGraphs and lists of checkpoints with random damage: what is read of them is read, and
 all else is an error of Python."""
 
+import functools
+import gc
 import os
 import random
 import time
@@ -140,6 +142,42 @@ def test_lists_of_checkpoints(tmp_path):
 
     load(data)
     attack(load, data, 4)
+
+
+def test_no_damaged_file_stays_open(tmp_path):
+    rubbish = random.Random(5).randbytes(500)
+    for name in ("bad", "bad.index", "bad.safetensors", "bad.tfevents"):
+        (tmp_path / name).write_bytes(rubbish)
+    bad = str(tmp_path / "bad")
+
+    def restore(path):
+        return tf.raw_ops.RestoreV2(
+            prefix=path, tensor_names=["a"], shape_and_slices=[""], dtypes=[tf.float32]
+        )
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        runs = [restore(bad), restore(bad + ".safetensors")]
+        for dataset in (tf.data.TFRecordDataset(bad), tf.data.TFRecordDataset(bad, "GZIP"),
+                        tf.data.FixedLengthRecordDataset(bad, 7)):  # fmt: skip
+            iterator = tf.data.make_initializable_iterator(dataset)
+            with tf.control_dependencies([iterator.initializer]):
+                runs.append(iterator.get_next())
+        reads = [
+            *(functools.partial(session.run, run) for run in runs),
+            lambda: list(tf.python_io.tf_record_iterator(bad)),
+            lambda: list(tf.train.summary_iterator(bad + ".tfevents")),
+            lambda: tf.train.load_checkpoint(bad),
+            lambda: tf.train.load_checkpoint(bad + ".safetensors"),
+            lambda: tf.train.import_meta_graph(bad),
+        ]
+        counts = []
+        for _ in range(3):
+            for read in reads:
+                with pytest.raises(ERRORS):
+                    read()
+            gc.collect()
+            counts.append(len(os.listdir("/proc/self/fd")))
+        assert counts[-1] <= counts[0]
 
 
 @pytest.mark.parametrize("depth", [20, 3000])
