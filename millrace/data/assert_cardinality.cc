@@ -33,7 +33,9 @@ class AssertCardinalityIterator final : public IteratorOverInput<AssertCardinali
   using IteratorOverInput::IteratorOverInput;
 
  protected:
-  Status own_fields(StateFields& state) override { return state.number(seen_); }
+  Status own_fields(StateFields& state) override {
+    return state.number(seen_, 0, StateFields::kMostCounted);
+  }
   Status produce(Element& out, bool& end) override {
     const int64_t count = dataset().count_;
     MR_TRY(input().next(out, end));

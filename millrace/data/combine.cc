@@ -42,7 +42,7 @@ class RepeatIterator final : public IteratorOf<RepeatDataset> {
 
  protected:
   Status fields(StateFields& state) override {
-    MR_TRY(state.number(epoch_));
+    MR_TRY(state.number(epoch_, 0, StateFields::kMostCounted));
     MR_TRY(state.flag(any_));
     return state.iterator(input_, [this] { return iterate_input(); });
   }

@@ -120,6 +120,18 @@ TEST(Restore, APlaceBehindTheEndOfAFileIsAnswered) {
   EXPECT_EQ(begin(*dataset, make_environment())->restore(reader).code(), Code::kDataLoss);
 }
 
+TEST(Restore, CountsThatNothingCanHaveComeToAreAnswered) {
+  const Ref<Dataset> dataset = make_dataset("TakeDataset", {make_range(9)}, {number(-1)});
+  StateWriter writer;
+  writer.stage("Take");
+  writer.number(INT64_MAX);
+  writer.stage("Range");
+  writer.number(0);
+  const Ref<SavedState> state = writer.finish();
+  StateReader reader(*state);
+  EXPECT_EQ(begin(*dataset, make_environment())->restore(reader).code(), Code::kDataLoss);
+}
+
 TEST(Restore, TensorsOfAnotherKindAreAnswered) {
   const Ref<Dataset> dataset = sample();
   const Ref<SavedState> state = saved_after(*dataset, 20);

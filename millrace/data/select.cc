@@ -37,7 +37,9 @@ class TakeIterator final : public IteratorOverInput<TakeDataset> {
   using IteratorOverInput::IteratorOverInput;
 
  protected:
-  Status own_fields(StateFields& state) override { return state.number(taken_); }
+  Status own_fields(StateFields& state) override {
+    return state.number(taken_, 0, StateFields::kMostCounted);
+  }
   Status produce(Element& out, bool& end) override {
     end = dataset().count_ >= 0 && taken_ >= dataset().count_;
     if (end) return ok_status();

@@ -82,6 +82,8 @@ class StateFields {
   bool reading() const { return from_ != nullptr; }
 
   Status flag(bool& value);
+  // What a count can have come to that is counted on.
+  static constexpr int64_t kMostCounted = int64_t{1} << 62;
   // A number that is in [low, high].
   Status number(int64_t& value, int64_t low = 0, int64_t high = INT64_MAX);
   // Any number.
