@@ -7,15 +7,21 @@
 namespace millrace {
 namespace {
 
+// "shape": the argument's name, or where it is a list "input 1".
+std::string input_name(const KernelContext& ctx, int input) {
+  const OpDef* op = ctx.node().op;
+  if (op != nullptr) {
+    for (size_t i = 0; i < op->inputs.size() && !op->inputs[i].is_list(); ++i) {
+      if (static_cast<int>(i) == input) return op->inputs[i].name;
+    }
+  }
+  return str_cat("input ", input);
+}
+
 // "input 1 (shape)": the number, and the argument's name where it is one tensor.
 std::string input_label(const KernelContext& ctx, int input) {
-  const OpDef* op = ctx.node().op;
-  std::string label = str_cat("input ", input);
-  if (op == nullptr) return label;
-  for (size_t i = 0; i < op->inputs.size() && !op->inputs[i].is_list(); ++i) {
-    if (static_cast<int>(i) == input) return str_cat(label, " (", op->inputs[i].name, ")");
-  }
-  return label;
+  const std::string number = str_cat("input ", input), name = input_name(ctx, input);
+  return name == number ? number : str_cat(number, " (", name, ")");
 }
 
 [[gnu::cold]] Status allocation_error(const Status& error, DType dtype, const Shape& shape,
@@ -213,7 +219,12 @@ Status expect_rank(const KernelContext& ctx, int input, int rank) {
   const Shape& shape = ctx.input(input).shape();
   if (shape.rank() == rank) [[likely]]
     return ok_status();
-  return invalid_argument(input_label(ctx, input), " must have rank ", rank, ", got shape ", shape);
+  if (rank > 1) {
+    return invalid_argument(input_label(ctx, input), " must have rank ", rank, ", got shape ",
+                            shape);
+  }
+  return invalid_argument(input_name(ctx, input), " must be a ", rank == 0 ? "scalar" : "vector",
+                          ", got shape ", shape);
 }
 
 Status expect_same_shape(const KernelContext& ctx, int a, int b) {

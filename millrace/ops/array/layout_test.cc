@@ -135,7 +135,7 @@ TEST(Tile, ErrorsAndRules) {
   expect_invalid(OpTester("Tile").input(x).input(int_vector({1, -1})), "multiples[1]");
   expect_invalid(OpTester("Tile").input(x).input(int_vector({1, INT64_MAX}, DType::kInt64)),
                  "multiples[1]");
-  expect_invalid(OpTester("Tile").input(x).input(int_vector({1})), "vector of 2");
+  expect_invalid(OpTester("Tile").input(x).input(int_vector({1})), "1-D, of size 2");
   EXPECT_EQ(*shapes("Tile", "[2,?];=[3,2]"), "[6,?]");
   EXPECT_EQ(*shapes("Tile", "?;[2]"), "[?,?]");
   EXPECT_EQ(*values("Tile", "=[1,?];=[2]", {{"T", DType::kInt32}}), "[1,?,1,?]");

@@ -79,8 +79,9 @@ Status pad_cpu(KernelContext& ctx) {
   const Shape& paddings_shape = ctx.input(1).shape();
   const int rank = input.rank();
   if (!(paddings_shape == Shape{rank, 2})) {
-    return invalid_argument("'paddings' must have shape ", Shape{rank, 2},
-                            " for an input of shape ", input.shape(), ", got ", paddings_shape);
+    return invalid_argument(
+        "The first dimension of paddings must be the rank of inputs, the second 2: expected ",
+        Shape{rank, 2}, " for an input of shape ", input.shape(), ", got ", paddings_shape);
   }
   if (ctx.num_inputs() > 2) MR_TRY(expect_rank(ctx, 2, 0));
   HostInts paddings, sizes;

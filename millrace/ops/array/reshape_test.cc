@@ -137,7 +137,7 @@ TEST(Fill, Kernel) {
     }
   }
   expect_invalid(OpTester("Fill").input(int_vector({-1})).input(some({})), "dims");
-  expect_invalid(OpTester("Fill").input(int_vector({2})).input(some({1})), "rank 0");
+  expect_invalid(OpTester("Fill").input(int_vector({2})).input(some({1})), "must be a scalar");
   expect_invalid(OpTester("Fill").input(Tensor::scalar<int32_t>(2)).input(some({})), "dims");
   EXPECT_EQ(*shapes("Fill", "=[2,3];[]"), "[2,3]");
   EXPECT_EQ(*shapes("Fill", "[2];[]"), "[?,?]");

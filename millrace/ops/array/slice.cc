@@ -86,9 +86,14 @@ Status slice_grad(GradientContext& g) {
 Status slice_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   const int rank = input.rank();
+  const Shape &begin_shape = ctx.input(1).shape(), &size_shape = ctx.input(2).shape();
+  if (!(begin_shape == Shape{rank}) || !(size_shape == Shape{rank})) {
+    return invalid_argument("Expected begin and size arguments to be 1-D tensors of size ", rank,
+                            ", but got shapes ", begin_shape, " and ", size_shape);
+  }
   HostInts begin, size;
-  MR_TRY(begin.read_vector(ctx, 1, "begin", rank));
-  MR_TRY(size.read_vector(ctx, 2, "size", rank));
+  MR_TRY(begin.read(ctx, 1, "begin"));
+  MR_TRY(size.read(ctx, 2, "size"));
   bool rows_only = true;
   for (int i = 0; i < rank; ++i) {
     MR_TRY_ASSIGN(size[i], slice_size(i, input.dim(i), begin[i], size[i]));

@@ -60,8 +60,8 @@ TEST(Slice, ErrorsAndRules) {
               {{6, 0}, {0, 1}, "got 6"},
               {{0, 2}, {1, 3}, "'size' must be in [0, 2]"},
               {{0, 0}, {-2, 1}, "got -2"},
-              {{0}, {1}, "vector of 2"},
-              {{0, 0}, {1, 1, 1}, "vector of 2"}};
+              {{0}, {1}, "1-D tensors of size 2"},
+              {{0, 0}, {1, 1, 1}, "1-D tensors of size 2"}};
   for (const auto& row : rows) {
     OpTester tester("Slice");
     expect_invalid(slice(tester, x, row.begin, row.size), row.part);
@@ -296,7 +296,7 @@ TEST(Pad, EveryType) {
 TEST(Pad, ErrorsAndRules) {
   const Tensor x = random_tensor(DType::kFloat, {2}, 1);
   expect_invalid(OpTester("Pad").input(x).input(Tensor::of<int32_t>({1, 2}, {-1, 0})), "negative");
-  expect_invalid(OpTester("Pad").input(x).input(int_vector({1, 1})), "shape [1,2]");
+  expect_invalid(OpTester("Pad").input(x).input(int_vector({1, 1})), "expected [1,2]");
   expect_invalid(OpTester("Pad").input(x).input(Tensor::of<int64_t>({1, 2}, {INT64_MAX, 0})),
                  "too large");
   EXPECT_EQ(*shapes("Pad", "[2,?];[2,2]", {}, {{1, Tensor::of<int32_t>({2, 2}, {1, 1, 1, 1})}}),

@@ -76,8 +76,13 @@ Status tile_grad(GradientContext& g) {
 Status tile_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   const int rank = input.rank();
+  if (!(ctx.input(1).shape() == Shape{rank})) {
+    return invalid_argument("Expected multiples to be 1-D, of size ", rank,
+                            " for an input of shape ", input.shape(), ", but got shape ",
+                            ctx.input(1).shape());
+  }
   HostInts multiples, sizes;
-  MR_TRY(multiples.read_vector(ctx, 1, "multiples", rank));
+  MR_TRY(multiples.read(ctx, 1, "multiples"));
   for (int i = 0; i < rank; ++i) {
     MR_TRY_ASSIGN(const int64_t size, tiled_size(i, input.dim(i), multiples[i]));
     sizes.add(size);

@@ -36,6 +36,13 @@ Status betainc_grad(GradientContext& c) {
   return ok_status();
 }
 
+// With a or b of 0, all that is integrated lies at 0 or at 1.
+double lower_beta_or_limit(double a, double b, double x) {
+  const bool limit = (a == 0 || b == 0) && a + b > 0 && x >= 0 && x <= 1;
+  if (!limit) return lower_beta(a, b, x);
+  return (a == 0 ? x > 0 : x == 1) ? 1 : 0;
+}
+
 template <class T>
 Status betainc_cpu(KernelContext& ctx) {
   const Shape* shape = &ctx.input(0).shape();
@@ -43,9 +50,9 @@ Status betainc_cpu(KernelContext& ctx) {
     const Shape& other = ctx.input(i).shape();
     if (other.is_scalar()) continue;
     if (!shape->is_scalar() && !(*shape == other)) {
-      return invalid_argument(
-          "a, b and x must have one shape or be scalars: ", ctx.input(0).shape(), ", ",
-          ctx.input(1).shape(), " and ", ctx.input(2).shape());
+      return invalid_argument("Shapes of a, b and x are inconsistent: ", ctx.input(0).shape(), ", ",
+                              ctx.input(1).shape(), " and ", ctx.input(2).shape(),
+                              "; they must be equal, or scalars");
     }
     shape = &other;
   }
@@ -60,7 +67,7 @@ Status betainc_cpu(KernelContext& ctx) {
   ctx.parallel_for(out->num_elements(), 200, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       to[i] = static_cast<T>(
-          lower_beta(data[0][i * steps[0]], data[1][i * steps[1]], data[2][i * steps[2]]));
+          lower_beta_or_limit(data[0][i * steps[0]], data[1][i * steps[1]], data[2][i * steps[2]]));
     }
   });
   return ok_status();

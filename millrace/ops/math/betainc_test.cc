@@ -7,6 +7,7 @@
 #include "millrace/ops/math/math_testing.h"
 #include "millrace/ops/math/special_functions.h"
 #include "millrace/ops/register_ops.h"
+#include "millrace/tensor/tensor_testing.h"
 
 namespace millrace {
 namespace {
@@ -51,12 +52,22 @@ TEST(Betainc, OfWholeNumbers) {
 TEST(Betainc, OfFloatsAndOutsideItsDomain) {
   const Tensor got = OpTester("Betainc")
                          .input(Tensor::vector<float>({0.5F, 0, 1, 1}))
-                         .input(Tensor::vector<float>({0.5F, 1, -1, 1}))
+                         .input(Tensor::vector<float>({0.5F, 0, -1, 1}))
                          .input(Tensor::vector<float>({0.5F, 0.5F, 0.5F, 2}))
                          .run_one()
                          .value();
   EXPECT_FLOAT_EQ(got.data<float>()[0], 0.5F);
   for (size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(got.data<float>()[i])) << i;
+}
+
+TEST(Betainc, HasItsLimitsAtZero) {
+  const Tensor got = OpTester("Betainc")
+                         .input(Tensor::vector<double>({0, 0, 0, 2, 2, 2}))
+                         .input(Tensor::vector<double>({2, 2, 2, 0, 0, 0}))
+                         .input(Tensor::vector<double>({0, 0.5, 1, 0, 0.5, 1}))
+                         .run_one()
+                         .value();
+  expect_tensor_equal(got, Tensor::vector<double>({0, 1, 1, 0, 0, 1}));
 }
 
 TEST(Betainc, ShapesAreEqualOrScalar) {

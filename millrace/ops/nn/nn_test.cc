@@ -81,7 +81,7 @@ TEST(BiasAdd, BadInputsAndShapes) {
   const Tensor value = iota(DType::kFloat, {2, 3});
   EXPECT_HAS(error_of(OpTester("BiasAdd").input(value).input(iota(DType::kFloat, {2}))),
              "bias must have 3 elements");
-  EXPECT_HAS(error_of(OpTester("BiasAdd").input(value).input(value)), "rank 1");
+  EXPECT_HAS(error_of(OpTester("BiasAdd").input(value).input(value)), "must be a vector");
   EXPECT_HAS(
       error_of(OpTester("BiasAdd").input(iota(DType::kFloat, {3})).input(iota(DType::kFloat, {3}))),
       "rank 2");

@@ -48,8 +48,9 @@ TEST_F(SessionTensors, RefuseWhatIsNoHandle) {
   const Tensor handle = keep(Tensor::scalar(1.0F)).value();
   expect_error(read(handle, DType::kInt32).status(), "has type float");
   expect_error(read(Tensor::scalar(std::string("x;0;y")), DType::kFloat).status(), "'x;0;y'");
-  expect_error(read(Tensor::vector<std::string>({"a"}), DType::kFloat).status(), "rank 0");
-  expect_error(drop(Tensor::vector<std::string>({})), "rank 0");
+  expect_error(read(Tensor::vector<std::string>({"a"}), DType::kFloat).status(),
+               "must be a scalar");
+  expect_error(drop(Tensor::vector<std::string>({})), "must be a scalar");
 }
 
 TEST_F(SessionTensors, AreNamedByResourcesToo) {

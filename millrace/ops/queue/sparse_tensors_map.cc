@@ -217,10 +217,16 @@ class TakeSparse : public Kernel {
     dims.insert(dims.end(), first.begin(), first.end());
     int64_t total = 0;
     for (const SparseEntry& entry : entries) {
-      if (entry.values.dtype() != dtype_ || entry.dims.size() != first.size()) {
-        return invalid_argument("expected sparse tensors of ", dtype_, " and rank ", first.size(),
-                                ", one is of ", entry.values.dtype(), " and rank ",
-                                entry.dims.size());
+      const ptrdiff_t i = &entry - entries.data();
+      if (entry.values.dtype() != dtype_) {
+        return invalid_argument("Requested SparseTensor of type ", dtype_, " but SparseTensor[", i,
+                                "].values.dtype() == ", entry.values.dtype());
+      }
+      if (entry.dims.size() != first.size()) {
+        return invalid_argument(
+            "Inconsistent rank across SparseTensors: rank prior to SparseTensor[", i,
+            "] was: ", first.size() + 1, " but rank of SparseTensor[", i,
+            "] is: ", entry.dims.size() + 1);
       }
       for (size_t d = 0; d < first.size(); ++d) dims[d + 1] = std::max(dims[d + 1], entry.dims[d]);
       total += entry.values.dim(0);

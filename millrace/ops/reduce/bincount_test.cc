@@ -43,7 +43,7 @@ TEST(Bincount, RefusesWhatDoesNotFit) {
   expect_refused(count(ints({0, 1}), -1, ints({})), "size must not be negative");
   expect_refused(count(ints({0, 1}), 2, ints({1})), "weights must have the shape");
   expect_refused(OpTester("Bincount").input(ints({})).input(ints({1})).input(ints({})).run_one(),
-                 "rank 0");
+                 "must be a scalar");
 }
 
 }  // namespace

@@ -262,7 +262,7 @@ TEST(TensorListOps, GetAndSet) {
                      .attr("element_dtype", DType::kFloat)
                      .run()
                      .status(),
-                 "rank");
+                 "must be a scalar");
   EXPECT_EQ(length(set(list, 5, f(1), false, true).value()), 6);
   expect_invalid(set(empty(DType::kFloat, kAnyShape, 2).value(), 5, f(1), false, true).status(),
                  "2 elements, not 6");
