@@ -39,8 +39,46 @@ bool GradientWalk::flows(Output o) const {
 Gradient GradientWalk::take(Output o) {
   auto it = gradients_.find(key(o));
   if (it == gradients_.end()) return {};
-  Gradient sum = sum_gradients(it->second);
+  const bool apart = context_.options.colocate && it->second.size() > 1;
+  Gradient sum = apart ? sum_in_place(o, it->second) : sum_gradients(it->second);
   it->second = {sum};
+  return sum;
+}
+
+const Node* GradientWalk::differentiated(const Gradient& gradient) const {
+  if (gradient.values.builder() != &context_.backward) return nullptr;
+  const Node& made = context_.backward.graph().node(static_cast<NodeId>(gradient.values.id()));
+  const Result<std::vector<std::string>> group = made.attr<std::vector<std::string>>("_class");
+  constexpr std::string_view kPrefix = "loc:@";
+  if (!group.ok() || group->size() != 1 || !(*group)[0].starts_with(kPrefix)) return nullptr;
+  const NodeId id = graph().find(std::string_view((*group)[0]).substr(kPrefix.size()));
+  return id < 0 ? nullptr : &graph().node(id);
+}
+
+Gradient GradientWalk::sum_in_place(Output o, const std::vector<Gradient>& gradients) {
+  struct Group {
+    const Node* first = nullptr;  // of the operations that the gradients belong to
+    std::vector<Gradient> gradients;
+  };
+  std::map<std::string, Group> devices;
+  for (const Gradient& gradient : gradients) {
+    const Node* of = differentiated(gradient);
+    Group& group = devices[of == nullptr ? "" : of->device()];
+    group.gradients.push_back(gradient);
+    if (of != nullptr && (group.first == nullptr || of->id() < group.first->id())) {
+      group.first = of;
+    }
+  }
+  GraphBuilder::Context& now = context_.backward.context();
+  const std::vector<std::string> before = now.colocate_with;
+  std::vector<Gradient> sums;
+  for (const auto& [device, group] : devices) {
+    if (group.first != nullptr) now.colocate_with = {group.first->name()};
+    sums.push_back(sum_gradients(group.gradients));
+  }
+  now.colocate_with = {graph().node(o.node).name()};
+  const Gradient sum = sum_gradients(sums);
+  now.colocate_with = before;
   return sum;
 }
 

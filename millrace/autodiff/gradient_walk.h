@@ -53,6 +53,12 @@ class GradientWalk {
   Status differentiate(const Node& node);
   Status call_rule(const Node& node, std::vector<Gradient> output_gradients);
   Gradient take(Output o);
+  // The sum of gradients of `o` that are computed where their operations are: those of one device
+  // there, all of them where `o` is.
+  Gradient sum_in_place(Output o, const std::vector<Gradient>& gradients);
+  // The operation that a gradient was made for, and is colocated with; null where that is not
+  // known.
+  const Node* differentiated(const Gradient& gradient) const;
   std::string path_through(NodeId id) const;
   Status annotate(const Node& node, const Status& status) const;
   // Makes each of the gradients (of one operation) wait for all of them.

@@ -308,6 +308,19 @@ TEST_F(Gradients, GoToTheDeviceOfTheirOp) {
   EXPECT_EQ(*group, std::vector<std::string>{"loc:@layer"});
 }
 
+TEST_F(Gradients, AreSummedWhereTheirOpsAre) {
+  Expr x = number();
+  const auto group_of = [&](Expr y) {
+    const Gradient sum = gradient(y, x, {.colocate = true});
+    EXPECT_EQ(node_of(sum.values).op_name(), "AddN");
+    return node_of(sum.values).attr<std::vector<std::string>>("_class").value();
+  };
+  Expr a = ops::sin(root_.with_name("a"), x), b = ops::sin(root_.with_name("b"), x);
+  EXPECT_EQ(group_of(a * b), std::vector<std::string>{"loc:@a"});
+  Expr c = ops::sin(root_.with_name("c").with_device("/task:1"), x);
+  EXPECT_EQ(group_of(a * c), std::vector<std::string>{"loc:@" + node_of(x).name()});
+}
+
 TEST_F(Gradients, WaitForEachOtherWhenGated) {
   Expr a = number(), b = number();
   Result<std::vector<Gradient>> found = gradients_of({a * b}, {a, b}, {.gate_operations = true});
