@@ -472,14 +472,29 @@ for _op in ("BatchMatMul", "BatchMatMulV2"):
         *([Case([Draw((2, 1, 2, 3)), Draw((3, 3, 2))])] if _op == "BatchMatMulV2" else []),
         types=_PRODUCTS, tolerance=1e-8,
     )  # fmt: skip
+
+
+def _einsum(xs, equation):
+    """NumPy's, and sums over an ellipsis that the result lacks, which that does not."""
+    inputs, output = equation.split("->")
+    if "..." not in inputs or "..." in output:
+        return np.einsum(equation, *xs)
+    wide = np.einsum(f"{inputs}->...{output}", *xs)
+    return wide.sum(axis=tuple(range(wide.ndim - len(output))), dtype=wide.dtype)
+
+
 add(
-    "Einsum", lambda xs, equation: np.einsum(equation, *xs),
+    "Einsum", _einsum,
     Case([[Draw((2, 3)), Draw((3, 4))]], {"equation": "ij,jk->ik"}),
     Case([[Draw((2, 3, 4)), Draw((4, 2, 5))]], {"equation": "bic,cbj->jbi"}),
     Case([[Draw((2, 1, 2, 3)), Draw((4, 3, 2))]], {"equation": "...ij,...jk->...ik"}),
     Case([[Draw((2, 3)), Draw((4, 5))]], {"equation": "ij,kl->jk"}),
     Case([[Draw((2, 3, 4))]], {"equation": "abc->ca"}),
     Case([[Draw((3,)), Draw((3,))]], {"equation": "i,i->"}),
+    Case([[Draw((3, 2, 3))]], {"equation": "iji->j"}),
+    Case([[Draw((3, 3)), Draw((2, 3))]], {"equation": "ii,ji->j"}),
+    Case([[Draw((2, 3, 4)), Draw((3, 5))]], {"equation": "...i,...j->ij"}),
+    Case([[Draw((2, 3, 4))]], {"equation": "...i->i"}),
     types=_PRODUCTS, tolerance=1e-8,
 )  # fmt: skip
 

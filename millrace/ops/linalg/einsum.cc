@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
+#include <utility>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
@@ -41,18 +41,29 @@ Status einsum_shape(ShapeContext& c) {
   return ok_status();
 }
 
-// The letters of a side, each once, and "..." where it has one.
-std::string without(std::string_view side, std::string_view others) {
+bool wide(std::string_view side) { return side.find("...") != std::string_view::npos; }
+
+// A side with each of its letters once.
+std::string each_once(std::string_view side) {
   std::string out;
   for (char c : side) {
-    if (c != '.' && others.find(c) == std::string_view::npos) out += c;
+    if (c == '.' || out.find(c) == std::string::npos) out += c;
   }
   return out;
 }
-bool wide(std::string_view side) { return side.find("...") != std::string_view::npos; }
+
+// A side without the letters, and without the "...", that are not in `others`.
+std::string only(std::string_view side, std::string_view others) {
+  std::string out;
+  for (char c : side) {
+    if (others.find(c) != std::string_view::npos) out += c;
+  }
+  return out;
+}
 
 // The gradient of input `i`: the other input and the output's gradient, summed to its labels. What
-// it has alone was summed over, so all of it has one gradient.
+// it has alone was summed over, so all of it has one gradient. Of labels that it has twice only the
+// diagonal was used.
 Status einsum_grad(GradientContext& g) {
   MR_TRY_ASSIGN(const std::string text, g.attr<std::string>("equation"));
   MR_TRY_ASSIGN(const std::vector<std::string> sides, einsum_sides(text, g.num_inputs()));
@@ -60,14 +71,8 @@ Status einsum_grad(GradientContext& g) {
   for (int i = 0; i < g.num_inputs(); ++i) {
     const std::string& own = sides[static_cast<size_t>(i)];
     const std::string other = g.num_inputs() == 2 ? sides[static_cast<size_t>(1 - i)] : "";
-    if (std::set<char>(own.begin(), own.end()).size() != own.size() - (wide(own) ? 2 : 0) ||
-        (wide(own) && !wide(out))) {
-      return unimplemented("the gradient of Einsum '", text,
-                           "': an input has a label twice, or ... that is summed over");
-    }
-    const std::string alone = without(own, out + other);
-    std::string reached = own;
-    std::erase_if(reached, [&](char c) { return alone.find(c) != std::string::npos; });
+    const std::string once = each_once(own);
+    const std::string reached = only(once, out + other);
     Expr dx = g.gradient();
     if (g.num_inputs() == 2) {
       const Expr factor = g.input(1 - i);
@@ -77,9 +82,12 @@ Status einsum_grad(GradientContext& g) {
     } else {
       dx = call("Einsum", std::vector<Expr>{dx}, {{"equation", out + "->" + reached}});
     }
-    if (!alone.empty()) {
+    if (reached != once || (wide(own) && !wide(out))) {
       dx = call("Einsum", {dx, ones_like(g.input(i))},
-                {{"equation", reached + "," + own + "->" + own}});
+                {{"equation", reached + "," + own + "->" + once}});
+    }
+    if (once != own) {
+      dx = call("Einsum", std::vector<Expr>{dx}, {{"equation", once + "->" + own}});
     }
     g.set(i, wide(own) ? sum_to_shape_of(dx, g.input(i)) : dx);
   }
@@ -143,13 +151,34 @@ class Einsum final : public Kernel {
       ranks.push_back(ctx.input(i).shape().rank());
       dims.emplace_back(ctx.input(i).shape().dims().begin(), ctx.input(i).shape().dims().end());
     }
-    MR_TRY_ASSIGN(const EinsumEquation e, EinsumEquation::parse(text_, ranks));
-    MR_TRY_ASSIGN(const std::vector<int64_t> sizes, einsum_sizes(e, dims, e.output));
-    MR_TRY_ASSIGN(const Shape shape, Shape::make(sizes));
-    if (ctx.num_inputs() == 1) {
-      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-      return arrange(e, dims, ctx.input(0), e.inputs[0], e.output, *out);
+    MR_TRY_ASSIGN(EinsumEquation e, EinsumEquation::parse(text_, ranks));
+    MR_TRY_ASSIGN(const Shape shape, shape_of(e, dims, e.output));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    EinsumLabels once;
+    for (int label : e.output) {
+      if (!has(once, label)) once.push_back(label);
     }
+    if (once.size() == e.output.size()) return compute(ctx, e, dims, *out);
+    const EinsumLabels written = std::exchange(e.output, once);
+    MR_TRY_ASSIGN(const Shape diagonal_shape, shape_of(e, dims, once));
+    MR_TRY_ASSIGN(Tensor diagonal, ctx.allocate_temp(dtype_of<T>, diagonal_shape));
+    MR_TRY(compute(ctx, e, dims, diagonal));
+    const std::span<T> to = out->template mutable_data<T>();
+    std::fill(to.begin(), to.end(), T{});
+    const std::vector<int64_t> sizes(diagonal_shape.dims().begin(), diagonal_shape.dims().end());
+    const T* from = diagonal.template data<T>().data();
+    for_each_place(axes_of(once, sizes, written, shape.dims()),
+                   [&](int64_t at) { to[static_cast<size_t>(at)] = *from++; });
+    return ok_status();
+  }
+
+ private:
+  using Dims = std::vector<std::vector<int64_t>>;
+
+  // Sets `out` to the result of an equation whose output has each label once.
+  static Status compute(KernelContext& ctx, const EinsumEquation& e, const Dims& dims,
+                        Tensor& out) {
+    if (ctx.num_inputs() == 1) return arrange(e, dims, ctx.input(0), e.inputs[0], e.output, out);
     EinsumLabels batch, rows, inner, columns;
     for (int label : e.output) {
       const bool left = has(e.inputs[0], label), right = has(e.inputs[1], label);
@@ -166,8 +195,7 @@ class Einsum final : public Kernel {
     made.insert(made.end(), rows.begin(), rows.end());
     made.insert(made.end(), columns.begin(), columns.end());
     MR_TRY_ASSIGN(const Shape product_shape, shape_of(e, dims, made));
-    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-    Tensor product = *out;
+    Tensor product = out;
     if (made != e.output) {
       MR_TRY_ASSIGN(product, ctx.allocate_temp(dtype_of<T>, product_shape));
     }
@@ -177,11 +205,8 @@ class Einsum final : public Kernel {
     MR_TRY_ASSIGN(const Shape n, shape_of(e, dims, columns));
     MR_TRY(multiply(ctx, batches.num_elements(), m.num_elements(), k.num_elements(),
                     n.num_elements(), a, b, product));
-    return made == e.output ? ok_status() : arrange(e, dims, product, made, e.output, *out);
+    return made == e.output ? ok_status() : arrange(e, dims, product, made, e.output, out);
   }
-
- private:
-  using Dims = std::vector<std::vector<int64_t>>;
 
   static Result<Shape> shape_of(const EinsumEquation& e, const Dims& dims,
                                 const EinsumLabels& labels) {

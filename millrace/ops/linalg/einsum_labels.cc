@@ -85,16 +85,12 @@ Result<EinsumEquation> EinsumEquation::parse(std::string_view equation,
     out.inputs.push_back(std::move(labels));
   }
   MR_TRY_ASSIGN(out.output, labels_of(sides.back(), widest));
-  for (size_t i = 0; i < out.output.size(); ++i) {
-    const int label = out.output[i];
+  for (const int label : out.output) {
     const bool known = std::any_of(out.inputs.begin(), out.inputs.end(),
                                    [&](const EinsumLabels& in) { return has(in, label); });
-    const bool twice = std::find(out.output.begin() + static_cast<int64_t>(i) + 1, out.output.end(),
-                                 label) != out.output.end();
-    if (!known || twice) {
+    if (!known) {
       return invalid_argument("in '", equation.substr(0, 200),
-                              "' each label of the output must be in an input, and in the output "
-                              "once");
+                              "' each label of the output must be in an input");
     }
   }
   return out;

@@ -20,7 +20,8 @@ struct EinsumEquation {
   EinsumLabels output;
 
   // INVALID_ARGUMENT for another text, another number of inputs than ranks (one or two), ranks that
-  // the labels do not fit, and labels of the output that are in no input or there twice.
+  // the labels do not fit, and labels of the output that are in no input. One that the output has
+  // twice stands for a diagonal, with zeros beside it.
   static Result<EinsumEquation> parse(std::string_view equation, std::span<const int> ranks);
 };
 

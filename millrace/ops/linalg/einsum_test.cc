@@ -21,10 +21,19 @@ TEST(Einsum, TakesDiagonalsAndSums) {
   expect_tensor_equal(*einsum("ij,ii->j", {x, x}), Tensor::vector<float>({13, 18}));
 }
 
+TEST(Einsum, WritesDiagonals) {
+  const Tensor x = Tensor::vector<float>({1, 2});
+  expect_tensor_equal(*einsum("i->ii", {x}), Tensor::of<float>({2, 2}, {1, 0, 0, 2}));
+  expect_tensor_equal(*einsum("i,j->jij", {x, Tensor::vector<float>({3, 4})}),
+                      Tensor::of<float>({2, 2, 2}, {3, 0, 6, 0, 0, 4, 0, 8}));
+  expect_tensor_equal(*einsum("i->ii", {Tensor::vector<float>({5})}),
+                      Tensor::of<float>({1, 1}, {5}));
+}
+
 TEST(Einsum, RefusesWhatDoesNotFit) {
   const Tensor x = Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
-  for (const char* bad : {"", "ij", "ij->ik", "ij->ii", "ijk->i", "i->i", "ij,jk->ik", "i1->i",
-                          "i.j->i", "......->", "ij->i->j"}) {
+  for (const char* bad : {"", "ij", "ij->ik", "ijk->i", "i->i", "ij,jk->ik", "i1->i", "i.j->i",
+                          "......->", "ij->i->j"}) {
     EXPECT_EQ(einsum(bad, {x}).status().code(), Code::kInvalidArgument) << bad;
   }
   for (const char* bad : {"ij,ij,ij->ij", "ij->ij", "ij,ji->i"}) {
