@@ -352,9 +352,13 @@ const Row kRows[] = {
     {"ParseSequenceExampleV2", "[0] [0] [1] [1] [1] [1] [1] [1] {1} []|", kSequenceV2},
     // Strings.
     {"DecodeBase64", "[0]"},
+    {"DecodePaddedRaw", "[0] 8"},
     {"DecodeRaw", "[0]"},
     {"ReduceJoin", "[2,3] {1}"},
+    {"RegexFullMatch", "[2,3] []"},
+    {"RegexReplace", "[2,3] [] []"},
     {"StaticRegexFullMatch", "[2,3]", {{"pattern", "(a|b)*c?"}}},
+    {"StaticRegexReplace", "[2,3]", {{"pattern", "(a|b)*c?"}, {"rewrite", "x"}}},
     {"StringJoin", "[2,3]|[]|[2,3]"},
     {"StringSplit", "[3] []"},
     {"StringSplitV2", "[3] []"},

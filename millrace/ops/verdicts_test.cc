@@ -84,6 +84,7 @@ constexpr const char* kAboutElements[] = {
     "Invalid vocab_size",
     "Invalid number of columns",
     "Incompatible shapes at component",
+    "Invalid pattern:",
 };
 
 // Mistakes that TensorFlow reports when the op runs, though it could have seen them before;

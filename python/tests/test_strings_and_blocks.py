@@ -33,6 +33,30 @@ def test_splitting_and_cutting():
     assert run(tf.substr(["hello", "world"], 1, 3)).tolist() == [b"ell", b"orl"]
 
 
+def test_regular_expressions():
+    words = tf.constant(["cat", "concatenate", "dog"])
+    assert run(tf.strings.regex_full_match(words, ".*cat.*")).tolist() == [True, True, False]
+    assert run(tf.strings.regex_replace(words, "(c)(a)", r"\2\1")).tolist() == [
+        b"act", b"conactenate", b"dog"
+    ]  # fmt: skip
+    pattern = tf.placeholder(tf.string)
+    first = tf.regex_replace(words, pattern, "_", replace_global=False)
+    full = tf.strings.regex_full_match(words, pattern)
+    with tf.Session() as sess:
+        assert sess.run(first, {pattern: "[ao]"}).tolist() == [b"c_t", b"c_ncatenate", b"d_g"]
+        assert sess.run(full, {pattern: "(?i)DOG"}).tolist() == [False, False, True]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="missing ]"):
+            sess.run(first, {pattern: "[a"})
+
+
+def test_bytes_as_numbers_of_one_length():
+    padded = tf.raw_ops.DecodePaddedRaw(
+        input_bytes=["a", "bcd"], fixed_length=2, out_type=tf.uint8, little_endian=True
+    )
+    assert padded.shape.as_list() == [2, 2]
+    assert run(padded).tolist() == [[97, 0], [98, 99]]
+
+
 def test_numbers():
     assert run(tf.as_string([1.5, 2.25], precision=1)).tolist() == [b"1.5", b"2.2"]
     assert run(tf.string_to_number(["1", "2"], tf.int32)).tolist() == [1, 2]

@@ -1,350 +1,196 @@
 #include "millrace/ops/strings/regex.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
-#include <string>
+
+#include "millrace/ops/strings/regex_text.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kMaxProgram = 20000;
-constexpr int kMaxDepth = 100;
-constexpr int kMaxRepeat = 1000;
+constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
+constexpr size_t kMaxSlots = 20;  // \0 to \9, begin and end
 
-// The characters of a text; a byte that begins none is one by itself.
-std::vector<char32_t> characters_of(std::string_view text) {
-  std::vector<char32_t> out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    char32_t c = length == 1 ? byte : byte & (0xFFU >> (length + 1));
-    bool whole = i + length <= text.size();
-    for (size_t k = 1; whole && k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      whole = (next & 0xC0) == 0x80;
-      c = (c << 6) | (next & 0x3F);
-    }
-    out.push_back(whole ? c : byte);
-    i += whole ? length : 1;
-  }
-  return out;
+bool is_word(char32_t c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
 
 }  // namespace
 
-// Turns a pattern into a program by recursive descent. A fragment begins at an instruction and ends
-// in instructions whose next is still open.
-class RegexParser {
- public:
-  explicit RegexParser(std::string_view pattern)
-      : source_(pattern), pattern_(characters_of(pattern)) {}
+// The ways that are followed at one position, the preferred ones first.
+struct Regex::Threads {
+  std::vector<int> at;
+  std::vector<size_t> slots;  // of each
 
-  Result<Regex> run() {
-    MR_TRY_ASSIGN(Fragment whole, alternatives(0));
-    if (at_ < pattern_.size()) return error("unexpected )");
-    MR_TRY_ASSIGN(const int end, emit({.kind = Instruction::kMatch}));
-    patch(whole, end);
-    regex_.start_ = whole.start;
-    return std::move(regex_);
+  void clear() {
+    at.clear();
+    slots.clear();
   }
-
- private:
-  using Instruction = Regex::Instruction;
-  using Range = Regex::Range;
-  struct Fragment {
-    int start = 0;
-    std::vector<int> open;  // 2 * instruction, + 1 for its `other`
-  };
-
-  Status error(std::string_view what) const {
-    return invalid_argument("Invalid pattern: ", source_.substr(0, 200), ", error: ", what);
-  }
-  bool more() const { return at_ < pattern_.size(); }
-  bool take(char32_t c) {
-    if (!more() || pattern_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-
-  Result<int> emit(Instruction instruction) {
-    if (regex_.program_.size() >= kMaxProgram) return error("pattern too large");
-    regex_.program_.push_back(std::move(instruction));
-    return static_cast<int>(regex_.program_.size()) - 1;
-  }
-  void patch(const Fragment& fragment, int target) {
-    for (int open : fragment.open) {
-      Instruction& instruction = regex_.program_[static_cast<size_t>(open / 2)];
-      (open % 2 == 0 ? instruction.next : instruction.other) = target;
-    }
-  }
-  Result<Fragment> single(Instruction instruction) {
-    MR_TRY_ASSIGN(const int at, emit(std::move(instruction)));
-    return Fragment{at, {2 * at}};
-  }
-  // Goes on anywhere, without a character: a split whose ways are one.
-  Result<Fragment> nothing() {
-    MR_TRY_ASSIGN(const int at, emit({.kind = Instruction::kSplit}));
-    return Fragment{at, {2 * at, 2 * at + 1}};
-  }
-
-  Result<Fragment> alternatives(int depth) {
-    if (depth > kMaxDepth) return error("nesting too deep");
-    MR_TRY_ASSIGN(Fragment out, sequence(depth));
-    while (take('|')) {
-      MR_TRY_ASSIGN(Fragment other, sequence(depth));
-      MR_TRY_ASSIGN(const int split,
-                    emit({.kind = Instruction::kSplit, .next = out.start, .other = other.start}));
-      out.start = split;
-      out.open.insert(out.open.end(), other.open.begin(), other.open.end());
-    }
-    return out;
-  }
-
-  Result<Fragment> sequence(int depth) {
-    MR_TRY_ASSIGN(Fragment out, nothing());
-    while (more() && pattern_[at_] != '|' && pattern_[at_] != ')') {
-      MR_TRY_ASSIGN(Fragment piece, repeated(depth));
-      patch(out, piece.start);
-      out.open = std::move(piece.open);
-    }
-    return out;
-  }
-
-  // An atom and how often: parsed again for each copy, as the program of a copy is its own.
-  Result<Fragment> repeated(int depth) {
-    const size_t begin = at_;
-    MR_TRY_ASSIGN(Fragment first, atom(depth));
-    int least = 1;
-    int most = 1;
-    if (take('*')) {
-      least = 0, most = -1;
-    } else if (take('+')) {
-      most = -1;
-    } else if (take('?')) {
-      least = 0;
-    } else if (!counts(least, most)) {
-      return first;
-    }
-    if (least > kMaxRepeat || most > kMaxRepeat) return error("bad repetition operator");
-    if (most >= 0 && most < least) return error("bad repetition operator");
-    take('?');  // lazy or not, the same texts match
-    if (more() && (pattern_[at_] == '*' || pattern_[at_] == '+' || pattern_[at_] == '?')) {
-      return error("bad repetition operator: **");
-    }
-    const size_t end = at_;
-    MR_TRY_ASSIGN(Fragment out, nothing());
-    const auto copy = [&]() -> Result<Fragment> {
-      at_ = begin;
-      return atom(depth);
-    };
-    for (int i = 0; i < least; ++i) {
-      MR_TRY_ASSIGN(Fragment piece, copy());
-      patch(out, piece.start);
-      out.open = std::move(piece.open);
-    }
-    std::vector<int> leave;
-    for (int i = least; most < 0 ? i == least : i < most; ++i) {
-      MR_TRY_ASSIGN(Fragment piece, copy());
-      MR_TRY_ASSIGN(const int split, emit({.kind = Instruction::kSplit, .next = piece.start}));
-      patch(out, split);
-      leave.push_back(2 * split + 1);
-      if (most < 0) {
-        patch(piece, split);
-        out.open.clear();
-      } else {
-        out.open = std::move(piece.open);
-      }
-    }
-    out.open.insert(out.open.end(), leave.begin(), leave.end());
-    at_ = end;
-    return out;
-  }
-
-  // {m}, {m,} or {m,n}; anything else in braces is itself.
-  bool counts(int& least, int& most) {
-    const size_t begin = at_;
-    if (!take('{')) return false;
-    int low = 0;
-    int high = -1;
-    if (number(low)) {
-      const bool range = take(',');
-      if (!range) high = low;
-      if (range && more() && pattern_[at_] != '}' && !number(high)) high = -2;
-      if (high >= -1 && take('}')) {
-        least = low, most = high;
-        return true;
-      }
-    }
-    at_ = begin;
-    return false;
-  }
-  bool number(int& out) {
-    const size_t begin = at_;
-    int value = 0;
-    while (more() && pattern_[at_] >= '0' && pattern_[at_] <= '9') {
-      value = std::min(value * 10 + static_cast<int>(pattern_[at_++] - '0'), 10 * kMaxRepeat);
-    }
-    out = value;
-    return at_ > begin;
-  }
-
-  Result<Fragment> atom(int depth) {
-    const char32_t c = pattern_[at_++];
-    switch (c) {
-      case '(': {
-        if (take('?') && !(take(':'))) return error("unknown group");
-        MR_TRY_ASSIGN(Fragment out, alternatives(depth + 1));
-        if (!take(')')) return error("missing )");
-        return out;
-      }
-      case '[':
-        return character_class();
-      case '.':
-        return single({.kind = Instruction::kSet, .negated = true, .set = {{'\n', '\n'}}});
-      case '^':
-        return single({.kind = Instruction::kBegin});
-      case '$':
-        return single({.kind = Instruction::kEnd});
-      case '*':
-      case '+':
-      case '?':
-        return error("no argument for repetition operator");
-      case '\\': {
-        if (!more()) return error("trailing \\");
-        if (take('A')) return single({.kind = Instruction::kBegin});
-        if (take('z')) return single({.kind = Instruction::kEnd});
-        Instruction set{.kind = Instruction::kSet};
-        MR_TRY(escaped(set.set, set.negated));
-        return single(std::move(set));
-      }
-      default:
-        return single({.kind = Instruction::kSet, .set = {{c, c}}});
-    }
-  }
-
-  // What stands after a backslash: a class with its letter, or a character.
-  Status escaped(std::vector<Range>& set, bool& negated) {
-    const char32_t c = pattern_[at_++];
-    switch (c) {
-      case 'D':
-      case 'd':
-        set.push_back({'0', '9'});
-        break;
-      case 'W':
-      case 'w':
-        set.insert(set.end(), {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}});
-        break;
-      case 'S':
-      case 's':
-        set.insert(set.end(), {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}});
-        break;
-      case 'n':
-        set.push_back({'\n', '\n'});
-        break;
-      case 'r':
-        set.push_back({'\r', '\r'});
-        break;
-      case 't':
-        set.push_back({'\t', '\t'});
-        break;
-      default:
-        if (c < 0x80 && std::isalnum(static_cast<int>(c)) != 0) return error("invalid escape");
-        set.push_back({c, c});
-    }
-    negated = c == 'D' || c == 'W' || c == 'S';
-    return ok_status();
-  }
-
-  Result<Fragment> character_class() {
-    Instruction set{.kind = Instruction::kSet};
-    set.negated = take('^');
-    bool first = true;
-    while (first || !more() || pattern_[at_] != ']') {
-      if (!more()) return error("missing ]");
-      first = false;
-      char32_t low = pattern_[at_++];
-      if (low == '[' && more() && pattern_[at_] == ':') return error("named classes are not known");
-      if (low == '\\') {
-        if (!more()) return error("missing ]");
-        std::vector<Range> some;
-        bool negated = false;
-        MR_TRY(escaped(some, negated));
-        if (negated) return error("an opposite class within a class");
-        set.set.insert(set.set.end(), some.begin(), some.end());
-        if (some.size() != 1 || some[0].first != some[0].last) continue;
-        low = some[0].first;
-      }
-      char32_t high = low;
-      if (at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']') {
-        high = pattern_[at_ + 1];
-        if (high == '\\') return error("an escape at the end of a range");
-        if (high < low) return error("invalid character class range");
-        at_ += 2;
-      }
-      set.set.push_back({low, high});
-    }
-    ++at_;
-    return single(std::move(set));
-  }
-
-  const std::string_view source_;
-  const std::vector<char32_t> pattern_;
-  size_t at_ = 0;
-  Regex regex_;
 };
 
-Result<Regex> Regex::parse(std::string_view pattern) { return RegexParser(pattern).run(); }
+// One search in one text; `slots` positions are noted.
+struct Regex::Search {
+  const Regex& regex;
+  const RegexText& text;
+  size_t slots;
+  std::vector<size_t> marks = std::vector<size_t>(regex.program_.size(), kNowhere);
+  struct Step {
+    int at;  // an instruction, or -1 to restore a slot
+    size_t slot, old;
+  };
+  std::vector<Step> todo = {};
 
-// Adds an instruction and all that it leads to without a character. `marks` has the position at
-// which each was added last.
-void Regex::add(int at, size_t position, size_t size, std::vector<int>& states,
-                std::vector<size_t>& marks) const {
-  std::vector<int> todo{at};
-  while (!todo.empty()) {
-    const int i = todo.back();
-    todo.pop_back();
-    if (marks[static_cast<size_t>(i)] == position) continue;
-    marks[static_cast<size_t>(i)] = position;
-    const Instruction& instruction = program_[static_cast<size_t>(i)];
-    switch (instruction.kind) {
-      case Instruction::kSplit:
-        todo.push_back(instruction.next);
-        todo.push_back(instruction.other);
-        break;
+  bool holds(Instruction::Kind kind, size_t position) const {
+    const size_t size = text.size();
+    const bool word_before = position > 0 && is_word(text.characters[position - 1]);
+    const bool word_after = position < size && is_word(text.characters[position]);
+    switch (kind) {
       case Instruction::kBegin:
-        if (position == 0) todo.push_back(instruction.next);
-        break;
+        return position == 0;
       case Instruction::kEnd:
-        if (position == size) todo.push_back(instruction.next);
-        break;
+        return position == size;
+      case Instruction::kBeginLine:
+        return position == 0 || text.characters[position - 1] == '\n';
+      case Instruction::kEndLine:
+        return position == size || text.characters[position] == '\n';
+      case Instruction::kBoundary:
+        return word_before != word_after;
       default:
-        states.push_back(i);
+        return word_before == word_after;
     }
   }
-}
+
+  // Adds an instruction and all that it leads to without a character. `marks` has the position at
+  // which each was added last.
+  void add(int first, size_t position, std::span<size_t> noted, Threads& threads) {
+    todo.push_back({first, 0, 0});
+    while (!todo.empty()) {
+      const Step step = todo.back();
+      todo.pop_back();
+      if (step.at < 0) {
+        noted[step.slot] = step.old;
+        continue;
+      }
+      const auto i = static_cast<size_t>(step.at);
+      if (marks[i] == position) continue;
+      marks[i] = position;
+      const Instruction& instruction = regex.program_[i];
+      switch (instruction.kind) {
+        case Instruction::kSplit:
+          todo.push_back({instruction.other, 0, 0});
+          todo.push_back({instruction.next, 0, 0});
+          break;
+        case Instruction::kSave: {
+          const auto slot = static_cast<size_t>(instruction.slot);
+          if (slot < noted.size()) {
+            todo.push_back({-1, slot, noted[slot]});
+            noted[slot] = position;
+          }
+          todo.push_back({instruction.next, 0, 0});
+          break;
+        }
+        case Instruction::kSet:
+        case Instruction::kMatch:
+          threads.at.push_back(step.at);
+          threads.slots.insert(threads.slots.end(), noted.begin(), noted.end());
+          break;
+        default:
+          if (holds(instruction.kind, position)) todo.push_back({instruction.next, 0, 0});
+      }
+    }
+  }
+
+  static bool contains(const std::vector<Range>& set, char32_t c) {
+    const auto after = std::upper_bound(
+        set.begin(), set.end(), c, [](char32_t x, const Range& range) { return x < range.first; });
+    return after != set.begin() && c <= std::prev(after)->last;
+  }
+
+  // The leftmost match from `from` on, of the ways to match there the preferred; with `whole`, one
+  // from `from` to the end of the text. Whether there is one, and its slots.
+  bool run(size_t from, bool whole, std::span<size_t> found) {
+    Threads now, next;
+    std::array<size_t, kMaxSlots> blank{};
+    std::fill(marks.begin(), marks.end(), kNowhere);
+    bool matched = false;
+    for (size_t position = from;; ++position) {
+      if (!matched && (!whole || position == from)) {
+        blank.fill(kNowhere);
+        add(regex.start_, position, std::span(blank).first(slots), now);
+      }
+      for (size_t i = 0; i < now.at.size(); ++i) {
+        const Instruction& instruction = regex.program_[static_cast<size_t>(now.at[i])];
+        const std::span<size_t> noted = std::span(now.slots).subspan(i * slots, slots);
+        if (instruction.kind == Instruction::kMatch) {
+          if (whole && position != text.size()) continue;
+          std::copy(noted.begin(), noted.end(), found.begin());
+          matched = true;
+          break;
+        }
+        if (position < text.size() && contains(instruction.set, text.characters[position])) {
+          add(instruction.next, position + 1, noted, next);
+        }
+      }
+      if (position >= text.size() || (next.at.empty() && (matched || whole))) return matched;
+      std::swap(now, next);
+      next.clear();
+    }
+  }
+};
 
 bool Regex::full_match(std::string_view text) const {
-  const std::vector<char32_t> characters = characters_of(text);
-  std::vector<size_t> marks(program_.size(), std::numeric_limits<size_t>::max());
-  std::vector<int> states, next;
-  add(start_, 0, characters.size(), states, marks);
-  for (size_t i = 0; i < characters.size() && !states.empty(); ++i) {
-    next.clear();
-    for (int state : states) {
-      const Instruction& instruction = program_[static_cast<size_t>(state)];
-      if (instruction.kind != Instruction::kSet) continue;
-      bool in = false;
-      for (const Range& range : instruction.set) {
-        in = in || (characters[i] >= range.first && characters[i] <= range.last);
-      }
-      if (in != instruction.negated) add(instruction.next, i + 1, characters.size(), next, marks);
+  const RegexText characters(text);
+  return Search{*this, characters, 0}.run(0, true, {});
+}
+
+Result<std::string> Regex::replace(std::string_view text, std::string_view rewrite,
+                                   bool all) const {
+  const auto none = [](int group, int groups) { return group < 0 || group > groups; };
+  int most = 0;
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    if (rewrite[i] != '\\') continue;
+    const char c = ++i < rewrite.size() ? rewrite[i] : ' ';
+    if (c == '\\') continue;
+    if (none(c - '0', std::min(groups_, 9))) return std::string(text);
+    most = std::max(most, c - '0');
+  }
+  const RegexText characters(text);
+  Search search{*this, characters, 2 * static_cast<size_t>(most + 1)};
+  std::array<size_t, kMaxSlots> found{};
+  std::string out;
+  const auto copy = [&](size_t begin, size_t end) {
+    out +=
+        text.substr(characters.offsets[begin], characters.offsets[end] - characters.offsets[begin]);
+  };
+  size_t at = 0;
+  size_t last_end = kNowhere;
+  while (at <= characters.size() && search.run(at, false, found)) {
+    copy(at, found[0]);
+    at = found[1];
+    if (found[0] == found[1] && found[0] == last_end) {  // no empty match right after a match
+      if (at < characters.size()) copy(at, at + 1);
+      ++at;
+      continue;
     }
-    states.swap(next);
+    for (size_t i = 0; i < rewrite.size(); ++i) {
+      if (rewrite[i] != '\\') {
+        out += rewrite[i];
+      } else if (rewrite[++i] == '\\') {
+        out += '\\';
+      } else {
+        const auto group = 2 * static_cast<size_t>(rewrite[i] - '0');
+        if (found[group] != kNowhere) copy(found[group], found[group + 1]);
+      }
+    }
+    if (out.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+      return resource_exhausted("the text with its matches replaced is longer than two gigabytes");
+    }
+    last_end = at;
+    if (!all) break;
   }
-  for (int state : states) {
-    if (program_[static_cast<size_t>(state)].kind == Instruction::kMatch) return true;
-  }
-  return false;
+  if (at < characters.size()) copy(at, characters.size());
+  return out;
 }
 
 }  // namespace millrace

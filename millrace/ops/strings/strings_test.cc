@@ -109,6 +109,21 @@ TEST(DecodeRaw, NumbersOfEveryType) {
                  "has length 3 that is not a multiple of 2, the size of int16");
 }
 
+TEST(DecodePaddedRaw, CutsAndFills) {
+  const auto decode = [](int32_t length, bool little = true) {
+    return OpTester("DecodePaddedRaw")
+        .attr("out_type", DType::kInt16)
+        .attr("little_endian", little)
+        .input(strings({"a", "", "bcdef"}))
+        .input(Tensor::scalar(length))
+        .run_one();
+  };
+  expect_tensor_equal(*decode(4), Tensor::of<int16_t>({3, 2}, {0x61, 0, 0, 0, 0x6362, 0x6564}));
+  expect_tensor_equal(*decode(2, false), Tensor::of<int16_t>({3, 1}, {0x6100, 0, 0x6263}));
+  expect_invalid(decode(3).status(), "fixed_length (3) must be a multiple of the size");
+  expect_invalid(decode(0).status(), "fixed_length (0) must be greater than zero");
+}
+
 TEST(Base64, BothWays) {
   const auto encode = [](const Tensor& x, bool pad) {
     return *OpTester("EncodeBase64").attr("pad", pad).input(x).run_one();

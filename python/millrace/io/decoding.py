@@ -32,6 +32,26 @@ def decode_raw(
     )
 
 
+@export(v2="io.decode_raw")
+def decode_raw_v2(
+    input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: Any = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The bytes of strings as numbers, along a new last dimension.
+
+    `fixed_length`: how many bytes each string is cut or filled up to, with zeros; strings have one
+    length where it is None.
+    """
+    out_type = dtypes.as_dtype(out_type)
+    if fixed_length is None:
+        return gen_ops.decode_raw(
+            input_bytes, out_type=out_type, little_endian=little_endian, name=name
+        )
+    return gen_ops.decode_padded_raw(
+        input_bytes, fixed_length, out_type=out_type, little_endian=little_endian, name=name
+    )
+
+
 @export(v1=("decode_csv", "io.decode_csv"))
 def decode_csv(
     records: Any, record_defaults: Any, field_delim: str | None = ",",

@@ -169,6 +169,30 @@ def strip(input: Any, name: str | None = None) -> Tensor:
     return gen_ops.string_strip(input, name=name)
 
 
+@export(v1="strings.regex_full_match", v2="strings.regex_full_match")
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
+    """Whether each string, as a whole, matches a regular expression of RE2's language."""
+    if isinstance(pattern, (str, bytes)):
+        return gen_ops.static_regex_full_match(input, pattern=pattern, name=name)
+    return gen_ops.regex_full_match(input, pattern, name=name)
+
+
+@export(v1=("regex_replace", "strings.regex_replace"), v2="strings.regex_replace")
+def regex_replace(
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+) -> Tensor:
+    r"""The strings with what matches a regular expression replaced.
+
+    `rewrite`: by what; \0 in it is the match, \1 to \9 are its groups. `replace_global`: each
+    match, or only the first.
+    """
+    if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
+        return gen_ops.static_regex_replace(
+            input, pattern=pattern, rewrite=rewrite, replace_global=replace_global, name=name
+        )
+    return gen_ops.regex_replace(input, pattern, rewrite, replace_global=replace_global, name=name)
+
+
 @export(v1="strings.split")
 def split(
     input: Any = None, sep: str | None = None, maxsplit: int = -1,
