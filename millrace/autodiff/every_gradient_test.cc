@@ -81,6 +81,8 @@ const AttrMap kOverlappingPool = {
 const Row kOtherCalls[] = {
     // The gradient is right for labels that add up to one.
     {"SoftmaxCrossEntropyWithLogits", "[2,3] [2,3]{.5,.25,.25,.125,.5,.375}"},
+    // Sums that are dropped where they become small leave the others in other places.
+    {"SparseAdd", "[2,2]{0,0,1,1} [2] {2,2} [2,2]{0,0,0,1} [2] {2,2} []{-1}"},
 };
 
 const Row kMoreCalls[] = {

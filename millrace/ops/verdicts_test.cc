@@ -123,6 +123,8 @@ constexpr const char* kLateAsInTensorFlow[] = {
     "value_shape must be known",
     "Number of buckets must be",
     "max_load_factor must be",
+    "Input shapes must match",
+    "broadcasts dense to sparse only",
 };
 
 bool says_one_of(const Status& status, std::span<const char* const> texts) {

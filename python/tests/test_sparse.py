@@ -136,6 +136,35 @@ def test_gradient_of_matmul():
     np.testing.assert_allclose(db, A.T @ weights, rtol=1e-4)
 
 
+def test_gradients_go_to_the_elements():
+    at = np.array([[1, 0], [0, 2], [0, 1]])  # not in order
+    values = tf.constant([1.0, 2.0, 3.0])
+    sp = tf.SparseTensor(at, values, [2, 3])
+    weights = np.array([[0, 5, 7], [11, 0, 0]], np.float32)
+    expected = weights[tuple(at.T)]
+    other = tf.SparseTensor([[0, 1]], tf.constant([4.0]), [2, 3])
+    for made, scale in [
+        (tf.sparse_tensor_to_dense(tf.sparse_reorder(sp)), 1),
+        (tf.sparse_tensor_to_dense(tf.sparse_add(sp, other)), 1),
+        (tf.sparse_add(sp, np.zeros((2, 3), np.float32)), 1),
+        (tf.sparse_tensor_to_dense(tf.sparse_concat(0, [sp, other]))[:2], 1),
+        (tf.sparse_tensor_to_dense(tf.sparse_reorder(sp * np.float32(2))), 2),
+        (tf.sparse_tensor_to_dense(tf.sparse_fill_empty_rows(tf.sparse_reorder(sp), 9.0)[0]), 1),
+    ]:
+        d = run(tf.gradients(tf.reduce_sum(made * weights), values)[0])
+        np.testing.assert_allclose(d, scale * expected)
+
+
+def test_static_shapes_of_what_is_fed():
+    sp = tf.sparse_placeholder(tf.float32)
+    sp.indices.set_shape([5, 2])
+    assert tf.sparse_reshape(sp, [3, 4, -1]).indices.shape.as_list() == [5, 3]
+    assert tf.sparse_reshape(sp, [3, 4, -1]).shape.as_list() == [3, 4, None]
+    other = tf.sparse_placeholder(tf.float32)
+    other.dense_shape.set_shape([2])
+    assert tf.sparse_concat(0, [sp, other]).dense_shape.shape.as_list() == [2]
+
+
 def test_sets():
     a, b = [[5, 1, 5], [2, 3, 4]], [[1, 9], [4, 2]]
     assert run(tf.sets.set_intersection(a, b)).values.tolist() == [1, 2, 4]

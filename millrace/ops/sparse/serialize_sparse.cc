@@ -14,8 +14,6 @@
 namespace millrace {
 namespace {
 
-inline constexpr TypeSet kTypes = type_set_of<ConcatTypes<PlainTypes, TypeList<std::string>>>;
-
 template <class Packed>
 Result<Packed> pack(const Tensor& tensor) {
   if constexpr (std::is_same_v<Packed, Variant>) {
@@ -283,7 +281,7 @@ void register_serialize_sparse(Registry& registry) {
                                  {"sparse_values", "T"},
                                  {"sparse_shape", "host(int64)"}},
                       .outputs = {{"serialized_sparse", "out_type"}},
-                      .types = {{"T", kTypes}, {"out_type", packed, DType::kString}},
+                      .types = {{"T", kSparseTypes}, {"out_type", packed, DType::kString}},
                       .traits = traits,
                       .shape = serialize_shape};
   registry.add(serialize);
@@ -305,7 +303,7 @@ void register_serialize_sparse(Registry& registry) {
                         .outputs = {{"sparse_indices", "int64"},
                                     {"sparse_values", "dtype"},
                                     {"sparse_shape", "host(int64)"}},
-                        .types = {{"dtype", kTypes}},
+                        .types = {{"dtype", kSparseTypes}},
                         .traits = traits,
                         .shape = deserialize_many_shape};
   registry.add(deserialize);
@@ -313,7 +311,7 @@ void register_serialize_sparse(Registry& registry) {
   deserialize.name = "DeserializeSparse";
   deserialize.doc = "Joins sparse tensors of three strings or variants in the shape they stand in.";
   deserialize.inputs = {{"serialized_sparse", "Tserialized"}};
-  deserialize.types = {{"dtype", kTypes}, {"Tserialized", packed, DType::kString}};
+  deserialize.types = {{"dtype", kSparseTypes}, {"Tserialized", packed, DType::kString}};
   deserialize.shape = deserialize_shape;
   registry.add(deserialize);
   registry.kernel<DeserializeSparse<false>>("DeserializeSparse", DeviceKind::kCpu);

@@ -1,6 +1,7 @@
 #include "millrace/ops/sparse/sparse_input.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "millrace/graph/size_rules.h"
 
@@ -26,10 +27,12 @@ Status check_bounds(const SparseInput& input, int dims, std::string_view what) {
   return ok_status();
 }
 
-// The sparse tensor of three inputs; its indices may lie anywhere.
-Result<SparseInput> read_anywhere(KernelContext& ctx, int first, std::string_view what) {
-  const Tensor &indices = ctx.input(first), &values = ctx.input(first + 1);
-  const Tensor& shape = ctx.input(first + 2);
+}  // namespace
+
+Result<SparseInput> SparseInput::read_unbounded(KernelContext& ctx, SparseParts parts,
+                                                std::string_view what) {
+  const Tensor &indices = ctx.input(parts.indices), &values = ctx.input(parts.values);
+  const Tensor& shape = ctx.input(parts.shape);
   if (indices.rank() != 2) {
     return invalid_argument(what, "_indices should be a matrix, but got shape: ", indices.shape());
   }
@@ -49,23 +52,22 @@ Result<SparseInput> read_anywhere(KernelContext& ctx, int first, std::string_vie
     return invalid_argument(what, "_indices.shape[1] should equal the length of ", what,
                             "_shape, got ", indices.dim(1), " and ", shape.dim(0));
   }
-  MR_TRY_ASSIGN(input.shape, ctx.shape_input(first + 2));
+  MR_TRY_ASSIGN(input.shape, ctx.shape_input(parts.shape));
   input.rank = input.shape.rank();
   MR_TRY_ASSIGN(input.indices, Indices::read(ctx, indices));
   input.values = &values;
   return input;
 }
 
-}  // namespace
-
-Result<SparseInput> SparseInput::read(KernelContext& ctx, int first, std::string_view what) {
-  MR_TRY_ASSIGN(SparseInput input, read_anywhere(ctx, first, what));
+Result<SparseInput> SparseInput::read(KernelContext& ctx, SparseParts parts,
+                                      std::string_view what) {
+  MR_TRY_ASSIGN(SparseInput input, read_unbounded(ctx, parts, what));
   MR_TRY(check_bounds(input, input.rank, what));
   return input;
 }
 
 Result<SparseInput> SparseInput::read_rows(KernelContext& ctx, int first, std::string_view what) {
-  MR_TRY_ASSIGN(SparseInput input, read_anywhere(ctx, first, what));
+  MR_TRY_ASSIGN(SparseInput input, read_unbounded(ctx, SparseParts::from(first), what));
   MR_TRY(check_bounds(input, input.rank - 1, what));
   return input;
 }
@@ -96,6 +98,10 @@ Status SparseInput::check_row_order() const {
   return ok_status();
 }
 
+std::vector<int64_t> SparseInput::order() const {
+  return sorted_order(indices.span(), rank, count);
+}
+
 Shape SparseInput::outer() const {
   return *Shape::make(shape.dims().first(static_cast<size_t>(rank - 1)));
 }
@@ -109,15 +115,35 @@ int64_t SparseInput::group(int64_t i) const {
   return place;
 }
 
-Result<int64_t> sparse_rank(ShapeContext& c, int first) {
-  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank(first, 2));
-  MR_TRY_ASSIGN(const PartialShape values, c.with_rank(first + 1, 1));
-  MR_TRY_ASSIGN(const PartialShape shape, c.with_rank(first + 2, 1));
+Result<PartialShape> sparse_indices_shape(ShapeContext& c, SparseParts parts) {
+  MR_TRY_ASSIGN(const PartialShape indices, c.with_rank(parts.indices, 2));
+  MR_TRY_ASSIGN(const PartialShape values, c.with_rank(parts.values, 1));
+  MR_TRY_ASSIGN(const PartialShape shape, c.with_rank(parts.shape, 1));
   const PartialShape count{indices.dim(0)}, rank{indices.dim(1)};
-  MR_TRY(count.merge(values).status());
+  MR_TRY_ASSIGN(const PartialShape elements, count.merge(values));
   MR_TRY_ASSIGN(const PartialShape both, rank.merge(shape));
-  MR_TRY(sizes_input(c, first + 2).status());
-  return both.dim(0);
+  MR_TRY(sizes_input(c, parts.shape).status());
+  return PartialShape{elements.dim(0), both.dim(0)};
+}
+
+Result<int64_t> sparse_rank(ShapeContext& c, int first) {
+  MR_TRY_ASSIGN(const PartialShape indices, sparse_indices_shape(c, SparseParts::from(first)));
+  return indices.dim(1);
+}
+
+std::vector<int64_t> sorted_order(std::span<const int64_t> indices, int rank, int64_t count) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto at = [&](int64_t i) {
+    return indices.subspan(static_cast<size_t>(i * rank), static_cast<size_t>(rank));
+  };
+  const auto before = [&](int64_t i, int64_t k) {
+    return std::lexicographical_compare(at(i).begin(), at(i).end(), at(k).begin(), at(k).end());
+  };
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::stable_sort(order.begin(), order.end(), before);
+  }
+  return order;
 }
 
 Status check_row_by_row(int64_t rows) {

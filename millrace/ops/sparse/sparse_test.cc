@@ -6,6 +6,7 @@
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -179,6 +180,45 @@ TEST(SerializeSparse, RowsComeBack) {
                      .run_one()
                      .status(),
                  "out of order");
+}
+
+TEST(SerializeSparse, AsVariantsAndAlongSeveralDimensions) {
+  const auto serialize = [](DType type, int64_t at, float value) {
+    return OpTester("SerializeSparse")
+        .attr("out_type", type)
+        .input(indices(1, 1, {at}))
+        .input(Tensor::vector<float>({value}))
+        .input(longs({at + 2}))
+        .run_one()
+        .value();
+  };
+  for (DType type : {DType::kString, DType::kVariant}) {
+    const auto read = [&](const Tensor& from) {
+      return OpTester("DeserializeSparse").attr("dtype", DType::kFloat).input(from).run();
+    };
+    const Tensor one = serialize(type, 3, 0.5F);
+    const std::vector<Tensor> alone = read(one).value();
+    expect_tensor_equal(alone[0], indices(1, 1, {3}));
+    expect_tensor_equal(alone[1], Tensor::vector<float>({0.5F}));
+    expect_tensor_equal(alone[2], longs({5}));
+    Tensor many = *Tensor::allocate(type, Shape{1, 2, 3});
+    const Tensor other = serialize(type, 1, 2);
+    for (size_t k = 0; k < 3; ++k) {
+      if (type == DType::kString) {
+        many.mutable_data<std::string>()[k] = one.data<std::string>()[k];
+        many.mutable_data<std::string>()[k + 3] = other.data<std::string>()[k];
+      } else {
+        many.mutable_data<Variant>()[k] = one.data<Variant>()[k];
+        many.mutable_data<Variant>()[k + 3] = other.data<Variant>()[k];
+      }
+    }
+    const std::vector<Tensor> joined = read(many).value();
+    expect_tensor_equal(joined[0], indices(2, 3, {0, 0, 3, 0, 1, 1}));
+    expect_tensor_equal(joined[1], Tensor::vector<float>({0.5F, 2}));
+    expect_tensor_equal(joined[2], longs({1, 2, 5}));
+    expect_invalid(read(*Tensor::allocate(type, Shape{3})).status(), "serialized_sparse[0, 0]");
+    expect_invalid(read(*Tensor::allocate(type, Shape{2})).status(), "");
+  }
 }
 
 }  // namespace

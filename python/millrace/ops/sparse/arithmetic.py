@@ -3,16 +3,14 @@
 from typing import Any
 
 from millrace import gen_ops
-from millrace.core import dtypes, errors
+from millrace.core import errors
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.default_graph import control_dependencies, name_scope
+from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
-from millrace.ops import array
 from millrace.ops.sparse import parts
-from millrace.ops.sparse.arrange import sparse_retain
-from millrace.ops.sparse.checks import as_sparse, is_sparse, places_of
+from millrace.ops.sparse.checks import as_sparse, is_sparse, parts_of, places_of
 
 
 @export(v1=("sparse_add", "sparse.add"))
@@ -31,27 +29,12 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
         a, b = as_sparse(a), as_sparse(b)
         real = a.values.dtype.real_dtype.base_dtype
         limit = convert_to_tensor(0 if threshold is None else threshold, real, name="thresh")
-        with name_scope(None, "SparseAdd", [a.values, b.values]):
-            shape = _common_shape(a, b)
-            at, of_a, of_b = parts.union(places_of(a), places_of(b))
-            values = array.concat([a.values, b.values], 0)
-            sums = parts.summed(values, array.concat([of_a, of_b], 0), parts.count(at))
-            whole = SparseTensor(parts.indices_of(at, shape), sums, shape)
-            if threshold is None:
-                return whole
-            size = gen_ops.complex_abs(sums) if sums.dtype.is_complex else gen_ops.abs(sums)
-            return sparse_retain(whole, gen_ops.less_equal(limit, size))
+        return SparseTensor(*gen_ops.sparse_add(*parts_of(a), *parts_of(b), limit))
     if is_sparse(b):
         a, b = b, a
     a = as_sparse(a)
-    with name_scope(None, "SparseTensorDenseAdd", [a.values, b]) as scope:
-        b = convert_to_tensor(b, a.dtype.base_dtype)
-        a.shape.assert_is_compatible_with(b.shape)
-        shape = parts.same_shape(
-            a.dense_shape, array.shape(b, out_type=dtypes.int64),
-            "Shapes of the sparse and the dense tensor must match",
-        )  # fmt: skip
-        return gen_ops.add(gen_ops.scatter_nd(a.indices, a.values, shape), b, name=scope)
+    b = convert_to_tensor(b, a.dtype.base_dtype)
+    return gen_ops.sparse_tensor_dense_add(*parts_of(a), b)
 
 
 def _common_shape(a: SparseTensor, b: SparseTensor) -> Tensor:
@@ -78,36 +61,9 @@ def sparse_tensor_dense_matmul(
     sp_a = as_sparse(sp_a)
     with name_scope(name, "SparseTensorDenseMatMul", [sp_a.values, b]) as scope:
         b = convert_to_tensor(b, name="b")
-        b.shape.with_rank(2)
-        if adjoint_b:
-            b = array.transpose(b, [1, 0], conjugate=True)
-        values, row, column = sp_a.values, 0, 1
-        if adjoint_a:
-            values, row, column = _conjugate(values), 1, 0
-        inner = gen_ops.cast(array.shape(b)[0], dtypes.int64)
-        size = sp_a.dense_shape[column]
-        if not sp_a.shape.with_rank(2)[column].is_compatible_with(b.shape[0]):
-            raise ValueError(
-                "Dimensions must be equal: cannot multiply A and B because inner dimension does "
-                f"not match: A has shape {sp_a.shape}, B has shape {b.shape} "
-                f"(adjoint_a={adjoint_a}, "
-                f"adjoint_b={adjoint_b})"
-            )
-        inner = parts.checked(
-            inner, gen_ops.equal(inner, size),
-            "Cannot multiply A and B because inner dimension does not match", size, inner,
-        )  # fmt: skip
-        with control_dependencies([inner]):
-            picked = gen_ops.gather(b, sp_a.indices[:, column])
-        products = array.expand_dims(values, 1) * picked
-        rows = gen_ops.cast(sp_a.dense_shape[row], dtypes.int32)
-        made = gen_ops.unsorted_segment_sum(products, sp_a.indices[:, row], rows, name=scope)
-        made.set_shape([sp_a.shape[row], b.shape[1]])
-        return made
-
-
-def _conjugate(values: Tensor) -> Tensor:
-    return gen_ops.conj(values) if values.dtype.base_dtype.is_complex else values
+        return gen_ops.sparse_tensor_dense_mat_mul(
+            *parts_of(sp_a), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
+        )
 
 
 @export(v1=("sparse_softmax", "sparse.softmax"), v2="sparse.softmax")

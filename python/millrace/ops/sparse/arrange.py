@@ -9,26 +9,21 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
-from millrace.graph.convert import constant, convert_to_tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.graph.static_value import constant_value, constant_value_as_shape
 from millrace.ops import array, gather
 from millrace.ops.sparse import parts
-from millrace.ops.sparse.checks import as_sparse, places_of, sparse_list
+from millrace.ops.sparse.checks import as_sparse, parts_of, sparse_list
 
 
 @export(v1=("sparse_reorder", "sparse.reorder"), v2="sparse.reorder")
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     """The same elements, in the order in which they stand in the dense tensor."""
     sp_input = as_sparse(sp_input)
-    with name_scope(name, "SparseReorder", [sp_input.values]):
-        order = parts.ascending(places_of(sp_input))
-        return SparseTensor(
-            gen_ops.gather(sp_input.indices, order),
-            gen_ops.gather(sp_input.values, order),
-            gen_ops.identity(sp_input.dense_shape),
-        )
+    indices, values = gen_ops.sparse_reorder(*parts_of(sp_input), name=name)
+    return SparseTensor(indices, values, gen_ops.identity(sp_input.dense_shape))
 
 
 @export(v1=("sparse_reshape", "sparse.reshape"), v2="sparse.reshape")
@@ -38,38 +33,12 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     ValueError when the numbers of elements differ, where they are known.
     """
     sp_input = as_sparse(sp_input)
-    with name_scope(name, "SparseReshape", [sp_input.values, shape]):
+    with name_scope(name, "SparseReshape", [sp_input.values, shape]) as scope:
         shape = convert_to_tensor(shape, dtypes.int64)
         _check_reshape(sp_input.shape, shape)
-        whole = gen_ops.prod(sp_input.dense_shape, 0)
-        known = gen_ops.prod(gen_ops.abs(shape), 0)  # -1, of which there is one, counts as 1
-        left = gen_ops.floor_div(whole, gen_ops.maximum(known, array.ones_like(known)))
-        negative = gen_ops.less(shape, array.zeros_like(shape))
-        dense_shape = gen_ops.select(negative, array.zeros_like(shape) + left, shape)
-        fits = gen_ops.equal(gen_ops.prod(dense_shape, 0), whole)
-        wanted = constant_value(shape)
-        message = (
-            "Input to reshape is a tensor whose number of dense values is not that of the "
-            "requested shape"
+        indices, dense_shape = gen_ops.sparse_reshape(
+            sp_input.indices, sp_input.dense_shape, shape, name=scope
         )
-        if wanted is not None:
-            inferred = np.flatnonzero(wanted == -1).tolist()
-            if len(inferred) == 0:
-                dense_shape = shape
-            elif len(inferred) == 1:
-                message = (
-                    "Input to reshape is a tensor with dense values of which the requested shape "
-                    f"requires a multiple of {int(np.prod(np.abs(wanted)))}"
-                )
-            else:
-                message = (
-                    "only one output shape size may be -1, not both "
-                    f"{inferred[0]} and {inferred[1]}"
-                )
-        single = gen_ops.sum(gen_ops.cast(negative, dtypes.int32), [0])
-        fits = gen_ops.logical_and(fits, gen_ops.less_equal(single, 1))
-        at = parts.checked(places_of(sp_input), fits, message, sp_input.dense_shape, shape)
-        indices = parts.indices_of(at, dense_shape)
         return SparseTensor(indices, gen_ops.identity(sp_input.values), dense_shape)
 
 
@@ -141,28 +110,22 @@ def sparse_concat(
     if len(sp_inputs) == 1:
         return sp_inputs[0]
     _check_concat(sp_inputs, axis)
-    with name_scope(name, "SparseConcat", [s.values for s in sp_inputs]):
-        rank = gen_ops.size(sp_inputs[0].dense_shape)
-        along = parts.unit(rank, axis)
-        across = array.ones_like(along) - along
-        shapes = array.stack([s.dense_shape for s in sp_inputs])
-        others = gen_ops.max(shapes, 0)
-        if not expand:
-            others = parts.checked(
-                others, gen_ops.equal(shapes * across, others * across),
-                "Input shapes must match in all dimensions but that of the concatenation", shapes,
-            )  # fmt: skip
-        indices, start = [], array.zeros_like(along)
-        for one in sp_inputs:
-            indices.append(one.indices + start)
-            start = start + one.dense_shape * along
-        values = array.concat([s.values for s in sp_inputs], 0)
-        joined = array.concat(indices, 0)
-        for one in sp_inputs:
-            if one.dense_shape.shape.ndims == 1:
-                joined.set_shape([None, one.dense_shape.shape[0]])
-        whole = SparseTensor(joined, values, others * across + start)
-        return sparse_reorder(whole)
+    shapes = [s.dense_shape for s in sp_inputs]
+    if expand:
+        shapes = _widened(shapes, axis)
+    made = gen_ops.sparse_concat(
+        [s.indices for s in sp_inputs], [s.values for s in sp_inputs], shapes, concat_dim=axis,
+        name=name,
+    )  # fmt: skip
+    return SparseTensor(*made)
+
+
+def _widened(shapes: list[Tensor], axis: int) -> list[Tensor]:
+    """Each shape with the largest size that any has, but for the dimension `axis`."""
+    along = parts.unit(gen_ops.size(shapes[0]), axis)
+    across = array.ones_like(along) - along
+    others = gen_ops.max(array.stack(shapes), 0) * across
+    return [others + shape * along for shape in shapes]
 
 
 def _check_concat(sp_inputs: list[SparseTensor], axis: int) -> None:
@@ -302,21 +265,11 @@ def sparse_fill_empty_rows(
     Also returns the vector of booleans that says which rows were empty.
     """
     sp_input = as_sparse(sp_input)
-    with name_scope(name, "SparseFillEmptyRows", [sp_input.values]):
-        default = convert_to_tensor(default_value, sp_input.values.dtype.base_dtype)
-        rows = sp_input.dense_shape[0]
-        zero = constant(0, dtypes.int64)
-        every = gen_ops.range(zero, rows, constant(1, dtypes.int64))
-        empty, _ = gen_ops.list_diff(every, sp_input.indices[:, 0])
-        indicator = gen_ops.sparse_to_dense(empty, array.reshape(rows, [1]), True, False)
-        width = gen_ops.size(sp_input.dense_shape)
-        missing = array.expand_dims(empty, 1)
-        others = gen_ops.fill(array.stack([gen_ops.size(empty), width - 1]), zero)
-        indices = array.concat([sp_input.indices, array.concat([missing, others], 1)], 0)
-        added = gen_ops.fill(gen_ops.shape(empty), default)
-        values = array.concat([sp_input.values, added], 0)
-        whole = SparseTensor(indices, values, sp_input.dense_shape)
-        return sparse_reorder(whole), indicator
+    default = convert_to_tensor(default_value, sp_input.values.dtype.base_dtype)
+    indices, values, empty, _ = gen_ops.sparse_fill_empty_rows(
+        *parts_of(sp_input), default, name=name
+    )
+    return SparseTensor(indices, values, sp_input.dense_shape), empty
 
 
 @export(v1=("sparse_merge", "sparse.merge"))

@@ -1,4 +1,4 @@
-"""Sparse tensors as strings."""
+"""Sparse tensors as strings or variants."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ from millrace.ops.sparse.checks import as_sparse, parts_of
 def serialize_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Tensor:
-    """A sparse tensor as three strings."""
-    del out_type
-    return gen_ops.serialize_sparse(*parts_of(as_sparse(sp_input)), name=name)
+    """A sparse tensor as three strings or, by `out_type`, variants."""
+    sparse = parts_of(as_sparse(sp_input))
+    return gen_ops.serialize_sparse(*sparse, out_type=dtypes.as_dtype(out_type), name=name)
 
 
 @export(v1=("serialize_many_sparse", "io.serialize_many_sparse"))
 def serialize_many_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Tensor:
-    """The rows of a sparse tensor, each as three strings."""
-    del out_type
-    return gen_ops.serialize_many_sparse(*parts_of(as_sparse(sp_input)), name=name)
+    """The rows of a sparse tensor, each as three strings or, by `out_type`, variants."""
+    sparse = parts_of(as_sparse(sp_input))
+    return gen_ops.serialize_many_sparse(*sparse, out_type=dtypes.as_dtype(out_type), name=name)
 
 
 @export(
