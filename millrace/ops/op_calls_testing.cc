@@ -183,6 +183,7 @@ const Row kRows[] = {
     {"Cholesky", "[2,2]{2,1,1,3}"},
     {"CholeskyGrad", "[2,2]{2,0,1,3} [2,2]"},
     {"Conv2D", "[1,4,4,2] [2,2,2,3]", kConv},
+    {"QuantizedConv2D", "[1,4,4,2] [2,2,2,3] [] [] [] []", kConv},
     {"Conv2DBackpropFilter", "[1,4,4,2] {2,2,2,3} [1,4,4,3]", kConv},
     {"Conv2DBackpropInput", "{1,4,4,2} [2,2,2,3] [1,4,4,3]", kConv},
     {"Conv3D", "[1,3,4,4,2] [2,2,2,2,3]", kConv3D},
@@ -364,6 +365,7 @@ const Row kRows[] = {
     {"ParseSequenceExampleV2", "[0] [0] [1] [1] [1] [1] [1] [1] {1} []|", kSequenceV2},
     // Strings.
     {"DecodeBase64", "[0]"},
+    {"Dequantize", "[2,3] [] []"},
     {"DecodePaddedRaw", "[0] 8"},
     {"DecodeRaw", "[0]"},
     {"ReduceJoin", "[2,3] {1}"},

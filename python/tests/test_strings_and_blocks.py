@@ -49,6 +49,24 @@ def test_regular_expressions():
             sess.run(first, {pattern: "[a"})
 
 
+def test_quantised_numbers():
+    steps = tf.constant(np.array([0, 51, 255], np.uint8), dtype=tf.quint8)
+    np.testing.assert_allclose(run(tf.dequantize(steps, 0.0, 5.0)), [0, 1, 5], rtol=1e-6)
+    image = tf.constant(np.ones((1, 2, 2, 1), np.uint8), dtype=tf.quint8)
+    product = tf.nn.quantized_conv2d(
+        image,
+        tf.reshape(image, [2, 2, 1, 1]),
+        0.0,
+        255.0,
+        0.0,
+        255.0,
+        strides=[1, 1, 1, 1],
+        padding="VALID",
+    )
+    assert [t.dtype for t in product] == [tf.qint32, tf.float32, tf.float32]
+    assert product[0].shape.as_list() == [1, 1, 1, 1]
+
+
 def test_bytes_as_numbers_of_one_length():
     padded = tf.raw_ops.DecodePaddedRaw(
         input_bytes=["a", "bcd"], fixed_length=2, out_type=tf.uint8, little_endian=True
