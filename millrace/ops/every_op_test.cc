@@ -54,6 +54,7 @@ const Exemption kNeverRuns[] = {
     {"PlaceholderV2", "", {}, "stands for a value that must be fed"},
     {"RangeDataset", "*", all_but(kRealNumbers), "ranges are of real numbers"},
     {"ReduceDataset", "", {}, "calls a function"},
+    {"RecordInput", "", {}, "no file is open to made-up names"},
     {"RegexFullMatch", "", {}, "its pattern is in a language of its own"},
     {"RegexReplace", "", {}, "its pattern is in a language of its own"},
     {"Restore", "*", kNotInOldCheckpoints, "old checkpoints have no such type"},

@@ -1081,7 +1081,7 @@ EXEMPT: dict[str, str] = {
     **dict.fromkeys(
         ["Parse*Example*", "ParseTensor", "SerializeTensor", "ReadFile", "WriteFile",
          "MatchingFiles", "*Table", "*TableV2", "LookupTable*", "*HashTableOfTensors*",
-         "InitializeTableFrom*", "*Reader", "*ReaderV2", "Reader*"],
+         "InitializeTableFrom*", "*Reader", "*ReaderV2", "Reader*", "RecordInput"],
         "files, records and examples: millrace/io, python/tests/test_records.py, test_parsing.py",
     ),
     **dict.fromkeys(

@@ -37,6 +37,24 @@ def test_options_name_the_compression(tmp_path):
         tf.python_io.TFRecordOptions("LZ4")
 
 
+def test_record_input_gives_each_record_once_per_epoch(tmp_path):
+    tf.reset_default_graph()
+    for i in range(3):
+        write(tmp_path / f"part.{i}", [b"%d" % (4 * i + k) for k in range(4)])
+    batch = tf.raw_ops.RecordInput(
+        file_pattern=str(tmp_path / "part.*"), file_buffer_size=5, batch_size=3,
+        file_shuffle_shift_ratio=0.3,
+    )  # fmt: skip
+    missing = tf.raw_ops.RecordInput(file_pattern=str(tmp_path / "none.*"))
+    with tf.Session() as sess:
+        epochs = [[r for _ in range(4) for r in sess.run(batch)] for _ in range(3)]
+        with pytest.raises(tf.errors.NotFoundError, match="Found no files"):
+            sess.run(missing)
+    assert batch.shape.as_list() == [3]
+    assert all(sorted(map(int, epoch)) == list(range(12)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
 def test_a_cut_file_is_data_loss(tmp_path):
     path = tmp_path / "records"
     write(path)

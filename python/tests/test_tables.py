@@ -33,6 +33,18 @@ def test_a_table_is_filled_once(session):
         session.run(table.init)
 
 
+def test_a_table_without_a_name_is_new_in_every_step(session):
+    table = tf.raw_ops.AnonymousMutableHashTable(key_dtype=tf.int64, value_dtype=tf.float32)
+    key = tf.placeholder(tf.int64, [1])
+    insert = tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=key, values=[1.5])
+    with tf.control_dependencies([insert]):
+        size = tf.raw_ops.LookupTableSizeV2(table_handle=table)
+        found = tf.raw_ops.LookupTableFindV2(table_handle=table, keys=key, default_value=0.0)
+    for i in range(3):
+        number, value = session.run([size, found], {key: [i]})
+        assert number == 1 and value.tolist() == [1.5]
+
+
 def test_sparse_keys_give_sparse_values(session):
     table = constant_table()
     keys = tf.SparseTensor([[0, 0], [1, 2]], tf.constant(["brain", "x"]), [2, 3])

@@ -8,6 +8,7 @@
 #include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/io/matching_files.h"
 
 namespace millrace {
 namespace {
@@ -91,7 +92,8 @@ Result<std::vector<std::string>> find_matches(FileSystem& fs, std::string_view p
   return paths;
 }
 
-// A pattern is judged by the folder before its first wildcard, and each file by itself.
+}  // namespace
+
 Status match_pattern(const FileAccess& files, const std::string& pattern,
                      const CancellationToken* cancel, std::vector<std::string>& found) {
   const size_t wild = std::min(pattern.find_first_of("*?[\\"), pattern.size());
@@ -107,6 +109,8 @@ Status match_pattern(const FileAccess& files, const std::string& pattern,
   }
   return ok_status();
 }
+
+namespace {
 
 Status matching_files(KernelContext& ctx) {
   if (ctx.input(0).rank() > 1) {

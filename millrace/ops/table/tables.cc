@@ -71,6 +71,12 @@ class TableKernel : public Kernel {
     return std::make_unique<TableKernel>(std::move(name), std::move(spec),
                                          is_ref(node.output_types[0]));
   }
+  // One that each run of the node makes anew, and that ends with the step.
+  template <Kind kKind>
+  static Result<std::unique_ptr<Kernel>> make_anonymous(const KernelNode& node) {
+    MR_TRY_ASSIGN(TableSpec spec, read_spec(node.attrs, kKind));
+    return std::make_unique<TableKernel>(StateName(), std::move(spec), false);
+  }
   TableKernel(StateName name, TableSpec spec, bool reference)
       : name_(std::move(name)), spec_(std::move(spec)), reference_(reference) {}
 
@@ -85,8 +91,10 @@ class TableKernel : public Kernel {
       }
       spec.key_shape = reserved[0].shape();
     }
-    const std::string_view container = container_or_default(name_.container);
-    const std::string& name = name_.shared_name;
+    const bool anonymous = name_.shared_name.empty();
+    const std::string container =
+        anonymous ? ctx.step().container() : std::string(container_or_default(name_.container));
+    const std::string name = anonymous ? unique_step_name(ctx.node().name) : name_.shared_name;
     MR_TRY_ASSIGN(const Ref<LookupTable> table,
                   ctx.resources().lookup_or_create<LookupTable>(
                       container, name, [&]() -> Result<Ref<LookupTable>> {
@@ -124,21 +132,32 @@ void register_kind(Registry& registry, const std::string& name, const char* doc,
       {"key_dtype", "type"},
       {"value_dtype", "type"}};
   attrs.insert(attrs.end(), more.begin(), more.end());
-  for (const bool v2 : {false, true}) {
+  const auto keys = [](bool deleted) {
     std::vector<OpSpec::Arg> inputs;
-    if (kKind == Kind::kDense) {
-      inputs.push_back({"empty_key", "key_dtype", "A key that nobody uses."});
-      if (v2) inputs.push_back({"deleted_key", "key_dtype", "Another one."});
-    }
+    if (kKind != Kind::kDense) return inputs;
+    inputs.push_back({"empty_key", "key_dtype", "A key that nobody uses."});
+    if (deleted) inputs.push_back({"deleted_key", "key_dtype", "Another one."});
+    return inputs;
+  };
+  for (const bool v2 : {false, true}) {
     registry.add({.name = name + (v2 ? "V2" : ""),
                   .doc = doc,
-                  .inputs = inputs,
+                  .inputs = keys(v2),
                   .outputs = {{"table_handle", v2 ? "resource" : "ref(string)"}},
                   .attrs = attrs,
                   .traits = {.stateful = true, .owns_state = true, .cannot_differentiate = true},
                   .shape = handle_shape<kKind>});
     registry.kernel({.op = name + (v2 ? "V2" : ""), .factory = TableKernel::make<kKind>});
   }
+  attrs.erase(attrs.begin(), attrs.begin() + 3);  // without a name
+  registry.add({.name = "Anonymous" + name,
+                .doc = str_cat(doc, " It ends with the step."),
+                .inputs = keys(true),
+                .outputs = {{"table_handle", "resource"}},
+                .attrs = attrs,
+                .traits = {.stateful = true, .step_state = true, .cannot_differentiate = true},
+                .shape = handle_shape<kKind>});
+  registry.kernel({.op = "Anonymous" + name, .factory = TableKernel::make_anonymous<kKind>});
 }
 
 }  // namespace
