@@ -96,3 +96,26 @@ def test_wrong_arguments_are_refused(tmp_path):
     assert run("-n", "-1", "x.py").returncode == 2
     assert run("-n", "0", sys.argv[0]).returncode == 1
     assert run("--help").returncode == 0
+
+
+def test_synchronous_workers_end_together(tmp_path):
+    program = """
+        server = tf.train.Server(config["cluster"], job, index)
+        if job == "ps":
+            server.join()
+        with tf.device(tf.train.replica_device_setter(cluster=config["cluster"])):
+            step = tf.train.get_or_create_global_step()
+            w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+            descent = tf.train.GradientDescentOptimizer(0.5)
+            optimizer = tf.train.SyncReplicasOptimizer(descent, 2, total_num_replicas=2)
+            train = optimizer.minimize(tf.square(w - 1.0), global_step=step)
+        hooks = [optimizer.make_session_run_hook(index == 0), tf.train.StopAtStepHook(last_step=9)]
+        with tf.train.MonitoredTrainingSession(server.target, index == 0, hooks=hooks) as session:
+            while not session.should_stop():
+                value = session.run([w, train])[0]
+        print(f"{value:.3f}")
+    """
+    code, lines, err = finish(launch(tmp_path, program, "-n", "2", "--ps", "1"))
+    assert (code, err) == (0, "")
+    # The accumulator that the chief waits in at the end is given up at once.
+    assert lines == ["worker 0 | 1.000", "worker 1 | 1.000"]

@@ -199,6 +199,7 @@ class QueueRunner:
             )
         for thread in threads:
             thread.daemon = daemon
+            thread.waits_in_session = True  # its end is no loss: MonitoredSession looks at this
             if coord is not None:
                 coord.register_thread(thread)
             if start:

@@ -83,6 +83,10 @@ class Coordinator:
         with self._lock:
             self._registered_threads.add(thread)
 
+    def _live_threads(self) -> list[threading.Thread]:
+        with self._lock:
+            return [thread for thread in self._registered_threads if thread.is_alive()]
+
     def join(
         self, threads: Any = None, stop_grace_period_secs: float = 120,
         ignore_live_threads: bool = False,

@@ -18,6 +18,7 @@ from millrace.train.session_run_hook import (
 )
 
 # Errors of a lost worker or server: a session that is made anew may go on.
+_MOMENT_SECS = 0.5
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 
 
@@ -129,6 +130,7 @@ class _CoordinatedSession(_WrappedSession):
     def close(self) -> None:
         self._coord.request_stop()
         try:
+            self._end_waits()
             self._coord.join(
                 stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True
             )
@@ -152,6 +154,24 @@ class _CoordinatedSession(_WrappedSession):
             except Exception:
                 raise error from None
             raise
+
+
+    def _end_waits(self) -> None:
+        """Closes the session once only queue runners are left that wait in it, and have had a
+        moment: nobody else would end what waits for values that no longer come."""
+        end = time.monotonic() + self._stop_grace_period_secs
+        since = None
+        while time.monotonic() < end:
+            live = self._coord._live_threads()
+            if not live:
+                return
+            if not all(getattr(thread, "waits_in_session", False) for thread in live):
+                since = None
+            elif since is None:
+                since = time.monotonic()
+            elif time.monotonic() - since > _MOMENT_SECS:
+                return super().close()
+            time.sleep(0.02)
 
 
 class _HookedSession(_WrappedSession):
