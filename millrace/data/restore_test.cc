@@ -16,6 +16,9 @@ Tensor number(int64_t value) { return Tensor::scalar(value); }
 // Every stage that needs no function.
 Ref<Dataset> sample() {
   Ref<Dataset> d = make_range(40);
+  d = make_dataset("UniqueDataset", {d}, {});
+  d = make_dataset("SamplingDataset", {d}, {Tensor::scalar(1.0F), number(1), number(2)});
+  d = make_dataset("AssertCardinalityDataset", {d}, {number(40)});
   d = make_dataset("SkipDataset", {d}, {number(1)});
   d = make_dataset("ShardDataset", {d}, {number(2), number(1)});
   d = make_dataset("ShuffleDataset", {d}, {number(4), number(1), number(2)});
@@ -23,6 +26,8 @@ Ref<Dataset> sample() {
   d = make_dataset("RepeatDataset", {d}, {number(3)});
   d = make_dataset("ConcatenateDataset", {d, make_range(5)}, {});
   d = make_dataset("BatchDatasetV2", {d}, {number(3), Tensor::scalar(false)});
+  d = make_dataset("RebatchDatasetV2", {d},
+                   {Tensor::vector<int64_t>({2, 5}), Tensor::scalar(false)});
   d = make_dataset("UnbatchDataset", {d}, {});
   d = make_dataset("ZipDataset", {d, make_range(1000)}, {});
   d = make_dataset("TakeDataset", {d}, {number(50)});

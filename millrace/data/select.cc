@@ -201,6 +201,7 @@ class IgnoreErrorsIterator final : public IteratorOverInput<IgnoreErrorsDataset>
       end = false;
       Status status = input().next(out, end);
       if (status.ok() || errors == kMaxErrors) return status;
+      if (end) return ok_status();  // with an error
     }
   }
 };

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import millrace.compat.v1 as tf
+from millrace import raw_ops
 
 Dataset = tf.data.Dataset
 experimental = tf.data.experimental
@@ -40,6 +41,21 @@ def test_optionals_are_values():
         one, two = session.run(some.get_value())
         assert one == 1.5 and two.tolist() == [1, 2]
     assert some.output_types == (tf.float32, tf.int32)
+
+
+def test_iterators_without_a_name_live_for_a_step():
+    kind = {"output_types": [tf.int64], "output_shapes": [tf.TensorShape([])]}
+    handle, deleter = raw_ops.AnonymousIteratorV2(**kind)
+    begin = raw_ops.MakeIterator(dataset=Dataset.range(3)._variant_tensor, iterator=handle)
+    with tf.control_dependencies([begin]):
+        first = raw_ops.IteratorGetNext(iterator=handle, **kind)[0]
+    with tf.control_dependencies([first]):
+        second = raw_ops.IteratorGetNext(iterator=handle, **kind)[0]
+    with tf.control_dependencies([second]):
+        end = raw_ops.DeleteIterator(handle=handle, deleter=deleter)
+    with tf.Session() as session:
+        for _ in range(2):
+            assert session.run([first, second, end])[:2] == [0, 1]
 
 
 def test_unique():

@@ -317,6 +317,17 @@ class Dataset:
         )  # fmt: skip
         return self._of(variant, function.result)
 
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+    ) -> "Dataset":  # fmt: skip
+        """As `map`."""
+        return self.map(map_func, num_parallel_calls, deterministic)
+
+    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> "Dataset":
+        """As `filter`."""
+        return self.filter(predicate)
+
     def flat_map(self, map_func: Callable[..., Any]) -> "Dataset":
         """The elements of the datasets that `map_func` makes of elements, one after the other."""
         function, spec = self._nested(map_func, "flat_map")

@@ -19,7 +19,13 @@ from millrace.graph.sparse import SparseTensor
 Transformation = Callable[[Dataset], Dataset]
 
 
-@export(v1=("data.experimental.map_and_batch", "contrib.data.map_and_batch"))
+@export(
+    v1=(
+        "data.experimental.map_and_batch",
+        "data.experimental.map_and_batch_with_legacy_function",
+        "contrib.data.map_and_batch",
+    )
+)
 def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None,
     drop_remainder: Any = False, num_parallel_calls: Any = None,
@@ -368,8 +374,12 @@ def cardinality(dataset: Dataset) -> Tensor:
     return gen_ops.dataset_cardinality(dataset._variant_tensor)
 
 
-INFINITE_CARDINALITY = export(v1="data.experimental.INFINITE_CARDINALITY")(-1)
-UNKNOWN_CARDINALITY = export(v1="data.experimental.UNKNOWN_CARDINALITY")(-2)
+INFINITE_CARDINALITY = export(
+    v1=("data.experimental.INFINITE_CARDINALITY", "data.INFINITE_CARDINALITY")
+)(-1)
+UNKNOWN_CARDINALITY = export(
+    v1=("data.experimental.UNKNOWN_CARDINALITY", "data.UNKNOWN_CARDINALITY")
+)(-2)
 
 
 @export(v1=("data.experimental.prefetch_to_device", "contrib.data.prefetch_to_device"))
