@@ -91,7 +91,9 @@ Result<std::vector<Gradient>> GradientWalk::run() {
     GraphBuilder::Context& now = context_.backward.context();
     now.scope = str_cat(before.scope, node.name(), "_grad/");
     if (node.origin() != 0) now.origin = node.origin();
-    if (context_.options.colocate) now.colocate_with = {node.name()};
+    // Of a branch or a round the gradient is another body, where the node's name means nothing.
+    const bool same_graph = &context_.forward == &context_.backward;
+    if (context_.options.colocate && same_graph) now.colocate_with = {node.name()};
     status = differentiate(node);
     now = before;
   }

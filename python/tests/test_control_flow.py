@@ -349,3 +349,12 @@ def test_a_function_may_ask_to_stay_a_call(noinline):
         assert y.op.get_attr("_noinline") is noinline
         with tf.Session() as session:
             assert session.run([y, *tf.gradients(y, x)], {x: 3.0})[0] in (3, 6)
+
+
+def test_gradients_beside_their_operations_in_branches_and_loops():
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.constant([2.0, 3.0])
+        chosen = tf.cond(tf.constant(True), lambda: tf.square(x), lambda: x)
+        _, power = tf.while_loop(lambda i, _: i < 3, lambda i, p: (i + 1, p * x), [0, x])
+        slopes = tf.gradients([chosen, power], x, colocate_gradients_with_ops=True)
+        assert session.run(slopes[0]).tolist() == [4 + 32, 6 + 108]
