@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import millrace.compat.v1 as tf
+from millrace.core import logging
 
 POINTS = np.random.RandomState(0).normal(0, 0.1, (60, 2)).astype(np.float32)
 POINTS += np.repeat([[5, 0], [0, 5], [-5, -5]], 20, axis=0).astype(np.float32)
@@ -185,3 +186,32 @@ def test_slim_says_what_is_wrong(tmp_path):
             slim.learning.train(tf.constant(1.0), None, number_of_steps=0)
         with pytest.raises(tf.errors.UnimplementedError, match="trace_every_n_steps"):
             slim.learning.train(tf.constant(1.0), str(tmp_path), trace_every_n_steps=3)
+
+
+def test_what_is_deprecated_warns_once(monkeypatch):
+    framework, told = tf.contrib.framework, []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: told.append(text % args))
+
+    @framework.deprecated("2017-01-31", "Use new().")
+    def old(x):
+        """Adds one."""
+        return x + 1
+
+    assert (old(1), old(2), old.__doc__) == (2, 3, "Adds one.")
+    assert len(told) == 1 and "will be removed after 2017-01-31" in told[0] and "new()" in told[0]
+
+    @framework.deprecated_args(None, "Leave it.", "b", ("c", 0))
+    def with_arguments(a, b=1, c=0):
+        return a + b + c
+
+    assert with_arguments(1) == 2 and with_arguments(1, c=0) == 2 and len(told) == 1
+    assert with_arguments(1, 2) == 3 and "['b'] of" in told[1]
+    assert with_arguments(1, c=5) == 7 and "['c'] of" in told[2] and len(told) == 3
+
+    @framework.deprecated_arg_values(None, "Say new.", mode="old")
+    def with_values(mode="new"):
+        return mode
+
+    assert with_values() == "new" and with_values("old") == "old" and len(told) == 4
+    with pytest.raises(ValueError, match="no arguments nothing"):
+        framework.deprecated_args(None, "x", "nothing")(old)

@@ -155,7 +155,6 @@ class _CoordinatedSession(_WrappedSession):
                 raise error from None
             raise
 
-
     def _end_waits(self) -> None:
         """Closes the session once only queue runners are left that wait in it, and have had a
         moment: nobody else would end what waits for values that no longer come."""

@@ -119,6 +119,7 @@ _OWN_MODULES = {
     "builder_impl": "millrace.saved_model.builder",
     "compat": "millrace.core.text",
     "constants": "millrace.saved_model.constants",
+    "deprecation": "millrace.compat.v1.contrib.deprecation",
     "device": "millrace.core.device",
     "device_lib": "millrace.graph.device_list",
     "device_setter": "millrace.distributed.device_setter",
