@@ -13,8 +13,8 @@ void register_all_ops(Registry& registry);
 // Thread-safe.
 Status register_ops();
 
-// The families, one for each folder, and datasets. The build writes these functions from the folder's sources:
-// each calls register_x() of every x.cc (cmake/RegisterOps.cmake).
+// The families, one for each folder, and datasets. The build writes these functions from the
+// folder's sources: each calls register_x() of every x.cc (cmake/RegisterOps.cmake).
 void register_array_ops(Registry& registry);         // make, reshape, cut, join, look up
 void register_control_ops(Registry& registry);       // branches, loops, order, the ends of edges
 void register_data_ops(Registry& registry);          // datasets and iterators: millrace/data

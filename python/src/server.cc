@@ -1,3 +1,5 @@
+#include "millrace/distributed/server.h"
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -8,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/distributed/server.h"
 #include "python/src/binding.h"
 #include "python/src/gil.h"
 #include "python/src/status.h"
