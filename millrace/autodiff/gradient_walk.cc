@@ -39,8 +39,9 @@ bool GradientWalk::flows(Output o) const {
 Gradient GradientWalk::take(Output o) {
   auto it = gradients_.find(key(o));
   if (it == gradients_.end()) return {};
-  const bool apart = context_.options.colocate && it->second.size() > 1;
-  Gradient sum = apart ? sum_in_place(o, it->second) : sum_gradients(it->second);
+  const bool colocated = context_.options.colocate && &context_.forward == &context_.backward;
+  Gradient sum =
+      colocated && it->second.size() > 1 ? sum_in_place(o, it->second) : sum_gradients(it->second);
   it->second = {sum};
   return sum;
 }

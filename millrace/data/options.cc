@@ -146,7 +146,8 @@ void register_options(Registry& registry) {
                   .inputs = {{"input_handle", "variant"}},
                   .outputs = {{"output_handle", "variant"}},
                   .traits = plain,
-                  .shape = shape_rules::scalar});
+                  .shape = shape_rules::scalar,
+                  .no_gradient = "hands on a dataset"});
     registry.kernel(std::string_view(name), DeviceKind::kCpu, hand_on);
   }
   for (const char* name : {"ThreadPoolHandle", "ExperimentalThreadPoolHandle"}) {

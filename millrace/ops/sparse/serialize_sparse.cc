@@ -283,7 +283,8 @@ void register_serialize_sparse(Registry& registry) {
                       .outputs = {{"serialized_sparse", "out_type"}},
                       .types = {{"T", kSparseTypes}, {"out_type", packed, DType::kString}},
                       .traits = traits,
-                      .shape = serialize_shape};
+                      .shape = serialize_shape,
+                      .no_gradient = "packs tensors"};
   registry.add(serialize);
   serialize.name = "SerializeManySparse";
   serialize.doc = "The rows of a sparse tensor, each as three strings, or three variants.";
@@ -305,7 +306,8 @@ void register_serialize_sparse(Registry& registry) {
                                     {"sparse_shape", "host(int64)"}},
                         .types = {{"dtype", kSparseTypes}},
                         .traits = traits,
-                        .shape = deserialize_many_shape};
+                        .shape = deserialize_many_shape,
+                        .no_gradient = "unpacks tensors"};
   registry.add(deserialize);
   registry.kernel<DeserializeSparse<true>>("DeserializeManySparse", DeviceKind::kCpu);
   deserialize.name = "DeserializeSparse";
