@@ -18,9 +18,7 @@ class BatchDataset final : public Dataset {
         batch_size_(size),
         drop_remainder_(drop_remainder) {}
   int64_t size() const override {
-    const int64_t n = inputs()[0]->size();
-    if (n < 0) return n;
-    return n / batch_size_ + (n % batch_size_ != 0 && !drop_remainder_ ? 1 : 0);
+    return batches_of(inputs()[0]->size(), batch_size_, drop_remainder_);
   }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/data/batch.h"
 #include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
@@ -16,10 +17,7 @@ class DenseToSparseDataset final : public Dataset {
       : Dataset("DenseToSparseBatch", std::move(spec), {std::move(input)}, true),
         batch_size_(size),
         row_shape_(std::move(row_shape)) {}
-  int64_t size() const override {
-    const int64_t n = inputs()[0]->size();
-    return n < 0 ? n : n / batch_size_ + (n % batch_size_ != 0 ? 1 : 0);
-  }
+  int64_t size() const override { return batches_of(inputs()[0]->size(), batch_size_, false); }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   static Result<Ref<Dataset>> make(KernelContext& ctx) {

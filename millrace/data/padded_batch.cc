@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "millrace/data/batch.h"
 #include "millrace/data/batch_rows.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
@@ -20,9 +21,7 @@ class PaddedBatchDataset final : public Dataset {
         padded_shapes_(std::move(padded_shapes)),
         padding_(std::move(padding)) {}
   int64_t size() const override {
-    const int64_t n = inputs()[0]->size();
-    if (n < 0) return n;
-    return n / batch_size_ + (n % batch_size_ != 0 && !drop_remainder_ ? 1 : 0);
+    return batches_of(inputs()[0]->size(), batch_size_, drop_remainder_);
   }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
