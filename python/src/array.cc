@@ -296,6 +296,29 @@ nb::object array_from_tensor(Tensor tensor) {
   return array;
 }
 
+nb::object array_from_fetch(Tensor tensor) {
+  switch (tensor.dtype()) {
+    case DType::kQInt8:
+      tensor = tensor.bit_cast_to(DType::kInt8);
+      break;
+    case DType::kQUInt8:
+      tensor = tensor.bit_cast_to(DType::kUInt8);
+      break;
+    case DType::kQInt16:
+      tensor = tensor.bit_cast_to(DType::kInt16);
+      break;
+    case DType::kQUInt16:
+      tensor = tensor.bit_cast_to(DType::kUInt16);
+      break;
+    case DType::kQInt32:
+      tensor = tensor.bit_cast_to(DType::kInt32);
+      break;
+    default:
+      break;
+  }
+  return array_from_tensor(std::move(tensor));
+}
+
 bool tensor_from_scalar(nb::handle value, DType dtype, Tensor& out) {
   PyObject* p = value.ptr();
   if (PyFloat_CheckExact(p)) {

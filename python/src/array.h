@@ -25,6 +25,8 @@ Tensor tensor_from_array(nb::handle array, DType expected, Sharing sharing);
 // An array of the tensor's elements, or a NumPy scalar for a tensor of rank 0 (bytes for a string).
 // Takes the memory over where nobody else holds it.
 nb::object array_from_tensor(Tensor tensor);
+// The same of what a run gives, where quantised numbers are the plain integers that they hold.
+nb::object array_from_fetch(Tensor tensor);
 
 // A tensor for a Python number, bool, str or bytes without going through NumPy; false when `value`
 // is none of these (or does not fit the type). `dtype` kInvalid: float32, int32, bool, string.

@@ -161,7 +161,7 @@ struct Compiled {
       } else {
         tensor = std::move(fetched[next++]);
       }
-      arrays.push_back(array_from_tensor(std::move(tensor)));
+      arrays.push_back(array_from_fetch(std::move(tensor)));
     }
     return result.build(arrays);
   }
@@ -435,7 +435,7 @@ class PySession {
     }
     std::vector<Tensor> tensors = unwrap(std::move(fetched));
     nb::list out;
-    for (Tensor& tensor : tensors) out.append(array_from_tensor(std::move(tensor)));
+    for (Tensor& tensor : tensors) out.append(array_from_fetch(std::move(tensor)));
     return out;
   }
 

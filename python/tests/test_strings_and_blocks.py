@@ -65,6 +65,8 @@ def test_quantised_numbers():
     )
     assert [t.dtype for t in product] == [tf.qint32, tf.float32, tf.float32]
     assert product[0].shape.as_list() == [1, 1, 1, 1]
+    total, *_ = run(product)
+    assert total.dtype == np.int32 and total.tolist() == [[[[4]]]]  # a plain number
 
 
 def test_bytes_as_numbers_of_one_length():
