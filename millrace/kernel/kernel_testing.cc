@@ -137,7 +137,8 @@ OpEnv::OpEnv(const OpRegistry& ops, const KernelRegistry& kernels)
       device_(make_test_device()),
       rendezvous_(make_local_rendezvous()) {}
 
-OpEnv::~OpEnv() = default;
+// What it keeps may hold the device: an iterator does.
+OpEnv::~OpEnv() { device_->resources().clear(); }
 
 void OpEnv::next_step() {
   resources().clear_container(make_ref<Step>(step_id_++)->container());

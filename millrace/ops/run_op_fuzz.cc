@@ -172,6 +172,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   // A failed expectation of the op tester ends the process.
   testing::GTEST_FLAG(throw_on_failure) = true;
   testing::InitGoogleTest(argc, *argv);
+  // Here, because it takes longer than an input may.
+  MR_CHECK(!millrace::callables().empty());
   return 0;
 }
 
