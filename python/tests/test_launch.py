@@ -94,7 +94,7 @@ def test_wrong_arguments_are_refused(tmp_path):
 
     assert run(str(tmp_path / "absent.py")).returncode == 1
     assert run("-n", "-1", "x.py").returncode == 2
-    assert run("-n", "0", sys.argv[0]).returncode == 1
+    assert run("-n", "0", __file__).returncode == 1
     assert run("--help").returncode == 0
 
 
