@@ -142,6 +142,8 @@ def test_columns_of_a_file(session, tmp_path):
     assert session.run(good.lookup(["b", "c"])).tolist() == [2.5, 0.0]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid number of columns in line 0"):
         session.run(table(2).init)
+    with pytest.raises(ValueError, match="a column's number must be at most"):
+        table(2**63 - 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="not a valid float"):
         session.run(table(0).init)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid vocab_size"):

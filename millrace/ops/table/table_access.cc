@@ -109,6 +109,11 @@ Result<TextFile> read_text_file_attrs(const AttrMap& attrs) {
     return invalid_argument("delimiter should be only 1 char, got '", delimiter, "'");
   }
   constexpr int64_t kLargest = int64_t{1} << 62;
+  for (const int64_t column : {file.key_index, file.value_index}) {
+    if (column > kLargest) {
+      return invalid_argument("a column's number must be at most ", kLargest, ", got ", column);
+    }
+  }
   if (file.offset < 0 || file.offset > kLargest) {
     return invalid_argument("offset must be from 0 to ", kLargest, ", got ", file.offset);
   }
