@@ -129,7 +129,8 @@ Status nd_shape(ShapeContext& c) {
     if (!in.rank_known()) return ok_status();
     PartialShape out = PartialShape::of_rank(in.rank());
     // Dimensions after those of the blocks stay as they are.
-    const int64_t first = sizes.dim_known(0) ? sizes.dim(0) + 1 : in.rank();
+    const int64_t rank = in.rank();
+    const int64_t first = sizes.dim_known(0) ? std::min(sizes.dim(0), rank) + 1 : rank;
     for (int64_t i = first; i < in.rank(); ++i) {
       out.set_dim(static_cast<int>(i), in.dim(static_cast<int>(i)));
     }
