@@ -15,9 +15,9 @@ constexpr int kPatienceMs = 50;
 
 }  // namespace
 
-bool FrameWriter::send(uint64_t call, const std::string& frame, const Message& message) {
+void FrameWriter::send(uint64_t call, const std::string& frame, const Message& message) {
   MutexLock lock(mu_);
-  if (stopped_) return false;
+  if (stopped_) return;
   unsent_ += frame;
   bool left = !flush();
   for (size_t i = 0; i < message.parts.size(); ++i) {
@@ -26,7 +26,6 @@ bool FrameWriter::send(uint64_t call, const std::string& frame, const Message& m
     left = true;
   }
   if (left) changed_.notify_all();
-  return left;
 }
 
 bool FrameWriter::flush() {

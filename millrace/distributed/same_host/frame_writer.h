@@ -21,8 +21,7 @@ class FrameWriter {
       : socket_(socket), ring_(std::move(ring)) {}
 
   // Sends a frame and then the large parts of `message`, whose memory is read until they are sent.
-  // True when run() has something to do.
-  bool send(uint64_t call, const std::string& frame, const Message& message);
+  void send(uint64_t call, const std::string& frame, const Message& message);
   // Forgets the parts of a call that are not sent yet; their memory is not read any more. True when
   // there were none: all is sent. (The other side is told by a frame.)
   bool drop(uint64_t call);
