@@ -26,6 +26,24 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 }  // namespace
 
+Result<DeviceFilters> DeviceFilters::parse(const std::vector<std::string>& texts) {
+  DeviceFilters out;
+  for (const std::string& text : texts) {
+    MR_TRY_ASSIGN(DeviceName filter, DeviceName::parse(text));
+    out.filters_.push_back(std::move(filter));
+  }
+  return out;
+}
+
+bool DeviceFilters::keep(const DeviceName& name) const {
+  if (filters_.empty()) return true;
+  for (const DeviceName& filter : filters_) {
+    DeviceName merged = name;
+    if (merged.merge(filter).ok()) return true;
+  }
+  return false;
+}
+
 std::string task_name(std::string_view job, int task) {
   return str_cat("/job:", job, "/replica:0/task:", task);
 }

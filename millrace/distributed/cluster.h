@@ -35,6 +35,20 @@ class ClusterSpec {
   std::map<std::string, std::map<int, std::string>> jobs_;
 };
 
+// Which tasks and devices a session uses, by partial names.
+class DeviceFilters {
+ public:
+  // INVALID_ARGUMENT for what is no partial name of a device.
+  static Result<DeviceFilters> parse(const std::vector<std::string>& texts);
+
+  // True when some filter agrees with `name`, as far as both say something, or there is none: the
+  // name of a task agrees with "/job:ps" and with "/job:ps/device:CPU:0".
+  bool keep(const DeviceName& name) const;
+
+ private:
+  std::vector<DeviceName> filters_;
+};
+
 // The name of a task, in the form that all of distributed/ uses.
 std::string task_name(std::string_view job, int task);
 

@@ -150,29 +150,13 @@ Result<Answers> ask_devices(const Ref<WorkerCache>& workers, const std::vector<s
   return std::move(collected->answers);
 }
 
-// True when some filter agrees with `name`, as far as both say something: the name of a task agrees
-// with
-// "/job:ps" and with "/job:ps/device:CPU:0".
-bool kept(const DeviceName& name, const std::vector<DeviceName>& filters) {
-  if (filters.empty()) return true;
-  for (const DeviceName& filter : filters) {
-    DeviceName merged = name;
-    if (merged.merge(filter).ok()) return true;
-  }
-  return false;
-}
-
 Result<Discovered> discover(const Ref<WorkerCache>& workers, const MasterOptions& options) {
-  std::vector<DeviceName> filters;
-  for (const std::string& text : options.device_filters) {
-    MR_TRY_ASSIGN(DeviceName filter, DeviceName::parse(text));
-    filters.push_back(std::move(filter));
-  }
+  MR_TRY_ASSIGN(const DeviceFilters filters, DeviceFilters::parse(options.device_filters));
   MR_TRY(workers->find(options.task).status());
   std::vector<std::string> tasks;
   for (const std::string& task : workers->tasks()) {
     MR_TRY_ASSIGN(DeviceName name, DeviceName::parse(task));
-    if (task == options.task || kept(name, filters)) tasks.push_back(task);
+    if (task == options.task || filters.keep(name)) tasks.push_back(task);
   }
   MR_TRY_ASSIGN(Answers answers, ask_devices(workers, tasks, options.call_timeout_ms));
   Discovered out;
@@ -182,7 +166,7 @@ Result<Discovered> discover(const Ref<WorkerCache>& workers, const MasterOptions
     out.incarnations[task] = infos[0].incarnation;
     for (Device::Info& info : infos) {
       bool own = task == options.task;
-      if (!own && !kept(info.name, filters)) continue;
+      if (!own && !filters.keep(info.name)) continue;
       if (own && client < 0 && info.kind == DeviceKind::kCpu)
         client = static_cast<int>(devices.size());
       devices.push_back(std::move(info));

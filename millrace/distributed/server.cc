@@ -102,18 +102,6 @@ Result<Ref<WorkerCache>> peers_of(const TaskDescription& own) {
   return peers;
 }
 
-// Whether a filter agrees with the task, or with some device that it may have.
-Result<bool> passes(const std::string& task, const std::vector<std::string>& filters) {
-  MR_TRY_ASSIGN(const DeviceName name, DeviceName::parse(task));
-  bool any = filters.empty();
-  for (const std::string& filter : filters) {
-    MR_TRY_ASSIGN(const DeviceName pattern, DeviceName::parse(filter));
-    any |=
-        (!pattern.job || pattern.job == name.job) && (!pattern.task || pattern.task == name.task);
-  }
-  return any;
-}
-
 std::string_view address_of(std::string_view target) {
   return target.substr(std::min(target.size(), kScheme.size() + 3));
 }
@@ -122,11 +110,12 @@ std::string_view address_of(std::string_view target) {
 // otherwise.
 Result<std::vector<Ref<ServerTask>>> tasks_here(const Ref<ServerTask>& own,
                                                 const std::vector<std::string>& device_filters) {
+  MR_TRY_ASSIGN(const DeviceFilters filters, DeviceFilters::parse(device_filters));
   std::vector<Ref<ServerTask>> tasks = {own};
   for (const std::string& name : own->cluster.task_names()) {
     if (name == own->name) continue;
-    MR_TRY_ASSIGN(const bool used, passes(name, device_filters));
-    if (!used) continue;
+    MR_TRY_ASSIGN(const DeviceName device, DeviceName::parse(name));
+    if (!filters.keep(device)) continue;
     MR_TRY_ASSIGN(const std::string where, own->cluster.address(name));
     Ref<ServerTask> task = server_at(where);
     if (!task || task->name != name) return std::vector<Ref<ServerTask>>();
