@@ -1,6 +1,7 @@
 #include "millrace/distributed/task_service.h"
 
 #include "millrace/base/mutex.h"
+#include "millrace/distributed/call_group.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "proto/worker_call.pb.h"
 
@@ -65,32 +66,25 @@ Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterf
 Result<TaskDescription> ask_task(Channel& channel, int64_t timeout_ms) {
   struct Answer : RefCounted {
     Mutex mu;
-    CondVar changed;
-    bool done MR_GUARDED_BY(mu) = false;
-    Status status MR_GUARDED_BY(mu);
     Message message MR_GUARDED_BY(mu);
   };
   const Ref<Answer> answer = make_ref<Answer>();
+  const Ref<CallGroup> group = make_ref<CallGroup>("describe");
   const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
-  channel.call(kDescribe, Message(), cancel, [answer](Status status, Message message) {
-    MutexLock lock(answer->mu);
-    answer->done = true;
-    answer->status = std::move(status);
-    answer->message = std::move(message);
-    answer->changed.notify_all();
+  const std::string peer = channel.peer();
+  group->expect(peer);
+  channel.call(kDescribe, Message(), cancel, [=](Status status, Message message) {
+    {
+      MutexLock lock(answer->mu);
+      answer->message = std::move(message);
+    }
+    group->answer(peer, std::move(status));
   });
-  const Deadline deadline = Deadline::after_millis(timeout_ms);
+  if (Status status = group->wait(timeout_ms); !status.ok()) {
+    cancel->cancel(status);
+    return status;
+  }
   MutexLock lock(answer->mu);
-  while (!answer->done && answer->changed.wait_until(answer->mu, deadline)) {
-  }
-  if (!answer->done) {
-    lock.unlock();
-    const Status late = deadline_exceeded(channel.peer(), " has not said within ", timeout_ms,
-                                          " ms which task it is");
-    cancel->cancel(late);
-    return late;
-  }
-  MR_TRY(answer->status);
   return from_message(answer->message);
 }
 
