@@ -152,22 +152,18 @@ class _Launch:
 
     def _watch(self) -> None:
         """Until nothing is left to wait for."""
-        while any(task.running() for task in self._tasks if task.job == "worker"):
+        while True:
             if self._signals:
                 number = self._signals[0]
                 self._say(f"stops, for {signal.Signals(number).name}")
                 self._code = INTERRUPTED if number == signal.SIGINT else 128 + number
-                self._stop(number)
-                return
+                return self._stop(number)
             for task in self._tasks:
                 if not task.running() and task.process.returncode != 0 and not self._again(task):
                     return
-            time.sleep(0.05)
-        for task in self._tasks:
-            if not task.running() and task.process.returncode != 0 and self._code == 0:
-                if self._again(task):
-                    return self._watch()
+            if not any(task.running() for task in self._tasks if task.job == "worker"):
                 return
+            time.sleep(0.05)
 
     def _again(self, task: _Task) -> bool:
         """Starts a task that failed once more, or says that it was the last time."""
