@@ -22,7 +22,9 @@ foreach(library ZLIB JPEG PNG)
     target_link_libraries(millrace PRIVATE ${library}::${library})
   endif()
 endforeach()
-set_target_properties(millrace PROPERTIES LINKER_LANGUAGE CXX)
+# libmillrace_grpc lies beside it.
+set_target_properties(millrace PROPERTIES LINKER_LANGUAGE CXX BUILD_RPATH $ORIGIN
+                                          INSTALL_RPATH $ORIGIN)
 if(NOT SKBUILD)  # a wheel holds no links
   set_target_properties(millrace PROPERTIES VERSION ${PROJECT_VERSION}
                                             SOVERSION ${PROJECT_VERSION_MAJOR})

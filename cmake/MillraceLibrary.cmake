@@ -136,7 +136,8 @@ function(millrace_tests name)
     target_compile_options(${target} PRIVATE ${MILLRACE_TEST_FLAGS})
     target_precompile_headers(${target} REUSE_FROM mr_gtest_pch)
     set_target_properties(${target} PROPERTIES
-                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test
+                          BUILD_RPATH ${CMAKE_BINARY_DIR})
     add_dependencies(tests ${target})
     add_test(NAME ${group} COMMAND ${target} --gtest_brief=1
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -162,7 +163,8 @@ function(millrace_benchmarks)
     add_executable(${target} EXCLUDE_FROM_ALL ${source})
     target_link_libraries(${target} PRIVATE ${arg_LIBS} benchmark::benchmark_main)
     set_target_properties(${target} PROPERTIES
-                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench
+                          BUILD_RPATH ${CMAKE_BINARY_DIR})
     add_dependencies(benchmarks ${target})
   endforeach()
 endfunction()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh GROUP...: makes sure that what the groups need is on this Debian or Ubuntu machine.
 #
-#   build   compiler, linker, ccache, CMake, Ninja, protobuf, zlib, libjpeg, libpng, Python with its
-#           headers and venv: all that appears in a command of the build, so that a later group
+#   build   compiler, linker, ccache, CMake, Ninja, protobuf, zlib, libjpeg, libpng, gRPC, Python with
+#           its headers and venv: all that appears in a command of the build, so that a later group
 #           rebuilds nothing
 #   test    GoogleTest, Google Benchmark, clang with libFuzzer
 #   bench   Google Benchmark
@@ -53,6 +53,7 @@ for group in "$@"; do
       need zlib1g-dev header zlib.h
       need libjpeg-dev header jpeglib.h
       need libpng-dev header png.h
+      need libgrpc++-dev header grpcpp/grpcpp.h
       need python3 has python3
       need python3-venv python3 -c 'import ensurepip'
       need python3-dev python_headers

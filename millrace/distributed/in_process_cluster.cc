@@ -7,6 +7,7 @@
 
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/direct_worker.h"
+#include "millrace/distributed/grpc/grpc_transport.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/same_host/same_host.h"
@@ -20,11 +21,25 @@ std::atomic<int> next_socket{0};
 
 // A place for a task's process, which may be gone for a while.
 struct TaskSlot : RefCounted {
-  std::string name;
-  std::string socket;  // where it listens; empty: it is called directly
+  using Transport = InProcessCluster::Transport;
+  // Where a worker listens.
+  struct Listener {
+    std::unique_ptr<SameHostServer> same_host;
+    std::unique_ptr<GrpcServer> grpc;
+  };
+
+  TaskSlot(std::string name, Transport transport)
+      : name(std::move(name)),
+        transport(transport),
+        socket(str_cat("millrace-", getpid(), "-", next_socket++)) {}
+
+  const std::string name;
+  const Transport transport;
+  const std::string socket;
   mutable Mutex mu;
   Ref<Worker> worker MR_GUARDED_BY(mu);
-  std::unique_ptr<SameHostServer> server MR_GUARDED_BY(mu);
+  Listener listener MR_GUARDED_BY(mu);
+  int port MR_GUARDED_BY(mu) = 0;  // of gRPC, from the first worker on
 
   Status unreachable() const {
     return unavailable("task ", name, " cannot be reached: it has stopped");
@@ -36,24 +51,56 @@ struct TaskSlot : RefCounted {
   }
   // Ends the old worker, if any, as if its process died.
   Status replace(Ref<Worker> next) {
-    std::unique_ptr<SameHostServer> old_server;
+    Listener old_listener;
     Ref<Worker> old;
     {
       MutexLock lock(mu);
       std::swap(worker, old);
-      std::swap(server, old_server);
+      std::swap(listener, old_listener);
     }
-    old_server.reset();
+    old_listener = {};
     if (old) old->shut_down(unreachable());
     if (!next) return ok_status();
-    std::unique_ptr<SameHostServer> next_server;
-    if (!socket.empty()) {
-      MR_TRY_ASSIGN(next_server, SameHostServer::start(socket, make_worker_service(next)));
-    }
+    MR_TRY_ASSIGN(Listener next_listener, listen(next));
     MutexLock lock(mu);
     worker = std::move(next);
-    server = std::move(next_server);
+    listener = std::move(next_listener);
+    if (listener.grpc) port = listener.grpc->port();
     return ok_status();
+  }
+
+  // How others reach the workers that stand here, after the first came.
+  Result<Ref<WorkerInterface>> way() {
+    const std::string peer = str_cat("task ", name);
+    switch (transport) {
+      case Transport::kSameHost:
+        return make_remote_worker(make_same_host_channel(socket, peer));
+      case Transport::kGrpc: {
+        MutexLock lock(mu);
+        MR_TRY_ASSIGN(Ref<Channel> channel, make_grpc_channel(str_cat("127.0.0.1:", port), peer));
+        return make_remote_worker(std::move(channel));
+      }
+      case Transport::kDirect:
+        break;
+    }
+    return make_direct_worker([self = Ref<TaskSlot>(this)] { return self->get(); });
+  }
+
+ private:
+  Result<Listener> listen(const Ref<Worker>& next) const {
+    Listener out;
+    if (transport == Transport::kSameHost) {
+      MR_TRY_ASSIGN(out.same_host, SameHostServer::start(socket, make_worker_service(next)));
+    } else if (transport == Transport::kGrpc) {
+      int same = 0;
+      {
+        MutexLock lock(mu);
+        same = port;
+      }
+      MR_TRY_ASSIGN(out.grpc,
+                    GrpcServer::start(str_cat("127.0.0.1:", same), make_worker_service(next)));
+    }
+    return out;
   }
 };
 
@@ -158,17 +205,12 @@ Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options
   std::vector<std::string> names = impl->spec.task_names();
   if (names.empty()) return invalid_argument("cluster \"", options.name, "\" has no tasks");
   for (const std::string& task : names) {
-    Ref<TaskSlot> slot = make_ref<TaskSlot>();
-    slot->name = task;
-    Ref<WorkerInterface> transport = make_direct_worker([slot] { return slot->get(); });
-    if (options.transport == Transport::kSameHost) {
-      slot->socket = str_cat("millrace-", getpid(), "-", next_socket++);
-      transport = make_remote_worker(make_same_host_channel(slot->socket, str_cat("task ", task)));
-    }
-    MR_TRY(impl->workers->add(task, std::move(transport)));
+    const Ref<TaskSlot> slot = make_ref<TaskSlot>(task, options.transport);
+    impl->tasks.emplace(task, slot);
     MR_TRY_ASSIGN(Ref<Worker> worker, impl->make_worker(task));
     MR_TRY(slot->replace(std::move(worker)));
-    impl->tasks.emplace(task, std::move(slot));
+    MR_TRY_ASSIGN(Ref<WorkerInterface> way, slot->way());
+    MR_TRY(impl->workers->add(task, std::move(way)));
   }
   std::string first = task_name(options.jobs[0].first, 0);
   Clusters& all = clusters();

@@ -27,6 +27,7 @@ class InProcessCluster {
   enum class Transport : uint8_t {
     kDirect,    // function calls; tensors share memory
     kSameHost,  // as between processes of one machine, see same_host/
+    kGrpc,      // as between machines, see grpc/; UNIMPLEMENTED where gRPC is not to be had
   };
   struct Options {
     std::string name;

@@ -7,13 +7,20 @@
 #include <thread>
 
 #include "millrace/distributed/distributed_testing.h"
+#include "millrace/distributed/grpc/grpc_transport.h"
 
 namespace millrace {
 namespace {
 
 using Values = TestGraph::Values;
 
-class Cluster : public testing::TestWithParam<InProcessCluster::Transport> {};
+class Cluster : public testing::TestWithParam<InProcessCluster::Transport> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != InProcessCluster::Transport::kGrpc) return;
+    if (const Status status = grpc_available(); !status.ok()) GTEST_SKIP() << status.to_string();
+  }
+};
 
 // The message of an error has this text in it.
 testing::AssertionResult mentions(const Status& status, std::string_view text) {
@@ -388,6 +395,7 @@ TEST_P(Cluster, ThreadsRunDifferentSignatures) {
 INSTANTIATE_TEST_SUITE_P(Direct, Cluster, testing::Values(InProcessCluster::Transport::kDirect));
 INSTANTIATE_TEST_SUITE_P(SameHost, Cluster,
                          testing::Values(InProcessCluster::Transport::kSameHost));
+INSTANTIATE_TEST_SUITE_P(Grpc, Cluster, testing::Values(InProcessCluster::Transport::kGrpc));
 
 }  // namespace
 }  // namespace millrace

@@ -1,16 +1,16 @@
 #include "millrace/distributed/server.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
+#include "millrace/distributed/network.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/same_host/same_host.h"
 #include "millrace/distributed/task_service.h"
@@ -27,7 +27,9 @@ struct ServerTask : RefCounted {
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;  // the other tasks
   Ref<Worker> worker;
-  std::unique_ptr<SameHostServer> listener;  // null: other processes cannot reach it
+  // Where other processes reach it: of this machine, and over the network. Null where they do not.
+  std::unique_ptr<SameHostServer> same_host;
+  std::unique_ptr<GrpcServer> grpc;
 };
 
 namespace {
@@ -53,51 +55,14 @@ Ref<ServerTask> server_at(std::string_view address) {
   return it == all.by_address.end() ? nullptr : it->second;
 }
 
-Status no_network(std::string_view what) {
-  return unimplemented("cannot connect to ", what,
-                       ": this version of Millrace reaches processes of one machine only; a "
-                       "network between machines comes in a later version");
-}
-
-// A channel to a task on another machine.
-class NoChannel final : public Channel {
- public:
-  explicit NoChannel(std::string peer) : peer_(std::move(peer)) {}
-  std::string peer() const override { return peer_; }
-  void call(std::string_view, Message, Ref<CancellationToken>, CallDone done) override {
-    done(no_network(peer_), Message());
-  }
-
- private:
-  const std::string peer_;
-};
-
-// The name under which the task at an address listens on this machine; empty: it is elsewhere.
-std::string name_on_host(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos) return "";
-  const std::string_view host = address.substr(0, colon);
-  char own[256] = {};
-  gethostname(own, sizeof own - 1);
-  const bool here =
-      host == "localhost" || host.starts_with("127.") || host == "[::1]" || host == own;
-  return here ? str_cat("millrace-port-", address.substr(colon + 1)) : "";
-}
-
-Ref<Channel> channel_to(std::string_view address, std::string peer) {
-  std::string name = name_on_host(address);
-  if (name.empty()) return make_ref<NoChannel>(std::move(peer));
-  return make_same_host_channel(std::move(name), std::move(peer));
-}
-
 // How all tasks of a cluster but `own` are reached.
-Result<Ref<WorkerCache>> peers_of(const TaskDescription& own) {
+Result<Ref<WorkerCache>> peers_of(const TaskDescription& own, const Network& network) {
   Ref<WorkerCache> peers = make_ref<WorkerCache>();
   for (const std::string& name : own.cluster.task_names()) {
     if (name == own.task) continue;
     MR_TRY_ASSIGN(const std::string address, own.cluster.address(name));
-    MR_TRY(peers->add(
-        name, make_remote_worker(channel_to(address, str_cat("task ", name, " at ", address)))));
+    Ref<Channel> channel = network.connect(address, str_cat("task ", name, " at ", address));
+    MR_TRY(peers->add(name, make_remote_worker(std::move(channel))));
   }
   return peers;
 }
@@ -142,10 +107,11 @@ Result<Ref<SessionBackend>> make_master(const Ref<ServerTask>& own, const Sessio
                         })));
   } else {
     const std::string_view address = address_of(options.target);
-    const Ref<Channel> channel = channel_to(address, str_cat("the server at ", address));
+    MR_TRY_ASSIGN(const Network network, Network::from_environment());
+    const Ref<Channel> channel = network.connect(address, str_cat("the server at ", address));
     MR_TRY_ASSIGN(const TaskDescription described, ask_task(*channel, kDescribeTimeoutMs));
     master.task = described.task;
-    MR_TRY_ASSIGN(workers, peers_of(described));
+    MR_TRY_ASSIGN(workers, peers_of(described, network));
     MR_TRY(workers->add(described.task, make_remote_worker(channel)));
   }
   return make_master_backend(std::move(workers), master);
@@ -177,6 +143,22 @@ Status check_port(std::string_view address) {
                           "\" as a host-port pair: expected \"host:port\"");
 }
 
+// Lets other processes reach it.
+Status listen(ServerTask& task, const Network& network, const Ref<CallHandler>& handler) {
+  if (const std::string name = name_on_host(task.address); !name.empty()) {
+    MR_TRY_ASSIGN(task.same_host, SameHostServer::start(name, handler));
+  }
+  const std::string address = network.listen_at(task.address);
+  if (address.empty()) {
+    MR_LOG(kWarning, task.name, " at ", task.address,
+           " cannot be reached from other machines: there are no certificates");
+    return ok_status();
+  }
+  if (!grpc_available().ok()) return ok_status();
+  MR_TRY_ASSIGN(task.grpc, GrpcServer::start(address, handler, network.grpc));
+  return ok_status();
+}
+
 }  // namespace
 
 Server::Server(Ref<ServerTask> task) : task_(std::move(task)) {}
@@ -193,19 +175,17 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   MR_TRY_ASSIGN(task->address, options.cluster.address(task->name));
   MR_TRY_ASSIGN(const DeviceName device, DeviceName::parse(task->name));
   const TaskDescription description = {task->name, task->cluster};
-  MR_TRY_ASSIGN(task->peers, peers_of(description));
+  MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  MR_TRY_ASSIGN(task->peers, peers_of(description, network));
   MR_TRY_ASSIGN(task->devices, make_cpu_devices(device, options.cpu_devices));
   for (const Ref<Device>& d : task->devices) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
-  if (const std::string name = name_on_host(task->address); !name.empty()) {
-    auto listener = SameHostServer::start(name, make_task_service(description, task->worker));
-    if (!listener.ok()) {
-      return unknown("could not start the server of ", task->name, " at ", task->address, ": ",
-                     listener.status().message());
-    }
-    task->listener = *std::move(listener);
+  if (const Status status = listen(*task, network, make_task_service(description, task->worker));
+      !status.ok()) {
+    return unknown("could not start the server of ", task->name, " at ", task->address, ": ",
+                   status.message());
   }
   Servers& all = servers();
   MutexLock lock(all.mu);
@@ -222,7 +202,8 @@ Server::~Server() {
     MutexLock lock(all.mu);
     all.by_address.erase(task_->address);
   }
-  task_->listener.reset();
+  task_->same_host.reset();
+  task_->grpc.reset();
   task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
   // State may hold what holds the device.
   for (const Ref<Device>& device : task_->devices) device->resources().clear();

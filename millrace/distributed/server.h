@@ -13,15 +13,15 @@ namespace millrace {
 struct ServerTask;
 
 // A task of a cluster: its devices, and the state on them, from start() until it ends. Processes of
-// this machine and user reach it where its address is of this machine ("localhost:2222"); there is
-// no way to other machines yet.
+// this machine and user reach it through shared memory where its address is of this machine
+// ("localhost:2222"), others over gRPC as far as Network (network.h) lets them.
 //
 // A session whose target is "grpc://ADDRESS" runs on the devices of all tasks of the cluster that
 // the server at that address knows, less those that its device filters leave out, and begins at
 // that server's own. The master of the session is in the session's process. UNAVAILABLE names
-// tasks that do not answer, UNIMPLEMENTED those on other machines. Where all tasks are servers of
-// the session's process, it runs on their devices directly. State belongs to the devices: it
-// outlives sessions, and sessions that use the same names share it. Thread-safe.
+// tasks that do not answer, UNIMPLEMENTED those on other machines where there is no gRPC. Where all
+// tasks are servers of the session's process, it runs on their devices directly. State belongs to
+// the devices: it outlives sessions, and sessions that use the same names share it. Thread-safe.
 class Server {
  public:
   struct Options {
@@ -34,7 +34,7 @@ class Server {
   };
 
   // INVALID_ARGUMENT for an address without a port, NOT_FOUND for a task that the cluster does not
-  // have, UNKNOWN when another server has the address.
+  // have, UNKNOWN when the address cannot be had, another server has it for one.
   static Result<std::unique_ptr<Server>> start(const Options& options);
   // Ends it: its state is dropped, what others run on it ends, and no session finds it any more.
   ~Server();

@@ -7,6 +7,7 @@
 
 #include "millrace/base/file_testing.h"
 #include "millrace/distributed/distributed_testing.h"
+#include "millrace/distributed/grpc/grpc_transport.h"
 
 namespace millrace {
 namespace {
@@ -20,6 +21,9 @@ std::unique_ptr<Server> start(std::string_view cluster, std::string job, int tas
   MR_CHECK_OK(server.status());
   return std::move(server).value();
 }
+
+// What becomes of a call to a task on another machine that is not there.
+const Code kNobody = grpc_available().ok() ? Code::kUnavailable : Code::kUnimplemented;
 
 constexpr const char* kTwo = "worker|a:1;b:2";
 
@@ -46,10 +50,10 @@ TEST(Server, SessionsRunOnTheTasksOfThisProcess) {
     return Session::create(Ref<Graph>(&t.graph().graph()),
                            {.target = target, .device_filters = std::move(filters)});
   };
-  EXPECT_EQ(open("grpc://a:1", {}).status().code(), Code::kUnimplemented);
+  EXPECT_EQ(open("grpc://a:1", {}).status().code(), kNobody);
   EXPECT_TRUE(open("grpc://a:1", {"/job:worker/task:0"}).ok());
-  EXPECT_EQ(open("grpc://b:2", {}).status().code(), Code::kUnimplemented);
-  EXPECT_EQ(open("grpc", {}).status().code(), Code::kUnimplemented);
+  EXPECT_EQ(open("grpc://b:2", {}).status().code(), kNobody);
+  EXPECT_EQ(open("grpc", {}).status().code(), kNobody);
 }
 
 TEST(Server, RefusesWhatIsNoServer) {
@@ -82,7 +86,7 @@ TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
   EXPECT_EQ(t.run(read).value(), 7);
   ASSERT_TRUE(Server::reset("grpc://a:1", own).ok());
   EXPECT_FALSE(t.run(read).ok());
-  EXPECT_EQ(Server::reset("grpc://elsewhere:1", {}).code(), Code::kUnimplemented);
+  EXPECT_EQ(Server::reset("grpc://elsewhere:1", {}).code(), kNobody);
 }
 
 TEST(Server, SaysWhichFilesAreReached) {
@@ -113,10 +117,12 @@ TEST(Server, ComesAndGoesWhileSessionsAreMade) {
   t.on(kTask0);
   Expr y = t.add("Add", {t.constant(1), t.constant(2)});
   const std::string name = t.name(y);
-  std::thread other([] {
-    for (int i = 0; i < 50; ++i) start(kTwo, "worker", 1);
+  // Looking for a machine that is not there takes gRPC a while.
+  const int rounds = grpc_available().ok() ? 5 : 50;
+  std::thread other([&] {
+    for (int i = 0; i < rounds; ++i) start(kTwo, "worker", 1);
   });
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < rounds; ++i) {
     Result<std::unique_ptr<Session>> session =
         Session::create(Ref<Graph>(&t.graph().graph()), {.target = "grpc://a:1"});
     EXPECT_TRUE(!session.ok() || (*session)->run({}, {name}).ok());

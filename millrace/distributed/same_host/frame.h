@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "millrace/base/status.h"
-#include "millrace/distributed/rpc/message.h"
+#include "millrace/distributed/rpc/message_bytes.h"
 
 // What goes over the socket of a connection: frames of a head and a body. Numbers are the
 // machine's, since both ends are on it.
@@ -35,12 +34,8 @@ struct ChunkBody {
   uint64_t size;
 };
 
-// Parts up to this size are in the body of their message, larger ones come in chunks.
-inline constexpr size_t kInlinePart = size_t{16} << 10;
-// A body may be so large; its message's parts beyond that, all together.
-inline constexpr uint32_t kMaxBody = uint32_t{1} << 30;
-inline constexpr uint64_t kMaxParts = uint64_t{1} << 40;
-inline constexpr uint32_t kMaxPartCount = 1 << 16;
+// A message and a method's name, at most.
+inline constexpr uint32_t kMaxBody = kMaxMessageBytes + (uint32_t{1} << 16);
 
 // A head and a body. RESOURCE_EXHAUSTED for what is too large.
 Result<std::string> call_frame(uint64_t call, std::string_view method, const Message& message);
@@ -48,12 +43,6 @@ Result<std::string> answer_frame(uint64_t call, const Message& message);
 std::string error_frame(FrameKind kind, uint64_t call, const Status& error);
 std::string chunk_frame(uint64_t call, const ChunkBody& chunk);
 std::string empty_frame(FrameKind kind);
-
-// A message as it was read: parts that come in chunks have memory, without their bytes.
-struct IncomingMessage {
-  Message message;
-  uint64_t missing = 0;  // bytes
-};
 
 struct IncomingCall {
   std::string method;

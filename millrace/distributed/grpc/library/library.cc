@@ -1,0 +1,51 @@
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "millrace/distributed/grpc/grpc_library.h"
+#include "millrace/distributed/grpc/library/channel.h"
+#include "millrace/distributed/grpc/library/poller.h"
+#include "millrace/distributed/grpc/library/server.h"
+
+namespace millrace::grpc_library {
+namespace {
+
+class LibraryImpl final : public Library {
+ public:
+  explicit LibraryImpl(StartTask start)
+      : start_(std::move(start)), clients_(std::make_unique<grpc::CompletionQueue>(), start_) {
+    // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
+    // asks with GRPC_VERBOSITY.
+    if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+      gpr_set_log_function([](gpr_log_func_args*) {});
+    }
+    grpc_init();  // for good: calls may outlive servers and channels
+  }
+
+  std::unique_ptr<Server> serve(const ServerOptions& options, std::shared_ptr<Service> service,
+                                std::string& error) override {
+    return start_server(options, std::move(service), start_, error);
+  }
+  std::unique_ptr<Channel> connect(const ChannelOptions& options, std::string& error) override {
+    return make_channel(options, clients_, error);
+  }
+
+ private:
+  const StartTask start_;
+  Poller clients_;
+};
+
+}  // namespace
+}  // namespace millrace::grpc_library
+
+extern "C" __attribute__((visibility("default"))) millrace::grpc_library::Library*
+millrace_grpc_library(int version, millrace::grpc_library::StartTask start) {
+  using namespace millrace::grpc_library;  // NOLINT(google-build-using-namespace)
+  if (version != kVersion) return nullptr;
+  static Library* const library = new LibraryImpl(std::move(start));
+  return library;
+}

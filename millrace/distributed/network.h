@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "millrace/distributed/grpc/grpc_transport.h"
+
+namespace millrace {
+
+// How the tasks of a cluster reach each other, and who may reach them.
+struct Network {
+  // Certificates and token; the same for all tasks and clients.
+  GrpcOptions grpc;
+  // Lets tasks on other machines connect without certificates: whoever sees the packets sees the
+  // tensors, and the token.
+  bool plain_text = false;
+  // Tasks of this machine talk through shared memory instead of over gRPC.
+  bool same_host = true;
+
+  // What the environment says: MILLRACE_CLUSTER_CERTS names a folder with ca.pem, cert.pem and
+  // key.pem, MILLRACE_CLUSTER_TOKEN_FILE a file that holds the token, MILLRACE_CLUSTER_PLAIN_TEXT=1
+  // allows plain text, MILLRACE_SAME_HOST=0 leaves out the shared memory. INVALID_ARGUMENT for an
+  // empty token, or the error of its file.
+  static Result<Network> from_environment();
+
+  // Where a task with this address listens for gRPC: on this machine alone, unless there are
+  // certificates or plain text is allowed. Empty: nowhere, since others could not reach it anyhow.
+  std::string listen_at(std::string_view address) const;
+
+  // A channel to the task at an address, "host:port". Where it needs gRPC, which is not to be had,
+  // or certificates that cannot be read, its calls say so.
+  Ref<Channel> connect(std::string_view address, std::string peer) const;
+};
+
+// The name under which the task at an address listens on this machine; empty: it is elsewhere.
+// This machine is "localhost", "127.*", "[::1]" and its own name.
+std::string name_on_host(std::string_view address);
+
+}  // namespace millrace

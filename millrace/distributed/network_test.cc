@@ -1,0 +1,84 @@
+#include "millrace/distributed/network.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "millrace/base/file.h"
+#include "millrace/base/file_testing.h"
+
+namespace millrace {
+namespace {
+
+TEST(Network, ListensToThisMachineAloneWithoutCertificates) {
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
+  Network network;
+  EXPECT_EQ(network.listen_at("localhost:2222"), "localhost:2222");
+  EXPECT_EQ(network.listen_at("127.0.0.3:2222"), "127.0.0.3:2222");
+  EXPECT_EQ(network.listen_at("[::1]:2222"), "[::1]:2222");
+  EXPECT_EQ(network.listen_at(str_cat(own, ":2222")), "127.0.0.1:2222");
+  EXPECT_EQ(network.listen_at("another.machine:2222"), "");
+  network.grpc.token = "a token alone would be seen by all";
+  EXPECT_EQ(network.listen_at("another.machine:2222"), "");
+  Network plain = network;
+  plain.plain_text = true;
+  network.grpc.certificate = "cert.pem";
+  for (const Network& open : {plain, network}) {
+    EXPECT_EQ(open.listen_at(str_cat(own, ":2222")), "0.0.0.0:2222");
+    EXPECT_EQ(open.listen_at("another.machine:2222"), "0.0.0.0:2222");
+    EXPECT_EQ(open.listen_at("localhost:2222"), "localhost:2222") << "as it was told";
+  }
+}
+
+TEST(Network, KnowsWhatIsOfThisMachine) {
+  EXPECT_EQ(name_on_host("localhost:2222"), "millrace-port-2222");
+  EXPECT_EQ(name_on_host("127.1.2.3:1"), "millrace-port-1");
+  EXPECT_EQ(name_on_host("[::1]:7"), "millrace-port-7");
+  EXPECT_EQ(name_on_host("another.machine:2222"), "");
+  EXPECT_EQ(name_on_host("localhost"), "");
+}
+
+class NetworkEnvironment : public testing::Test {
+ protected:
+  void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+  void TearDown() override {
+    for (const char* name : {"MILLRACE_CLUSTER_CERTS", "MILLRACE_CLUSTER_TOKEN_FILE",
+                             "MILLRACE_CLUSTER_PLAIN_TEXT", "MILLRACE_SAME_HOST"}) {
+      unsetenv(name);
+    }
+  }
+  TemporaryDirectory folder_;
+};
+
+TEST_F(NetworkEnvironment, IsRead) {
+  const Network none = Network::from_environment().value();
+  EXPECT_TRUE(none.grpc.token.empty() && none.grpc.certificate.empty());
+  EXPECT_TRUE(none.same_host && !none.plain_text);
+  set("MILLRACE_CLUSTER_CERTS", "/etc/certs");
+  set("MILLRACE_CLUSTER_PLAIN_TEXT", "1");
+  set("MILLRACE_SAME_HOST", "0");
+  const std::string file = folder_ / "token";
+  ASSERT_TRUE(write_file_atomically(posix_file_system(), file, "sesame\n").ok());
+  set("MILLRACE_CLUSTER_TOKEN_FILE", file);
+  const Network all = Network::from_environment().value();
+  EXPECT_EQ(all.grpc.authority, "/etc/certs/ca.pem");
+  EXPECT_EQ(all.grpc.certificate, "/etc/certs/cert.pem");
+  EXPECT_EQ(all.grpc.key, "/etc/certs/key.pem");
+  EXPECT_EQ(all.grpc.token, "sesame");
+  EXPECT_TRUE(all.plain_text && !all.same_host);
+}
+
+TEST_F(NetworkEnvironment, RefusesTokensThatAreNone) {
+  const std::string file = folder_ / "token";
+  set("MILLRACE_CLUSTER_TOKEN_FILE", file);
+  EXPECT_EQ(Network::from_environment().status().code(), Code::kNotFound);
+  for (const char* token : {"", "\n", "two words", "new\nline", "\x01"}) {
+    ASSERT_TRUE(write_file_atomically(posix_file_system(), file, token).ok());
+    EXPECT_EQ(Network::from_environment().status().code(), Code::kInvalidArgument) << token;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
