@@ -5,14 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/network.h"
 #include "millrace/distributed/rpc/remote_worker.h"
-#include "millrace/distributed/same_host/same_host.h"
+#include "millrace/distributed/task_port.h"
 #include "millrace/distributed/task_service.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/session/session_backend.h"
@@ -27,9 +26,7 @@ struct ServerTask : RefCounted {
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;  // the other tasks
   Ref<Worker> worker;
-  // Where other processes reach it: of this machine, and over the network. Null where they do not.
-  std::unique_ptr<SameHostServer> same_host;
-  std::unique_ptr<GrpcServer> grpc;
+  std::unique_ptr<TaskPort> port;
 };
 
 namespace {
@@ -143,22 +140,6 @@ Status check_port(std::string_view address) {
                           "\" as a host-port pair: expected \"host:port\"");
 }
 
-// Lets other processes reach it.
-Status listen(ServerTask& task, const Network& network, const Ref<CallHandler>& handler) {
-  if (const std::string name = name_on_host(task.address); !name.empty()) {
-    MR_TRY_ASSIGN(task.same_host, SameHostServer::start(name, handler));
-  }
-  const std::string address = network.listen_at(task.address);
-  if (address.empty()) {
-    MR_LOG(kWarning, task.name, " at ", task.address,
-           " cannot be reached from other machines: there are no certificates");
-    return ok_status();
-  }
-  if (!grpc_available().ok()) return ok_status();
-  MR_TRY_ASSIGN(task.grpc, GrpcServer::start(address, handler, network.grpc));
-  return ok_status();
-}
-
 }  // namespace
 
 Server::Server(Ref<ServerTask> task) : task_(std::move(task)) {}
@@ -166,26 +147,38 @@ Server::Server(Ref<ServerTask> task) : task_(std::move(task)) {}
 Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   MR_TRY(register_targets());
   Ref<ServerTask> task = make_ref<ServerTask>();
-  task->cluster = options.cluster;
   task->job = options.job;
   task->name = task_name(options.job, options.task);
+  MR_TRY_ASSIGN(task->address, options.cluster.address(task->name));
+  MR_TRY_ASSIGN(const DeviceName device, DeviceName::parse(task->name));
   for (const auto& [job, tasks] : options.cluster.jobs()) {
     for (const auto& [number, address] : tasks) MR_TRY(check_port(address));
   }
-  MR_TRY_ASSIGN(task->address, options.cluster.address(task->name));
-  MR_TRY_ASSIGN(const DeviceName device, DeviceName::parse(task->name));
-  const TaskDescription description = {task->name, task->cluster};
+  const auto could_not = [&](const Status& status) {
+    return unknown("could not start the server of ", task->name, " at ", task->address, ": ",
+                   status.message());
+  };
   MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  Result<std::unique_ptr<TaskPort>> port = TaskPort::take(task->address, network);
+  if (!port.ok()) return could_not(port.status());
+  task->port = *std::move(port);
+  task->address = task->port->address();
+  for (const auto& [job, tasks] : options.cluster.jobs()) {
+    for (const auto& [number, address] : tasks) {
+      const bool own = task_name(job, number) == task->name;
+      MR_TRY(task->cluster.add(job, number, own ? task->address : address));
+    }
+  }
+  const TaskDescription description = {task->name, task->cluster};
   MR_TRY_ASSIGN(task->peers, peers_of(description, network));
   MR_TRY_ASSIGN(task->devices, make_cpu_devices(device, options.cpu_devices));
   for (const Ref<Device>& d : task->devices) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
-  if (const Status status = listen(*task, network, make_task_service(description, task->worker));
+  if (const Status status = task->port->open(make_task_service(description, task->worker));
       !status.ok()) {
-    return unknown("could not start the server of ", task->name, " at ", task->address, ": ",
-                   status.message());
+    return could_not(status);
   }
   Servers& all = servers();
   MutexLock lock(all.mu);
@@ -202,12 +195,13 @@ Server::~Server() {
     MutexLock lock(all.mu);
     all.by_address.erase(task_->address);
   }
-  task_->same_host.reset();
-  task_->grpc.reset();
+  task_->port.reset();
   task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
   // State may hold what holds the device.
   for (const Ref<Device>& device : task_->devices) device->resources().clear();
 }
+
+const std::string& Server::address() const { return task_->address; }
 
 Status Server::register_targets() {
   static const Status* status = new Status(register_session_backend(kScheme, make_backend));

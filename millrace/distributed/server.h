@@ -25,7 +25,8 @@ struct ServerTask;
 class Server {
  public:
   struct Options {
-    ClusterSpec cluster;  // with an address "host:port" for every task
+    // With an address "host:port" for every task; the server's own port may be 0, for a free one.
+    ClusterSpec cluster;
     std::string job;
     int task = 0;
     int cpu_devices = 1;
@@ -40,6 +41,9 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // Its own, with the port that it got.
+  const std::string& address() const;
 
   // Makes targets "grpc://" known. OK when it was called before.
   static Status register_targets();

@@ -71,6 +71,19 @@ TEST(Server, RefusesWhatIsNoServer) {
   EXPECT_EQ(code(options_of("v|a:1", "v", 0)), Code::kUnknown);
 }
 
+TEST(Server, APortOf0BecomesAFreeOne) {
+  const auto server = start("w|localhost:0", "w", 0);
+  ASSERT_TRUE(server->address().starts_with("localhost:"));
+  ASSERT_FALSE(server->address().ends_with(":0"));
+  const std::string cluster = str_cat("w|", server->address());
+  EXPECT_EQ(Server::start(options_of(cluster, "w", 0)).status().code(), Code::kUnknown);
+  ClusterTest t;
+  Expr y = t.add("Add", {t.constant(1), t.constant(2)});
+  t.open({.target = str_cat("grpc://", server->address())});
+  EXPECT_EQ(t.run(y).value(), 3);
+  EXPECT_EQ(Server::start(options_of("w|localhost:99999", "w", 0)).status().code(), Code::kUnknown);
+}
+
 TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
   const auto server = start("w|a:1", "w", 0);
   ClusterTest t;

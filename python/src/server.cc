@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/distributed/grpc/grpc_transport.h"
 #include "python/src/binding.h"
 #include "python/src/gil.h"
 #include "python/src/status.h"
@@ -34,6 +35,7 @@ class PyServer {
     }
     server_ = unwrap(Server::start(options));
   }
+  const std::string& address() const { return server_->address(); }
   ~PyServer() {
     WithoutGil no_gil;
     server_.reset();
@@ -49,7 +51,9 @@ void bind_server(nb::module_& m) {
   check(Server::register_targets());
   nb::class_<PyServer>(m, "Server")
       .def(nb::init<const std::vector<PyServer::TaskAddress>&, std::string, int, int>(),
-           nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"));
+           nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"))
+      .def_prop_ro("address", &PyServer::address);
+  m.def("grpc_available", [] { return grpc_available().ok(); });
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
     Status status;
     {

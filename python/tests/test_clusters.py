@@ -12,6 +12,15 @@ import numpy as np
 import pytest
 
 import millrace.compat.v1 as tf
+from millrace import _core
+
+
+@pytest.fixture(params=["shared memory", "grpc"], autouse=True)
+def transport(request, monkeypatch):
+    if request.param == "grpc":
+        if not _core.grpc_available():
+            pytest.skip("built without gRPC")
+        monkeypatch.setenv("MILLRACE_SAME_HOST", "0")
 
 
 def free_address():

@@ -243,6 +243,9 @@ class CallInFlight final : public RefCounted {
       case Code::kResourceExhausted:
         return Status(known, str_cat(peer_, ": ", text));
       default:
+        if (text.find("keepalive") != std::string::npos) {
+          return unavailable("lost ", peer_, ": it has said nothing for ", lost_after_ms_, " ms");
+        }
         return unavailable("lost ", peer_, ", or cannot reach it: ", text);
     }
   }

@@ -1,11 +1,9 @@
 """Clusters: which jobs and tasks there are, and where they listen."""
 
-import socket
 import time
 from typing import Any
 
 from millrace import _core, protos
-from millrace.core import errors
 from millrace.core.export import export
 
 
@@ -176,34 +174,15 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
 _started: list["Server"] = []
 
 
-def _reserve(address: str) -> tuple[Any, str]:
-    """A socket that keeps the port of an address, and the address with the port it got. Nobody
-    listens there: it makes sure that the port stands for one server."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise errors.InvalidArgumentError(
-            None, None,
-            f'Could not interpret "{address}" as a host-port pair: expected "host:port"',
-        )  # fmt: skip
-    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        holder.bind(("", int(port)))
-    except (OSError, OverflowError) as error:
-        holder.close()
-        raise errors.UnknownError(
-            None, None, f"Could not start a server at {address}: {error}"
-        ) from None
-    return holder, f"{host}:{holder.getsockname()[1]}"
-
-
 @export(v1="train.Server")
 class Server:
     """A task of a cluster: devices whose state outlives sessions.
 
     Once started it serves until the process ends. `Session(server.target)` runs on the devices of
-    all tasks of the cluster. Processes of this machine and user reach it where its address is of
-    this machine, such as "localhost:2222"; tasks on other machines cannot be reached in this
-    version.
+    all tasks of the cluster. Processes of this machine and user reach it through shared memory
+    where its address is of this machine, such as "localhost:2222", others over gRPC: from this
+    machine, and from other machines where there are certificates (docs/distributed.md, "Who may
+    come in").
 
     Args:
       server_or_cluster_def: a ServerDef, or a cluster as ClusterSpec takes it.
@@ -238,19 +217,14 @@ class Server:
             return
         definition = self._server_def
         own = (definition.job_name, definition.task_index)
-        holder, self._address = _reserve(self._address)
         tasks = [
-            (job.name, index, self._address if (job.name, index) == own else address)
+            (job.name, index, address)
             for job in definition.cluster.job
             for index, address in job.tasks.items()
         ]
         cpus = definition.default_session_config.device_count.get("CPU", 1)
-        try:
-            self._core = _core.Server(tasks, *own, cpus)
-        except errors.OpError:
-            holder.close()
-            raise
-        holder.detach()  # it stays open until the process ends, as the server does
+        self._core = _core.Server(tasks, *own, cpus)
+        self._address = self._core.address
         _started.append(self)
 
     def join(self) -> None:
