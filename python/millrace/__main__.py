@@ -42,6 +42,11 @@ _COMMANDS = {
     ),
     "verify": ("PATH", "Read all of a file and check its checksums.", "millrace.cli.verify"),
     "freeze": ("FROM OUT.pb", "Write a graph with variables as constants.", "millrace.cli.freeze"),
+    "certs": (
+        "FOLDER HOST [HOST ...]",
+        "Make certificates for the tasks of a cluster.",
+        "millrace.cli.certs",
+    ),
     "launch": (
         "[-n WORKERS] [--ps N] SCRIPT [ARGUMENT ...]",
         "Run a program as the tasks of a cluster on this machine.",
