@@ -74,7 +74,9 @@ Result<std::unique_ptr<TaskPort>> TaskPort::take(std::string_view address, const
   int port = std::atoi(std::string(address.substr(colon + 1)).c_str());
   if (port > 0xffff) return invalid_argument("expected a port up to 65535, got ", port);
   if (grpc_available().ok()) {
-    MR_TRY_ASSIGN(out->grpc_, GrpcServer::start(listen_at, out->door_, network.grpc));
+    GrpcOptions options = network.grpc;
+    options.same_user = options.token.empty() && options.certificate.empty() && !network.plain_text;
+    MR_TRY_ASSIGN(out->grpc_, GrpcServer::start(listen_at, out->door_, options));
     port = out->grpc_->port();
   } else {
     MR_TRY_ASSIGN(out->holder_, hold_port(port));

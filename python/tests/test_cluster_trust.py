@@ -105,6 +105,28 @@ def test_a_token_tells_friends_from_strangers(server, tmp_path, monkeypatch):
 
 
 @needs_grpc
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_other_users_of_the_machine_are_strangers(server):
+    target = server()
+    # First as root, which also loads what another user may not be able to read.
+    program = (
+        "import os, sys\n"
+        "import millrace.compat.v1 as tf\n"
+        "for user in (0, 65534):\n"
+        "    os.setuid(user)\n"
+        "    try:\n"
+        "        with tf.Session(sys.argv[1]) as session: print(session.run(tf.constant(3)))\n"
+        "    except tf.errors.OpError as error:\n"
+        "        print(type(error).__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, target], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "MILLRACE_SAME_HOST": "0"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["3", "PermissionDeniedError"]
+
+
+@needs_grpc
 def test_a_server_listens_to_its_own_machine_alone(server):
     target = server(f"{socket.gethostname()}:0")
     port = int(target.rpartition(":")[2])

@@ -1,8 +1,10 @@
 #include "millrace/distributed/grpc/grpc_transport.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/distributed/grpc/grpc_library.h"
 #include "millrace/distributed/grpc/stream_message.h"
+#include "millrace/distributed/grpc/tcp_owner.h"
 
 namespace millrace {
 namespace {
@@ -160,23 +163,47 @@ bool same_token(std::string_view a, std::string_view b) {
 
 class HandlerService final : public grpc_library::Service {
  public:
-  HandlerService(Ref<CallHandler> handler, std::string token)
-      : handler_(std::move(handler)), token_(std::move(token)) {}
+  // `host` is what it listens at.
+  HandlerService(Ref<CallHandler> handler, const GrpcOptions& options, std::string_view host)
+      : handler_(std::move(handler)),
+        token_(options.token),
+        same_user_(options.same_user),
+        host_(host) {}
+
+  // Once it is known; until then nobody of the same user can be told.
+  void set_port(int port) { port_.store(port, std::memory_order_relaxed); }
 
   std::unique_ptr<Listener> begin(std::string_view method, const grpc_library::Peer& peer,
                                   std::shared_ptr<Stream> stream) override {
-    if (!token_.empty() && !same_token(peer.token, token_)) {
-      stream->finish(static_cast<int>(Code::kUnauthenticated),
-                     peer.token.empty() ? "this server asks for a token, and none came"
-                                        : "this server asks for another token");
+    if (const Status refused = check(peer); !refused.ok()) {
+      stream->finish(static_cast<int>(refused.code()), status_text(refused.message()));
       return std::make_unique<RefusedCall>();
     }
     return std::make_unique<AnsweredCall>(handler_, method, std::move(stream));
   }
 
  private:
+  Status check(const grpc_library::Peer& peer) const {
+    if (!token_.empty() && !same_token(peer.token, token_)) {
+      return Status(Code::kUnauthenticated, peer.token.empty()
+                                                ? "this server asks for a token, and none came"
+                                                : "this server asks for another token");
+    }
+    if (!same_user_) return ok_status();
+    // Asked for each call: the next connection from there may be somebody else's.
+    const Result<uid_t> owner =
+        tcp_owner(peer.address, host_, port_.load(std::memory_order_relaxed));
+    if (owner.ok() && (*owner == geteuid() || *owner == 0)) return ok_status();
+    return permission_denied(
+        "this server answers processes of its own user; with a token "
+        "(MILLRACE_CLUSTER_TOKEN_FILE) it answers others");
+  }
+
   const Ref<CallHandler> handler_;
   const std::string token_;
+  const bool same_user_;
+  const std::string host_;
+  std::atomic<int> port_{0};
 };
 
 // Calling.
@@ -384,10 +411,12 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
   MR_TRY_ASSIGN(grpc_library::Library * grpc, library());
   auto impl = std::make_unique<Impl>();
   std::string error;
+  const auto service = std::make_shared<HandlerService>(
+      std::move(handler), options, std::string_view(address).substr(0, address.rfind(':')));
   impl->server =
-      grpc->serve({address, certificates_of(options), lost_after(options)},
-                  std::make_shared<HandlerService>(std::move(handler), options.token), error);
+      grpc->serve({address, certificates_of(options), lost_after(options)}, service, error);
   if (!impl->server) return unknown(error);
+  service->set_port(impl->server->port());
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 

@@ -21,6 +21,9 @@ struct GrpcOptions {
   std::string authority, certificate, key;
   // A secret that both sides know; empty: none. Who does not say it is UNAUTHENTICATED.
   std::string token;
+  // Of a server that only this machine reaches: callers are processes of the server's user, or
+  // root's; others are PERMISSION_DENIED.
+  bool same_user = false;
   // A peer that says nothing for so long, while calls wait for it, is lost.
   int64_t lost_after_ms = 2000;
 };

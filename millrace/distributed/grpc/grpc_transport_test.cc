@@ -8,6 +8,7 @@
 
 #include <random>
 
+#include "millrace/distributed/grpc/tcp_owner.h"
 #include "millrace/distributed/rpc/channel_testing.h"
 #include "millrace/distributed/same_host/local_socket.h"
 
@@ -82,6 +83,30 @@ TEST_F(Grpc, WhoDoesNotSayTheTokenIsRefused) {
     EXPECT_EQ(status.code(), Code::kUnauthenticated) << token;
     EXPECT_EQ(call(*stranger, "/tensorflow.X/Echo")->wait().code(), Code::kUnauthenticated);
   }
+}
+
+TEST_F(Grpc, TheKernelSaysWhoseAConnectionIs) {
+  int port = 0;
+  const OwnedFd listener = tcp_socket(port);
+  const OwnedFd client = tcp_socket(port);
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string peer = str_cat("ipv4:127.0.0.1:", ntohs(address.sin_port));
+  EXPECT_EQ(tcp_owner(peer, "127.0.0.1", port).value(), geteuid());
+  EXPECT_EQ(tcp_owner(peer, "localhost", port).value(), geteuid());
+  EXPECT_EQ(tcp_owner("ipv4:127.0.0.1:1", "localhost", port).status().code(), Code::kNotFound);
+  EXPECT_EQ(tcp_owner("ipv6:%5B::1%5D:1", "localhost", port).status().code(), Code::kNotFound);
+  for (const char* none : {"", "ipv4:", "ipv4:1", "unix:/x", "ipv4:127.0.0.1:x", "ipv4:a:1",
+                           "ipv4:127.0.0.1:99999", "ipv6:1:2", ":"}) {
+    EXPECT_EQ(tcp_owner(none, "localhost", port).status().code(), Code::kInvalidArgument) << none;
+  }
+}
+
+TEST_F(Grpc, AnswersItsOwnUser) {
+  start({.same_user = true});
+  const Status status = call(*channel(), "/test/echo")->wait();
+  EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
 TEST_F(Grpc, CertificatesAreWholeOrNone) {
