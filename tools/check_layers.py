@@ -61,7 +61,7 @@ PYTHON_LADDER = {
     "train": ["summary", "data"],
     "distributed": ["train"],
     "feature_column": ["checkpoint"],
-    "cli": ["saved_model", "summary"],
+    "cli": ["saved_model", "distributed"],
     "raw_ops": ["gen_ops"],
     "compat": ["distributed", "saved_model", "raw_ops", "_names"],
     "estimator": ["compat", "feature_column"],

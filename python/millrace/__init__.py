@@ -13,8 +13,9 @@ from millrace.core.suggest import unknown_name_message as _unknown_name_message
 __version__ = "0.1.0"
 
 _MODULES = {
-    "compat": "compat", "dtypes": "core.dtypes", "errors": "core.errors", "nest": "core.nest",
-    "gen_ops": "gen_ops", "protos": "protos", "raw_ops": "raw_ops", "v1": "v1",
+    "compat": "compat", "distributed": "distributed", "dtypes": "core.dtypes",
+    "errors": "core.errors", "nest": "core.nest", "gen_ops": "gen_ops", "protos": "protos",
+    "raw_ops": "raw_ops", "v1": "v1",
 }  # fmt: skip
 
 

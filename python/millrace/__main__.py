@@ -47,6 +47,11 @@ _COMMANDS = {
         "Make certificates for the tasks of a cluster.",
         "millrace.cli.certs",
     ),
+    "server": (
+        "[--job J --task I --cluster LIST] [--check HOST:PORT]",
+        "Run a task of a cluster until SIGTERM, or ask whether one answers.",
+        "millrace.cli.server",
+    ),
     "launch": (
         "[-n WORKERS] [--ps N] SCRIPT [ARGUMENT ...]",
         "Run a program as the tasks of a cluster on this machine.",
@@ -55,12 +60,17 @@ _COMMANDS = {
 }
 
 _RUN_USAGE = """\
-usage: millrace run SCRIPT [ARGUMENT ...]
+usage: millrace run [--ps N] SCRIPT [ARGUMENT ...]
 
 Runs SCRIPT as `python SCRIPT ARGUMENT ...` would, with `import tensorflow`,
 `import tensorflow.compat.v1` and modules below `tensorflow.python` and
 `tensorflow.contrib` answered by Millrace. All arguments after SCRIPT are the
 script's. Tracebacks show the frames of the script, not those of Millrace.
+
+Where srun or mpirun started several of it, or MILLRACE_CLUSTER names tasks, the
+script finds the cluster and its own place there in TF_CONFIG. With --ps, or
+MILLRACE_PS in the environment, the first N of srun's or mpirun's tasks are
+parameter servers; those end when all workers have ended well.
 """
 
 _WATCH_USAGE = """\
@@ -114,16 +124,66 @@ def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         (sys.stdout if arguments else sys.stderr).write(_RUN_USAGE)
         return 0 if arguments else 2
+    num_ps = None
+    if arguments[0] == "--ps":
+        if len(arguments) < 3 or not arguments[1].isdecimal() or len(arguments[1]) > 6:
+            sys.stderr.write(f"millrace run: --ps needs a number and a script\n\n{_RUN_USAGE}")
+            return 2
+        num_ps, arguments = int(arguments[1]), arguments[2:]
     script, option = arguments[0], arguments[0].startswith("-")
     if option:
         sys.stderr.write(f"millrace run: there is no option '{script}'\n\n{_RUN_USAGE}")
         return 2
     try:
+        task = _cluster_task(num_ps)
+    except ValueError as error:
+        sys.stderr.write(f"millrace run: {error}\n")
+        return 1
+    try:
         run_script(script, arguments[1:])
     except _CannotOpen as error:
         sys.stderr.write(f"millrace run: can't open file '{script}': {error}\n")
         return 2
+    except SystemExit as end:
+        if end.code in (None, 0):
+            _tell_end(task)
+        raise
+    _tell_end(task)
     return 0
+
+
+# Variables of which one is there where this process may be one of several.
+_TASK_VARIABLES = ("MILLRACE_CLUSTER", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def _cluster_task(num_ps: int | None) -> Any:
+    """This process's place in a cluster that a scheduler's environment tells of, which the script
+    then finds in TF_CONFIG; None where it is alone or TF_CONFIG is there. ValueError for a cluster
+    that cannot be."""
+    given = bool(os.environ.get("TF_CONFIG"))
+    task = None
+    if not given and any(os.environ.get(name) for name in _TASK_VARIABLES):
+        from millrace.distributed.environment import cluster_from_environment  # late: seldom used
+
+        task = cluster_from_environment(num_ps=num_ps)
+    if task is None or sum(map(task.cluster.num_tasks, task.cluster.jobs)) < 2:
+        if num_ps is not None:
+            got = "TF_CONFIG" if given else "a process alone"
+            raise ValueError(f"--ps: expected several tasks of srun or mpirun, got {got}")
+        return None
+    from millrace.distributed.ending import end_with_workers  # late: seldom used
+
+    os.environ["TF_CONFIG"] = task.tf_config()
+    end_with_workers()
+    return task
+
+
+def _tell_end(task: Any) -> None:
+    """Lets parameter servers know that this task has ended well."""
+    if task is not None and task.job != "ps":
+        from millrace.distributed.ending import tell_parameter_servers  # late: seldom used
+
+        tell_parameter_servers(task.cluster, task.job, task.index)
 
 
 def _watch(arguments: list[str]) -> int:

@@ -1,10 +1,16 @@
 """`millrace launch`."""
 
+import fcntl
 import os
+import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
+import time
 
 HEAD = """
 import json, os, sys, time
@@ -119,3 +125,149 @@ def test_synchronous_workers_end_together(tmp_path):
     assert (code, err) == (0, "")
     # The accumulator that the chief waits in at the end is given up at once.
     assert lines == ["worker 0 | 1.000", "worker 1 | 1.000"]
+
+
+class Terminal:
+    """A launch on a terminal of 24 lines and 70 columns; `out`: where its standard output goes
+    instead, if given."""
+
+    def __init__(self, tmp_path, program, *arguments, out=None, **variables):
+        script = tmp_path / "program.py"
+        script.write_text(HEAD + textwrap.dedent(program))
+        self._end, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
+        environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "", **variables}
+        for name in ("COLUMNS", "LINES"):
+            environment.pop(name, None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "millrace", "launch", *arguments, str(script)],
+            stdout=terminal if out is None else out,
+            stderr=terminal,
+            env=environment,
+        )
+        os.close(terminal)
+        self.text = ""
+
+    def read_until(self, pattern):
+        """Until what was written has the pattern; pytest's own limits end a wait in vain."""
+        end = time.monotonic() + 120
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < end, self.text
+            self.text += self._chunk()
+        return self.text
+
+    def finish(self):
+        while chunk := self._chunk():
+            self.text += chunk
+        os.close(self._end)
+        return self.process.wait(timeout=60)
+
+    def _chunk(self):
+        try:
+            return os.read(self._end, 65536).decode()
+        except OSError:  # all that had the terminal have ended
+            return ""
+
+
+def screen(text):
+    """The lines that stand on a terminal after `text`, without colours."""
+    lines, row = [""], 0
+    for part in re.findall(r"\x1b\[[0-9]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1])
+        elif part == "\x1b[J":
+            del lines[row + 1 :]
+            lines[row] = ""
+        elif not part.startswith(("\x1b", "\r")):
+            lines[row] += part
+    return lines
+
+
+def test_a_terminal_shows_a_live_table(tmp_path):
+    program = """
+        print("hello", flush=True)
+        while index == 0 and not os.path.exists("go"):
+            time.sleep(0.01)
+        print("a" * 200)
+    """
+    terminal = Terminal(tmp_path, f"os.chdir({str(tmp_path)!r})" + textwrap.dedent(program),
+                        "-n", "2")  # fmt: skip
+    terminal.read_until(r"worker 1\x1b\[0m +\d+  ended")  # the other one waits
+    shown = screen(terminal.read_until(r"worker 0\x1b\[0m +\d+  runs +0 +0:00:\d\d  hello"))
+    (tmp_path / "go").touch()
+    assert terminal.finish() == 0
+    assert any(line.startswith("task      pid") for line in shown)
+    final = screen(terminal.text)
+    table = [line for line in final if re.match(r"task|worker \d  +\d", line)]
+    assert re.split(r"  +", table[0]) == ["task", "pid", "state", "restarts", "time", "last line"]
+    assert len(table) == 3 and final[-4:-1] == table, final
+    for i, line in enumerate(table[1:]):
+        cells = re.split(r"  +", line)
+        assert cells[0] == f"worker {i}" and cells[2:4] == ["ended", "0"]
+        assert re.fullmatch(r"0:0\d:\d\d", cells[4]) and set(cells[5]) == {"a"}
+        assert len(line) < 70
+    # All that was printed stands above it, once.
+    assert sorted(line[:12] for line in final[:-4]) == [
+        "worker 0 | a", "worker 0 | h", "worker 1 | a", "worker 1 | h",
+    ]  # fmt: skip
+    assert "\x1b[36mworker 0\x1b[0m" in terminal.text
+
+
+def test_colours_are_left_out_when_asked(tmp_path):
+    terminal = Terminal(tmp_path, "print('hello')", "-n", "1", NO_COLOR="1")
+    assert terminal.finish() == 0
+    assert "worker 0 | hello" in terminal.text and "last line" in terminal.text
+    assert not re.search(r"\x1b\[[0-9]*m", terminal.text)
+
+
+def test_a_simple_terminal_has_lines_only(tmp_path):
+    terminal = Terminal(tmp_path, "print('hello')", "-n", "1", TERM="dumb")
+    assert terminal.finish() == 0
+    assert terminal.text == "worker 0 | hello\r\n"
+
+
+def test_the_table_counts_restarts_while_lines_go_elsewhere(tmp_path):
+    program = """
+        if not os.path.exists(mark := os.path.join(os.path.dirname(sys.argv[0]), "failed")):
+            open(mark, "w").close()
+            sys.exit(3)
+        print("done")
+    """
+    with open(tmp_path / "out", "w") as out:
+        terminal = Terminal(tmp_path, program, "--restart", "1", out=out)
+        assert terminal.finish() == 0
+    assert (tmp_path / "out").read_text() == "worker 0 | done\n"
+    final = screen(terminal.text)
+    assert final[0] == "millrace launch: worker 0 ended with 3; started again, 1 of 1"
+    assert re.fullmatch(r"worker 0  +\d+  ended  1 +0:\d\d:\d\d  done", final[2])
+
+
+def test_ctrl_c_on_a_terminal_ends_all(tmp_path):
+    program = """
+        print("up", flush=True)
+        time.sleep(600)
+    """
+    terminal = Terminal(tmp_path, program, "-n", "2")
+    terminal.read_until(r"worker 0\S* \| up")
+    terminal.read_until(r"worker 1\S* \| up")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.finish() == 130
+    assert "millrace launch: stops, for SIGINT" in terminal.text
+    assert len(re.findall(r"SIGINT|failed", screen(terminal.text)[-2])) == 1
+
+
+def test_what_a_task_leaves_running_is_not_waited_for(tmp_path):
+    program = """
+        import subprocess
+        left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        print(left.pid)
+    """
+    process = launch(tmp_path, program)
+    left = int(process.stdout.readline().removeprefix("worker 0 | "))
+    try:
+        assert process.wait(timeout=60) == 0
+    finally:
+        os.kill(left, signal.SIGKILL)

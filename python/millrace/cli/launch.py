@@ -13,21 +13,24 @@ import time
 from typing import Any
 
 from millrace.cli.command import INTERRUPTED, CommandError, Parser, count, run
+from millrace.cli.task_display import TaskDisplay
 
 _DESCRIPTION = """\
 Run a program as the tasks of a cluster on this machine.
 
 Starts SCRIPT once for each task, as `millrace run` does, with TF_CONFIG in its
 environment: the addresses of all tasks, and which one it is. What tasks print
-comes with their names before it. The first worker is the chief.
+comes with their names before it; on a terminal a table of the tasks is kept
+below it. The first worker is the chief, unless there is --chief. Colours are for terminals, and not
+where NO_COLOR is set.
 
-Ends when all workers have ended; parameter servers are stopped then. A task
+Ends when all tasks but parameter servers have ended, and stops those. A task
 that fails is started again as often as --restart says; after that all are
 stopped, and its exit code is the command's. Ctrl-C and SIGTERM are passed on.
 """
 # How long tasks have to end after they were asked to, before they are killed.
 _GRACE_SECONDS = 10
-_COLOURS = (36, 33, 32, 35, 34, 31)
+_REST_SECONDS = 2
 
 
 def main(arguments: list[str]) -> int:
@@ -38,6 +41,10 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--ps", type=_number, default=0, metavar="N", help="parameter servers; 0 by default"
+    )
+    parser.add_argument("--chief", action="store_true", help="a chief beside the workers")
+    parser.add_argument(
+        "--evaluator", action="store_true", help="an evaluator, for estimators; not in the cluster"
     )
     parser.add_argument(
         "--restart", type=_number, default=0, metavar="TIMES",
@@ -60,12 +67,17 @@ _number.__name__ = "number from 0 to 1000"  # argparse names it in its message
 
 
 def _work(options: Any) -> int:
-    if options.workers == 0:
-        raise CommandError("expected at least one worker, got 0")
+    if options.workers == 0 and not options.chief:
+        raise CommandError("expected at least one worker or --chief, got neither")
     if not os.path.isfile(options.script):
         raise CommandError(f"there is no file {options.script}")
     command = [sys.executable, "-m", "millrace", "run", options.script, *options.arguments]
-    jobs = {"ps": options.ps, "worker": options.workers}
+    jobs = {
+        "ps": options.ps,
+        "chief": int(options.chief),
+        "worker": options.workers,
+        "evaluator": int(options.evaluator),
+    }
     return _Launch(command, jobs, options.restart).run()
 
 
@@ -81,6 +93,13 @@ def _free_addresses(number: int) -> list[str]:
     return addresses
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of those that have no name
+        return f"signal {number}"
+
+
 class _Task:
     def __init__(self, job: str, index: int, command: list[str], cluster: dict[str, list[str]]):
         self.job, self.name = job, f"{job} {index}"
@@ -93,14 +112,34 @@ class _Task:
         }
         self.restarts = 0
         self.process: Any = None
+        self.began: float | None = None
+        self.ended: float | None = None
         self._reader: Any = None
 
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    @property
+    def state(self) -> str:
+        if self.process is None:
+            return "waits"
+        code = self.process.returncode
+        if code is None:
+            return "runs"
+        if code == 0:
+            return "ended"
+        return f"failed ({code})" if code > 0 else _signal_name(-code)
+
     def start(self, show: Any) -> None:
+        self.began, self.ended = time.monotonic(), None
         self.process = subprocess.Popen(
             self._command, env=self._environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, args=(self.process.stdout, show))
+        self._reader = threading.Thread(
+            target=self._read, args=(self.process.stdout, show), daemon=True
+        )
         self._reader.start()
 
     def _read(self, lines: Any, show: Any) -> None:
@@ -109,7 +148,10 @@ class _Task:
                 show(self, line.decode(errors="replace").rstrip("\r\n"))
 
     def running(self) -> bool:
-        return self.process.poll() is None
+        if self.process.poll() is None:
+            return True
+        self.ended = self.ended or time.monotonic()
+        return False
 
     def signal(self, number: int) -> None:
         """To the task and what it has started."""
@@ -117,21 +159,22 @@ class _Task:
             os.killpg(self.process.pid, number)
 
     def finish(self) -> None:
-        """After its end: until all it printed is shown."""
-        self._reader.join()
+        """After its end: until all it printed is shown. What the task left running may hold its
+        output open, and is not waited for long."""
+        self._reader.join(_REST_SECONDS)
+        self.ended = self.ended or time.monotonic()
 
 
 class _Launch:
     def __init__(self, command: list[str], jobs: dict[str, int], restarts: int):
         addresses = iter(_free_addresses(sum(jobs.values())))
         cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
+        cluster.pop("evaluator", None)
         self._tasks = [
             _Task(job, index, command, cluster) for job, n in jobs.items() for index in range(n)
         ]
         self._restarts = restarts
-        self._colour = sys.stdout.isatty()
-        self._width = max(len(task.name) for task in self._tasks)
-        self._print = threading.Lock()
+        self._display = TaskDisplay(self._tasks)
         self._signals: list[int] = []
         self._code = 0
 
@@ -142,10 +185,11 @@ class _Launch:
         }
         try:
             for task in self._tasks:
-                task.start(self._show)
+                task.start(self._display.line)
             self._watch()
         finally:
             self._stop(signal.SIGTERM)
+            self._display.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self._code
@@ -155,28 +199,31 @@ class _Launch:
         while True:
             if self._signals:
                 number = self._signals[0]
-                self._say(f"stops, for {signal.Signals(number).name}")
+                self._display.say(f"stops, for {signal.Signals(number).name}")
                 self._code = INTERRUPTED if number == signal.SIGINT else 128 + number
                 return self._stop(number)
             for task in self._tasks:
                 if not task.running() and task.process.returncode != 0 and not self._again(task):
                     return
-            if not any(task.running() for task in self._tasks if task.job == "worker"):
+            if not any(task.running() for task in self._tasks if task.job != "ps"):
                 return
+            self._display.refresh()
             time.sleep(0.05)
 
     def _again(self, task: _Task) -> bool:
         """Starts a task that failed once more, or says that it was the last time."""
         task.finish()
         code = task.process.returncode
-        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        ended = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with {code}"
         if task.restarts == self._restarts:
             self._code = 128 - code if code < 0 else code
-            self._say(f"{task.name} {ended}; all tasks are stopped")
+            self._display.say(f"{task.name} {ended}; all tasks are stopped")
             return False
         task.restarts += 1
-        self._say(f"{task.name} {ended}; started again, {task.restarts} of {self._restarts}")
-        task.start(self._show)
+        self._display.say(
+            f"{task.name} {ended}; started again, {task.restarts} of {self._restarts}"
+        )
+        task.start(self._display.line)
         return True
 
     def _stop(self, number: int) -> None:
@@ -191,19 +238,9 @@ class _Launch:
             try:
                 task.process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                self._say(f"{task.name} has not ended within {count(_GRACE_SECONDS, 'second')}")
+                self._display.say(
+                    f"{task.name} has not ended within {count(_GRACE_SECONDS, 'second')}"
+                )
                 task.signal(signal.SIGKILL)
                 task.process.wait()
             task.finish()
-
-    def _show(self, task: _Task, line: str) -> None:
-        name = task.name.ljust(self._width)
-        if self._colour:
-            colour = _COLOURS[self._tasks.index(task) % len(_COLOURS)]
-            name = f"\033[{colour}m{name}\033[0m"
-        with self._print:
-            print(f"{name} | {line}", flush=True)
-
-    def _say(self, text: str) -> None:
-        with self._print:
-            print(f"millrace launch: {text}", file=sys.stderr, flush=True)

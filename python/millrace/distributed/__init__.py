@@ -1,1 +1,5 @@
 """Clusters of tasks, and training on them."""
+
+from millrace.distributed.environment import ClusterTask, cluster_from_environment
+
+__all__ = ["ClusterTask", "cluster_from_environment"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace import _core, protos
 from millrace.core.export import export
+from millrace.distributed.ending import ends_with_workers, wait_for_workers
 
 
 @export(v1="train.ClusterSpec")
@@ -178,11 +179,11 @@ _started: list["Server"] = []
 class Server:
     """A task of a cluster: devices whose state outlives sessions.
 
-    Once started it serves until the process ends. `Session(server.target)` runs on the devices of
-    all tasks of the cluster. Processes of this machine and user reach it through shared memory
-    where its address is of this machine, such as "localhost:2222", others over gRPC: from this
-    machine, and from other machines where there are certificates (docs/distributed.md, "Who may
-    come in").
+    Once started it serves until `stop()` or the end of the process. `Session(server.target)` runs
+    on the devices of all tasks of the cluster. Processes of this machine and user reach it through
+    shared memory where its address is of this machine, such as "localhost:2222", others over gRPC:
+    from this machine, and from other machines where there are certificates (docs/distributed.md,
+    "Who may come in").
 
     Args:
       server_or_cluster_def: a ServerDef, or a cluster as ClusterSpec takes it.
@@ -225,12 +226,29 @@ class Server:
         cpus = definition.default_session_config.device_count.get("CPU", 1)
         self._core = _core.Server(tasks, *own, cpus)
         self._address = self._core.address
-        _started.append(self)
+        _started.append(self)  # it serves though nobody holds it
+
+    def stop(self) -> None:
+        """Ends it: its state is dropped, and what others run on it ends with UnavailableError.
+        Twice is fine; it can be started again."""
+        if self._core is None:
+            return
+        _started.remove(self)
+        self._core = None
 
     def join(self) -> None:
-        """Waits for ever: what a parameter server does. Signals end it, as Ctrl-C does."""
+        """Waits for ever: what a parameter server does. Signals end it, as Ctrl-C does.
+
+        In a program that `millrace run` started as one task of a Slurm step, an mpirun or a
+        MILLRACE_CLUSTER, a parameter server's SystemExit ends the wait when all others have ended.
+        """
         if self._core is None:
             raise RuntimeError("the server has not been started: call start() first")
+        definition = self._server_def
+        if ends_with_workers(definition.job_name):
+            cluster = ClusterSpec(definition.cluster)
+            wait_for_workers(self.target, cluster, definition.task_index)
+            raise SystemExit(0)
         while True:
             time.sleep(3600)
 
