@@ -21,6 +21,12 @@ from millrace.estimator.arguments import (
     chosen_predictions,
     config_with_folder,
 )
+from millrace.estimator.cluster_settings import (
+    MASTER,
+    WORKER,
+    device_fn_of,
+    session_config_for,
+)
 from millrace.estimator.estimator_spec import EstimatorSpec
 from millrace.estimator.evaluation import evaluate_once, metrics_of, write_metrics
 from millrace.estimator.exporting import export_model
@@ -38,6 +44,7 @@ from millrace.train.global_step import create_global_step, get_global_step
 from millrace.train.hooks import LoggingTensorHook, NanTensorHook, StopAtStepHook
 from millrace.train.monitored_session import MonitoredSession, MonitoredTrainingSession
 from millrace.train.scaffold import ChiefSessionCreator
+from millrace.train.summary_hooks import StepCounterHook, SummarySaverHook
 
 
 @export(v1="estimator.Estimator")
@@ -154,7 +161,7 @@ class Estimator:
         return graph_context
 
     def _train_model(self, input_fn: Any, hooks: list[Any], listeners: list[Any]) -> Any:
-        with self._graph(), device(self._config.device_fn):
+        with self._graph(), device(device_fn_of(self._config)):
             create_global_step()
             features, labels, input_hooks = features_and_labels(
                 self._read(input_fn, ModeKeys.TRAIN)
@@ -183,13 +190,20 @@ class Estimator:
                     save_relative_paths=True, random_state=True,
                 ),
             )  # fmt: skip
-        hooks += self._saver_hooks(spec, hooks, listeners)
+        saver_hooks = self._saver_hooks(spec, hooks, listeners)
+        summary_steps, count_steps = config.save_summary_steps, config.log_step_count_steps
+        if {WORKER, MASTER} <= set(config.cluster_spec.jobs):
+            # A master evaluates, which may take long: the first worker writes summaries.
+            summary_steps, count_steps = 0, None
+            if config.task_type == WORKER and config.task_id == 0:
+                hooks += self._summary_hooks(spec)
         loss = None
         with MonitoredTrainingSession(
-            checkpoint_dir=self._model_dir, scaffold=spec.scaffold, hooks=hooks,
-            chief_only_hooks=list(spec.training_chief_hooks), save_checkpoint_secs=0,
-            save_summaries_steps=config.save_summary_steps, config=config.session_config,
-            log_step_count_steps=config.log_step_count_steps,
+            master=config.master, is_chief=config.is_chief, checkpoint_dir=self._model_dir,
+            scaffold=spec.scaffold, hooks=hooks,
+            chief_only_hooks=[*saver_hooks, *spec.training_chief_hooks], save_checkpoint_secs=0,
+            save_summaries_steps=summary_steps, config=config.session_config,
+            log_step_count_steps=count_steps, max_wait_secs=config.session_creation_timeout_secs,
         ) as session:  # fmt: skip
             while not session.should_stop():
                 _, loss = session.run([spec.train_op, spec.loss])
@@ -198,6 +212,24 @@ class Estimator:
                 "Training with estimator made no steps. Perhaps input is empty or misspecified."
             )
         return loss
+
+    def _summary_hooks(self, spec: EstimatorSpec) -> list[Any]:
+        config = self._config
+        out: list[Any] = []
+        if config.save_summary_steps:
+            out.append(
+                SummarySaverHook(
+                    save_steps=config.save_summary_steps, output_dir=self._model_dir,
+                    scaffold=spec.scaffold,
+                )
+            )  # fmt: skip
+        if config.log_step_count_steps:
+            out.append(
+                StepCounterHook(
+                    every_n_steps=config.log_step_count_steps, output_dir=self._model_dir
+                )
+            )
+        return out
 
     def _saver_hooks(
         self, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]
@@ -241,7 +273,10 @@ class Estimator:
         check_steps(steps, None)
         all_hooks = checked_hooks(hooks)
         path = checkpoint_path or self._checkpoint_to("evaluate")
-        with self._graph(), device(self._config.device_fn):
+        master = self._config.evaluation_master
+        # In a session of its own there are no parameter servers.
+        place = device_fn_of(self._config) if master else self._config.device_fn
+        with self._graph(), device(place):
             create_global_step()
             features, labels, input_hooks = features_and_labels(self._read(input_fn, ModeKeys.EVAL))
             spec = self._call_model_fn(features, labels, ModeKeys.EVAL, self._config)
@@ -250,7 +285,8 @@ class Estimator:
             update, final = metrics_of(spec)
             values = evaluate_once(
                 spec, path, update, final, steps,
-                [*input_hooks, *all_hooks, *spec.evaluation_hooks], self._config.session_config,
+                [*input_hooks, *all_hooks, *spec.evaluation_hooks],
+                session_config_for(self._config, master), master,
             )  # fmt: skip
         write_metrics(self.eval_dir(name), values, path)
         return values
@@ -280,7 +316,7 @@ class Estimator:
         """
         all_hooks = checked_hooks(hooks)
         path = checkpoint_path or self._checkpoint_to("predict")
-        with self._graph(), device(self._config.device_fn):
+        with self._graph(), device(device_fn_of(self._config)):
             create_global_step()
             features, _, input_hooks = features_and_labels(
                 self._read(input_fn, ModeKeys.PREDICT), needs_labels=False
@@ -291,7 +327,7 @@ class Estimator:
             predictions = chosen_predictions(spec.predictions, predict_keys)
             creator = ChiefSessionCreator(
                 scaffold=spec.scaffold, checkpoint_filename_with_path=path,
-                config=self._config.session_config,
+                master=self._config.master, config=self._config.session_config,
             )  # fmt: skip
             with MonitoredSession(
                 creator, [*input_hooks, *all_hooks, *spec.prediction_hooks]

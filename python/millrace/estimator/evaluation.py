@@ -48,16 +48,17 @@ class _StopAfterRuns(SessionRunHook):
 
 def evaluate_once(
     spec: EstimatorSpec, checkpoint_path: str | None, update: Any, final: dict[str, Any],
-    steps: int | None, hooks: list[Any], session_config: Any,
+    steps: int | None, hooks: list[Any], session_config: Any, master: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """The values of the metrics after `steps` batches, or all of them."""
+    """The values of the metrics after `steps` batches, or all of them, in a session of `master`."""
     results = FinalOpsHook(final)
     hooks = [*hooks, results]
     if steps is not None:
         hooks.append(_StopAfterRuns(steps))
     creator = ChiefSessionCreator(
-        scaffold=spec.scaffold, checkpoint_filename_with_path=checkpoint_path, config=session_config
-    )
+        scaffold=spec.scaffold, checkpoint_filename_with_path=checkpoint_path, master=master,
+        config=session_config,
+    )  # fmt: skip
     with MonitoredSession(creator, hooks) as session:
         while not session.should_stop():
             session.run(update)

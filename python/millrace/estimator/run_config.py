@@ -1,7 +1,6 @@
 """How an estimator runs."""
 
 import copy
-import json
 import os
 from typing import Any
 
@@ -9,6 +8,11 @@ from millrace import protos
 from millrace.core import errors
 from millrace.core.export import export
 from millrace.distributed.cluster import ClusterSpec
+from millrace.estimator.cluster_settings import (
+    cluster_settings,
+    folder_of,
+    session_config_of,
+)
 
 _USE_DEFAULT = object()
 
@@ -18,22 +22,6 @@ def _check_number(name: str, value: Any, positive: bool) -> None:
         return
     if value < 0 or (positive and value == 0):
         raise ValueError(f"{name} should be {'> 0' if positive else '>= 0'}. Given: {value}")
-
-
-def _check_no_cluster() -> None:
-    """UnimplementedError where TF_CONFIG asks for several processes; ValueError for no JSON."""
-    text = os.environ.get("TF_CONFIG")
-    if not text:
-        return
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"TF_CONFIG is no JSON: {error}") from None
-    if config.get("cluster"):
-        raise errors.UnimplementedError(
-            None, None,
-            "TF_CONFIG has a cluster: estimators run in one process in this version of Millrace.",
-        )  # fmt: skip
 
 
 @export(v1="estimator.RunConfig")
@@ -53,9 +41,14 @@ class RunConfig:
       device_fn: the device function of graphs.
       session_creation_timeout_secs: how long to wait for a session.
       checkpoint_save_graph_def: whether to write the graph beside checkpoints.
+      protocol: that of servers, "grpc" or None.
+      experimental_max_worker_delay_secs: workers begin one after the other, five seconds apart, but
+        after that long at the latest; all at once if None.
 
-    Training on several devices or machines by `train_distribute`, `eval_distribute`, `protocol` and
-    the `experimental` arguments is not there: an UnimplementedError, unless they are None.
+    TF_CONFIG says what cluster this process is in, if any, and which task it is; ValueError for one
+    that cannot be. In a cluster sessions see their own task and the parameter servers, unless
+    `session_config` is given. Training by `train_distribute`, `eval_distribute` and
+    `experimental_distribute` is not there: an UnimplementedError, unless they are None.
     """
 
     def __init__(
@@ -70,26 +63,27 @@ class RunConfig:
     ):  # fmt: skip
         for name, value in {
             "train_distribute": train_distribute, "eval_distribute": eval_distribute,
-            "protocol": protocol, "experimental_distribute": experimental_distribute,
-            "experimental_max_worker_delay_secs": experimental_max_worker_delay_secs,
+            "experimental_distribute": experimental_distribute,
         }.items():  # fmt: skip
             if value is not None:
                 raise errors.UnimplementedError(
                     None, None, f"RunConfig: {name} is not there in this version of Millrace."
                 )
-        _check_no_cluster()
+        self._settings = cluster_settings(os.environ.get("TF_CONFIG"))
         if save_checkpoints_steps is _USE_DEFAULT and save_checkpoints_secs is _USE_DEFAULT:
             save_checkpoints_steps, save_checkpoints_secs = None, 600
         elif save_checkpoints_secs is _USE_DEFAULT:
             save_checkpoints_secs = None
         elif save_checkpoints_steps is _USE_DEFAULT:
             save_checkpoints_steps = None
-        self._model_dir = None if model_dir is None else os.fspath(model_dir)
+        self._model_dir = folder_of(model_dir, self._settings)
         self._tf_random_seed = tf_random_seed
         self._save_summary_steps = save_summary_steps
         self._save_checkpoints_steps = save_checkpoints_steps
         self._save_checkpoints_secs = save_checkpoints_secs
-        self._session_config = session_config
+        self._session_config = session_config or session_config_of(self._settings)
+        self._protocol = protocol
+        self._experimental_max_worker_delay_secs = experimental_max_worker_delay_secs
         self._keep_checkpoint_max = keep_checkpoint_max
         self._keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
         self._log_step_count_steps = log_step_count_steps
@@ -113,6 +107,20 @@ class RunConfig:
             raise ValueError(f"session_config must be a ConfigProto. Given: {self.session_config}")
         if self.device_fn is not None and not callable(self.device_fn):
             raise ValueError(f"device_fn is not callable. Given: {self.device_fn}")
+        delay = self.experimental_max_worker_delay_secs
+        if delay is not None and not isinstance(delay, int):
+            raise ValueError(
+                f"experimental_max_worker_delay_secs must be an integer if set. Given: {delay}"
+            )
+        if self.protocol not in (None, "grpc", "grpc+verbs"):
+            raise ValueError(f"protocol should be grpc or grpc+verbs. Given: {self.protocol}")
+        if self.protocol == "grpc+verbs":
+            raise errors.UnimplementedError(
+                None, None, "RunConfig: grpc+verbs is not there in this version of Millrace."
+            )
+        _check_number(
+            "session_creation_timeout_secs", self.session_creation_timeout_secs, positive=True
+        )
         _check_number("save_summary_steps", self.save_summary_steps, positive=False)
         _check_number("save_checkpoints_steps", self.save_checkpoints_steps, positive=False)
         _check_number("save_checkpoints_secs", self.save_checkpoints_secs, positive=False)
@@ -200,57 +208,82 @@ class RunConfig:
         """Whether the graph is written beside checkpoints."""
         return self._checkpoint_save_graph_def
 
-    # One process has these.
+    @property
+    def protocol(self) -> str | None:
+        """The protocol of servers, or None."""
+        return self._protocol
+
+    @property
+    def experimental_max_worker_delay_secs(self) -> int | None:
+        """How long a worker waits at most before it begins, or None."""
+        return self._experimental_max_worker_delay_secs
+
+    @property
+    def train_distribute(self) -> None:
+        """None."""
+
+    @property
+    def eval_distribute(self) -> None:
+        """None."""
+
+    # What TF_CONFIG says.
 
     @property
     def cluster_spec(self) -> ClusterSpec:
-        """Empty."""
-        return ClusterSpec({})
+        """The cluster; empty for one process, and for an evaluator."""
+        return self._settings.cluster_spec
 
     @property
     def master(self) -> str:
-        """The target of sessions: this process."""
-        return ""
+        """The target of sessions that train; "": this process."""
+        return self._settings.master
 
     @property
     def evaluation_master(self) -> str:
-        """The target of sessions that evaluate: this process."""
-        return ""
+        """The target of sessions that evaluate; "": this process."""
+        return self._settings.evaluation_master
 
     @property
     def is_chief(self) -> bool:
-        """True."""
-        return True
+        """Whether this process initialises and saves the model."""
+        return self._settings.is_chief
 
     @property
     def task_type(self) -> str:
         """The job of this process."""
-        return "worker"
+        return self._settings.task_type
 
     @property
     def task_id(self) -> int:
         """The number of this process in its job."""
-        return 0
+        return self._settings.task_id
 
     @property
-    def global_id_in_cluster(self) -> int:
-        """The number of this process."""
-        return 0
+    def global_id_in_cluster(self) -> int | None:
+        """The number of this process among all: the chief is 0, parameter servers come last. None
+        for an evaluator."""
+        return self._settings.global_id_in_cluster
 
     @property
     def num_ps_replicas(self) -> int:
         """The number of parameter servers."""
-        return 0
+        return self._settings.num_ps_replicas
 
     @property
     def num_worker_replicas(self) -> int:
-        """The number of workers."""
-        return 1
+        """The number of workers, with the chief."""
+        return self._settings.num_worker_replicas
+
+    @property
+    def service(self) -> dict[str, Any] | None:
+        """What TF_CONFIG says of the platform, or None."""
+        return self._settings.service
 
 
 _REPLACEABLE = [
     "model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps",
     "save_checkpoints_secs", "session_config", "keep_checkpoint_max",
-    "keep_checkpoint_every_n_hours", "log_step_count_steps", "device_fn",
-    "session_creation_timeout_secs", "checkpoint_save_graph_def",
+    "keep_checkpoint_every_n_hours", "log_step_count_steps", "device_fn", "protocol",
+    "experimental_max_worker_delay_secs", "session_creation_timeout_secs",
+    "checkpoint_save_graph_def",
 ]  # fmt: skip

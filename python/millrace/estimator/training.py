@@ -5,13 +5,23 @@ import time
 from collections import namedtuple
 from typing import Any
 
+from millrace import protos
 from millrace.core import logging
 from millrace.core.export import export
+from millrace.distributed.cluster import Server
+from millrace.distributed.tf_config import EVALUATOR
+from millrace.estimator.cluster_settings import CHIEF, MASTER, PS, WORKER
 from millrace.estimator.estimator import Estimator
 from millrace.estimator.exporters import Exporter
+from millrace.graph.keys import GraphKeys
 from millrace.train.checkpoint_hook import CheckpointSaverListener
 from millrace.train.session_run_hook import SessionRunHook
 from millrace.train.termination import is_terminating
+
+# As far apart as TensorFlow starts them, where a delay is asked for.
+_SECONDS_BETWEEN_WORKERS = 5
+# An evaluator without a throttle looks for checkpoints that often.
+_LEAST_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def _check_input_fn(input_fn: Any) -> None:
@@ -119,33 +129,47 @@ class _EvaluateAfterSaving(CheckpointSaverListener):
             self._evaluate(final=True)
 
     def _evaluate(self, final: bool) -> None:
-        estimator, spec = self._estimator, self._eval_spec
-        path = estimator.latest_checkpoint()
+        path = self._estimator.latest_checkpoint()
         metrics = self.results[0]
         if path != self._evaluated:
-            metrics = estimator.evaluate(
-                spec.input_fn, steps=spec.steps, hooks=list(spec.hooks), checkpoint_path=path,
-                name=spec.name,
-            )  # fmt: skip
+            metrics = evaluate_checkpoint(self._estimator, self._eval_spec, path)
             self._evaluated = path
-        exports = [
-            exporter.export(
-                estimator, os.path.join(estimator.model_dir, "export", exporter.name), path,
-                metrics, final,
-            )
-            for exporter in spec.exporters
-        ]  # fmt: skip
+        exports = export_checkpoint(self._estimator, self._eval_spec, path, metrics, final)
         self.results = metrics, exports
+
+
+def evaluate_checkpoint(estimator: Estimator, spec: EvalSpec, path: Any) -> dict[str, Any]:
+    """The metrics of a checkpoint."""
+    return estimator.evaluate(
+        spec.input_fn, steps=spec.steps, hooks=list(spec.hooks), checkpoint_path=path,
+        name=spec.name,
+    )  # fmt: skip
+
+
+def export_checkpoint(
+    estimator: Estimator, spec: EvalSpec, path: Any, metrics: Any, final: bool
+) -> list[Any]:
+    """What the exporters give for an evaluated checkpoint; `final`: no other follows."""
+    return [
+        exporter.export(
+            estimator, os.path.join(estimator.model_dir, "export", exporter.name), path, metrics,
+            final,
+        )
+        for exporter in spec.exporters
+    ]  # fmt: skip
 
 
 @export(v1="estimator.train_and_evaluate")
 def train_and_evaluate(
     estimator: Any, train_spec: TrainSpec, eval_spec: EvalSpec
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any] | None:
     """Trains, and evaluates checkpoints as they are written, at most every
     `eval_spec.throttle_secs` seconds, and the last one.
 
-    Gives the metrics of the last evaluation, and what the exporters gave.
+    Gives the metrics of the last evaluation, and what the exporters gave. In a cluster, see
+    RunConfig, it does what is the part of this task, and gives None: the chief and workers train
+    together, parameter servers serve until they are stopped, an evaluator evaluates checkpoints
+    until one is of the step `train_spec.max_steps`. A `master` trains as chief, and evaluates.
     """
     if not isinstance(estimator, Estimator):
         raise TypeError(
@@ -164,10 +188,92 @@ def train_and_evaluate(
         raise ValueError(
             "train_and_evaluate evaluates checkpoints: RunConfig must say how often to write them."
         )
+    if config.cluster_spec or config.task_type == EVALUATOR:
+        _run_task(estimator, train_spec, eval_spec)
+        return None
     listener = _EvaluateAfterSaving(estimator, eval_spec)
     logging.info("Running training and evaluation locally (non-distributed).")
-    estimator.train(
-        train_spec.input_fn, hooks=list(train_spec.hooks), max_steps=train_spec.max_steps,
-        saving_listeners=[listener, *train_spec.saving_listeners],
-    )  # fmt: skip
+    _train(estimator, train_spec, [listener, *train_spec.saving_listeners])
     return listener.results
+
+
+def _train(estimator: Estimator, spec: TrainSpec, listeners: Any) -> None:
+    estimator.train(
+        spec.input_fn, hooks=list(spec.hooks), max_steps=spec.max_steps,
+        saving_listeners=list(listeners),
+    )  # fmt: skip
+
+
+def _run_task(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
+    """The part of this task of a cluster. ValueError for a job that has none."""
+    config = estimator.config
+    if config.task_type == EVALUATOR:
+        if config.task_id > 0:
+            raise ValueError(
+                "For distributed training, there can only be one `evaluator` task (with task id "
+                f"0). Given task id {config.task_id}"
+            )
+        return evaluate_continuously(estimator, train_spec, eval_spec)
+    if config.task_type not in (CHIEF, MASTER, WORKER, PS):
+        raise ValueError(
+            f"Task type {config.task_type} is not supported. Supported task types are "
+            f"{[CHIEF, EVALUATOR, MASTER, PS, WORKER]}"
+        )
+    server = _start_server(config)
+    if config.task_type == PS:
+        server.join()
+    listeners: list[Any] = []
+    if config.is_chief:
+        listeners += train_spec.saving_listeners
+    if config.task_type == MASTER:
+        listeners.append(_EvaluateAfterSaving(estimator, eval_spec))
+    delay = config.experimental_max_worker_delay_secs
+    if config.task_type == WORKER and delay:
+        time.sleep(min(delay, (config.task_id + 1) * _SECONDS_BETWEEN_WORKERS))
+    _train(estimator, train_spec, listeners)
+
+
+def _start_server(config: Any) -> Any:
+    """The server of this task; None where it is alone in its cluster. RuntimeError without a
+    target for its sessions."""
+    if not config.master:
+        if config.num_ps_replicas == 0 and config.num_worker_replicas == 1:
+            logging.info("There is only one task in the cluster: it has no server.")
+            return None
+        raise RuntimeError(
+            "Could not start server; be sure to specify master in RunConfig or set the TF_CONFIG "
+            "environment variable."
+        )
+    # Nobody waits for an evaluator, which has no server.
+    jobs = {job: tasks for job, tasks in config.cluster_spec.as_dict().items() if job != EVALUATOR}
+    session_config = protos.ConfigProto()
+    if config.session_config is not None:
+        session_config.gpu_options.CopyFrom(config.session_config.gpu_options)
+    return Server(
+        jobs, job_name=config.task_type, task_index=config.task_id, protocol=config.protocol,
+        config=session_config,
+    )  # fmt: skip
+
+
+def evaluate_continuously(estimator: Estimator, train_spec: TrainSpec, spec: EvalSpec) -> None:
+    """What an evaluator does: evaluates and exports the newest checkpoint whenever there is
+    another, until one is of the step `train_spec.max_steps`; for ever without that."""
+    time.sleep(spec.start_delay_secs)
+    evaluated, waits = None, False
+    while True:
+        began = time.monotonic()
+        path = estimator.latest_checkpoint()
+        if path and path != evaluated:
+            metrics = evaluate_checkpoint(estimator, spec, path)
+            step = metrics[GraphKeys.GLOBAL_STEP]
+            final = bool(train_spec.max_steps) and step >= train_spec.max_steps
+            export_checkpoint(estimator, spec, path, metrics, final)
+            evaluated, waits = path, False
+            if final:
+                logging.info("The evaluation ends with step %s of %s.", step, train_spec.max_steps)
+                return
+        elif not waits:
+            waits = True
+            logging.info("The evaluator waits for a checkpoint in %s.", estimator.model_dir)
+        pause = max(spec.throttle_secs, _LEAST_SECONDS_BETWEEN_LOOKS)
+        time.sleep(max(0.0, began + pause - time.monotonic()))
