@@ -65,6 +65,7 @@ PYTHON_LADDER = {
     "raw_ops": ["gen_ops"],
     "compat": ["distributed", "saved_model", "raw_ops", "_names"],
     "estimator": ["compat", "feature_column"],
+    "ray": ["compat"],
 }
 PYTHON_ENTRANCES = {"__init__.py", "__main__.py", "v1.py"}
 

@@ -1,10 +1,11 @@
 """`millrace run` as one of several tasks that a scheduler started."""
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
+
+from ports import free_ports
 
 PROGRAM = """
     import json, os
@@ -35,24 +36,6 @@ def start(tmp_path, variables, *options, program=PROGRAM):
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
-
-
-def free_ports(number):
-    """The first of some free ports in a row."""
-    while True:
-        with socket.socket() as holder:
-            holder.bind(("", 0))
-            first = holder.getsockname()[1]
-        try:
-            holders = [socket.socket() for _ in range(number)]
-            for i, each in enumerate(holders):
-                each.bind(("", first + i))
-            return first
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for each in holders:
-                each.close()
 
 
 def test_parameter_servers_end_with_the_workers(tmp_path):
