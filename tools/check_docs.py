@@ -14,7 +14,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-FOLDERS = "benchmarks|cmake|docs|examples|millrace|proto|python|tests|tools"
+FOLDERS = "benchmarks|cmake|deploy|docs|examples|millrace|proto|python|tests|tools"
 LEFT_OUT = {"build", "node_modules"}
 
 MARKER = re.compile(r"^<!-- (file|part of): (\S+) -->$")
