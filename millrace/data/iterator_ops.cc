@@ -2,6 +2,7 @@
 
 #include "millrace/data/blocking_kernel.h"
 #include "millrace/data/dataset_op.h"
+#include "millrace/data/elements_dataset.h"
 #include "millrace/data/handles.h"
 #include "millrace/data/iterator_resource.h"
 #include "millrace/graph/shape_context.h"
@@ -174,6 +175,9 @@ Status report(KernelContext& ctx) {
 void register_iterator_ops(Registry& registry) {
   static const Status decoder =
       register_variant_decoder(SavedState::kTypeName, &SavedState::decode);
+  // Of all datasets these alone can be read from a message.
+  static const Status elements =
+      register_variant_decoder(Dataset::kTypeName, &ElementsDataset::decode);
   const OpSpec::Attr types = {"output_types", "list(type) >= 1"};
   const OpSpec::Attr shapes = {"output_shapes", "list(shape) >= 1"};
   const OpTraits owner = {.stateful = true, .owns_state = true, .cannot_differentiate = true};

@@ -84,6 +84,41 @@ def test_coming_back_to_a_place_can_be_cancelled():
         assert time.monotonic() - begin < 30
 
 
+def test_windows_in_use_are_saved():
+    windows = tf.data.Dataset.range(13).window(4, shift=3)
+    position = Position(windows.shuffle(2, seed=1).flat_map(lambda x: x.batch(3)).prefetch(2))
+
+    def rest(session):
+        try:
+            while True:
+                yield session.run(position.next).tolist()
+        except tf.errors.OutOfRangeError:
+            pass
+
+    with tf.Session() as session:
+        session.run(position.begin)
+        whole = list(rest(session))
+        assert len(whole) == 9
+        for done in range(len(whole)):
+            session.run(position.begin)
+            for _ in range(done):
+                session.run(position.next)
+            message = position.save(session)
+            session.run(position.begin)
+            position.restore(session, message)
+            assert list(rest(session)) == whole[done:]
+
+
+def test_datasets_as_elements_are_windows_or_refused():
+    ranges = tf.data.Dataset.range(3).map(lambda x: tf.data.Dataset.range(x))
+    position = Position(ranges.prefetch(1).flat_map(lambda x: x))
+    with tf.Session() as session:
+        session.run(position.begin)
+        session.run(position.next)
+        with pytest.raises(tf.errors.UnimplementedError, match="Range"):
+            position.save(session)
+
+
 def test_random_damage():
     numbers = tf.data.Dataset.range(20)
     dataset = tf.data.Dataset.zip((

@@ -1,6 +1,7 @@
 """Savers: checkpoints written, kept, named, restored, and what is said when they do not fit."""
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,20 @@ def test_which_are_kept(tmp_path):
     tf.train.remove_checkpoint(last)
     assert not tf.train.checkpoint_exists(last)
     assert tf.train.latest_checkpoint(str(tmp_path)) is None
+
+
+def test_what_a_killed_save_left_is_removed_when_it_is_old(tmp_path):
+    tf.Variable(1.0, name="v")
+    left = [f"m.{part}.tempstate1-{n}" for n, part in enumerate(["data-00000-of-00001", "index"])]
+    fresh = "m.index.tempstate1-2"  # may be of a save that goes on
+    other = "n.index.tempstate1-3"
+    for name in (*left, fresh, other):
+        (tmp_path / name).write_bytes(b"part")
+    for name in (*left, other):
+        os.utime(tmp_path / name, (time.time() - 61, time.time() - 61))
+    tf.train.Saver().save(initialised(), str(tmp_path / "m"), write_meta_graph=False)
+    names = ["checkpoint", "m.data-00000-of-00001", "m.index", fresh, other]
+    assert sorted(os.listdir(tmp_path)) == names
 
 
 def test_state_files(tmp_path, monkeypatch):
