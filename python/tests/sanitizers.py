@@ -4,6 +4,10 @@ import os
 
 import pytest
 
+# For tests that start programs of others: a sanitizer's runtime would be loaded into those, too.
+starts_other_programs = pytest.mark.skipif(
+    "MILLRACE_SANITIZE" in os.environ, reason="the sanitizer would watch other programs, too"
+)
 # For tests that measure memory: sanitizers keep what is freed.
 measures_memory = pytest.mark.skipif(
     "MILLRACE_SANITIZE" in os.environ, reason="the sanitizer keeps what is freed"

@@ -1,6 +1,7 @@
 """A Slurm of three nodes on this machine, for tests: daemons, files and ports of its own."""
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from ports import free_ports
 
 NODES = 3
+# Tasks take ports that follow from the number of their job, which starts anywhere: several such
+# clusters may be on a machine.
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "scontrol")
 
 
@@ -134,5 +137,6 @@ SelectType=select/linear
 ReturnToService=2
 SlurmdParameters=config_overrides
 NodeName=n[1-{NODES}] NodeHostname={host} Port=[{first + 1}-{first + NODES}] CPUs=2 State=UNKNOWN
+FirstJobId={random.randrange(1, 10_000_000)}
 PartitionName=all Nodes=n[1-{NODES}] Default=YES MaxTime=INFINITE State=UP
 """

@@ -1,10 +1,12 @@
 """The cluster and a task's place in it, from the environment."""
 
 import json
-import os
 import random
 import re
+import socket
 import stat
+import sys
+import types
 
 import pytest
 
@@ -238,8 +240,8 @@ def test_ranks_of_one_machine():
 
 
 def test_ranks_of_several_machines(monkeypatch):
-    monkeypatch.setitem(os.sys.modules, "mpi4py", None)  # as if it were not installed
-    monkeypatch.setitem(os.sys.modules, "mpi4py.MPI", None)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", None)
     with pytest.raises(ValueError, match="Install mpi4py.*MILLRACE_HOSTS"):
         open_mpi(0, here=2)
     hosts = {"MILLRACE_HOSTS": "a, b,b", "MILLRACE_PORT": "5000"}
@@ -248,6 +250,23 @@ def test_ranks_of_several_machines(monkeypatch):
     }
     with pytest.raises(ValueError, match="MILLRACE_HOSTS: expected the hosts of 3 ranks"):
         open_mpi(0, here=2, MILLRACE_HOSTS="a,b")
+
+
+def test_ranks_tell_each_other_their_hosts(monkeypatch):
+    class World:
+        def Get_size(self):
+            return 3
+
+        def allgather(self, host):
+            assert host == socket.gethostname()
+            return ["a", "a", "b"]
+
+    monkeypatch.setitem(sys.modules, "mpi4py", types.ModuleType("mpi4py"))
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", types.SimpleNamespace(COMM_WORLD=World()))
+    found = open_mpi(2, here=1, MILLRACE_PORT="5000")
+    assert found.cluster.as_dict() == {"worker": ["a:5000", "a:5001", "b:5002"]}
+    with pytest.raises(ValueError, match="mpi4py sees 3 ranks, expected OMPI_COMM_WORLD_SIZE=4"):
+        open_mpi(2, size=4, here=1)
 
 
 def test_wrong_variables_of_mpi():

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import slurm_cluster
+from sanitizers import starts_other_programs
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "digits" / "synchronous.py"
 MILLRACE = [sys.executable, "-m", "millrace"]
@@ -63,12 +64,14 @@ def test_launch(tmp_path, alone):
 needs_mpi = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun")
 
 
+@starts_other_programs
 @needs_mpi
 def test_open_mpi(tmp_path, alone):
     path = tmp_path / "weights.npz"
     check(run([*MPI, "-n", "3", *MILLRACE, "run", "--ps", "1", SCRIPT, path]), path, alone)
 
 
+@starts_other_programs
 @needs_mpi
 def test_a_rank_that_fails_ends_all(tmp_path):
     script = tmp_path / "program.py"
@@ -81,6 +84,7 @@ def test_a_rank_that_fails_ends_all(tmp_path):
     assert done.returncode == 3
 
 
+@starts_other_programs
 @pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
 def test_slurm(tmp_path, alone):
     path = tmp_path / "weights.npz"
@@ -106,6 +110,7 @@ def test_slurm(tmp_path, alone):
         assert done.returncode != 0 and "time" not in done.stdout
 
 
+@starts_other_programs
 @pytest.mark.skipif(not RAY, reason="Ray is not installed, and MILLRACE_RAY_PYTHON names none")
 def test_ray(tmp_path, alone):
     path = tmp_path / "weights.npz"
@@ -118,6 +123,7 @@ print("ended", millrace.ray.run({str(SCRIPT)!r}, [{str(path)!r}], workers=2, ps=
     check(run([RAY, "-c", program]), path, alone)
 
 
+@starts_other_programs
 @pytest.mark.skipif(not RAY, reason="Ray is not installed, and MILLRACE_RAY_PYTHON names none")
 def test_ray_starts_tasks_again(tmp_path):
     script = tmp_path / "program.py"

@@ -115,10 +115,13 @@ def test_arguments_that_are_no_numbers():
     assert run("server", "--help")[0] == 0
 
 
-def test_a_port_that_somebody_has():
+def test_a_port_that_somebody_has(tmp_path):
     server = tf.train.Server.create_local_server()
     address = server.target.removeprefix("grpc://")
-    code, out, err = run("server", "--cluster", address)
+    ready = tmp_path / "ready"
+    ready.write_text("of one that was killed")
+    code, out, err = run("server", "--cluster", address, "--ready-file", ready)
+    assert not ready.exists()
     assert code == 1 and out == "" and "could not start" in err and address in err
     server.stop()
     server.stop()

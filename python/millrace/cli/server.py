@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -115,6 +114,8 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        if ready_file:
+            _remove(ready_file)  # of one that was killed: it would be taken for this one's
         server = Server(task.cluster, job_name=task.job, task_index=task.index)
         name = f"{task.job} {task.index}"
         if ready_file:
@@ -150,8 +151,10 @@ def _write_whole(path: str, text: str) -> None:
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass
     except OSError as error:
-        sys.stderr.write(f"millrace server: {path}: {error.strerror}\n")
+        raise CommandError(f"{path}: {error.strerror}") from None
 
 
 def _check(address: str, timeout: float) -> int:
