@@ -67,10 +67,13 @@ class MasterBackend : public SessionBackend {
     }
   }
 
-  Status reset(std::span<const std::string> containers) override {
+  Status reset_where(std::span<const std::string> containers,
+                     FunctionRef<bool(const DeviceName&)> which) override {
     Ref<CallGroup> group = make_ref<CallGroup>("reset");
     std::vector<std::string> names(containers.begin(), containers.end());
     for (const auto& [task, incarnation] : discovered_.incarnations) {
+      MR_TRY_ASSIGN(const DeviceName name, DeviceName::parse(task));
+      if (!which(name)) continue;
       MR_TRY_ASSIGN(Ref<WorkerInterface> worker, workers_->find(task));
       group->expect(task);
       worker->reset(names, [group, task = task, workers = workers_](Status status) {

@@ -325,7 +325,10 @@ void Worker::reset(std::vector<std::string> containers, StatusDone done) {
   if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
   if (containers.empty()) containers.emplace_back(ResourceManager::kDefaultContainer);
   for (const Ref<Device>& device : task_->devices) {
-    for (const std::string& container : containers) device->resources().clear_container(container);
+    for (const std::string& container : containers) {
+      const bool by_job = container == device->info().name.job;
+      device->resources().clear_container(by_job ? ResourceManager::kDefaultContainer : container);
+    }
   }
   done(ok_status());
 }

@@ -111,7 +111,8 @@ class WorkerInterface : public RefCounted {
   // a shared name, once none of its steps runs. OK when there is nothing.
   virtual void delete_session(std::string session, StatusDone done) = 0;
 
-  // CleanupAll: drops the resources in these containers; none named: in the default one.
+  // CleanupAll: drops the resources in these containers; none named: in the default one, which the
+  // name of the task's job stands for too.
   virtual void reset(std::vector<std::string> containers, StatusDone done) = 0;
 };
 

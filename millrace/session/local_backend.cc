@@ -46,11 +46,16 @@ class LocalBackend : public SessionBackend {
     for (const Ref<Device>& device : devices_) device->resources().clear_session(session);
   }
 
-  Status reset(std::span<const std::string> containers) override {
+  Status reset_where(std::span<const std::string> containers,
+                     FunctionRef<bool(const DeviceName&)> which) override {
     for (const Ref<Device>& device : devices_) {
-      if (containers.empty())
-        device->resources().clear_container(ResourceManager::kDefaultContainer);
-      for (const std::string& c : containers) device->resources().clear_container(c);
+      if (!which(device->info().name)) continue;
+      ResourceManager& resources = device->resources();
+      if (containers.empty()) resources.clear_container(ResourceManager::kDefaultContainer);
+      for (const std::string& container : containers) {
+        const bool by_job = container == device->info().name.job;
+        resources.clear_container(by_job ? ResourceManager::kDefaultContainer : container);
+      }
     }
     return ok_status();
   }

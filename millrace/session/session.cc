@@ -33,6 +33,7 @@ int64_t fresh_step_id() {
 struct Partial {
   Ref<Prepared> prepared;
   Ref<PartialRun> run;
+  Ref<CancellationToken> cancel;                        // of the step
   std::unordered_map<std::string, int> feeds, fetches;  // declared and not done, by name
   std::vector<bool> fed;
 };
@@ -44,6 +45,20 @@ Status own_fetches(std::vector<Tensor>& fetches) {
     MR_TRY_ASSIGN(t, t.clone());
   }
   return ok_status();
+}
+
+// Feeds and fetches, by position, in a partial run.
+Result<std::vector<Tensor>> piece(PartialRun& run, std::vector<std::pair<int, Tensor>>& feeds,
+                                  const std::vector<int>& fetches, int64_t timeout_ms) {
+  for (auto& [position, value] : feeds) MR_TRY(run.feed(position, std::move(value)));
+  const Deadline deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
+  std::vector<Tensor> out;
+  for (int position : fetches) {
+    MR_TRY_ASSIGN(Tensor value, run.fetch(position, deadline));
+    MR_TRY_ASSIGN(value, value.clone());
+    out.push_back(std::move(value));
+  }
+  return out;
 }
 
 // Waits until the step is over; false when the caller leaves before, at the deadline or because of
@@ -380,9 +395,18 @@ Result<std::string> Session::partial_run_setup(const Signature& signature) {
     partial->fetches[signature.fetches[i]] = static_cast<int>(i);
   }
   partial->fed.assign(signature.feeds.size(), false);
+  {
+    MutexLock lock(impl_->mu);
+    if (impl_->partials.size() >= static_cast<size_t>(impl_->options.max_partial_runs)) {
+      return resource_exhausted("a session may have ", impl_->options.max_partial_runs,
+                                " partial runs open at once, and has");
+    }
+  }
   MR_TRY(impl_->begin_run());
+  Ref<Step> step = impl_->shared_step(*partial->prepared);
+  partial->cancel = step->cancel;
   Result<Ref<PartialRun>> run = partial->prepared->executable->start_partial(
-      impl_->shared_step(*partial->prepared), [impl = impl_](Step&) { impl->end_run(); });
+      std::move(step), [impl = impl_](Step&) { impl->end_run(); });
   if (!run.ok()) {
     impl_->end_run();
     return run.status();
@@ -395,7 +419,8 @@ Result<std::string> Session::partial_run_setup(const Signature& signature) {
 }
 
 Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, const Feeds& feeds,
-                                                 const std::vector<std::string>& fetches) {
+                                                 const std::vector<std::string>& fetches,
+                                                 const RunOptions& options) {
   MR_TRY(impl_->check_open());
   std::vector<std::pair<int, Tensor>> fed;
   std::vector<int> wanted;
@@ -442,15 +467,19 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
     partial->fed = std::move(after);
     if (partial->feeds.empty() && partial->fetches.empty()) impl_->partials.erase(it);
   }
-  for (auto& [position, value] : fed) MR_TRY(partial->run->feed(position, std::move(value)));
-  Deadline deadline = impl_->options.timeout_ms > 0
-                          ? Deadline::after_millis(impl_->options.timeout_ms)
-                          : Deadline::none();
-  std::vector<Tensor> out;
-  for (int position : wanted) {
-    MR_TRY_ASSIGN(Tensor value, partial->run->fetch(position, deadline));
-    MR_TRY_ASSIGN(value, value.clone());
-    out.push_back(std::move(value));
+  uint64_t ticket = 0;
+  if (options.cancel) {
+    Ref<CancellationToken> user = options.cancel;
+    ticket = user->on_cancel([user, mine = partial->cancel] { mine->cancel(user->status()); });
+    if (ticket == 0) partial->cancel->cancel(user->status());
+  }
+  const int64_t timeout_ms =
+      options.timeout_ms != 0 ? options.timeout_ms : impl_->options.timeout_ms;
+  Result<std::vector<Tensor>> out = piece(*partial->run, fed, wanted, timeout_ms);
+  if (ticket != 0) options.cancel->remove(ticket);
+  if (options.cancel && options.cancel->cancelled()) {
+    MutexLock lock(impl_->mu);
+    impl_->partials.erase(handle);
   }
   return out;
 }

@@ -33,8 +33,15 @@ class SessionBackend : public RefCounted {
   // Drops what belongs to this session alone, once it is closed and nothing of it runs. Devices
   // that cannot be reached are not waited for.
   virtual void close(const std::string& session) = 0;
-  // Drops the resources in these containers on all devices; none named: in the default one.
-  virtual Status reset(std::span<const std::string> containers) = 0;
+  // Drops the resources in these containers on all devices; none named: in the default one, which
+  // the name of a device's job stands for too.
+  Status reset(std::span<const std::string> containers) {
+    return reset_where(containers, [](const DeviceName&) { return true; });
+  }
+  // The same on those tasks only, or those devices where there is one task, whose name `which`
+  // agrees to.
+  virtual Status reset_where(std::span<const std::string> containers,
+                             FunctionRef<bool(const DeviceName&)> which) = 0;
 };
 
 using BackendFactory = Result<Ref<SessionBackend>> (*)(const SessionOptions& options);

@@ -37,6 +37,8 @@ struct SessionOptions {
   Gear gear = Gear::kAuto;
   // Plans are kept by signature; beyond so many bytes, those used longest ago are dropped.
   int64_t max_plan_bytes = int64_t{256} << 20;
+  // So many partial runs may be open at once; past it they are RESOURCE_EXHAUSTED.
+  int max_partial_runs = 1 << 20;
   // The files that graphs may reach, on devices of this process; null: all.
   Ref<FileAccess> files;
   // Kernels with this label where an op has one ("reference"): for tests.
