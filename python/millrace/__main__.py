@@ -14,6 +14,7 @@ from typing import Any
 
 from millrace import __version__
 from millrace.compat.tensorflow.imports import install
+from millrace.core.lifeline import hold_lifeline
 from millrace.core.tracebacks import hide_library_frames
 
 # The commands: what they take, what they do, and the module that has `main(arguments)`, loaded when
@@ -54,7 +55,7 @@ _COMMANDS = {
     ),
     "launch": (
         "[-n WORKERS] [--ps N] SCRIPT [ARGUMENT ...]",
-        "Run a program as the tasks of a cluster on this machine.",
+        "Run a program as the tasks of a cluster, on this machine or by ssh.",
         "millrace.cli.launch",
     ),
 }
@@ -134,6 +135,7 @@ def _run(arguments: list[str]) -> int:
     if option:
         sys.stderr.write(f"millrace run: there is no option '{script}'\n\n{_RUN_USAGE}")
         return 2
+    hold_lifeline()
     try:
         task = _cluster_task(num_ps)
     except ValueError as error:

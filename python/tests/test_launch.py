@@ -259,6 +259,78 @@ def test_ctrl_c_on_a_terminal_ends_all(tmp_path):
     assert len(re.findall(r"SIGINT|failed", screen(terminal.text)[-2])) == 1
 
 
+def fake_ssh(folder, monkeypatch):
+    """A program ssh that runs what it is given here, and notes for which host."""
+    ssh = folder / "ssh"
+    ssh.write_text(
+        "#!/bin/sh\n"
+        '[ "$1 $2 $3" = "-T -o BatchMode=yes" ] || exit 9\n'
+        f'echo "$4" >> {folder}/hosts\n'
+        'exec sh -c "$5"\n'
+    )
+    ssh.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_tasks_on_other_machines(tmp_path, monkeypatch):
+    fake_ssh(tmp_path, monkeypatch)
+    monkeypatch.setenv("MILLRACE_QUOTED", "it's $HOME")
+    program = """
+        import signal
+        if job == "ps":
+            signal.signal(signal.SIGTERM, lambda *_: (print("told"), os._exit(0)))
+            time.sleep(600)
+        print(config["cluster"]["worker"][index], os.environ["MILLRACE_QUOTED"], sys.argv[1:])
+    """
+    script = tmp_path / "program.py"
+    script.write_text(HEAD + textwrap.dedent(program))
+    options = ["--hosts", "a,me@b", "--port", "4000", "-n", "2", "--ps", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millrace", "launch", *options, str(script), "x y"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    code, lines, err = finish(process)
+    assert (code, err) == (0, "")
+    assert lines == [
+        "ps 0     | told",
+        "worker 0 | b:4001 it's $HOME ['x y']",
+        "worker 1 | a:4002 it's $HOME ['x y']",
+    ]
+    assert sorted((tmp_path / "hosts").read_text().split()) == ["a", "a", "me@b"]
+
+
+def test_a_task_on_another_machine_ends_with_its_launcher(tmp_path, monkeypatch):
+    fake_ssh(tmp_path, monkeypatch)
+    program = f"""
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        import signal
+        signal.signal(signal.SIGTERM, lambda *_: ((folder / "told").touch(), os._exit(0)))
+        print("up", flush=True)
+        time.sleep(600)
+    """
+    process = launch(tmp_path, program, "--hosts", "a")
+    assert process.stdout.readline() == "worker 0 | up\n"
+    process.kill()
+    process.communicate()
+    end = time.monotonic() + 60
+    while not (tmp_path / "told").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_hosts_that_cannot_be(tmp_path):
+    for hosts in ("-oProxyCommand=x", "a,,b", "a b", "", "a;b", "$(x)"):
+        process = launch(tmp_path, "", f"--hosts={hosts}")
+        code, lines, err = finish(process)
+        assert code == 1 and lines == [] and "--hosts: expected names between commas" in err
+    assert finish(launch(tmp_path, "", "--hosts", "a", "--port", "65536"))[0] == 2
+    code, _, err = finish(launch(tmp_path, "", "--hosts", "a", "--port", "65535", "-n", "2"))
+    assert code == 1 and "--port" in err
+
+
 def test_what_a_task_leaves_running_is_not_waited_for(tmp_path):
     program = """
         import subprocess

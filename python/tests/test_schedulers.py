@@ -1,6 +1,6 @@
 """The digits are learnt to the same weights by one process, and wherever else tasks are started.
 
-Slurm, Open MPI and Ray are real where they are installed. MILLRACE_RAY_PYTHON may name an
+Slurm, Open MPI, ssh and Ray are real where they are installed. MILLRACE_RAY_PYTHON may name an
 interpreter that has Ray.
 """
 
@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import slurm_cluster
+from ports import free_ports
 from sanitizers import starts_other_programs
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "digits" / "synchronous.py"
@@ -108,6 +110,48 @@ def test_slurm(tmp_path, alone):
         )
         done = slurm.run(*three, "--kill-on-bad-exit", *MILLRACE, "run", failing)
         assert done.returncode != 0 and "time" not in done.stdout
+
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
+@pytest.fixture
+def ssh(tmp_path):
+    """The command that logs in to a server of our own on this machine."""
+    for key in ("host", "user"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / key]
+        subprocess.run(command, check=True)
+    port = free_ports(1)
+    options = {
+        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": tmp_path / "host",
+        "AuthorizedKeysFile": tmp_path / "user.pub", "PidFile": "none", "StrictModes": "no",
+        "UsePAM": "no", "PermitRootLogin": "yes", "PasswordAuthentication": "no",
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    server = subprocess.Popen([SSHD, "-D", "-e", "-f", "/dev/null", *words])
+    client = (
+        f"ssh -F none -p {port} -i {tmp_path}/user -o IdentitiesOnly=yes -o LogLevel=ERROR "
+        "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    )
+    try:
+        end = time.monotonic() + 30
+        while run([*client.split(), "127.0.0.1", "true"]).returncode != 0:
+            if server.poll() is not None or time.monotonic() > end:
+                pytest.skip("the server of ssh does not start here")
+            time.sleep(0.05)
+        yield client
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@starts_other_programs
+@pytest.mark.skipif(not SSHD, reason="there is no sshd")
+def test_ssh(tmp_path, alone, ssh):
+    path = tmp_path / "weights.npz"
+    hosts = ["--hosts", "localhost,127.0.0.1", "--port", free_ports(3), "--ssh", ssh]
+    command = [*MILLRACE, "launch", *hosts, "-n", "2", "--ps", "1", SCRIPT, path]
+    check(run(command), path, alone)
 
 
 @starts_other_programs

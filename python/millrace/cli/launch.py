@@ -1,4 +1,4 @@
-"""`millrace launch`: a cluster of processes on this machine, each running one program."""
+"""`millrace launch`: a cluster of processes, each running one program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import time
 from typing import Any
 
 from millrace.cli.command import INTERRUPTED, CommandError, Parser, count, run
+from millrace.cli.ssh_tasks import addresses_on, parse_hosts, ssh_command
 from millrace.cli.task_display import TaskDisplay
 
 _DESCRIPTION = """\
-Run a program as the tasks of a cluster on this machine.
+Run a program as the tasks of a cluster, on this machine or on others.
 
 Starts SCRIPT once for each task, as `millrace run` does, with TF_CONFIG in its
 environment: the addresses of all tasks, and which one it is. What tasks print
@@ -27,6 +28,9 @@ where NO_COLOR is set.
 Ends when all tasks but parameter servers have ended, and stops those. A task
 that fails is started again as often as --restart says; after that all are
 stopped, and its exit code is the command's. Ctrl-C and SIGTERM are passed on.
+
+With --hosts the tasks go to these machines in turn, by ssh. They need Millrace,
+at the place it has here, the script, and a folder like this one.
 """
 # How long tasks have to end after they were asked to, before they are killed.
 _GRACE_SECONDS = 10
@@ -50,6 +54,16 @@ def main(arguments: list[str]) -> int:
         "--restart", type=_number, default=0, metavar="TIMES",
         help="how often each task is started again when it fails; 0 by default",
     )  # fmt: skip
+    parser.add_argument(
+        "--hosts", metavar="A,B", help="the machines to run on; this one by default"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=2222, metavar="PORT",
+        help="with --hosts: the first task's port, the others follow; 2222 by default",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ssh", default="ssh", metavar="COMMAND", help='with --hosts: such as "ssh -p 2200"'
+    )
     parser.add_argument("script", metavar="SCRIPT")
     # All that follows is the script's.
     parser.add_argument("arguments", nargs="...", metavar="ARGUMENT")
@@ -63,12 +77,21 @@ def _number(text: str) -> int:
     return number
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise ValueError
+    return number
+
+
+_port.__name__ = "port"
 _number.__name__ = "number from 0 to 1000"  # argparse names it in its message
 
 
 def _work(options: Any) -> int:
     if options.workers == 0 and not options.chief:
         raise CommandError("expected at least one worker or --chief, got neither")
+    hosts = None if options.hosts is None else parse_hosts(options.hosts)
     if not os.path.isfile(options.script):
         raise CommandError(f"there is no file {options.script}")
     command = [sys.executable, "-m", "millrace", "run", options.script, *options.arguments]
@@ -78,7 +101,11 @@ def _work(options: Any) -> int:
         "worker": options.workers,
         "evaluator": int(options.evaluator),
     }
-    return _Launch(command, jobs, options.restart).run()
+    if hosts is None:
+        places = [(None, address) for address in _free_addresses(sum(jobs.values()))]
+    else:
+        places = addresses_on(hosts, sum(jobs.values()), options.port)
+    return _Launch(command, jobs, places, options.ssh, options.restart).run()
 
 
 def _free_addresses(number: int) -> list[str]:
@@ -101,15 +128,23 @@ def _signal_name(number: int) -> str:
 
 
 class _Task:
-    def __init__(self, job: str, index: int, command: list[str], cluster: dict[str, list[str]]):
+    """One task. `ssh`: the host that it is on and how to get there; None: this machine."""
+
+    def __init__(
+        self, job: str, index: int, command: list[str], cluster: dict[str, list[str]],
+        ssh: tuple[str, str] | None,
+    ):  # fmt: skip
         self.job, self.name = job, f"{job} {index}"
-        self._command = command
         task = {"type": job, "index": index}
         self._environment = {
             **os.environ,
             "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
             "PYTHONUNBUFFERED": "1",
         }
+        self._remote = ssh is not None
+        if ssh is not None:
+            command = ssh_command(ssh[1], ssh[0], command, self._environment)
+        self._command = command
         self.restarts = 0
         self.process: Any = None
         self.began: float | None = None
@@ -134,7 +169,8 @@ class _Task:
     def start(self, show: Any) -> None:
         self.began, self.ended = time.monotonic(), None
         self.process = subprocess.Popen(
-            self._command, env=self._environment, stdin=subprocess.DEVNULL,
+            self._command, env=self._environment,
+            stdin=subprocess.PIPE if self._remote else subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         self._reader = threading.Thread(
@@ -154,8 +190,12 @@ class _Task:
         return False
 
     def signal(self, number: int) -> None:
-        """To the task and what it has started."""
-        if self.running():
+        """To the task and what it has started. A task on another machine gets SIGTERM."""
+        if not self.running():
+            return
+        if self._remote and number != signal.SIGKILL:
+            self.process.stdin.close()  # it ends with its input
+        else:
             os.killpg(self.process.pid, number)
 
     def finish(self) -> None:
@@ -166,12 +206,17 @@ class _Task:
 
 
 class _Launch:
-    def __init__(self, command: list[str], jobs: dict[str, int], restarts: int):
-        addresses = iter(_free_addresses(sum(jobs.values())))
+    def __init__(
+        self, command: list[str], jobs: dict[str, int], places: list[tuple[str | None, str]],
+        ssh: str, restarts: int,
+    ):  # fmt: skip
+        addresses = iter(address for _, address in places)
         cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
         cluster.pop("evaluator", None)
+        names = [(job, index) for job, n in jobs.items() for index in range(n)]
         self._tasks = [
-            _Task(job, index, command, cluster) for job, n in jobs.items() for index in range(n)
+            _Task(job, index, command, cluster, None if host is None else (host, ssh))
+            for (job, index), (host, _) in zip(names, places, strict=True)
         ]
         self._restarts = restarts
         self._display = TaskDisplay(self._tasks)
