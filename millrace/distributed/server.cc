@@ -9,6 +9,7 @@
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
+#include "millrace/distributed/master_service.h"
 #include "millrace/distributed/network.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/task_port.h"
@@ -26,6 +27,7 @@ struct ServerTask : RefCounted {
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;  // the other tasks
   Ref<Worker> worker;
+  Ref<MasterService> master;  // what TensorFlow's clients ask
   std::unique_ptr<TaskPort> port;
 };
 
@@ -176,8 +178,12 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
-  if (const Status status = task->port->open(make_task_service(description, task->worker));
-      !status.ok()) {
+  MR_TRY_ASSIGN(task->master,
+                MasterService::create({.target = str_cat(kScheme, "://", task->address),
+                                       .task = task->name,
+                                       .config = options.config,
+                                       .next = make_task_service(description, task->worker)}));
+  if (const Status status = task->port->open(task->master); !status.ok()) {
     return could_not(status);
   }
   Servers& all = servers();
@@ -195,6 +201,7 @@ Server::~Server() {
     MutexLock lock(all.mu);
     all.by_address.erase(task_->address);
   }
+  task_->master->shut_down();
   task_->port.reset();
   task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
   // State may hold what holds the device.

@@ -30,6 +30,8 @@ class Server {
     std::string job;
     int task = 0;
     int cpu_devices = 1;
+    // A serialised ConfigProto, into which those of TensorFlow's clients are merged.
+    std::string config;
     // The files that graphs may reach on its devices; null: all. Sessions cannot say otherwise.
     Ref<FileAccess> files;
   };

@@ -25,11 +25,14 @@ class PyServer {
  public:
   using TaskAddress = std::tuple<std::string, int, std::string>;
 
-  PyServer(const std::vector<TaskAddress>& cluster, std::string job, int task, int cpu_devices) {
+  // `config`: a serialised ConfigProto, for the sessions of TensorFlow's clients.
+  PyServer(const std::vector<TaskAddress>& cluster, std::string job, int task, int cpu_devices,
+           const nb::bytes& config) {
     Server::Options options;
     options.job = std::move(job);
     options.task = task;
     options.cpu_devices = cpu_devices;
+    options.config.assign(config.c_str(), config.size());
     for (const auto& [name, number, address] : cluster) {
       check(options.cluster.add(name, number, address));
     }
@@ -50,8 +53,10 @@ class PyServer {
 void bind_server(nb::module_& m) {
   check(Server::register_targets());
   nb::class_<PyServer>(m, "Server")
-      .def(nb::init<const std::vector<PyServer::TaskAddress>&, std::string, int, int>(),
-           nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"))
+      .def(nb::init<const std::vector<PyServer::TaskAddress>&, std::string, int, int,
+                    const nb::bytes&>(),
+           nb::arg("cluster"), nb::arg("job"), nb::arg("task"), nb::arg("cpu_devices"),
+           nb::arg("config"))
       .def_prop_ro("address", &PyServer::address);
   m.def("grpc_available", [] { return grpc_available().ok(); });
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {

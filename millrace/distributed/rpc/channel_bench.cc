@@ -20,21 +20,18 @@ namespace {
 // Answers a call with as many bytes as its fields ask for.
 class Source final : public CallHandler {
  public:
+  Source() { std::memset(memory_->mutable_data(), 1, memory_->bytes()); }
+
   void handle(std::string_view, Message request, Ref<CancellationToken>, CallDone done) override {
     Message answer;
     const auto size = static_cast<size_t>(std::atoll(request.fields.c_str()));
-    if (size > 0) {
-      if (!memory_) {
-        memory_ = Buffer::allocate(DType::kUInt8, int64_t{1} << 28, cpu_allocator()).value();
-        std::memset(memory_->mutable_data(), 1, memory_->bytes());
-      }
-      answer.parts.push_back({memory_, 0, size});
-    }
+    if (size > 0) answer.parts.push_back({memory_, 0, size});
     done(ok_status(), std::move(answer));
   }
 
  private:
-  Ref<Buffer> memory_;
+  const Ref<Buffer> memory_ =
+      Buffer::allocate(DType::kUInt8, int64_t{1} << 28, cpu_allocator()).value();
 };
 
 // A server in another process, which ends with this one.

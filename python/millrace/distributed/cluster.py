@@ -224,7 +224,8 @@ class Server:
             for index, address in job.tasks.items()
         ]
         cpus = definition.default_session_config.device_count.get("CPU", 1)
-        self._core = _core.Server(tasks, *own, cpus)
+        config = definition.default_session_config.SerializeToString()
+        self._core = _core.Server(tasks, *own, cpus, config)
         self._address = self._core.address
         _started.append(self)  # it serves though nobody holds it
 
