@@ -168,6 +168,29 @@ bool is_lower_hex(std::string_view text) {
 
 }  // namespace
 
+void Rendezvous::begin_wait(KernelWait& wait) {
+  MutexLock lock(waits_mu_);
+  wait.previous = nullptr;
+  wait.next = waits_;
+  if (waits_ != nullptr) waits_->previous = &wait;
+  waits_ = &wait;
+}
+
+void Rendezvous::end_wait(KernelWait& wait) {
+  MutexLock lock(waits_mu_);
+  (wait.previous != nullptr ? wait.previous->next : waits_) = wait.next;
+  if (wait.next != nullptr) wait.next->previous = wait.previous;
+}
+
+std::vector<std::string> Rendezvous::waiting_kernels() const {
+  std::vector<std::string> out;
+  MutexLock lock(waits_mu_);
+  for (const KernelWait* wait = waits_; wait != nullptr; wait = wait->next) {
+    out.push_back(str_cat(wait->op, " \"", wait->node, "\""));
+  }
+  return out;
+}
+
 Ref<Rendezvous> make_local_rendezvous() { return make_ref<LocalRendezvous>(); }
 
 uint64_t frame_id(uint64_t parent, uint64_t iteration, std::string_view name) {

@@ -7,6 +7,7 @@
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/function.h"
+#include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/kernel/value.h"
@@ -30,6 +31,22 @@ class Rendezvous : public RefCounted {
   virtual void abort(Status reason) = 0;
   // The keys that somebody waits for: what a step that is late is told by.
   virtual std::vector<std::string> waiting() const = 0;
+
+  // Kernels of the step that wait for something else than a key: a queue, a file, a function. The
+  // one who waits has the memory, from begin_wait() until end_wait().
+  struct KernelWait {
+    std::string_view op, node;
+    KernelWait* next = nullptr;
+    KernelWait* previous = nullptr;
+  };
+  void begin_wait(KernelWait& wait);
+  void end_wait(KernelWait& wait);
+  // Those that wait now: `QueueDequeueV2 "dequeue"`.
+  std::vector<std::string> waiting_kernels() const;
+
+ private:
+  mutable Mutex waits_mu_;
+  KernelWait* waits_ MR_GUARDED_BY(waits_mu_) = nullptr;
 };
 
 // One in this process's memory.

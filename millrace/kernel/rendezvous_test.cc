@@ -213,5 +213,21 @@ TEST(FrameId, TellsInstancesApart) {
   EXPECT_EQ(frame_id(3, 4, "loop"), frame_id(3, 4, "loop"));
 }
 
+TEST(Rendezvous, TellsOfKernelsThatWait) {
+  const Ref<Rendezvous> r = make_local_rendezvous();
+  Rendezvous::KernelWait first{.op = "A", .node = "a"}, second{.op = "B", .node = "b"},
+      third{.op = "C", .node = "c"};
+  r->begin_wait(first);
+  r->begin_wait(second);
+  r->begin_wait(third);
+  EXPECT_EQ(r->waiting_kernels(), (std::vector<std::string>{"C \"c\"", "B \"b\"", "A \"a\""}));
+  r->end_wait(second);
+  EXPECT_EQ(r->waiting_kernels(), (std::vector<std::string>{"C \"c\"", "A \"a\""}));
+  r->end_wait(first);
+  r->end_wait(third);
+  EXPECT_TRUE(r->waiting_kernels().empty());
+  EXPECT_TRUE(r->waiting().empty());
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "millrace/base/thread_pool.h"
+#include "millrace/kernel/rendezvous.h"
 #include "millrace/runtime/parallel_run.h"
 
 namespace millrace {
@@ -10,6 +11,27 @@ namespace {
 constexpr uint32_t kCheapNs = 3000;
 // A thread with this many ready steps gives half of them away.
 constexpr size_t kShareAt = 64;
+
+// While it lives, a kernel that may take long is among those that the step's rendezvous (may be
+// null) tells of.
+class WaitNote {
+ public:
+  WaitNote(Rendezvous* rendezvous, const PlanStep& step) : rendezvous_(rendezvous) {
+    if (rendezvous_ == nullptr) return;
+    wait_.op = step.node->op->name;
+    wait_.node = step.node->name;
+    rendezvous_->begin_wait(wait_);
+  }
+  ~WaitNote() {
+    if (rendezvous_ != nullptr) rendezvous_->end_wait(wait_);
+  }
+  WaitNote(const WaitNote&) = delete;
+  WaitNote& operator=(const WaitNote&) = delete;
+
+ private:
+  Rendezvous* const rendezvous_;
+  Rendezvous::KernelWait wait_;
+};
 
 }  // namespace
 
@@ -246,6 +268,7 @@ Status ParallelRun::run_kernel(const Ready& ready) {
   }
   KernelContext ctx(kernel_args(ready, inputs, movable));
   StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(), ready.scheduled_ns);
+  const WaitNote note(step.blocks ? step_->rendezvous.get() : nullptr, step);
   MR_TRY(step.kernel->compute(ctx));
   const Value* outputs = ready.iteration->slots.get() + step.first_output;
   timer.stop(outputs);
@@ -341,11 +364,17 @@ struct ParallelRun::AsyncStep {
   AsyncStep(ParallelRun* run, const Ready& ready)
       : run(run),
         ready(ready),
-        timer(*run->plan_, ready.step, run->measured_, run->step_->trace.get(),
-              ready.scheduled_ns) {}
+        timer(*run->plan_, ready.step, run->measured_, run->step_->trace.get(), ready.scheduled_ns),
+        note(waits_of(*run, ready), run->plan_->steps[static_cast<size_t>(ready.step)]) {}
+  // Receives are the rendezvous's own waits; they are among those that run when dead.
+  static Rendezvous* waits_of(const ParallelRun& run, const Ready& ready) {
+    const bool receives = run.plan_->steps[static_cast<size_t>(ready.step)].runs_when_dead;
+    return receives ? nullptr : run.step_->rendezvous.get();
+  }
   Ref<ParallelRun> run;
   Ready ready;
   StepTimer timer;
+  WaitNote note;
   std::vector<Value*> inputs;
   std::vector<Value> copies;
   alignas(KernelContext) unsigned char context[sizeof(KernelContext)];

@@ -229,7 +229,10 @@ TEST_F(SemanticsOfCodes, QueuesAndCounters) {
   EXPECT_EQ(s->run({}, {"count"}).value()[0].item<int32_t>(), 1);
   EXPECT_EQ(code_of(s->run({}, {"count"})), Code::kOutOfRange);
   // An empty queue makes a run wait; a deadline ends it and leaves the queue usable.
-  EXPECT_EQ(code_of(s->run({}, {"dequeue"}, {}, {.timeout_ms = 20})), Code::kDeadlineExceeded);
+  const Status late = s->run({}, {"dequeue"}, {}, {.timeout_ms = 20}).status();
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
+  EXPECT_NE(late.message().find("it waits for QueueDequeueV2 \"dequeue\""), std::string_view::npos)
+      << late.to_string();
   ASSERT_TRUE(s->run({}, {}, {"close"}).ok());
   EXPECT_EQ(code_of(s->run({}, {"dequeue"})), Code::kOutOfRange);
 }

@@ -75,6 +75,9 @@ bool wait_for(Step& step, bool (*interrupted)(), int64_t timeout_ms) {
     return false;
   }
   std::vector<std::string> waiting = step.rendezvous->waiting();
+  for (std::string& kernel : step.rendezvous->waiting_kernels()) {
+    waiting.push_back(std::move(kernel));
+  }
   step.cancel->cancel(deadline_exceeded(
       "Timed out waiting for notification: the run did not finish in ", timeout_ms, " ms",
       waiting.empty() ? "" : "; it waits for ", str_join(waiting, ", ")));
