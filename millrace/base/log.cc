@@ -73,6 +73,11 @@ std::atomic<int> threshold{kNotRead};
 
 bool enabled_slow(LogLevel level) { return level >= log_level(); }
 
+bool notices_enabled() {
+  const char* text = std::getenv("MILLRACE_LOG");
+  return text == nullptr || log_level_name(LogLevel::kOff) != text;
+}
+
 void write(LogLevel level, SourceLocation location, std::string_view text) {
   const LogRecord record{level, location, text};
   if (LogSink* sink = current_sink.load(std::memory_order_acquire)) {

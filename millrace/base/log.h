@@ -42,6 +42,8 @@ LogSink* set_log_sink(LogSink* sink);
 
 // What MR_LOG is made of.
 namespace log_internal {
+// False with MILLRACE_LOG=off in the environment.
+bool notices_enabled();
 inline constexpr int kNotRead = -1;  // the environment was not looked at yet; below every level
 extern std::atomic<int> threshold;
 bool enabled_slow(LogLevel level);
@@ -60,6 +62,16 @@ void write(LogLevel level, SourceLocation location, std::string_view text);
       ::millrace::log_internal::write(::millrace::LogLevel::level,                   \
                                       ::millrace::SourceLocation::current(),         \
                                       ::millrace::str_cat(__VA_ARGS__));             \
+  } while (false)
+
+// A warning that nobody had to ask for, since the program seems to hang: let through at any level,
+// except with MILLRACE_LOG=off in the environment. For rare messages.
+#define MR_NOTICE(...)                                                       \
+  do {                                                                       \
+    if (::millrace::log_internal::notices_enabled())                         \
+      ::millrace::log_internal::write(::millrace::LogLevel::kWarning,        \
+                                      ::millrace::SourceLocation::current(), \
+                                      ::millrace::str_cat(__VA_ARGS__));     \
   } while (false)
 
 // A message for those who look for a defect in Millrace.

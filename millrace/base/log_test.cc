@@ -53,6 +53,16 @@ TEST_F(LogTest, LetsTheLevelAndAboveThrough) {
   EXPECT_EQ(kept_.last.line, line);
 }
 
+TEST_F(LogTest, NoticesComeUnaskedUnlessAllIsOff) {
+  unsetenv("MILLRACE_LOG");
+  set_log_level(LogLevel::kOff);
+  MR_NOTICE("stuck ", 1);
+  setenv("MILLRACE_LOG", "off", 1);
+  MR_NOTICE("stuck ", 2);
+  unsetenv("MILLRACE_LOG");
+  EXPECT_EQ(kept_.lines, (std::vector<std::string>{"warning: stuck 1"}));
+}
+
 TEST_F(LogTest, EnvironmentSetsTheLevelAndTheCallOverrides) {
   setenv("MILLRACE_LOG", "info", 1);
   log_internal::threshold = log_internal::kNotRead;

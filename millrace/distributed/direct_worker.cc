@@ -54,6 +54,17 @@ class DirectWorker final : public WorkerInterface {
     if (!worker.ok()) return done(worker.status());
     (*worker)->cleanup_step(step_id, std::move(done));
   }
+  bool needs_lease() const override { return false; }
+  void keep_session(KeepSessionRequest request, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->keep_session(std::move(request), std::move(done));
+  }
+  void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->get_activity(step_id, std::move(done));
+  }
   void delete_session(std::string session, StatusDone done) override {
     Result<Ref<Worker>> worker = find_();
     if (!worker.ok()) return done(worker.status());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,41 @@ class ClusterTest {
   std::string name_;
   std::unique_ptr<InProcessCluster> cluster_;
   std::unique_ptr<Session> session_;
+};
+
+// Answers get_status when it has devices, keep_session with `kept_answer` when there is one, and
+// nothing else ever.
+class SilentWorker : public WorkerInterface {
+ public:
+  explicit SilentWorker(std::vector<Device::Info> devices = {}) : devices_(std::move(devices)) {}
+
+  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
+    if (!devices_.empty()) done(WorkerStatus{devices_});
+  }
+  void register_graph(RegisterGraphRequest, UniqueFunction<void(Result<std::string>)>) override {}
+  void deregister_graph(std::string, StatusDone) override {}
+  void run_graph(RunGraphRequest, Ref<CancellationToken>,
+                 UniqueFunction<void(Status, RunGraphResponse)>) override {}
+  void recv_tensor(RecvTensorRequest, Ref<CancellationToken>,
+                   UniqueFunction<void(Status, Value)>) override {}
+  void abort_step(int64_t, Status, StatusDone) override {}
+  void cleanup_step(int64_t, StatusDone) override {}
+  void keep_session(KeepSessionRequest request, StatusDone done) override {
+    kept.push_back(std::move(request));
+    if (kept_answer) done(*kept_answer);
+  }
+  void delete_session(std::string session, StatusDone) override {
+    deleted.push_back(std::move(session));
+  }
+  void get_activity(int64_t, UniqueFunction<void(Result<WorkerActivity>)>) override {}
+  void reset(std::vector<std::string>, StatusDone) override {}
+
+  std::vector<std::string> deleted;
+  std::vector<KeepSessionRequest> kept;
+  std::optional<Status> kept_answer;
+
+ private:
+  const std::vector<Device::Info> devices_;
 };
 
 // Returns when `count` TestStuck kernels have started since the process began.

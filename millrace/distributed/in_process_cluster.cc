@@ -109,6 +109,7 @@ struct TaskSlot : RefCounted {
 struct InProcessCluster::Impl {
   std::string name;
   int cpu_devices = 1;
+  Ref<Timer> timer;  // of the tasks
   ClusterSpec spec;
   Ref<WorkerCache> workers = make_ref<WorkerCache>();
   std::map<std::string, Ref<TaskSlot>, std::less<>> tasks;
@@ -127,7 +128,7 @@ struct InProcessCluster::Impl {
   Result<Ref<Worker>> make_worker(const std::string& task) {
     MR_TRY_ASSIGN(DeviceName device, DeviceName::parse(task));
     MR_TRY_ASSIGN(std::vector<Ref<Device>> devices, make_cpu_devices(device, cpu_devices));
-    return Worker::create(task, std::move(devices), workers);
+    return Worker::create(task, std::move(devices), workers, timer);
   }
 };
 
@@ -139,6 +140,7 @@ struct Clusters {
   struct Entry {
     Ref<WorkerCache> workers;
     std::string first_task;
+    Ref<Timer> timer;  // of masters
   };
   std::map<std::string, Entry, std::less<>> by_name MR_GUARDED_BY(mu);
 };
@@ -166,6 +168,7 @@ Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
     }
     workers = it->second.workers;
     master.task = it->second.first_task;
+    master.timer = it->second.timer;
   }
   if (!rest.empty()) {
     MR_TRY_ASSIGN(DeviceName task, DeviceName::parse(rest));
@@ -194,6 +197,7 @@ Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options
   auto impl = std::make_shared<Impl>();
   impl->name = options.name;
   impl->cpu_devices = options.cpu_devices;
+  impl->timer = options.worker_timer;
   for (const auto& [job, count] : options.jobs) {
     if (count < 1 || count > 1024) {
       return invalid_argument("job ", job, ": expected 1 to 1024 tasks, got ", count);
@@ -215,7 +219,9 @@ Result<std::unique_ptr<InProcessCluster>> InProcessCluster::create(const Options
   std::string first = task_name(options.jobs[0].first, 0);
   Clusters& all = clusters();
   MutexLock lock(all.mu);
-  if (!all.by_name.try_emplace(options.name, Clusters::Entry{impl->workers, first}).second) {
+  if (!all.by_name
+           .try_emplace(options.name, Clusters::Entry{impl->workers, first, options.master_timer})
+           .second) {
     return already_exists("a cluster \"", options.name, "\" exists in this process");
   }
   return std::unique_ptr<InProcessCluster>(new InProcessCluster(std::move(impl)));

@@ -34,6 +34,8 @@ class InProcessCluster {
     Transport transport = Transport::kDirect;
     std::vector<std::pair<std::string, int>> jobs = {{"worker", 2}};  // name, number of tasks
     int cpu_devices = 1;                                              // of each task
+    // Of the tasks, and of the masters of sessions over them.
+    Ref<Timer> worker_timer = real_timer(), master_timer = real_timer();
   };
 
   // The name is found by targets until the cluster ends. ALREADY_EXISTS for a name in use;

@@ -27,7 +27,13 @@ class MasterBackend : public SessionBackend {
         options_(options),
         discovered_(std::move(discovered)),
         host_(std::move(host)),
-        unique_(random_incarnation()) {}
+        unique_(random_incarnation()),
+        watch_(make_ref<WaitWatch>(options.timer, options.report_after_ms)) {}
+  ~MasterBackend() override {
+    watch_->stop();
+    MutexLock lock(mu_);
+    if (keeper_) keeper_->stop();
+  }
 
   const DeviceSet& devices() const override { return discovered_.devices; }
   Device& host_device() override { return *host_; }
@@ -36,7 +42,8 @@ class MasterBackend : public SessionBackend {
                                   const std::string& session) override {
     MR_TRY_ASSIGN(std::vector<Partition> parts,
                   partition(graph, PartitionBy::kTask, discovered_.devices));
-    Ref<RemoteExecutable> executable = make_ref<RemoteExecutable>(workers_);
+    const Ref<LeaseKeeper> keeper = keeper_of(session);
+    Ref<RemoteExecutable> executable = make_ref<RemoteExecutable>(workers_, keeper, watch_);
     std::vector<RegisterGraphRequest> requests;
     for (const Partition& part : parts) {
       RegisterGraphRequest request;
@@ -45,6 +52,7 @@ class MasterBackend : public SessionBackend {
       request.incarnation = discovered_.incarnations.at(part.location);
       request.kernel_label = options_.kernel_label;
       MR_TRY_ASSIGN(request.functions, functions_of(part.graph));
+      request.lease_ms = keeper->keep(part.location, request.incarnation);
       requests.push_back(std::move(request));
       MR_TRY(executable->add_part(part.location, part.graph));
     }
@@ -61,6 +69,7 @@ class MasterBackend : public SessionBackend {
   }
 
   void close(const std::string& session) override {
+    keeper_of(session)->stop();
     for (const auto& [task, incarnation] : discovered_.incarnations) {
       Result<Ref<WorkerInterface>> worker = workers_->find(task);
       if (worker.ok()) (*worker)->delete_session(unique_name(session), [](const Status&) {});
@@ -108,6 +117,16 @@ class MasterBackend : public SessionBackend {
     return message.SerializeAsString();
   }
 
+  // Of the session, for whom the backend is.
+  Ref<LeaseKeeper> keeper_of(const std::string& session) {
+    MutexLock lock(mu_);
+    if (!keeper_) {
+      keeper_ =
+          make_ref<LeaseKeeper>(workers_, unique_name(session), options_.lease_ms, options_.timer);
+    }
+    return keeper_;
+  }
+
   // Sessions of other processes may have the same name.
   std::string unique_name(const std::string& session) const {
     return str_cat(unique_, "_", session);
@@ -118,8 +137,10 @@ class MasterBackend : public SessionBackend {
   const Discovered discovered_;
   const Ref<Device> host_;
   const uint64_t unique_;
+  const Ref<WaitWatch> watch_;
   Mutex mu_;
   Ref<FunctionLibrary> functions_ MR_GUARDED_BY(mu_);  // the session's graph's
+  Ref<LeaseKeeper> keeper_ MR_GUARDED_BY(mu_);         // null until the session has a graph
 };
 
 using Answers = std::map<std::string, std::vector<Device::Info>>;

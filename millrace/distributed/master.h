@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/timer.h"
 #include "millrace/distributed/cluster.h"
+#include "millrace/distributed/patience.h"
 #include "millrace/session/session_backend.h"
 
 namespace millrace {
@@ -19,6 +21,12 @@ struct MasterOptions {
   // deadlines of their runs instead.
   int64_t call_timeout_ms = 600'000;
   std::string kernel_label;
+  // Tasks of other processes drop what the session has there when they hear nothing of its master
+  // for so long.
+  int64_t lease_ms = lease_ms_for(lost_after_ms());
+  // A run that waits for its tasks for so long says so; see WaitWatch.
+  int64_t report_after_ms = millrace::report_after_ms();
+  Ref<Timer> timer = real_timer();
 };
 
 // A session backend over the tasks of a cluster: cuts graphs by task, registers the parts with the

@@ -10,33 +10,6 @@
 namespace millrace {
 namespace {
 
-// Answers get_status when it has devices, and nothing else ever.
-class SilentWorker : public WorkerInterface {
- public:
-  explicit SilentWorker(std::vector<Device::Info> devices) : devices_(std::move(devices)) {}
-
-  void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
-    if (!devices_.empty()) done(WorkerStatus{devices_});
-  }
-  void register_graph(RegisterGraphRequest, UniqueFunction<void(Result<std::string>)>) override {}
-  void deregister_graph(std::string, StatusDone) override {}
-  void run_graph(RunGraphRequest, Ref<CancellationToken>,
-                 UniqueFunction<void(Status, RunGraphResponse)>) override {}
-  void recv_tensor(RecvTensorRequest, Ref<CancellationToken>,
-                   UniqueFunction<void(Status, Value)>) override {}
-  void abort_step(int64_t, Status, StatusDone) override {}
-  void cleanup_step(int64_t, StatusDone) override {}
-  void delete_session(std::string session, StatusDone) override {
-    deleted.push_back(std::move(session));
-  }
-  void reset(std::vector<std::string>, StatusDone) override {}
-
-  std::vector<std::string> deleted;
-
- private:
-  const std::vector<Device::Info> devices_;
-};
-
 class MasterTest : public testing::Test {
  protected:
   MasterTest() {

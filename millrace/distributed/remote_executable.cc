@@ -1,11 +1,14 @@
 #include "millrace/distributed/remote_executable.h"
 
 #include <atomic>
+#include <map>
 
 #include "millrace/base/hash.h"
+#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
+#include "millrace/distributed/patience.h"
 #include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
@@ -39,9 +42,12 @@ std::string describe(const Subgraph& graph) {
 
 RemoteExecutable::~RemoteExecutable() {
   for (Part& part : parts_) {
-    // Not waited for: a task that cannot be reached has forgotten the graph, or will never be asked
-    // again.
-    if (!part.handle.empty()) part.worker->deregister_graph(part.handle, [](const Status&) {});
+    if (part.handle.empty()) continue;
+    // Not waited for: a task that cannot be reached is told when it can.
+    part.worker->deregister_graph(part.handle, [keeper = keeper_, task = part.task,
+                                                handle = part.handle](const Status& status) {
+      if (status.code() == Code::kUnavailable) keeper->tell_later(task, handle);
+    });
   }
 }
 
@@ -53,6 +59,9 @@ Status RemoteExecutable::add_part(const std::string& task, const Subgraph& graph
     if (!node.op->traits.argument && !node.op->traits.result) continue;
     MR_TRY_ASSIGN(int64_t position, node.attr<int64_t>("index"));
     (node.op->traits.argument ? part.feeds : part.fetches).push_back(static_cast<int>(position));
+  }
+  for (const SubNode& node : graph.nodes()) {
+    if (!node.erased && node.origin != 0) origins_.emplace(node.name, node.origin);
   }
   part.text = describe(graph);
   parts_.push_back(std::move(part));
@@ -98,11 +107,12 @@ Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> reques
 }
 
 // The calls to the tasks of one step: its parts.
-struct RemoteExecutable::Calls : RefCounted {
+struct RemoteExecutable::Calls : Waiting {
   Ref<const RemoteExecutable> owner;
   const Ref<Step> step;
   const int64_t step_id = fresh_step_id();  // as the tasks know it
   const Ref<CancellationToken> token = make_ref<CancellationToken>();
+  uint64_t wait = 0;    // of the watch
   uint64_t ticket = 0;  // of step->cancel
 
   Mutex mu;
@@ -119,6 +129,9 @@ struct RemoteExecutable::Calls : RefCounted {
   std::string wait_key(size_t i) const {
     return str_cat("run_graph of step ", step_id, " on ", owner->parts_[i].task);
   }
+
+  // The tasks that have not answered say what they wait for; those that do not say so are named.
+  void tell(int64_t waited_ms) override;
 
   void start(size_t i) {
     const Part& part = owner->parts_[i];
@@ -201,18 +214,99 @@ struct RemoteExecutable::Calls : RefCounted {
   // All parts have ended; the step's error is the one that tells most.
   void end() {
     if (ticket != 0) step->cancel->remove(ticket);
-    for (const Part& part : owner->parts_) part.worker->cleanup_step(step_id, [](const Status&) {});
+    for (const Part& part : owner->parts_) {
+      part.worker->cleanup_step(
+          step_id, [keeper = owner->keeper_, task = part.task, id = step_id](const Status& status) {
+            if (status.code() == Code::kUnavailable) keeper->tell_later(task, id);
+          });
+    }
     {
       MutexLock lock(mu);
       if (!error.ok()) step->fail_at_end(error);
     }
+    owner->watch_->end(wait);
     // Before the caller hears of it: who then drops the executable knows it deregistered.
-    owner = nullptr;
+    Ref<const RemoteExecutable> dropped;
+    MutexLock lock(mu);
+    dropped = std::move(owner);
   }
 };
 
+// What the tasks said.
+struct RemoteExecutable::Waits : RefCounted {
+  Mutex mu;
+  std::map<std::string, WorkerActivity> by_task MR_GUARDED_BY(mu);
+};
+
+void RemoteExecutable::Calls::tell(int64_t waited_ms) {
+  Ref<const RemoteExecutable> executable;
+  std::vector<const Part*> open;
+  {
+    MutexLock lock(mu);
+    executable = owner;
+    for (size_t i = 0; executable && i < answered.size(); ++i) {
+      if (!answered[i]) open.push_back(&executable->parts_[i]);
+    }
+  }
+  if (open.empty()) return;
+  const Ref<Waits> waits = make_ref<Waits>();
+  const Ref<CallGroup> group = make_ref<CallGroup>("get_activity");
+  for (const Part* part : open) group->expect(part->task);
+  for (const Part* part : open) {
+    part->worker->get_activity(step_id,
+                               [waits, group, task = part->task](Result<WorkerActivity> activity) {
+                                 if (activity.ok()) {
+                                   MutexLock lock(waits->mu);
+                                   waits->by_task[task] = *std::move(activity);
+                                 }
+                                 group->answer(task, ok_status());
+                               });
+  }
+  (void)group->wait(lost_after_ms());  // who does not answer is named for that
+  std::string lines;
+  MutexLock lock(waits->mu);
+  for (const Part* part : open) {
+    const auto it = waits->by_task.find(part->task);
+    if (it == waits->by_task.end()) {
+      lines += str_cat("\n  ", part->task, " does not say what it does");
+    } else if (it->second.steps.empty()) {
+      lines += str_cat("\n  ", part->task, " has not begun the step");
+    } else if (it->second.steps[0].waits_for.empty()) {
+      lines += str_cat("\n  ", part->task, " computes");
+    } else {
+      for (const std::string& text : it->second.steps[0].waits_for) {
+        lines += str_cat("\n  ", executable->describe_wait(part->task, text));
+      }
+    }
+  }
+  MR_NOTICE("a run of session ", executable->keeper_->session(), " has not ended after ",
+            waited_ms / 1000, " s (step ", step_id, "):", lines);
+}
+
+std::string RemoteExecutable::describe_wait(const std::string& task,
+                                            const std::string& wait) const {
+  std::string text = str_cat(task, " waits for ", wait);
+  std::string node;
+  const Result<RendezvousKey> key = RendezvousKey::parse(wait.substr(0, wait.find(" from ")));
+  if (key.ok()) {
+    // "edge_<number>_<node>", see partition().
+    const size_t number = key->tensor_name.find('_');
+    const size_t name =
+        number == std::string::npos ? number : key->tensor_name.find('_', number + 1);
+    if (name != std::string::npos) node = key->tensor_name.substr(name + 1);
+    // What a peer asked it for: the peer's own waits name it too.
+    if (!key->recv_device.starts_with(task)) text = str_cat(task, " has not sent ", wait);
+  } else if (const size_t quote = wait.find('"'); quote != std::string::npos) {
+    node = wait.substr(quote + 1, wait.rfind('"') - quote - 1);
+  }
+  const auto origin = origins_.find(node);
+  if (origin != origins_.end()) text += str_cat(", ", describe_origin(origin->second));
+  return text;
+}
+
 void RemoteExecutable::run_async(Ref<Step> step, Step::Done done) const {
   Ref<Calls> calls = make_ref<Calls>(this, step);
+  calls->wait = watch_->begin(calls);
   // The last answer may come at once, and with it the end of this executable.
   const size_t count = parts_.size();
   // One part more than there are tasks, so that nothing ends before all have been called.
@@ -244,8 +338,9 @@ Status RemoteExecutable::run_straight(Step&) const {
 int64_t RemoteExecutable::bytes() const {
   // A plan is some times larger than its message, and it is the workers' memory that counts.
   constexpr int64_t kPlanPerMessage = 8;
+  constexpr int64_t kPlanAtLeast = int64_t{16} << 10;
   int64_t bytes = 0;
-  for (const Part& part : parts_) bytes += part.graph_bytes * kPlanPerMessage;
+  for (const Part& part : parts_) bytes += kPlanAtLeast + part.graph_bytes * kPlanPerMessage;
   return bytes;
 }
 

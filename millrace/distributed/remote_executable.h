@@ -2,9 +2,13 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "millrace/distributed/cluster.h"
+#include "millrace/distributed/lease_keeper.h"
+#include "millrace/distributed/wait_watch.h"
+#include "millrace/graph/origin.h"
 #include "millrace/runtime/executable.h"
 #include "millrace/runtime/subgraph.h"
 
@@ -16,7 +20,11 @@ namespace millrace {
 // task where it began.
 class RemoteExecutable : public Executable {
  public:
-  explicit RemoteExecutable(Ref<WorkerCache> workers) : workers_(std::move(workers)) {}
+  // `keeper` has what a task could not be told: that a step, or the graph, is over. `watch` says
+  // when a run has waited for long: then the tasks that have not answered are asked what for, and
+  // that is logged.
+  RemoteExecutable(Ref<WorkerCache> workers, Ref<LeaseKeeper> keeper, Ref<WaitWatch> watch)
+      : workers_(std::move(workers)), keeper_(std::move(keeper)), watch_(std::move(watch)) {}
 
   // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an
   // unknown one.
@@ -39,6 +47,7 @@ class RemoteExecutable : public Executable {
 
  private:
   struct Calls;
+  struct Waits;
   struct Part {
     std::string task;
     Ref<WorkerInterface> worker;
@@ -50,8 +59,15 @@ class RemoteExecutable : public Executable {
 
   ~RemoteExecutable() override;
 
+  // What one of its tasks waits for, in words, with the user's line where a node of the graph is
+  // part of it. `wait` is one of WorkerActivity::Step::waits_for.
+  std::string describe_wait(const std::string& task, const std::string& wait) const;
+
   const Ref<WorkerCache> workers_;
+  const Ref<LeaseKeeper> keeper_;
+  const Ref<WaitWatch> watch_;
   std::vector<Part> parts_;
+  std::unordered_map<std::string, OriginId> origins_;  // by node, where known
 };
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/call_group.h"
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/master_service.h"
@@ -213,6 +214,31 @@ const std::string& Server::address() const { return task_->address; }
 Status Server::register_targets() {
   static const Status* status = new Status(register_session_backend(kScheme, make_backend));
   return *status;
+}
+
+Result<WorkerActivity> Server::activity(std::string_view target) {
+  const std::string_view address = address_of(target);
+  if (const Ref<ServerTask> own = server_at(address)) return own->worker->activity(0);
+  struct Answer : RefCounted {
+    Mutex mu;
+    WorkerActivity activity MR_GUARDED_BY(mu);
+  };
+  const Ref<Answer> answer = make_ref<Answer>();
+  const std::string peer = str_cat("the server at ", address);
+  const Ref<CallGroup> group = make_ref<CallGroup>("get_activity");
+  group->expect(peer);
+  MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  const Ref<WorkerInterface> worker = make_remote_worker(network.connect(address, peer));
+  worker->get_activity(0, [answer, group, peer](Result<WorkerActivity> activity) {
+    if (activity.ok()) {
+      MutexLock lock(answer->mu);
+      answer->activity = *activity;
+    }
+    group->answer(peer, activity.status());
+  });
+  MR_TRY(group->wait(kDescribeTimeoutMs));
+  MutexLock lock(answer->mu);
+  return answer->activity;
 }
 
 Status Server::reset(std::string_view target, std::span<const std::string> containers) {

@@ -50,6 +50,10 @@ class Server {
   // Makes targets "grpc://" known. OK when it was called before.
   static Status register_targets();
 
+  // What the task at the address of a target ("grpc://ADDRESS") has at the moment: sessions,
+  // graphs, steps and what these wait for.
+  static Result<WorkerActivity> activity(std::string_view target);
+
   // Drops the resources in these containers on the tasks that a session with this target would use;
   // none named: in the default one, which a job's name stands for too.
   static Status reset(std::string_view target, std::span<const std::string> containers);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "millrace/base/log.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
@@ -27,29 +28,45 @@ DeviceSet device_set(const TaskContext& task) {
   return DeviceSet(std::move(infos), 0);
 }
 
+// Of a graph's handle, see add_graph(); empty for what is none.
+std::string session_of(const std::string& handle) {
+  const size_t number = handle.find('_');
+  const size_t session = number == std::string::npos ? number : handle.find('_', number + 1);
+  return session == std::string::npos ? "" : handle.substr(session + 1);
+}
+
 size_t slots(const std::map<int, DType>& positions) {
   return positions.empty() ? 0 : static_cast<size_t>(positions.rbegin()->first) + 1;
 }
 
 }  // namespace
 
+struct Worker::SessionState : RefCounted {
+  std::string name;
+  Ref<FunctionLibrary> library;
+  Ref<FunctionRunner> functions;
+  int running = 0;     // steps
+  bool ended = false;  // nothing of it may begin any more
+};
+
 struct Worker::Graph : RefCounted {
   Ref<PlanSet> plans;
   Boundary boundary;
-  Ref<FunctionRunner> functions;
+  Ref<SessionState> session;
 };
 
 void Worker::TaskStep::end(const Status& reason) const {
   rendezvous->abort_from_outside(reason);
-  step->cancel->cancel(reason);
+  step->fail(reason);  // the step's error, before kernels that are cancelled have theirs
 }
 
-Worker::Worker(Ref<const TaskContext> task) : task_(std::move(task)) {}
+Worker::Worker(Ref<const TaskContext> task, Ref<Timer> timer)
+    : task_(std::move(task)), timer_(std::move(timer)), leases_(task_->name) {}
 
 Worker::~Worker() { shut_down(cancelled("the worker of ", task_->name, " has ended")); }
 
 Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> devices,
-                                   Ref<WorkerCache> peers) {
+                                   Ref<WorkerCache> peers, Ref<Timer> timer) {
   if (devices.empty() || devices[0]->kind() != DeviceKind::kCpu) {
     return invalid_argument("task ", task, " needs devices, a CPU first");
   }
@@ -62,7 +79,7 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
   context->name = std::move(task);
   context->devices = std::move(devices);
   context->peers = std::move(peers);
-  return Ref<Worker>(new Worker(std::move(context)));
+  return Ref<Worker>(new Worker(std::move(context), std::move(timer)));
 }
 
 void Worker::get_status(UniqueFunction<void(Result<WorkerStatus>)> done) {
@@ -77,52 +94,67 @@ void Worker::register_graph(RegisterGraphRequest request,
   done(add_graph(request));
 }
 
-Result<Ref<FunctionRunner>> Worker::session_functions(const std::string& session,
-                                                      const std::string& functions) {
+Status Worker::check_incarnation(uint64_t expected) const {
+  if (expected == 0 || expected == incarnation()) return ok_status();
+  return aborted("task ", task_->name, " has restarted: expected incarnation ", hex(expected),
+                 ", it is ", hex(incarnation()));
+}
+
+Result<Ref<Worker::SessionState>> Worker::find_session(const std::string& name, int64_t lease_ms) {
+  MutexLock lock(mu_);
+  MR_TRY(stopped_);
+  MR_TRY(leases_.keep(name, lease_ms, timer_->now_ns()));
+  if (lease_ms > 0) watch_later(lease_ms * 1'000'000);
+  Ref<SessionState>& found = sessions_[name];
+  if (!found) {
+    found = make_ref<SessionState>();
+    found->name = name;
+    found->library = make_ref<FunctionLibrary>();
+    found->functions = make_function_runner(found->library, OpRegistry::global(), task_->devices[0],
+                                            {.session_prefix = name});
+  }
+  return found;
+}
+
+Status Worker::add_functions(SessionState& session, const std::string& functions) const {
   tensorflow::FunctionDefLibrary message;
   if (!message.ParseFromString(functions)) {
     return invalid_argument("expected a FunctionDefLibrary for ", task_->name, ", got ",
                             functions.size(), " bytes that are none");
   }
-  Functions found;
-  {
-    MutexLock lock(mu_);
-    MR_TRY(stopped_);
-    Functions& known = functions_[session];
-    if (!known.library) {
-      known.library = make_ref<FunctionLibrary>();
-      known.runner = make_function_runner(known.library, OpRegistry::global(), task_->devices[0],
-                                          {.session_prefix = session});
-    }
-    found = known;
-  }
   for (const tensorflow::FunctionDef& proto : message.function()) {
     MR_TRY_ASSIGN(Ref<Function> function, function_from_proto(proto));
-    MR_TRY(found.library->add(std::move(function)));
+    MR_TRY(session.library->add(std::move(function)));
   }
-  return found.runner;
+  return ok_status();
 }
 
 Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
-  if (request.incarnation != 0 && request.incarnation != incarnation()) {
-    return aborted("task ", task_->name, " has restarted: expected incarnation ",
-                   hex(request.incarnation), ", it is ", hex(incarnation()));
-  }
+  MR_TRY(check_incarnation(request.incarnation));
   Result<Subgraph> parsed = Subgraph::from_graph_def_bytes(request.graph_def, OpRegistry::global());
   if (!parsed.ok()) return parsed.status().with_prefix(str_cat("graph for ", task_->name));
   Ref<Graph> graph = make_ref<Graph>();
   MR_TRY_ASSIGN(graph->boundary, read_boundary(*parsed, kMaxPositions, kMaxPositions));
-  MR_TRY_ASSIGN(graph->functions, session_functions(request.session, request.functions));
+  MR_TRY_ASSIGN(graph->session, find_session(request.session, request.lease_ms));
+  MR_TRY(add_functions(*graph->session, request.functions));
   CompileOptions options;
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
   MR_TRY_ASSIGN(graph->plans, PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
   MutexLock lock(mu_);
   MR_TRY(stopped_);
-  // With the incarnation, so that a handle given before a restart is never taken for a new one.
-  std::string handle = str_cat(hex(incarnation()), "_", next_graph_++);
+  MR_TRY(check_session(*graph->session));
+  // With the incarnation, so that a handle given before a restart is never taken for a new one, and
+  // with the session, so that it says whose it was when it is gone.
+  std::string handle = str_cat(hex(incarnation()), "_", next_graph_++, "_", request.session);
   graphs_.emplace(handle, std::move(graph));
   return handle;
+}
+
+Status Worker::check_session(const SessionState& session) const {
+  if (!session.ended) return ok_status();
+  MR_TRY(leases_.check(session.name));
+  return aborted("session ", session.name, " is over on ", task_->name);
 }
 
 void Worker::deregister_graph(std::string graph_handle, StatusDone done) {
@@ -140,6 +172,7 @@ Result<Ref<Worker::Graph>> Worker::find_graph(const std::string& handle) const {
   MR_TRY(stopped_);
   auto it = graphs_.find(handle);
   if (it != graphs_.end()) return it->second;
+  MR_TRY(leases_.check(session_of(handle)));
   return aborted("no graph ", handle, " is registered on ", task_->name,
                  ": the task has probably restarted");
 }
@@ -158,7 +191,8 @@ Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
   return found;
 }
 
-Result<Worker::TaskStep> Worker::prepare_run(const Boundary& graph, RunGraphRequest& request) {
+Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphRequest& request) {
+  const Boundary& graph = runs->boundary;
   std::vector<Tensor> feeds(slots(graph.feeds));
   for (auto& [position, value] : request.feeds) {
     auto it = graph.feeds.find(position);
@@ -194,10 +228,15 @@ Result<Worker::TaskStep> Worker::prepare_run(const Boundary& graph, RunGraphRequ
     if (known == steps_.end()) {
       return aborted("step ", request.step_id, " is over on ", task_->name);
     }
-    if (known->second.started) {
+    if (known->second.graph) {
       return aborted("step ", request.step_id, " has a run on ", task_->name, " already");
     }
-    known->second.started = true;
+    if (Status over = check_session(*runs->session); !over.ok()) {
+      watch_later(idle_ns_);  // the step may be one that find_step() made
+      return over;
+    }
+    known->second.graph = runs;
+    ++runs->session->running;
   }
   Step& step = *found.step;
   step.hold_feeds(std::move(feeds));
@@ -207,24 +246,36 @@ Result<Worker::TaskStep> Worker::prepare_run(const Boundary& graph, RunGraphRequ
   return found;
 }
 
+void Worker::end_run(const Ref<Graph>& graph) {
+  SessionState& session = *graph->session;
+  {
+    MutexLock lock(mu_);
+    if (--session.running > 0 || !session.ended) return;
+  }
+  // What its kernels made after the session was told to end.
+  clear_resources(session.name);
+}
+
 void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                        UniqueFunction<void(Status, RunGraphResponse)> done) {
   Result<Ref<Graph>> graph = find_graph(request.graph_handle);
   if (!graph.ok()) return done(graph.status(), RunGraphResponse());
-  Result<TaskStep> prepared = prepare_run((*graph)->boundary, request);
+  Result<TaskStep> prepared = prepare_run(*graph, request);
   if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
   TaskStep run = *std::move(prepared);
-  run.step->functions = (*graph)->functions;
+  run.step->functions = (*graph)->session->functions;
   uint64_t ticket = 0;
   if (cancel) {
     // By bare pointer: the run takes the callback back before it ends.
     ticket = cancel->on_cancel([run, token = cancel.get()] { run.end(token->status()); });
     if (ticket == 0) {
       run.end(cancel->status());
+      end_run(*graph);
       return done(cancel->status(), RunGraphResponse{.derived = true});
     }
   }
-  auto finish = [rendezvous = run.rendezvous, wanted = std::move(request.fetches), cancel, ticket,
+  auto finish = [self = Ref<Worker>(this), graph = *graph, rendezvous = run.rendezvous,
+                 wanted = std::move(request.fetches), cancel, ticket,
                  done = std::move(done)](Step& step) mutable {
     if (ticket != 0) cancel->remove(ticket);
     RunGraphResponse response;
@@ -242,6 +293,7 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     }
     step.hold_feeds({});
     step.fetches.clear();
+    self->end_run(graph);
     done(std::move(status), std::move(response));
   };
   (*graph)->plans->run_async(run.step, std::move(finish));
@@ -266,6 +318,7 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
     return ok_status();
   }();
   if (!status.ok()) return done(std::move(status), Value());
+  if (!found.graph) watch_for_idle();
   found.rendezvous->recv_here(
       request.key, std::move(cancel),
       [sender, done = std::move(done)](Status ended, Value value) mutable {
@@ -286,8 +339,24 @@ void Worker::abort_step(int64_t step_id, Status reason, StatusDone done) {
   Result<TaskStep> step = find_step(step_id);
   // ABORTED: the step is over already.
   if (!step.ok()) return done(step.status().code() == Code::kAborted ? ok_status() : step.status());
+  if (!step->graph) watch_for_idle();
   step->end(reason);
   done(ok_status());
+}
+
+Worker::TaskStep Worker::take_step(int64_t step_id) {
+  TaskStep found;
+  if (auto it = steps_.find(step_id); it != steps_.end()) {
+    found = std::move(it->second);
+    steps_.erase(it);
+  }
+  if (!over_.insert(step_id).second) return found;
+  over_order_.push_back(step_id);
+  if (over_order_.size() > kRememberedSteps) {
+    over_.erase(over_order_.front());
+    over_order_.pop_front();
+  }
+  return found;
 }
 
 void Worker::cleanup_step(int64_t step_id, StatusDone done) {
@@ -295,16 +364,7 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
   Status status = [&]() -> Status {
     MutexLock lock(mu_);
     MR_TRY(stopped_);
-    if (auto it = steps_.find(step_id); it != steps_.end()) {
-      found = std::move(it->second);
-      steps_.erase(it);
-    }
-    if (!over_.insert(step_id).second) return ok_status();
-    over_order_.push_back(step_id);
-    if (over_order_.size() > kRememberedSteps) {
-      over_.erase(over_order_.front());
-      over_order_.pop_front();
-    }
+    found = take_step(step_id);
     return ok_status();
   }();
   if (found.step) found.end(cancelled("step ", step_id, " is over on ", task_->name));
@@ -313,12 +373,120 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
 
 void Worker::delete_session(std::string session, StatusDone done) {
   if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
+  end_session(session, cancelled("session ", session, " has ended"));
+  done(ok_status());
+}
+
+void Worker::end_session(const std::string& name, const Status& reason) {
+  Ref<SessionState> session;
+  std::vector<Ref<Graph>> graphs;
+  std::vector<TaskStep> steps;
   {
     MutexLock lock(mu_);
-    functions_.erase(session);
+    leases_.drop(name);
+    if (auto it = sessions_.find(name); it != sessions_.end()) {
+      session = std::move(it->second);
+      sessions_.erase(it);
+      session->ended = true;
+      std::erase_if(graphs_, [&](auto& graph) {
+        if (graph.second->session != session) return false;
+        graphs.push_back(std::move(graph.second));
+        return true;
+      });
+      std::vector<int64_t> ids;
+      for (const auto& [id, step] : steps_) {
+        if (step.graph && step.graph->session == session) ids.push_back(id);
+      }
+      for (const int64_t id : ids) steps.push_back(take_step(id));
+    }
   }
+  for (const TaskStep& step : steps) step.end(reason);
+  clear_resources(name);
+}
+
+void Worker::clear_resources(const std::string& session) {
   for (const Ref<Device>& device : task_->devices) device->resources().clear_session(session);
-  done(ok_status());
+}
+
+void Worker::keep_session(KeepSessionRequest request, StatusDone done) {
+  std::vector<TaskStep> steps;
+  std::vector<Ref<Graph>> graphs;
+  Status status = [&]() -> Status {
+    MR_TRY(check_incarnation(request.incarnation));
+    if (request.lease_ms == 0) {
+      return invalid_argument("session ", request.session, ": expected a lease, got 0 ms");
+    }
+    MR_TRY(find_session(request.session, request.lease_ms).status());
+    MutexLock lock(mu_);
+    for (const int64_t id : request.over_steps) steps.push_back(take_step(id));
+    for (const std::string& handle : request.over_graphs) {
+      auto graph = graphs_.extract(handle);
+      if (graph) graphs.push_back(std::move(graph.mapped()));
+    }
+    return ok_status();
+  }();
+  for (const TaskStep& step : steps) {
+    if (step.step) step.end(cancelled("step ", step.step->id, " is over on ", task_->name));
+  }
+  done(std::move(status));
+}
+
+void Worker::watch_later(int64_t delay_ns) {
+  const int64_t at = timer_->now_ns() + delay_ns;
+  if (at >= watch_at_ns_) return;
+  if (watch_ticket_ != 0) timer_->remove(watch_ticket_);
+  watch_at_ns_ = at;
+  watch_ticket_ = timer_->schedule(delay_ns, [self = Ref<Worker>(this)] { self->watch(); });
+}
+
+void Worker::watch_for_idle() {
+  MutexLock lock(mu_);
+  if (stopped_.ok()) watch_later(idle_ns_);
+}
+
+void Worker::watch() {
+  std::vector<std::pair<std::string, Status>> lapsed;
+  const int64_t now = timer_->now_ns();
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) return;
+    watch_ticket_ = 0;
+    watch_at_ns_ = INT64_MAX;
+    lapsed = leases_.take_lapsed(now);
+    if (const int64_t next = leases_.next_lapse_ns(); next != INT64_MAX) watch_later(next - now);
+  }
+  for (const auto& [session, reason] : lapsed) {
+    MR_LOG(kWarning, reason);
+    end_session(session, reason);
+  }
+  forget_idle_steps(now);
+}
+
+void Worker::forget_idle_steps(int64_t now_ns) {
+  std::vector<std::pair<int64_t, Ref<StepRendezvous>>> without_run;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [id, step] : steps_) {
+      if (!step.graph) without_run.emplace_back(id, step.rendezvous);
+    }
+  }
+  for (const auto& [id, rendezvous] : without_run) {
+    // Who waits is a peer whose own step lives: it will be told when that ends.
+    const bool waits = !rendezvous->waiting().empty();
+    MutexLock lock(mu_);
+    const auto it = steps_.find(id);
+    if (!stopped_.ok() || it == steps_.end() || it->second.graph) continue;
+    int64_t& idle_since = it->second.idle_ns;
+    if (waits) {
+      idle_since = -1;
+    } else if (idle_since < 0) {
+      idle_since = now_ns;
+    } else if (now_ns - idle_since >= idle_ns_) {
+      (void)take_step(id);
+      continue;
+    }
+    watch_later(idle_ns_);
+  }
 }
 
 void Worker::reset(std::vector<std::string> containers, StatusDone done) {
@@ -336,14 +504,15 @@ void Worker::reset(std::vector<std::string> containers, StatusDone done) {
 void Worker::shut_down(Status reason) {
   std::map<int64_t, TaskStep> steps;
   std::unordered_map<std::string, Ref<Graph>> graphs;
-  std::unordered_map<std::string, Functions> functions;
+  std::unordered_map<std::string, Ref<SessionState>> sessions;
   {
     MutexLock lock(mu_);
     if (!stopped_.ok()) return;
     stopped_ = reason;
     steps.swap(steps_);
     graphs.swap(graphs_);
-    functions.swap(functions_);
+    sessions.swap(sessions_);
+    if (watch_ticket_ != 0) timer_->remove(watch_ticket_);
   }
   for (auto& [id, step] : steps) step.end(reason);
 }
@@ -354,17 +523,44 @@ int Worker::num_graphs() const {
 }
 
 std::vector<std::string> Worker::steps() const {
-  std::vector<TaskStep> steps;
-  {
-    MutexLock lock(mu_);
-    for (const auto& [id, step] : steps_) steps.push_back(step);
-  }
   std::vector<std::string> out;
-  for (const TaskStep& known : steps) {
-    out.push_back(
-        str_cat("step ", known.step->id, ": ", str_join(known.rendezvous->waiting(), ", ")));
+  for (const WorkerActivity::Step& step : activity(0).steps) {
+    out.push_back(str_cat("step ", step.id, ": ", str_join(step.waits_for, ", ")));
   }
   return out;
+}
+
+WorkerActivity Worker::activity(int64_t step_id) const {
+  std::vector<TaskStep> steps;
+  WorkerActivity out;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [id, step] : steps_) {
+      if (step_id == 0 || step_id == id) steps.push_back(step);
+    }
+    if (step_id == 0) {
+      std::unordered_map<std::string_view, int> graphs;
+      for (const auto& [handle, graph] : graphs_) ++graphs[graph->session->name];
+      const int64_t now = timer_->now_ns();
+      for (const auto& [name, lease] : leases_.known()) {
+        out.sessions.push_back({name, lease.left_ms(now), graphs[name]});
+      }
+    }
+  }
+  for (const TaskStep& known : steps) {
+    std::vector<std::string> waits = known.rendezvous->waiting();
+    for (std::string& kernel : known.rendezvous->waiting_kernels()) {
+      waits.push_back(std::move(kernel));
+    }
+    out.steps.push_back(
+        {known.step->id, known.graph ? known.graph->session->name : "", std::move(waits)});
+  }
+  return out;
+}
+
+void Worker::get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) {
+  if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
+  done(activity(step_id));
 }
 
 }  // namespace millrace

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "millrace/base/mutex.h"
+#include "millrace/base/timer.h"
+#include "millrace/distributed/patience.h"
+#include "millrace/distributed/session_leases.h"
 #include "millrace/distributed/step_rendezvous.h"
 #include "millrace/distributed/worker_interface.h"
 #include "millrace/graph/function.h"
@@ -18,21 +21,25 @@
 
 namespace millrace {
 
-struct Boundary;
-
 // A task: owns its devices, with all state on them, for as long as its process lives; keeps the
 // graphs that masters register; runs them; hands out what they send. register_graph compiles, and
 // run_graph begins to run, on the caller's thread; nothing waits on a thread.
 //
 // A step exists here from the first run_graph, recv_tensor or abort_step that names it until
 // cleanup_step, since a peer's recv_tensor may come before the master's run_graph. Calls that name
-// a step after that are ABORTED; the last 4096 such steps are remembered.
+// a step after that are ABORTED; the last 4096 such steps are remembered. A step that no run_graph
+// has named, and in which nobody waits, is forgotten after a while.
+//
+// A session exists here from its first register_graph or keep_session until delete_session or the
+// end of its lease. With it end its graphs, its steps, its functions and the resources that are its
+// own.
 class Worker final : public WorkerInterface {
  public:
   // `devices` are those of the task called `task`, the first one a CPU: INVALID_ARGUMENT otherwise.
-  // `peers` is how the other tasks are reached. Registers all ops on first use.
+  // `peers` is how the other tasks are reached. Registers all ops on first use. `timer` tells when
+  // leases end; it may hold on to the worker until shut_down().
   static Result<Ref<Worker>> create(std::string task, std::vector<Ref<Device>> devices,
-                                    Ref<WorkerCache> peers);
+                                    Ref<WorkerCache> peers, Ref<Timer> timer = real_timer());
 
   void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override;
   void register_graph(RegisterGraphRequest request,
@@ -44,7 +51,9 @@ class Worker final : public WorkerInterface {
                    UniqueFunction<void(Status, Value)> done) override;
   void abort_step(int64_t step_id, Status reason, StatusDone done) override;
   void cleanup_step(int64_t step_id, StatusDone done) override;
+  void keep_session(KeepSessionRequest request, StatusDone done) override;
   void delete_session(std::string session, StatusDone done) override;
+  void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) override;
   void reset(std::vector<std::string> containers, StatusDone done) override;
 
   // Ends every step with `reason` (an error) and answers every later call with it: the task's
@@ -56,19 +65,24 @@ class Worker final : public WorkerInterface {
   int num_graphs() const;
   // Steps that exist, and for each what it waits for: "step 7: <key> from <task>, <key>".
   std::vector<std::string> steps() const;
+  // What get_activity() answers.
+  WorkerActivity activity(int64_t step_id) const;
 
  private:
   struct Graph;
+  // What a session has here besides graphs and steps. `running` and `ended` belong to mu_.
+  struct SessionState;
   // A step as this task knows it.
   struct TaskStep {
     Ref<Step> step;
     Ref<StepRendezvous> rendezvous;  // the step's
-    bool started = false;
+    Ref<Graph> graph;                // null: no run_graph has come
+    int64_t idle_ns = -1;  // without a graph: since when nobody was seen to wait; -1: not yet
     // Ends what runs and waits, for a reason that did not arise here.
     void end(const Status& reason) const;
   };
 
-  explicit Worker(Ref<const TaskContext> task);
+  Worker(Ref<const TaskContext> task, Ref<Timer> timer);
   ~Worker() override;
 
   // The reason of shut_down(), if it was called.
@@ -76,26 +90,43 @@ class Worker final : public WorkerInterface {
     MutexLock lock(mu_);
     return stopped_;
   }
-  // What runs functions for kernels of a session, with these added to it.
-  Result<Ref<FunctionRunner>> session_functions(const std::string& session,
-                                                const std::string& functions);
+  // ABORTED unless `incarnation` is 0 or this task's.
+  Status check_incarnation(uint64_t incarnation) const;
+  // The session, heard of now; made when it is new. Its functions get these added.
+  Result<Ref<SessionState>> find_session(const std::string& name, int64_t lease_ms);
+  Status add_functions(SessionState& session, const std::string& functions) const;
+  // ABORTED, saying why, when it has ended.
+  Status check_session(const SessionState& session) const MR_REQUIRES(mu_);
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   // The step of a run, with what the request gives it.
-  Result<TaskStep> prepare_run(const Boundary& graph, RunGraphRequest& request);
+  Result<TaskStep> prepare_run(const Ref<Graph>& graph, RunGraphRequest& request);
+  // A run that was prepared is over.
+  void end_run(const Ref<Graph>& graph);
   // The step, made here when this is the first that is heard of it.
   Result<TaskStep> find_step(int64_t step_id);
+  // Takes a step out, so that calls which name it are refused; what it was, to be ended.
+  TaskStep take_step(int64_t step_id) MR_REQUIRES(mu_);
+  // Ends all that a session has with `reason`.
+  void end_session(const std::string& name, const Status& reason);
+  void clear_resources(const std::string& session);
+  // Looks, when it is time, for leases that ran out and steps that nobody wants.
+  void watch_later(int64_t delay_ns) MR_REQUIRES(mu_);
+  void watch_for_idle();
+  void watch();
+  void forget_idle_steps(int64_t now_ns);
 
   const Ref<const TaskContext> task_;
+  const Ref<Timer> timer_;
+  const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;
 
   mutable Mutex mu_;
   Status stopped_ MR_GUARDED_BY(mu_);
   std::unordered_map<std::string, Ref<Graph>> graphs_ MR_GUARDED_BY(mu_);
-  struct Functions {
-    Ref<FunctionLibrary> library;
-    Ref<FunctionRunner> runner;
-  };
-  std::unordered_map<std::string, Functions> functions_ MR_GUARDED_BY(mu_);  // by session
+  std::unordered_map<std::string, Ref<SessionState>> sessions_ MR_GUARDED_BY(mu_);
+  SessionLeases leases_ MR_GUARDED_BY(mu_);  // of the same sessions
+  uint64_t watch_ticket_ MR_GUARDED_BY(mu_) = 0;
+  int64_t watch_at_ns_ MR_GUARDED_BY(mu_) = INT64_MAX;
   int64_t next_graph_ MR_GUARDED_BY(mu_) = 1;
   std::map<int64_t, TaskStep> steps_ MR_GUARDED_BY(mu_);
   std::unordered_set<int64_t> over_ MR_GUARDED_BY(mu_);

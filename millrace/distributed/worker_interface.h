@@ -33,6 +33,37 @@ struct RegisterGraphRequest {
   uint64_t incarnation = 0;
   // Kernels with this label where an op has one.
   std::string kernel_label;
+  // What keep_session() says too: a graph is never without it. 0: the master is of this process.
+  int64_t lease_ms = 0;
+};
+
+struct KeepSessionRequest {
+  std::string session;
+  // The task may drop what the session has there when it hears nothing of it for so long: 1 ms to
+  // an hour.
+  int64_t lease_ms = 0;
+  uint64_t incarnation = 0;  // as in RegisterGraphRequest
+  // What the task could not be told when it was time: steps to clean up, graphs to forget. Unknown
+  // ones are fine.
+  std::vector<int64_t> over_steps;
+  std::vector<std::string> over_graphs;
+};
+
+// What a task has at a moment, for those who watch it.
+struct WorkerActivity {
+  struct Session {
+    std::string name;
+    int64_t lease_left_ms = -1;  // -1: it has no end, its master is of the task's process
+    int graphs = 0;
+  };
+  struct Step {
+    int64_t id = 0;
+    std::string session;  // empty: no run_graph has named the step yet
+    // "QueueDequeueV2 \"dequeue\"", "<rendezvous key> from <task>".
+    std::vector<std::string> waits_for;
+  };
+  std::vector<Session> sessions;
+  std::vector<Step> steps;
 };
 
 struct RunGraphRequest {
@@ -107,9 +138,21 @@ class WorkerInterface : public RefCounted {
   // CleanupGraph: forgets a step, after its run_graph has answered. What is left of it is dropped.
   virtual void cleanup_step(int64_t step_id, StatusDone done) = 0;
 
-  // DeleteWorkerSession: drops what the session of this name had to itself, such as queues without
-  // a shared name, once none of its steps runs. OK when there is nothing.
+  // True where the task must be told that the session's master lives: where the two are of one
+  // process, neither outlives the other, and sessions have no leases.
+  virtual bool needs_lease() const { return true; }
+  // Says that a session's master lives. A task that hears neither this nor a register_graph of the
+  // session for as long as its lease ends the session's steps and drops its graphs and all else
+  // that delete_session() drops. From then on whatever names the session is ABORTED, as is another
+  // incarnation; INVALID_ARGUMENT for what is no lease.
+  virtual void keep_session(KeepSessionRequest request, StatusDone done) = 0;
+  // DeleteWorkerSession: drops what the session of this name has: its graphs, its functions, and
+  // what it had to itself, such as queues without a shared name, once none of its steps runs. Steps
+  // that run still are CANCELLED. OK when there is nothing.
   virtual void delete_session(std::string session, StatusDone done) = 0;
+
+  // What the task has, or what it has of one step; 0: of all.
+  virtual void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) = 0;
 
   // CleanupAll: drops the resources in these containers; none named: in the default one, which the
   // name of the task's job stands for too.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/distributed_testing.h"
@@ -20,12 +21,13 @@ class WorkerTest : public testing::Test {
         make_cpu_devices(DeviceName::parse(kTask0).value(), 2).value();
     device_ = devices[0];
     worker_ =
-        Worker::create(std::string(kTask0), std::move(devices), make_ref<WorkerCache>()).value();
+        Worker::create(std::string(kTask0), std::move(devices), make_ref<WorkerCache>(), timer_)
+            .value();
   }
   ~WorkerTest() override { worker_->shut_down(cancelled("the test is over")); }
 
   // y = feed 2 + 1, sent to task 1 as "out" and fetched at position 3.
-  Result<std::string> register_sum(uint64_t incarnation = 0) {
+  Result<std::string> register_sum(uint64_t incarnation = 0, int64_t lease_ms = 0) {
     TestGraph g;
     g.builder().context().device = device_->name();
     Expr y =
@@ -38,11 +40,12 @@ class WorkerTest : public testing::Test {
          {"recv_device", receiver()},
          {"send_device_incarnation", static_cast<int64_t>(device_->info().incarnation)}});
     MR_TRY(g.builder().status());
-    return add_graph(g, incarnation);
+    return add_graph(g, incarnation, lease_ms);
   }
-  Result<std::string> add_graph(TestGraph& g, uint64_t incarnation = 0) {
+  Result<std::string> add_graph(TestGraph& g, uint64_t incarnation = 0, int64_t lease_ms = 0) {
     RegisterGraphRequest request;
     request.session = "s";
+    request.lease_ms = lease_ms;
     request.incarnation = incarnation;
     MR_TRY_ASSIGN(request.graph_def, Subgraph::from_graph(g.graph()).to_graph_def_bytes());
     std::optional<Result<std::string>> answer;
@@ -119,13 +122,30 @@ class WorkerTest : public testing::Test {
     return status;
   }
 
+  Status keep(KeepSessionRequest request) {
+    Status status;
+    worker_->keep_session(std::move(request), [&](Status s) { status = std::move(s); });
+    return status;
+  }
+
   static std::vector<std::pair<int, Tensor>> feed(float value) {
     return {{2, Tensor::scalar<float>(value)}};
   }
 
+  Ref<ManualTimer> timer_ = make_ref<ManualTimer>();
   Ref<Device> device_;
   Ref<Worker> worker_;
 };
+
+constexpr int64_t kMilli = 1'000'000;
+
+testing::AssertionResult says_the_lease_ran_out(const Status& status) {
+  if (status.code() == Code::kAborted &&
+      status.message().find("lease of session s on") != std::string_view::npos) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << status.to_string();
+}
 
 TEST_F(WorkerTest, RunsWhatWasRegistered) {
   std::string handle = register_sum(worker_->incarnation()).value();
@@ -173,6 +193,117 @@ TEST_F(WorkerTest, DeletedSessionsLeaveNothingOfTheirOwn) {
   worker_->shut_down(cancelled("the test is over"));
   worker_->delete_session("s", [&](Status s) { status = std::move(s); });
   EXPECT_EQ(status.code(), Code::kCancelled);
+}
+
+// A master that is not heard of any more leaves nothing but shared state behind.
+TEST_F(WorkerTest, ALeaseThatRunsOutEndsAllThatASessionHas) {
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  const Expr queue = g.builder().emit("FIFOQueueV2", {},
+                                      {{"component_types", std::vector<DType>{DType::kFloat}}})[0];
+  g.fetch(g.builder().emit("QueueDequeueV2", {queue},
+                           {{"component_types", std::vector<DType>{DType::kFloat}}})[0],
+          0);
+  const Expr handle =
+      g.builder().emit("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape()}})[0];
+  g.builder().emit("AssignVariableOp", {handle, g.builder().constant(Tensor::scalar(1.0F))}, {});
+  ASSERT_TRUE(g.builder().status().ok()) << g.builder().status().to_string();
+  const std::string sum = register_sum(0, 100).value(), waits = add_graph(g, 0, 100).value();
+  const Pending waiting = run(waits, 1, {}, {0});
+  ASSERT_TRUE(run(sum, 2, feed(1), {3})->get().status.ok());  // never cleaned up
+  while (device_->resources().list().size() < 2 ||
+         worker_->activity(1).steps[0].waits_for.empty()) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(worker_->activity(1).steps[0].waits_for,
+            std::vector<std::string>{"QueueDequeueV2 \"QueueDequeueV2\""});
+  timer_->advance(99 * kMilli);
+  ASSERT_TRUE(keep({.session = "s", .lease_ms = 100}).ok());
+  timer_->advance(99 * kMilli);
+  EXPECT_FALSE(waiting->there());
+  const WorkerActivity before = worker_->activity(0);
+  ASSERT_EQ(before.sessions.size(), 1u);
+  EXPECT_EQ(before.sessions[0].name, "s");
+  EXPECT_EQ(before.sessions[0].graphs, 2);
+  EXPECT_EQ(before.sessions[0].lease_left_ms, 1);
+  EXPECT_EQ(before.steps.size(), 2u);
+  EXPECT_EQ(worker_->activity(2).steps.size(), 1u);
+
+  timer_->advance(1 * kMilli);
+  EXPECT_TRUE(says_the_lease_ran_out(waiting->get().status));
+  EXPECT_EQ(worker_->num_graphs(), 0);
+  EXPECT_TRUE(worker_->steps().empty());
+  EXPECT_TRUE(worker_->activity(0).sessions.empty());
+  EXPECT_EQ(timer_->scheduled(), 0u);
+  const std::vector<ResourceManager::Entry> left = device_->resources().list();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].type, "Variable");
+
+  // Who was away only is told why all is gone.
+  EXPECT_TRUE(says_the_lease_ran_out(run(sum, 3, feed(1), {3})->get().status));
+  EXPECT_TRUE(says_the_lease_ran_out(register_sum(0, 100).status()));
+  EXPECT_TRUE(says_the_lease_ran_out(keep({.session = "s", .lease_ms = 100})));
+  EXPECT_TRUE(worker_->steps().empty());
+}
+
+TEST_F(WorkerTest, ASessionWithoutALeaseStays) {
+  const std::string handle = register_sum().value();
+  EXPECT_EQ(timer_->scheduled(), 0u);
+  timer_->advance(int64_t{1} << 60);
+  EXPECT_TRUE(run(handle, 1, feed(1), {3})->get().status.ok());
+  ASSERT_EQ(worker_->activity(0).sessions.size(), 1u);
+  EXPECT_EQ(worker_->activity(0).sessions[0].lease_left_ms, -1);
+}
+
+TEST_F(WorkerTest, DeletedSessionsEndTheirStepsAndGraphs) {
+  const std::string handle = register_sum().value();
+  ASSERT_TRUE(run(handle, 1, feed(1), {3})->get().status.ok());
+  const Pending never = recv(1, key("never"));
+  worker_->delete_session("s", [](const Status&) {});
+  EXPECT_EQ(never->get().status.code(), Code::kCancelled);
+  EXPECT_EQ(worker_->num_graphs(), 0);
+  EXPECT_TRUE(worker_->steps().empty());
+}
+
+TEST_F(WorkerTest, SignsOfLifeSayWhatWasNotHeard) {
+  const std::string handle = register_sum(0, 100).value();
+  ASSERT_TRUE(run(handle, 1, feed(1), {3})->get().status.ok());
+  ASSERT_TRUE(
+      keep({.session = "s", .lease_ms = 100, .over_steps = {1, 99}, .over_graphs = {handle, "x"}})
+          .ok());
+  EXPECT_TRUE(worker_->steps().empty());
+  EXPECT_EQ(worker_->num_graphs(), 0);
+  EXPECT_EQ(recv(1, key("out"))->get().status.code(), Code::kAborted);
+}
+
+TEST_F(WorkerTest, SignsOfLifeAreChecked) {
+  const uint64_t other = worker_->incarnation() + 1;
+  EXPECT_EQ(keep({.session = "s", .lease_ms = 100, .incarnation = other}).code(), Code::kAborted);
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    EXPECT_EQ(keep({.session = "s", .lease_ms = wrong}).code(), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(register_sum(0, -1).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(worker_->activity(0).sessions.empty());
+  worker_->shut_down(unavailable("gone"));
+  EXPECT_EQ(keep({.session = "s", .lease_ms = 1}).code(), Code::kUnavailable);
+}
+
+// A peer may ask before the step begins, but nobody is left to clean up a step that never does.
+TEST_F(WorkerTest, AStepThatNeverBeginsIsForgottenOnceNobodyWaits) {
+  const int64_t while_ns = lease_ms_for(lost_after_ms()) * kMilli;
+  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  const Pending early = recv(5, key("out"), cancel);
+  ASSERT_TRUE(abort(6, internal("elsewhere")).ok());
+  timer_->advance(100 * while_ns);
+  EXPECT_FALSE(early->there());
+  EXPECT_EQ(worker_->steps().size(), 1u) << "somebody waits in one of them";
+  cancel->cancel(cancelled("the peer has ended"));
+  EXPECT_EQ(early->get().status.code(), Code::kCancelled);
+  timer_->advance(2 * while_ns);
+  EXPECT_TRUE(worker_->steps().empty());
+  EXPECT_EQ(timer_->scheduled(), 0u);
+  const std::string handle = register_sum().value();
+  EXPECT_EQ(run(handle, 5, feed(1), {3})->get().status.code(), Code::kAborted);
 }
 
 TEST_F(WorkerTest, UnknownHandlesAndRestartsAreAborted) {

@@ -59,6 +59,22 @@ void bind_server(nb::module_& m) {
            nb::arg("config"))
       .def_prop_ro("address", &PyServer::address);
   m.def("grpc_available", [] { return grpc_available().ok(); });
+  // What the server at a target has: (name, ms left of its lease or -1, graphs) of each session,
+  // and (id, session, what it waits for) of each step.
+  m.def("server_activity", [](const std::string& target) {
+    Result<WorkerActivity> activity = [&] {
+      WithoutGil no_gil;
+      return Server::activity(target);
+    }();
+    std::vector<std::tuple<std::string, int64_t, int>> sessions;
+    std::vector<std::tuple<int64_t, std::string, std::vector<std::string>>> steps;
+    const WorkerActivity got = unwrap(std::move(activity));
+    for (const auto& session : got.sessions) {
+      sessions.emplace_back(session.name, session.lease_left_ms, session.graphs);
+    }
+    for (const auto& step : got.steps) steps.emplace_back(step.id, step.session, step.waits_for);
+    return std::make_tuple(sessions, steps);
+  });
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
     Status status;
     {

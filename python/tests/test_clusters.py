@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -248,3 +249,46 @@ def test_training_goes_on_when_a_parameter_server_comes_back(tasks, tmp_path):
     for worker in workers:
         worker.communicate()
         assert worker.returncode == 0
+
+
+def activity_of(target):
+    """Sessions, graphs and what steps wait for, on a task."""
+    sessions, steps = _core.server_activity(target)
+    return len(sessions), sum(graphs for _, _, graphs in sessions), [w for _, _, w in steps]
+
+
+def test_a_killed_client_leaves_nothing_on_the_tasks(tasks):
+    cluster = tasks(ps=1, worker=1)
+    cluster.start("ps")
+    cluster.start("worker")
+    program = f"""
+        import millrace.compat.v1 as tf
+        with tf.device("/job:ps/task:0"):
+            v = tf.Variable(1.0, name="v")
+            never = tf.FIFOQueue(1, tf.float32).dequeue(name="never")
+        with tf.device("/job:worker/task:0"):
+            total = v + never
+        session = tf.Session({cluster.target("worker")!r})
+        session.run(v.initializer)
+        print("ready", flush=True)
+        session.run(total)
+    """
+    client = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
+    cluster.processes.append(client)
+    assert client.stdout.readline() == "ready\n"
+    targets = [cluster.target("ps"), cluster.target("worker")]
+    while not any("never" in wait for waits in activity_of(targets[0])[2] for wait in waits):
+        time.sleep(0.01)
+    assert all(activity_of(target)[0] == 1 for target in targets)
+    client.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    while not all(activity_of(target) == (0, 0, []) for target in targets):
+        assert time.monotonic() - killed < 60  # its lease is 6 s
+        time.sleep(0.05)
+    # What is shared is as it was.
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(2.0, name="v")
+    with tf.Session(targets[0]) as session:
+        assert session.run(v) == 1.0

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "millrace/distributed/patience.h"
 #include "millrace/distributed/rpc/channel.h"
 
 // Calls between machines, over gRPC. It is in a library of its own, libmillrace_grpc.so, which is
@@ -25,7 +26,7 @@ struct GrpcOptions {
   // root's; others are PERMISSION_DENIED.
   bool same_user = false;
   // A peer that says nothing for so long, while calls wait for it, is lost.
-  int64_t lost_after_ms = 2000;
+  int64_t lost_after_ms = millrace::lost_after_ms();
 };
 
 // OK when gRPC is to be had.

@@ -54,6 +54,13 @@ class RemoteWorker final : public WorkerInterface {
   void cleanup_step(int64_t step_id, StatusDone done) override {
     call(wire::kCleanupStep, wire::cleanup_step_call(step_id), std::move(done));
   }
+  void keep_session(KeepSessionRequest request, StatusDone done) override {
+    call(wire::kKeepSession, wire::keep_session_call(request), std::move(done));
+  }
+  void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) override {
+    call(wire::kGetActivity, wire::get_activity_call(step_id), wire::read_get_activity_answer,
+         std::move(done));
+  }
   void delete_session(std::string session, StatusDone done) override {
     call(wire::kDeleteSession, wire::delete_session_call(session), std::move(done));
   }
@@ -122,6 +129,20 @@ class WorkerService final : public CallHandler {
       Result<std::string> handle = wire::read_deregister_graph_call(request);
       if (!handle.ok()) return done(handle.status(), Message());
       return worker_->deregister_graph(*std::move(handle), answer_nothing(std::move(done)));
+    }
+    if (method == wire::kKeepSession) {
+      Result<KeepSessionRequest> keep = wire::read_keep_session_call(request);
+      if (!keep.ok()) return done(keep.status(), Message());
+      return worker_->keep_session(*std::move(keep), answer_nothing(std::move(done)));
+    }
+    if (method == wire::kGetActivity) {
+      const Result<int64_t> step = wire::read_get_activity_call(request);
+      if (!step.ok()) return done(step.status(), Message());
+      return worker_->get_activity(
+          *step, [done = std::move(done)](Result<WorkerActivity> activity) mutable {
+            if (!activity.ok()) return done(activity.status(), Message());
+            done(ok_status(), wire::get_activity_answer(*activity));
+          });
     }
     if (method == wire::kDeleteSession) {
       Result<std::string> session = wire::read_delete_session_call(request);

@@ -145,6 +145,7 @@ Message register_graph_call(const RegisterGraphRequest& request) {
   fields.set_graph_def(request.graph_def);
   fields.set_incarnation(request.incarnation);
   fields.set_kernel_label(request.kernel_label);
+  fields.set_lease_ms(request.lease_ms);
   fields.set_functions(request.functions);
   return to_message(fields);
 }
@@ -156,6 +157,7 @@ Result<RegisterGraphRequest> read_register_graph_call(const Message& message) {
   request.graph_def = std::move(*fields.mutable_graph_def());
   request.incarnation = fields.incarnation();
   request.kernel_label = std::move(*fields.mutable_kernel_label());
+  request.lease_ms = fields.lease_ms();
   request.functions = std::move(*fields.mutable_functions());
   return request;
 }
@@ -331,6 +333,67 @@ Message cleanup_step_call(int64_t step_id) {
 Result<int64_t> read_cleanup_step_call(const Message& message) {
   MR_TRY_ASSIGN(const auto fields, parse<CleanupStepCall>(message));
   return fields.step_id();
+}
+
+Message keep_session_call(const KeepSessionRequest& request) {
+  KeepSessionCall fields;
+  fields.set_session(request.session);
+  fields.set_lease_ms(request.lease_ms);
+  fields.set_incarnation(request.incarnation);
+  for (const int64_t step : request.over_steps) fields.add_over_step(step);
+  for (const std::string& graph : request.over_graphs) fields.add_over_graph(graph);
+  return to_message(fields);
+}
+
+Result<KeepSessionRequest> read_keep_session_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<KeepSessionCall>(message));
+  return KeepSessionRequest{
+      .session = fields.session(),
+      .lease_ms = fields.lease_ms(),
+      .incarnation = fields.incarnation(),
+      .over_steps = {fields.over_step().begin(), fields.over_step().end()},
+      .over_graphs = {fields.over_graph().begin(), fields.over_graph().end()}};
+}
+
+Message get_activity_call(int64_t step_id) {
+  GetActivityCall fields;
+  fields.set_step_id(step_id);
+  return to_message(fields);
+}
+
+Result<int64_t> read_get_activity_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<GetActivityCall>(message));
+  return fields.step_id();
+}
+
+Message get_activity_answer(const WorkerActivity& activity) {
+  GetActivityAnswer fields;
+  for (const WorkerActivity::Session& in : activity.sessions) {
+    GetActivityAnswer::Session& out = *fields.add_session();
+    out.set_name(in.name);
+    out.set_lease_left_ms(in.lease_left_ms);
+    out.set_graphs(in.graphs);
+  }
+  for (const WorkerActivity::Step& in : activity.steps) {
+    GetActivityAnswer::Step& out = *fields.add_step();
+    out.set_id(in.id);
+    out.set_session(in.session);
+    for (const std::string& wait : in.waits_for) out.add_waits_for(wait);
+  }
+  return to_message(fields);
+}
+
+Result<WorkerActivity> read_get_activity_answer(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<GetActivityAnswer>(message));
+  WorkerActivity activity;
+  for (const GetActivityAnswer::Session& in : fields.session()) {
+    activity.sessions.push_back({in.name(), in.lease_left_ms(), in.graphs()});
+  }
+  for (const GetActivityAnswer::Step& in : fields.step()) {
+    activity.steps.push_back(
+        {in.id(), in.session(), {in.waits_for().begin(), in.waits_for().end()}});
+  }
+  return activity;
 }
 
 Message delete_session_call(const std::string& session) {

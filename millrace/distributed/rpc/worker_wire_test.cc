@@ -59,6 +59,44 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   EXPECT_TRUE(got.fetches.empty());
 }
 
+KeepSessionRequest some_beat() {
+  return {.session = "s",
+          .lease_ms = 6000,
+          .incarnation = ~uint64_t{0},
+          .over_steps = {3, -4},
+          .over_graphs = {"g"}};
+}
+
+TEST(WorkerWire, SignsOfLifeArriveAsTheyWere) {
+  const KeepSessionRequest sent = some_beat();
+  const auto got = wire::read_keep_session_call(wire::keep_session_call(sent)).value();
+  EXPECT_EQ(got.session, sent.session);
+  EXPECT_EQ(got.lease_ms, sent.lease_ms);
+  EXPECT_EQ(got.incarnation, sent.incarnation);
+  EXPECT_EQ(got.over_steps, sent.over_steps);
+  EXPECT_EQ(got.over_graphs, sent.over_graphs);
+  RegisterGraphRequest graph;
+  graph.lease_ms = 7;
+  EXPECT_EQ(wire::read_register_graph_call(wire::register_graph_call(graph)).value().lease_ms, 7);
+}
+
+TEST(WorkerWire, WhatATaskDoesArrivesAsItWas) {
+  EXPECT_EQ(wire::read_get_activity_call(wire::get_activity_call(9)).value(), 9);
+  WorkerActivity sent;
+  sent.sessions = {{"s", 12, 3}, {"here", -1, 0}};
+  sent.steps = {{5, "s", {"a", "b"}}};
+  const auto got = wire::read_get_activity_answer(wire::get_activity_answer(sent)).value();
+  ASSERT_EQ(got.sessions.size(), 2u);
+  EXPECT_EQ(got.sessions[0].name, "s");
+  EXPECT_EQ(got.sessions[0].lease_left_ms, 12);
+  EXPECT_EQ(got.sessions[0].graphs, 3);
+  EXPECT_EQ(got.sessions[1].lease_left_ms, -1);
+  ASSERT_EQ(got.steps.size(), 1u);
+  EXPECT_EQ(got.steps[0].id, 5);
+  EXPECT_EQ(got.steps[0].session, "s");
+  EXPECT_EQ(got.steps[0].waits_for, sent.steps[0].waits_for);
+}
+
 TEST(WorkerWire, ValuesMayBeDead) {
   Value dead;
   dead.set_dead();
@@ -105,6 +143,10 @@ class Agreeable final : public WorkerInterface {
   }
   void abort_step(int64_t, Status, StatusDone done) override { done(ok_status()); }
   void cleanup_step(int64_t, StatusDone done) override { done(ok_status()); }
+  void keep_session(KeepSessionRequest, StatusDone done) override { done(ok_status()); }
+  void get_activity(int64_t, UniqueFunction<void(Result<WorkerActivity>)> done) override {
+    done(WorkerActivity());
+  }
   void delete_session(std::string, StatusDone done) override { done(ok_status()); }
   void reset(std::vector<std::string>, StatusDone done) override { done(ok_status()); }
 };
@@ -123,6 +165,8 @@ TEST(WorkerWire, ChangedBytesAreAnsweredOnce) {
       {wire::kRecvTensor, wire::recv_tensor_call({.step_id = 1, .key = "k"})},
       {wire::kAbortStep, wire::abort_step_call({1, aborted("x")})},
       {wire::kCleanupStep, wire::cleanup_step_call(1)},
+      {wire::kKeepSession, wire::keep_session_call(some_beat())},
+      {wire::kGetActivity, wire::get_activity_call(7)},
       {wire::kDeleteSession, wire::delete_session_call("s")},
       {wire::kReset, wire::reset_call({"c"})},
       {"/millrace.Worker/Dance", Message()},

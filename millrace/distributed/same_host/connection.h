@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "millrace/base/mutex.h"
+#include "millrace/distributed/patience.h"
 #include "millrace/distributed/rpc/channel.h"
 #include "millrace/distributed/same_host/frame_reader.h"
 #include "millrace/distributed/same_host/frame_writer.h"
@@ -17,7 +18,7 @@ namespace millrace {
 struct SameHostOptions {
   // A peer that says nothing for so long, while calls wait for it, is lost. In that time it is
   // asked four times for a sign of life.
-  int64_t lost_after_ms = 2000;
+  int64_t lost_after_ms = millrace::lost_after_ms();
 };
 
 // One connection between two processes of a machine: one side calls, the other answers.

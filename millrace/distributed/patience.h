@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+// How long silence is borne between tasks. One number, the others follow from it;
+// docs/distributed.md has the table.
+
+namespace millrace {
+
+// A peer that says nothing for so long, while somebody waits for it, is lost: 2000, or
+// MILLRACE_LOST_AFTER_MS in the environment (10 to 3,600,000).
+int64_t lost_after_ms();
+
+// A run that waits for other tasks for so long says so on stderr, and again each time it has waited
+// twice as long: 30,000, or MILLRACE_REPORT_AFTER_MS in the environment (0: never).
+int64_t report_after_ms();
+
+// What a master that is not heard of for so long has on a task is dropped there.
+constexpr int64_t lease_ms_for(int64_t lost_after) { return 3 * lost_after; }
+// How often a master is heard of: six times in a lease, so that some may be lost or late.
+constexpr int64_t beat_ms_for(int64_t lease) { return lease < 6 ? 1 : lease / 6; }
+
+}  // namespace millrace
