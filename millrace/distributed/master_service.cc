@@ -523,9 +523,10 @@ void MasterService::handle(std::string_view method, Message request, Ref<Cancell
     Impl& impl = *self->impl_;
     Result<std::string> answer = (impl.*found->answer)(request, cancel);
     impl.uncount(*found);
+    const Status status = clean_status(answer.status());
     Message message;
-    if (answer.ok()) message.fields = *std::move(answer);
-    done(clean_status(answer.status()), std::move(message));
+    if (status.ok()) message.fields = *std::move(answer);
+    done(status, std::move(message));
     done = nullptr;
     impl.end();
   });
