@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kMaxCalls = 16;
 constexpr int kMaxNodes = 300;
-constexpr auto kPatience = std::chrono::milliseconds(100);
+constexpr auto kPatience = std::chrono::milliseconds(10);
 constexpr std::string_view kTask = "/job:worker/replica:0/task:0";
 
 constexpr std::string_view kMethods[] = {
