@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/base/env.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/distributed/grpc/grpc_library.h"
