@@ -201,7 +201,11 @@ struct ThreadPool::Impl {
   // The worker that this thread is, of whichever pool; null on other threads.
   static inline thread_local Worker* this_worker = nullptr;
 
-  explicit Impl(int threads) : generation(current_generation()), blocking(kBlockingIdleNanos) {
+  explicit Impl(int threads, bool no_threads = false)
+      : generation(current_generation()),
+        without_threads(no_threads),
+        blocking(kBlockingIdleNanos) {
+    if (without_threads) running.store(0, std::memory_order_relaxed);
     workers.reserve(static_cast<size_t>(threads));
     for (int i = 0; i < threads; ++i) {
       workers.push_back(std::make_unique<Worker>());
@@ -241,6 +245,7 @@ struct ThreadPool::Impl {
   bool help_a_loop(bool& searching);
 
   const int generation;
+  const bool without_threads;
 
   // All of them exist from the beginning; those from `running` on have no thread.
   std::vector<std::unique_ptr<Worker>> workers;
@@ -478,7 +483,10 @@ ThreadPool& ThreadPool::global() {
 
 ThreadPool::ThreadPool(int threads) : impl_(new Impl(std::clamp(threads, 1, kMostWorkers))) {}
 
+ThreadPool::ThreadPool(WithoutThreads) : impl_(new Impl(1, /*no_threads=*/true)) {}
+
 ThreadPool::~ThreadPool() {
+  while (run_one()) continue;
   // The threads and the state of the locks stayed with the parent.
   if (impl_->in_forked_child()) return;
   // From here on what other threads schedule goes to the blocking threads, which end last.
@@ -515,7 +523,7 @@ bool ThreadPool::on_worker() const {
 
 void ThreadPool::schedule(UniqueFunction<void()> task) {
   if (impl_->in_forked_child() || !impl_->start()) {
-    task();
+    if (!impl_->without_threads || !impl_->injected.push_back(task)) task();
     return;
   }
   if (on_worker()) {
@@ -527,7 +535,16 @@ void ThreadPool::schedule(UniqueFunction<void()> task) {
   impl_->wake_for_task();
 }
 
+bool ThreadPool::run_one() {
+  if (!impl_->without_threads) return false;
+  UniqueFunction<void()> task = impl_->injected.pop_front();
+  if (!task) return false;
+  task();
+  return true;
+}
+
 void ThreadPool::schedule_blocking(UniqueFunction<void()> task) {
+  if (impl_->without_threads) return schedule(std::move(task));
   if (impl_->in_forked_child()) {
     task();
     return;

@@ -26,6 +26,10 @@ class ThreadPool {
 
   // A pool of `threads` workers (at least 1), for tests.
   explicit ThreadPool(int threads);
+  // A pool without threads, for tests and simulations that decide what runs when: what is
+  // scheduled, blocking or not, waits for run_one(). Loops run on their caller; size() is 1.
+  struct WithoutThreads {};
+  explicit ThreadPool(WithoutThreads);
   // Runs what was scheduled, and what that schedules, then joins. Not from one of its own threads.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -44,6 +48,10 @@ class ThreadPool {
   // Runs `task`, which may block for long (file reads, user callbacks), on a thread outside the
   // workers; such threads are made as needed and kept for some seconds.
   void schedule_blocking(UniqueFunction<void()> task);
+
+  // Runs, on this thread, what was scheduled first and has not run in a pool without threads. False
+  // when there is nothing, and in other pools.
+  bool run_one();
 
   // True on one of this pool's workers.
   bool on_worker() const;

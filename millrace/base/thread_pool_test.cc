@@ -139,6 +139,31 @@ TEST(ThreadPool, BlockingTasksDoNotHoldWorkers) {
   all.wait();
 }
 
+TEST(ThreadPool, WithoutThreadsRunsWhatItIsToldInOrder) {
+  std::string order;
+  {
+    ThreadPool pool{ThreadPool::WithoutThreads()};
+    EXPECT_EQ(pool.size(), 1);
+    pool.schedule([&] {
+      order += 'a';
+      pool.schedule([&] { order += 'c'; });
+    });
+    pool.schedule_blocking([&] { order += 'b'; });
+    EXPECT_EQ(order, "");
+    EXPECT_TRUE(pool.run_one());
+    EXPECT_EQ(order, "a");
+    EXPECT_TRUE(pool.run_one());
+    EXPECT_TRUE(pool.run_one());
+    EXPECT_EQ(order, "abc");
+    EXPECT_FALSE(pool.run_one());
+    pool.parallel_for(100, 1e6, [&](int64_t begin, int64_t) { order += begin == 0 ? "l" : ""; });
+    EXPECT_EQ(order, "abcl");
+    pool.schedule([&] { order += 'd'; });
+  }
+  EXPECT_EQ(order, "abcld");  // nothing that was scheduled is lost
+  EXPECT_FALSE(ThreadPool::global().run_one());
+}
+
 TEST(ThreadPool, DropsATasksStateWhenItHasRun) {
   ThreadPool pool(1);
   auto state = std::make_shared<int>(0);

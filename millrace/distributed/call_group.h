@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/function.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/base/timer.h"
 
 namespace millrace {
 
@@ -21,13 +23,21 @@ class CallGroup : public RefCounted {
   void answer(const std::string& task, Status status);
   // The first error, once all have answered. DEADLINE_EXCEEDED names the tasks that have not.
   Status wait(int64_t timeout_ms);
+  // What wait() would return, without holding a thread: `done` is called once, when all have
+  // answered or time is up by `timer`, perhaps before this returns. Once, and not beside wait().
+  void then(Ref<Timer> timer, int64_t timeout_ms, UniqueFunction<void(Status)> done);
 
  private:
+  Status late(int64_t timeout_ms) const MR_REQUIRES(mu_);
+
   const std::string what_;
   Mutex mu_;
   CondVar changed_;
   std::vector<std::string> waiting_ MR_GUARDED_BY(mu_);
   Status error_ MR_GUARDED_BY(mu_);
+  UniqueFunction<void(Status)> done_ MR_GUARDED_BY(mu_);  // of then()
+  Ref<Timer> timer_ MR_GUARDED_BY(mu_);
+  uint64_t ticket_ MR_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace millrace

@@ -7,7 +7,7 @@ namespace {
 
 class DirectWorker final : public WorkerInterface {
  public:
-  explicit DirectWorker(FindWorker find) : find_(std::move(find)) {}
+  DirectWorker(FindWorker find, ThreadPool& pool) : find_(std::move(find)), pool_(pool) {}
 
   void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override {
     Result<Ref<Worker>> worker = find_();
@@ -19,7 +19,7 @@ class DirectWorker final : public WorkerInterface {
     Result<Ref<Worker>> worker = find_();
     if (!worker.ok()) return done(worker.status());
     // Not a thread of the pool: the caller, who waits for the answer, may be one.
-    ThreadPool::global().schedule_blocking(
+    pool_.schedule_blocking(
         [worker = *worker, request = std::move(request), done = std::move(done)]() mutable {
           worker->register_graph(std::move(request), std::move(done));
         });
@@ -33,8 +33,8 @@ class DirectWorker final : public WorkerInterface {
                  UniqueFunction<void(Status, RunGraphResponse)> done) override {
     Result<Ref<Worker>> worker = find_();
     if (!worker.ok()) return done(worker.status(), RunGraphResponse());
-    ThreadPool::global().schedule([worker = *worker, request = std::move(request),
-                                   cancel = std::move(cancel), done = std::move(done)]() mutable {
+    pool_.schedule([worker = *worker, request = std::move(request), cancel = std::move(cancel),
+                    done = std::move(done)]() mutable {
       worker->run_graph(std::move(request), std::move(cancel), std::move(done));
     });
   }
@@ -78,12 +78,13 @@ class DirectWorker final : public WorkerInterface {
 
  private:
   FindWorker find_;
+  ThreadPool& pool_;
 };
 
 }  // namespace
 
-Ref<WorkerInterface> make_direct_worker(FindWorker find) {
-  return make_ref<DirectWorker>(std::move(find));
+Ref<WorkerInterface> make_direct_worker(FindWorker find, ThreadPool* pool) {
+  return make_ref<DirectWorker>(std::move(find), pool != nullptr ? *pool : ThreadPool::global());
 }
 
 }  // namespace millrace

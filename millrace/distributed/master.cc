@@ -19,7 +19,7 @@ struct Discovered {
   std::map<std::string, uint64_t> incarnations;
 };
 
-class MasterBackend : public SessionBackend {
+class MasterBackend final : public Master {
  public:
   MasterBackend(Ref<WorkerCache> workers, const MasterOptions& options, Discovered discovered,
                 Ref<Device> host)
@@ -27,7 +27,8 @@ class MasterBackend : public SessionBackend {
         options_(options),
         discovered_(std::move(discovered)),
         host_(std::move(host)),
-        unique_(random_incarnation()),
+        identity_(options.identity != 0 ? options.identity : random_incarnation()),
+        step_ids_(make_ref<StepIds>(identity_)),
         watch_(make_ref<WaitWatch>(options.timer, options.report_after_ms)) {}
   ~MasterBackend() override {
     watch_->stop();
@@ -40,25 +41,21 @@ class MasterBackend : public SessionBackend {
 
   Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
                                   const std::string& session) override {
-    MR_TRY_ASSIGN(std::vector<Partition> parts,
-                  partition(graph, PartitionBy::kTask, discovered_.devices));
-    const Ref<LeaseKeeper> keeper = keeper_of(session);
-    Ref<RemoteExecutable> executable = make_ref<RemoteExecutable>(workers_, keeper, watch_);
-    std::vector<RegisterGraphRequest> requests;
-    for (const Partition& part : parts) {
-      RegisterGraphRequest request;
-      request.session = unique_name(session);
-      MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
-      request.incarnation = discovered_.incarnations.at(part.location);
-      request.kernel_label = options_.kernel_label;
-      MR_TRY_ASSIGN(request.functions, functions_of(part.graph));
-      request.lease_ms = keeper->keep(part.location, request.incarnation);
-      requests.push_back(std::move(request));
-      MR_TRY(executable->add_part(part.location, part.graph));
-    }
-    MR_TRY(executable->check_fetches(signature.fetches.size()));
-    MR_TRY(executable->register_parts(std::move(requests), options_.call_timeout_ms));
-    return Ref<Executable>(std::move(executable));
+    MR_TRY_ASSIGN(const Registering begun, begin_prepare(graph, signature, session));
+    MR_TRY(begun.answers->wait(options_.call_timeout_ms));
+    return Ref<Executable>(begun.executable);
+  }
+
+  void prepare_async(const Subgraph& graph, const Signature& signature, const std::string& session,
+                     UniqueFunction<void(Result<Ref<Executable>>)> done) override {
+    Result<Registering> begun = begin_prepare(graph, signature, session);
+    if (!begun.ok()) return done(begun.status());
+    begun->answers->then(options_.timer, options_.call_timeout_ms,
+                         [executable = std::move(begun->executable),
+                          done = std::move(done)](const Status& status) mutable {
+                           if (!status.ok()) return done(status);
+                           done(Ref<Executable>(std::move(executable)));
+                         });
   }
 
   // Kernels are elsewhere: the functions that they call go with each graph.
@@ -94,6 +91,36 @@ class MasterBackend : public SessionBackend {
   }
 
  private:
+  struct Registering {
+    Ref<RemoteExecutable> executable;
+    Ref<CallGroup> answers;
+  };
+
+  // Cuts the graph and asks the tasks to register the parts.
+  Result<Registering> begin_prepare(const Subgraph& graph, const Signature& signature,
+                                    const std::string& session) {
+    MR_TRY_ASSIGN(std::vector<Partition> parts,
+                  partition(graph, PartitionBy::kTask, discovered_.devices));
+    const Ref<LeaseKeeper> keeper = keeper_of(session);
+    Ref<RemoteExecutable> executable =
+        make_ref<RemoteExecutable>(workers_, keeper, watch_, step_ids_);
+    std::vector<RegisterGraphRequest> requests;
+    for (const Partition& part : parts) {
+      RegisterGraphRequest request;
+      request.session = unique_name(session);
+      MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
+      request.incarnation = discovered_.incarnations.at(part.location);
+      request.kernel_label = options_.kernel_label;
+      MR_TRY_ASSIGN(request.functions, functions_of(part.graph));
+      request.lease_ms = keeper->keep(part.location, request.incarnation);
+      requests.push_back(std::move(request));
+      MR_TRY(executable->add_part(part.location, part.graph));
+    }
+    MR_TRY(executable->check_fetches(signature.fetches.size()));
+    Ref<CallGroup> answers = executable->register_parts(std::move(requests));
+    return Registering{std::move(executable), std::move(answers)};
+  }
+
   // What nodes of the graph name as functions, and what these call.
   Result<std::string> functions_of(const Subgraph& graph) {
     Ref<FunctionLibrary> library;
@@ -129,86 +156,104 @@ class MasterBackend : public SessionBackend {
 
   // Sessions of other processes may have the same name.
   std::string unique_name(const std::string& session) const {
-    return str_cat(unique_, "_", session);
+    return str_cat(identity_, "_", session);
   }
 
   const Ref<WorkerCache> workers_;
   const MasterOptions options_;
   const Discovered discovered_;
   const Ref<Device> host_;
-  const uint64_t unique_;
+  const uint64_t identity_;
+  const Ref<StepIds> step_ids_;
   const Ref<WaitWatch> watch_;
   Mutex mu_;
   Ref<FunctionLibrary> functions_ MR_GUARDED_BY(mu_);  // the session's graph's
   Ref<LeaseKeeper> keeper_ MR_GUARDED_BY(mu_);         // null until the session has a graph
 };
 
-using Answers = std::map<std::string, std::vector<Device::Info>>;
+// What the tasks of a session say of their devices.
+struct Asked : RefCounted {
+  const Ref<CallGroup> answers = make_ref<CallGroup>("get_status");
+  Mutex mu;
+  std::map<std::string, std::vector<Device::Info>> devices MR_GUARDED_BY(mu);  // by task
+};
 
-// The devices of each of `tasks`.
-Result<Answers> ask_devices(const Ref<WorkerCache>& workers, const std::vector<std::string>& tasks,
-                            int64_t timeout_ms) {
-  struct Collected : RefCounted {
-    Mutex mu;
-    Answers answers MR_GUARDED_BY(mu);
-  };
-  Ref<Collected> collected = make_ref<Collected>();
-  Ref<CallGroup> group = make_ref<CallGroup>("get_status");
-  for (const std::string& task : tasks) {
+// Asks the tasks that the options do not leave out.
+Result<Ref<Asked>> ask_devices(const Ref<WorkerCache>& workers, const MasterOptions& options) {
+  MR_TRY_ASSIGN(const DeviceFilters filters, DeviceFilters::parse(options.device_filters));
+  MR_TRY(workers->find(options.task).status());
+  std::vector<std::pair<std::string, Ref<WorkerInterface>>> tasks;
+  for (const std::string& task : workers->tasks()) {
+    MR_TRY_ASSIGN(DeviceName name, DeviceName::parse(task));
+    if (task != options.task && !filters.keep(name)) continue;
     MR_TRY_ASSIGN(Ref<WorkerInterface> worker, workers->find(task));
-    group->expect(task);
-    worker->get_status([group, collected, workers, task](Result<WorkerStatus> status) {
+    tasks.emplace_back(task, std::move(worker));
+  }
+  const Ref<Asked> asked = make_ref<Asked>();
+  for (const auto& [task, worker] : tasks) asked->answers->expect(task);
+  for (const auto& [task, worker] : tasks) {
+    worker->get_status([asked, workers, task = task](Result<WorkerStatus> status) {
       workers->report(task, status.status());
       Status answer = status.status();
       if (status.ok() && status->devices.empty())
         answer = internal("task ", task, " has no devices");
       if (answer.ok()) {
-        MutexLock lock(collected->mu);
-        collected->answers[task] = std::move(status->devices);
+        MutexLock lock(asked->mu);
+        asked->devices[task] = std::move(status->devices);
       }
-      group->answer(task, std::move(answer));
+      asked->answers->answer(task, std::move(answer));
     });
   }
-  MR_TRY(group->wait(timeout_ms));
-  MutexLock lock(collected->mu);
-  return std::move(collected->answers);
+  return asked;
 }
 
-Result<Discovered> discover(const Ref<WorkerCache>& workers, const MasterOptions& options) {
+// The master, once all have answered.
+Result<Ref<Master>> make_master(const Ref<WorkerCache>& workers, const MasterOptions& options,
+                                Asked& asked) {
   MR_TRY_ASSIGN(const DeviceFilters filters, DeviceFilters::parse(options.device_filters));
-  MR_TRY(workers->find(options.task).status());
-  std::vector<std::string> tasks;
-  for (const std::string& task : workers->tasks()) {
-    MR_TRY_ASSIGN(DeviceName name, DeviceName::parse(task));
-    if (task == options.task || filters.keep(name)) tasks.push_back(task);
-  }
-  MR_TRY_ASSIGN(Answers answers, ask_devices(workers, tasks, options.call_timeout_ms));
-  Discovered out;
+  Discovered discovered;
   std::vector<Device::Info> devices;
   int client = -1;
-  for (auto& [task, infos] : answers) {
-    out.incarnations[task] = infos[0].incarnation;
-    for (Device::Info& info : infos) {
-      bool own = task == options.task;
-      if (!own && !filters.keep(info.name)) continue;
-      if (own && client < 0 && info.kind == DeviceKind::kCpu)
-        client = static_cast<int>(devices.size());
-      devices.push_back(std::move(info));
+  {
+    MutexLock lock(asked.mu);
+    for (auto& [task, infos] : asked.devices) {
+      discovered.incarnations[task] = infos[0].incarnation;
+      for (Device::Info& info : infos) {
+        bool own = task == options.task;
+        if (!own && !filters.keep(info.name)) continue;
+        if (own && client < 0 && info.kind == DeviceKind::kCpu)
+          client = static_cast<int>(devices.size());
+        devices.push_back(std::move(info));
+      }
     }
   }
   if (client < 0) return internal("the session's task ", options.task, " has no CPU");
-  out.devices = DeviceSet(std::move(devices), client);
-  return out;
+  discovered.devices = DeviceSet(std::move(devices), client);
+  MR_TRY_ASSIGN(Ref<Device> host, make_cpu_device(discovered.devices.client().name));
+  return Ref<Master>(
+      make_ref<MasterBackend>(workers, options, std::move(discovered), std::move(host)));
 }
 
 }  // namespace
 
 Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
                                                 const MasterOptions& options) {
-  MR_TRY_ASSIGN(Discovered discovered, discover(workers, options));
-  MR_TRY_ASSIGN(Ref<Device> host, make_cpu_device(discovered.devices.client().name));
-  return Ref<SessionBackend>(
-      make_ref<MasterBackend>(std::move(workers), options, std::move(discovered), std::move(host)));
+  MR_TRY_ASSIGN(const Ref<Asked> asked, ask_devices(workers, options));
+  MR_TRY(asked->answers->wait(options.call_timeout_ms));
+  MR_TRY_ASSIGN(Ref<Master> master, make_master(workers, options, *asked));
+  return Ref<SessionBackend>(std::move(master));
+}
+
+void start_master(Ref<WorkerCache> workers, const MasterOptions& options,
+                  UniqueFunction<void(Result<Ref<Master>>)> done) {
+  Result<Ref<Asked>> asked = ask_devices(workers, options);
+  if (!asked.ok()) return done(asked.status());
+  (*asked)->answers->then(options.timer, options.call_timeout_ms,
+                          [asked = *asked, workers = std::move(workers), options,
+                           done = std::move(done)](const Status& status) mutable {
+                            if (!status.ok()) return done(status);
+                            done(make_master(workers, options, *asked));
+                          });
 }
 
 }  // namespace millrace

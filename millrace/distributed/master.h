@@ -27,10 +27,23 @@ struct MasterOptions {
   // A run that waits for its tasks for so long says so; see WaitWatch.
   int64_t report_after_ms = millrace::report_after_ms();
   Ref<Timer> timer = real_timer();
+  // Tells this master from all others: names of sessions and numbers of steps come from it. 0:
+  // random.
+  uint64_t identity = 0;
 };
 
-// A session backend over the tasks of a cluster: cuts graphs by task, registers the parts with the
-// workers and drives steps. One for each session. docs/distributed.md has the protocol.
+// A session backend over the tasks of a cluster, which can be asked without waiting.
+class Master : public SessionBackend {
+ public:
+  // prepare() without holding a thread: `done` is called once, from any thread, perhaps before this
+  // returns.
+  virtual void prepare_async(const Subgraph& graph, const Signature& signature,
+                             const std::string& session,
+                             UniqueFunction<void(Result<Ref<Executable>>)> done) = 0;
+};
+
+// Makes a master: cuts graphs by task, registers the parts with the workers and drives steps. One
+// for each session. docs/distributed.md has the protocol.
 //
 // Asks all tasks for their devices: UNAVAILABLE or DEADLINE_EXCEEDED name those that did not
 // answer, NOT_FOUND an own task that the cluster does not have. Later, a run on a task that has
@@ -38,5 +51,9 @@ struct MasterOptions {
 // are UNIMPLEMENTED.
 Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
                                                 const MasterOptions& options);
+// The same without holding a thread: `done` is called once, from any thread, perhaps before this
+// returns.
+void start_master(Ref<WorkerCache> workers, const MasterOptions& options,
+                  UniqueFunction<void(Result<Ref<Master>>)> done);
 
 }  // namespace millrace

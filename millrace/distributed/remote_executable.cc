@@ -1,27 +1,14 @@
 #include "millrace/distributed/remote_executable.h"
 
-#include <atomic>
 #include <map>
 
-#include "millrace/base/hash.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
-#include "millrace/device/cpu/cpu_device.h"
-#include "millrace/distributed/call_group.h"
 #include "millrace/distributed/patience.h"
 #include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
 namespace {
-
-// 56 bits that no other master uses, below a top byte of 1.
-int64_t fresh_step_id() {
-  static const uint64_t seed = random_incarnation();
-  static std::atomic<uint64_t> count{0};
-  constexpr uint64_t kMark = uint64_t{1} << 56;
-  uint64_t mixed = hash_combine(seed, count.fetch_add(1, std::memory_order_relaxed));
-  return static_cast<int64_t>((mixed & (kMark - 1)) | kMark);
-}
 
 std::string describe(const Subgraph& graph) {
   std::string out;
@@ -81,8 +68,7 @@ Status RemoteExecutable::check_fetches(size_t count) const {
   return ok_status();
 }
 
-Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> requests,
-                                        int64_t timeout_ms) {
+Ref<CallGroup> RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> requests) {
   MR_CHECK(requests.size() == parts_.size());
   for (size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].graph_bytes = static_cast<int64_t>(requests[i].graph_def.size());
@@ -103,14 +89,14 @@ Status RemoteExecutable::register_parts(std::vector<RegisterGraphRequest> reques
           group->answer(task, std::move(status));
         });
   }
-  return group->wait(timeout_ms);
+  return group;
 }
 
 // The calls to the tasks of one step: its parts.
 struct RemoteExecutable::Calls : Waiting {
   Ref<const RemoteExecutable> owner;
   const Ref<Step> step;
-  const int64_t step_id = fresh_step_id();  // as the tasks know it
+  const int64_t step_id;  // as the tasks know it
   const Ref<CancellationToken> token = make_ref<CancellationToken>();
   uint64_t wait = 0;    // of the watch
   uint64_t ticket = 0;  // of step->cancel
@@ -121,7 +107,7 @@ struct RemoteExecutable::Calls : Waiting {
   std::vector<bool> answered MR_GUARDED_BY(mu);
 
   Calls(const RemoteExecutable* executable, Ref<Step> run)
-      : owner(executable), step(std::move(run)) {
+      : owner(executable), step(std::move(run)), step_id(executable->step_ids_->next()) {
     MutexLock lock(mu);
     answered.resize(owner->parts_.size());
   }

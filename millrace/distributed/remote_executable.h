@@ -5,8 +5,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "millrace/distributed/call_group.h"
 #include "millrace/distributed/cluster.h"
 #include "millrace/distributed/lease_keeper.h"
+#include "millrace/distributed/step_ids.h"
 #include "millrace/distributed/wait_watch.h"
 #include "millrace/graph/origin.h"
 #include "millrace/runtime/executable.h"
@@ -22,17 +24,21 @@ class RemoteExecutable : public Executable {
  public:
   // `keeper` has what a task could not be told: that a step, or the graph, is over. `watch` says
   // when a run has waited for long: then the tasks that have not answered are asked what for, and
-  // that is logged.
-  RemoteExecutable(Ref<WorkerCache> workers, Ref<LeaseKeeper> keeper, Ref<WaitWatch> watch)
-      : workers_(std::move(workers)), keeper_(std::move(keeper)), watch_(std::move(watch)) {}
+  // that is logged. `step_ids` are the master's.
+  RemoteExecutable(Ref<WorkerCache> workers, Ref<LeaseKeeper> keeper, Ref<WaitWatch> watch,
+                   Ref<StepIds> step_ids)
+      : workers_(std::move(workers)),
+        keeper_(std::move(keeper)),
+        watch_(std::move(watch)),
+        step_ids_(std::move(step_ids)) {}
 
   // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an
   // unknown one.
   Status add_part(const std::string& task, const Subgraph& graph);
   // INTERNAL when a fetch of the signature is in no part.
   Status check_fetches(size_t count) const;
-  // Sends `requests`, one for each part, and waits for the answers.
-  Status register_parts(std::vector<RegisterGraphRequest> requests, int64_t timeout_ms);
+  // Sends `requests`, one for each part. What waits for the answers.
+  Ref<CallGroup> register_parts(std::vector<RegisterGraphRequest> requests);
 
   // The tasks get an id of their own for the step: step.id is unique in this process alone. While
   // tasks have not answered, step.rendezvous says so in waiting().
@@ -66,6 +72,7 @@ class RemoteExecutable : public Executable {
   const Ref<WorkerCache> workers_;
   const Ref<LeaseKeeper> keeper_;
   const Ref<WaitWatch> watch_;
+  const Ref<StepIds> step_ids_;
   std::vector<Part> parts_;
   std::unordered_map<std::string, OriginId> origins_;  // by node, where known
 };

@@ -20,6 +20,7 @@ struct StepRendezvous::RemoteRecv : RefCounted {
   Ref<StepRendezvous> owner;
   std::string key;
   std::string task;
+  uint64_t number = 0;                                          // in remote_; 0: not there yet
   Ref<CancellationToken> call = make_ref<CancellationToken>();  // ends the question to the peer
   Ref<CancellationToken> cancel;                                // the caller's; null: none
 
@@ -41,7 +42,7 @@ struct StepRendezvous::RemoteRecv : RefCounted {
       callback = std::move(done);
       taken_ticket = ticket;
     }
-    owner->forget(this);
+    owner->forget(*this);
     if (from_peer && !status.ok()) owner->note_outside();
     if (taken_ticket != 0) cancel->remove(taken_ticket);
     if (!from_peer) call->cancel(status);
@@ -100,11 +101,14 @@ void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
   {
     MutexLock lock(mu_);
     ended = aborted_;
-    if (ended.ok()) remote_.emplace(recv.get(), recv);
+    if (ended.ok()) {
+      recv->number = ++last_remote_;
+      remote_.emplace(recv->number, recv);
+    }
   }
   if (!ended.ok()) return recv->finish(std::move(ended), Value(), /*from_peer=*/false);
   // A cancellation may have come before the receive was in the table.
-  if (recv->over()) return forget(recv.get());
+  if (recv->over()) return forget(*recv);
   (*peer)->recv_tensor({step_id_, recv->key}, recv->call, [recv](Status status, Value value) {
     recv->owner->task_->peers->report(recv->task, status);
     if (!status.ok()) {
@@ -114,10 +118,10 @@ void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
   });
 }
 
-void StepRendezvous::forget(RemoteRecv* recv) {
+void StepRendezvous::forget(const RemoteRecv& recv) {
   Ref<RemoteRecv> dropped;
   MutexLock lock(mu_);
-  auto it = remote_.find(recv);
+  auto it = remote_.find(recv.number);
   if (it == remote_.end()) return;
   dropped = std::move(it->second);
   remote_.erase(it);
@@ -129,7 +133,7 @@ void StepRendezvous::note_outside() {
 }
 
 void StepRendezvous::abort(Status reason) {
-  std::unordered_map<RemoteRecv*, Ref<RemoteRecv>> remote;
+  std::map<uint64_t, Ref<RemoteRecv>> remote;
   {
     MutexLock lock(mu_);
     if (!aborted_.ok()) return;
@@ -137,7 +141,7 @@ void StepRendezvous::abort(Status reason) {
     remote.swap(remote_);
   }
   here_->abort(reason);
-  for (auto& [address, recv] : remote) recv->finish(reason, Value(), /*from_peer=*/false);
+  for (auto& [number, recv] : remote) recv->finish(reason, Value(), /*from_peer=*/false);
 }
 
 void StepRendezvous::abort_from_outside(Status reason) {
@@ -153,7 +157,7 @@ bool StepRendezvous::ended_from_outside() const {
 std::vector<std::string> StepRendezvous::waiting() const {
   std::vector<std::string> out = here_->waiting();
   MutexLock lock(mu_);
-  for (const auto& [address, recv] : remote_)
+  for (const auto& [number, recv] : remote_)
     out.push_back(str_cat(recv->key, " from ", recv->task));
   return out;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "millrace/base/mutex.h"
@@ -51,7 +51,7 @@ class StepRendezvous : public Rendezvous {
   void recv_remote(const std::string& task, std::string_view key, Ref<CancellationToken> cancel,
                    Done done);
   void note_outside();
-  void forget(RemoteRecv* recv);
+  void forget(const RemoteRecv& recv);
 
   const int64_t step_id_;
   const Ref<const TaskContext> task_;
@@ -60,7 +60,9 @@ class StepRendezvous : public Rendezvous {
   mutable Mutex mu_;
   Status aborted_ MR_GUARDED_BY(mu_);
   bool outside_ MR_GUARDED_BY(mu_) = false;
-  std::unordered_map<RemoteRecv*, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
+  uint64_t last_remote_ MR_GUARDED_BY(mu_) = 0;
+  // By number: ended in the order in which they began, whatever addresses they have.
+  std::map<uint64_t, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -60,13 +60,13 @@ void Worker::TaskStep::end(const Status& reason) const {
   step->fail(reason);  // the step's error, before kernels that are cancelled have theirs
 }
 
-Worker::Worker(Ref<const TaskContext> task, Ref<Timer> timer)
-    : task_(std::move(task)), timer_(std::move(timer)), leases_(task_->name) {}
+Worker::Worker(Ref<const TaskContext> task, Ref<Timer> timer, ThreadPool* pool)
+    : task_(std::move(task)), timer_(std::move(timer)), pool_(pool), leases_(task_->name) {}
 
 Worker::~Worker() { shut_down(cancelled("the worker of ", task_->name, " has ended")); }
 
 Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> devices,
-                                   Ref<WorkerCache> peers, Ref<Timer> timer) {
+                                   Ref<WorkerCache> peers, Ref<Timer> timer, ThreadPool* pool) {
   if (devices.empty() || devices[0]->kind() != DeviceKind::kCpu) {
     return invalid_argument("task ", task, " needs devices, a CPU first");
   }
@@ -79,7 +79,7 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
   context->name = std::move(task);
   context->devices = std::move(devices);
   context->peers = std::move(peers);
-  return Ref<Worker>(new Worker(std::move(context), std::move(timer)));
+  return Ref<Worker>(new Worker(std::move(context), std::move(timer), pool));
 }
 
 void Worker::get_status(UniqueFunction<void(Result<WorkerStatus>)> done) {
@@ -184,6 +184,7 @@ Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
   TaskStep& found = steps_[step_id];
   if (!found.step) {
     found.step = make_ref<Step>(step_id);
+    if (pool_ != nullptr) found.step->pool = pool_;
     found.rendezvous = make_ref<StepRendezvous>(step_id, task_);
     found.step->rendezvous = found.rendezvous;
     found.step->cancel = make_ref<CancellationToken>();

@@ -37,9 +37,11 @@ class Worker final : public WorkerInterface {
  public:
   // `devices` are those of the task called `task`, the first one a CPU: INVALID_ARGUMENT otherwise.
   // `peers` is how the other tasks are reached. Registers all ops on first use. `timer` tells when
-  // leases end; it may hold on to the worker until shut_down().
+  // leases end; it may hold on to the worker until shut_down(). Kernels run on `pool` (null: the
+  // process's own), which outlives the worker.
   static Result<Ref<Worker>> create(std::string task, std::vector<Ref<Device>> devices,
-                                    Ref<WorkerCache> peers, Ref<Timer> timer = real_timer());
+                                    Ref<WorkerCache> peers, Ref<Timer> timer = real_timer(),
+                                    ThreadPool* pool = nullptr);
 
   void get_status(UniqueFunction<void(Result<WorkerStatus>)> done) override;
   void register_graph(RegisterGraphRequest request,
@@ -82,7 +84,7 @@ class Worker final : public WorkerInterface {
     void end(const Status& reason) const;
   };
 
-  Worker(Ref<const TaskContext> task, Ref<Timer> timer);
+  Worker(Ref<const TaskContext> task, Ref<Timer> timer, ThreadPool* pool);
   ~Worker() override;
 
   // The reason of shut_down(), if it was called.
@@ -118,6 +120,7 @@ class Worker final : public WorkerInterface {
 
   const Ref<const TaskContext> task_;
   const Ref<Timer> timer_;
+  ThreadPool* const pool_;  // null: the process's own
   const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;
 
   mutable Mutex mu_;

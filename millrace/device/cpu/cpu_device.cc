@@ -39,7 +39,8 @@ uint64_t random_incarnation() {
   return value;
 }
 
-Result<Ref<Device>> make_cpu_device(const DeviceName& name, Ref<ResourceManager> resources) {
+Result<Ref<Device>> make_cpu_device(const DeviceName& name, Ref<ResourceManager> resources,
+                                    uint64_t incarnation) {
   Device::Info info;
   info.name = name;
   info.kind = DeviceKind::kCpu;
@@ -50,7 +51,7 @@ Result<Ref<Device>> make_cpu_device(const DeviceName& name, Ref<ResourceManager>
                             name.to_string(), "\"");
   }
   info.memory_limit = physical_memory();
-  info.incarnation = random_incarnation();
+  info.incarnation = incarnation != 0 ? incarnation : random_incarnation();
   info.description = "host processor";
   if (!resources) resources = make_ref<ResourceManager>();
   return Ref<Device>(make_ref<CpuDevice>(std::move(info), std::move(resources)));

@@ -11,9 +11,10 @@ namespace millrace {
 //
 // `name` gives job, replica and task; type CPU and id 0 are filled in where absent.
 // INVALID_ARGUMENT when the name is not that of a CPU device of a task. `resources` null: a manager
-// of its own.
+// of its own. `incarnation` 0: a random one.
 Result<Ref<Device>> make_cpu_device(const DeviceName& name,
-                                    Ref<ResourceManager> resources = nullptr);
+                                    Ref<ResourceManager> resources = nullptr,
+                                    uint64_t incarnation = 0);
 
 // `count` devices /device:CPU:0, 1, ... of one task: the same processor under several names, each
 // with resources and an incarnation of its own, as if they were apart. At least one, at most 1024.
