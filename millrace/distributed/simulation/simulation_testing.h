@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "millrace/distributed/simulation/simulated_cluster_testing.h"
+
+// Whole runs of a simulated cluster, each from a seed, with what must hold whatever goes wrong.
+
+namespace millrace {
+
+struct SimulationResult {
+  std::string failure;  // what did not hold, and who waits for what; empty: all did
+  uint64_t digest = 0;  // the same for the same run
+  int64_t messages = 0;
+  int runs = 0, failed_runs = 0, crashes = 0;
+};
+
+// Asynchronous training: both workers update both parameter servers, each update in a place of its
+// own, until each has had some acknowledged. However often connections and processes end:
+//  - no update is there twice;
+//  - an update that was acknowledged is there, where the parameter server has lived since;
+//  - everybody is done in time, once things have calmed down;
+//  - then, leases later, no task has a step, a graph or a session of anybody.
+SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+
+// Synchronous training: one client on worker 0 runs steps that all tasks take part in, saves every
+// third, and after an error goes on from what it saved. What each step gives is what it gives when
+// nothing goes wrong. The last two points above hold too.
+SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+
+// One or the other.
+SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+
+}  // namespace millrace
