@@ -84,7 +84,7 @@ def main(path: str, steps: int = 60, parts: int = 2) -> None:
             train = together.apply_gradients(
                 gradients(task.index, parts, steps, together), global_step=step
             )
-        # Without tokens to begin with no worker gives two gradients to one step.
+        # Without tokens to begin with, the first gradients too are of the step that takes them.
         hooks.append(together.make_session_run_hook(task.is_chief, num_tokens=0))
     if task.is_chief:
         hooks.append(SaveWeights(path))

@@ -458,11 +458,19 @@ const Row kRows[] = {
     {"AccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"AccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"ResourceAccumulatorApplyGradient", "accumulator[2,3] 0 [2,3]"},
+    {"ResourceAccumulatorGiveGradient", "accumulator[2,3] 0 'a' [2,3]"},
     {"ResourceAccumulatorNumAccumulated", "accumulator[2,3]"},
     {"ResourceAccumulatorSetGlobalStep", "accumulator[2,3] 1"},
     {"ResourceAccumulatorTakeGradient", "accumulator[2,3] 1"},
     {"SparseAccumulatorApplyGradient", "rows_accumulator[2,3] 0 {2,0} [2,3] {3,3}"},
+    {"SparseAccumulatorGiveGradient", "rows_accumulator[2,3] 0 'a' {2,0} [2,3] {3,3}"},
     {"SparseAccumulatorTakeGradient", "rows_accumulator[2,3] 1"},
+    {"StepGateAdmit", "gate 5 2"},
+    {"StepGateClose", "gate 'why'"},
+    {"StepGateLeave", "gate 3 2"},
+    {"StepGateOpen", "gate 8"},
+    {"StepGateReset", "gate 5"},
+    {"StepGateWait", "gate 5"},
     {"AddManySparseToTensorsMap", "[2,2]{0,1,1,0} [2] {2,4}"},
     {"AddSparseToTensorsMap", "[2,1]{0,2} [2] {4}"},
     {"TakeManySparseFromTensorsMap", "{0}", {{"shared_name", "map"}}, keep_sparse},
@@ -592,6 +600,7 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"stack", Operand::Kind::kStack},
     {"accumulator", Operand::Kind::kAccumulator},
     {"rows_accumulator", Operand::Kind::kRowsAccumulator},
+    {"gate", Operand::Kind::kGate},
     {"array", Operand::Kind::kArray},
     {"full_array", Operand::Kind::kFullArray},
     {"list", Operand::Kind::kList},
@@ -725,6 +734,12 @@ class HandleMaker {
       case Operand::Kind::kAccumulator:
       case Operand::Kind::kRowsAccumulator:
         return accumulator(content, kind == Operand::Kind::kRowsAccumulator);
+      case Operand::Kind::kGate: {
+        MR_TRY_ASSIGN(Value handle, first(op("StepGate")));
+        OpTester open = op("StepGateOpen");
+        MR_TRY(open.input(handle.tensor).input(Tensor::scalar<int64_t>(7)).run().status());
+        return handle;
+      }
       case Operand::Kind::kList:
       case Operand::Kind::kLists:
         return list(content, kind == Operand::Kind::kLists);

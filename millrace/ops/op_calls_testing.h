@@ -33,6 +33,7 @@ struct Operand {
     kStack,            // a stack with one
     kAccumulator,      // an accumulator of one such gradient
     kRowsAccumulator,  // a sparse one with these rows
+    kGate,             // a gate at step 7
     kArray,            // a TensorArray of two elements, not written
     kFullArray,        // and written
     kList,             // a tensor list of two

@@ -26,7 +26,8 @@ Accumulator::Accumulator(std::string_view container, std::string_view name, Accu
 
 Accumulator::~Accumulator() = default;
 
-Status Accumulator::apply(int64_t local_step, const AccumulatorGradient& gradient) {
+Result<bool> Accumulator::apply(int64_t local_step, std::string_view giver,
+                                const AccumulatorGradient& gradient) {
   if (gradient.values.dtype() != spec_.dtype) {
     return invalid_argument("accumulator '", name_, "' holds gradients of type ", spec_.dtype,
                             ", got ", gradient.values.dtype());
@@ -38,13 +39,15 @@ Status Accumulator::apply(int64_t local_step, const AccumulatorGradient& gradien
   Line finished;
   {
     MutexLock lock(mu_);
-    if (local_step < global_step_) return ok_status();
+    if (local_step < global_step_) return false;
+    if (!giver.empty() && givers_.contains(std::string(giver))) return false;
     MR_TRY(sum_->add(gradient));
     ++count_;
+    if (!giver.empty()) givers_.emplace(giver);
     serve(finished);
   }
   finish(finished);
-  return ok_status();
+  return true;
 }
 
 void Accumulator::take(int64_t required, CancellationToken* cancel, Done done) {
@@ -96,6 +99,7 @@ void Accumulator::serve(Line& finished) {
       request.gradient = std::move(*taken);
       sum_->clear();
       count_ = 0;
+      givers_.clear();
       ++global_step_;
     }
     finished.splice(finished.end(), taking_, taking_.begin());

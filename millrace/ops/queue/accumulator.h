@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/function.h"
@@ -48,9 +49,12 @@ class Accumulator final : public Resource {
   // Its name in the form of a reference; see handle.h.
   const Ref<RefCell>& handle() const { return handle_; }
 
-  // Adds a gradient, in memory of its own, unless its step is past. INVALID_ARGUMENT for one that
-  // does not fit the spec or those before it. Of a sparse one, a row may come in several parts.
-  Status apply(int64_t local_step, const AccumulatorGradient& gradient);
+  // Adds a gradient, in memory of its own, unless its step is past, or `giver` has a name and gave
+  // one since the last take: a replica that was restarted, or asked twice, counts once. Says
+  // whether it was added. INVALID_ARGUMENT for one that does not fit the spec or those before it.
+  // Of a sparse one, a row may come in several parts.
+  Result<bool> apply(int64_t local_step, std::string_view giver,
+                     const AccumulatorGradient& gradient);
   // Waits for `required` gradients and takes what came by then. Of a sparse mean, each row is
   // divided by the number of gradients that had it. `done` is called once, without the lock, after
   // the cancellation callback is gone. `cancel` may be null.
@@ -90,6 +94,7 @@ class Accumulator final : public Resource {
   mutable Mutex mu_;
   const std::unique_ptr<Sum> sum_ MR_PT_GUARDED_BY(mu_);
   int64_t count_ MR_GUARDED_BY(mu_) = 0;
+  std::unordered_set<std::string> givers_ MR_GUARDED_BY(mu_);  // of these, who had a name
   int64_t global_step_ MR_GUARDED_BY(mu_) = 0;
   Line taking_ MR_GUARDED_BY(mu_);
 };

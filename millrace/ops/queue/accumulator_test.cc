@@ -137,6 +137,36 @@ TEST_F(Accumulators, OldGradientsAreDropped) {
   EXPECT_EQ(count(), 1);
 }
 
+TEST_F(Accumulators, EachGiverCountsOnceUntilTheNextTake) {
+  const auto give = [&](const char* giver, float x, int64_t step = 0) {
+    OpTester& tester = on("AccumulatorGiveGradient").input(Tensor::scalar(step));
+    return tester.input(Tensor::scalar(std::string(giver))).input(floats({x})).run_one();
+  };
+  make("ResourceConditionalAccumulator", {{"shape", Shape{1}}});
+  EXPECT_TRUE(give("a", 1)->item<bool>());
+  EXPECT_FALSE(give("a", 5)->item<bool>());
+  EXPECT_TRUE(give("b", 3)->item<bool>());
+  expect_tensor_equal(*take(2), floats({2}));
+  EXPECT_FALSE(give("a", 1, 0)->item<bool>()) << "its step is past";
+  EXPECT_TRUE(give("a", 1, 1)->item<bool>());
+  EXPECT_TRUE(give("", 1, 1)->item<bool>());
+  EXPECT_TRUE(give("", 4, 1)->item<bool>()) << "nobody's gradients all count";
+  expect_tensor_equal(*take(1), floats({2}));
+  // One that does not fit is not counted as given.
+  OpTester& wrong = on("AccumulatorGiveGradient").input(Tensor::scalar<int64_t>(2));
+  expect_error(wrong.input(Tensor::scalar(std::string("a"))).input(floats({1, 2})).run().status(),
+               Code::kInvalidArgument, "Shape mismatch");
+  EXPECT_TRUE(give("a", 1, 2)->item<bool>());
+  make("SparseConditionalAccumulator", {{"shape", Shape{5}}});
+  for (const bool first : {true, false}) {
+    OpTester& tester = on("SparseAccumulatorGiveGradient").input(Tensor::scalar<int64_t>(0));
+    tester.input(Tensor::scalar(std::string("a"))).input(longs({3})).input(floats({2}));
+    tester.attr("has_known_shape", false).input(longs({}));
+    EXPECT_EQ(tester.run_one()->item<bool>(), first);
+  }
+  expect_tensor_equal((*take_rows(1))[1], floats({2}));
+}
+
 TEST_F(Accumulators, CancelledTake) {
   make("ConditionalAccumulator", {{"shape", Shape{1}}});
   Ref<OpRun> first = start_take(2), second = start_take(1);

@@ -20,6 +20,12 @@ Status make_shape(ShapeContext& c) {
 // A step, or a number of gradients, is a scalar; nothing is known of outputs.
 Status scalar_argument(ShapeContext& c) { return c.with_rank(1, 0).status(); }
 
+Status give_shape(ShapeContext& c) {
+  for (const int i : {1, 2}) MR_TRY(c.with_rank(i, 0).status());
+  c.set_output(0, PartialShape::scalar());
+  return ok_status();
+}
+
 Status sparse_take_shape(ShapeContext& c) {
   c.set_output(0, PartialShape::of_rank(1));
   c.set_output(2, PartialShape::of_rank(1));
@@ -86,9 +92,24 @@ Status apply_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
   MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
-  return accumulator->apply(local_step, {.values = ctx.input(2), .indices = {}, .shape = {}});
+  return accumulator->apply(local_step, "", {.values = ctx.input(2), .indices = {}, .shape = {}})
+      .status();
 }
 
+Status give_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+  for (const int i : {1, 2}) MR_TRY(expect_rank(ctx, i, 0));
+  MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
+  MR_TRY_ASSIGN(const std::string giver, ctx.scalar_input<std::string>(2));
+  MR_TRY_ASSIGN(
+      const bool added,
+      accumulator->apply(local_step, giver, {.values = ctx.input(3), .indices = {}, .shape = {}}));
+  ctx.set_output(0, Tensor::scalar(added));
+  return ok_status();
+}
+
+// Adds rows, with `kGives` for somebody: input 2 then says who, and output 0 whether they were.
+template <bool kGives>
 class SparseApply : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
@@ -98,12 +119,20 @@ class SparseApply : public Kernel {
   explicit SparseApply(bool has_known_shape) : has_known_shape_(has_known_shape) {}
 
   Status compute(KernelContext& ctx) const override {
+    constexpr int kRows = kGives ? 3 : 2;
     MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
-    MR_TRY(expect_rank(ctx, 1, 0));
+    for (int i = 1; i < kRows; ++i) MR_TRY(expect_rank(ctx, i, 0));
     MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
-    AccumulatorGradient gradient{.values = ctx.input(3), .indices = ctx.input(2), .shape = {}};
-    if (has_known_shape_) gradient.shape = ctx.input(4);
-    return accumulator->apply(local_step, gradient);
+    std::string giver;
+    if constexpr (kGives) {
+      MR_TRY_ASSIGN(giver, ctx.scalar_input<std::string>(2));
+    }
+    AccumulatorGradient gradient{
+        .values = ctx.input(kRows + 1), .indices = ctx.input(kRows), .shape = {}};
+    if (has_known_shape_) gradient.shape = ctx.input(kRows + 2);
+    MR_TRY_ASSIGN(const bool added, accumulator->apply(local_step, giver, gradient));
+    if constexpr (kGives) ctx.set_output(0, Tensor::scalar(added));
+    return ok_status();
   }
 
  private:
@@ -205,7 +234,22 @@ void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,
        .types = types,
        .attrs = {{"has_known_shape", "bool"}},
        .shape = scalar_argument},
-      {.op = "", .factory = SparseApply::make});
+      {.op = "", .factory = SparseApply<false>::make});
+  add_op(
+      registry, "",
+      {.name = "SparseAccumulatorGiveGradient",
+       .doc = "As SparseAccumulatorApplyGradient, once for each giver between two takes.",
+       .inputs = {{"handle", ""},
+                  {"local_step", "host(int64)", "At which the gradient was begun."},
+                  {"giver", "host(string)", "Whose gradient it is; empty for nobody's."},
+                  {"gradient_indices", "int64", "Numbers of the rows."},
+                  {"gradient_values", "dtype"},
+                  {"gradient_shape", "host(int64)", "Of the whole; looked at if has_known_shape."}},
+       .outputs = {{"added", "host(bool)", "False when it came too late, or again."}},
+       .types = types,
+       .attrs = {{"has_known_shape", "bool"}},
+       .shape = give_shape},
+      {.op = "", .factory = SparseApply<true>::make});
   add_op(registry, "",
          {.name = "SparseAccumulatorTakeGradient",
           .doc = "Takes the mean of the rows in an accumulator, when enough gradients came.",
@@ -268,6 +312,17 @@ void register_accumulators(Registry& registry) {
             .shape = scalar_argument},
            {.op = "", .function = set_step_cpu});
   }
+  add_op(registry, "Resource",
+         {.name = "AccumulatorGiveGradient",
+          .doc = "As ResourceAccumulatorApplyGradient, once for each giver between two takes.",
+          .inputs = {{"handle", ""},
+                     {"local_step", "host(int64)", "At which the gradient was begun."},
+                     {"giver", "host(string)", "Whose gradient it is; empty for nobody's."},
+                     {"gradient", "dtype"}},
+          .outputs = {{"added", "host(bool)", "False when it came too late, or again."}},
+          .types = types,
+          .shape = give_shape},
+         {.op = "", .function = give_cpu});
   register_sparse(registry, types, make_attrs);
 }
 

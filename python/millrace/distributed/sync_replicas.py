@@ -3,7 +3,9 @@
 from typing import Any
 
 from millrace import gen_ops
-from millrace.core import dtypes
+from millrace.core import dtypes, logging
+from millrace.core.device import DeviceSpec
+from millrace.core.errors import OpError
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies, device, get_default_graph, name_scope
@@ -25,15 +27,25 @@ class SyncReplicasOptimizer(Optimizer):
     """Has another optimiser apply the mean of the gradients of several replicas.
 
     Gradients are gathered in accumulators, which drop those of earlier steps. When enough came, the
-    chief applies them and puts a token for each replica in a queue; a replica goes on when it has
-    one.
+    chief applies them and opens a gate for the next step; a replica goes on when it is through.
+
+    A replica whose device names its job and task gives one gradient to a step, even if it is
+    restarted meanwhile: a fast one does not take the place of a slow one, and with as many replicas
+    as a step needs the result is that of one process. Only when a step needs more gradients than
+    there are replicas does each give several.
 
     Args:
       opt: the optimiser that changes the variables.
       replicas_to_aggregate: how many gradients make a step.
       total_num_replicas: how many replicas there are; those above are spare. As many by default.
       variable_averages: an ExponentialMovingAverage to keep up, of `variables_to_average`.
+
+    Attributes:
+      late_gradients: after `apply_gradients`, a local variable: how many of this replica's
+        gradients came too late, or again, and were dropped.
     """
+
+    late_gradients: Variable
 
     def __init__(
         self, opt: Optimizer, replicas_to_aggregate: int, total_num_replicas: int | None = None,
@@ -46,12 +58,11 @@ class SyncReplicasOptimizer(Optimizer):
         self._opt = opt
         self._replicas_to_aggregate = replicas_to_aggregate
         self._total_num_replicas = total_num_replicas
-        self._tokens_per_step = max(total_num_replicas, replicas_to_aggregate)
         self._variable_averages = variable_averages
         self._variables_to_average = variables_to_average
         self._gradients_applied = False
         self._global_step: Any = None
-        self._sync_token_queue: Any = None
+        self._gate: Any = None
         self._chief_queue_runner: Any = None
         self._accumulator_list: list[tuple[Any, str]] = []
 
@@ -62,7 +73,7 @@ class SyncReplicasOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
     ) -> Any:
-        """The operation that a replica runs for a step: gives its gradients and waits for a token.
+        """The operation that a replica runs for a step: gives its gradients, waits for the next.
 
         ValueError without variables or without `global_step`, which tells old gradients.
         """
@@ -78,14 +89,20 @@ class SyncReplicasOptimizer(Optimizer):
                 0, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES],
                 dtype=global_step.dtype.base_dtype, name="sync_rep_local_step",
             )  # fmt: skip
+            self.late_gradients = Variable(
+                0, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES], dtype=dtypes.int64,
+                name="sync_rep_late_gradients",
+            )  # fmt: skip
+            began = _count(self._local_step)
         self.local_step_init_op = _operation(self._local_step.assign(global_step))
         self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
         with name_scope(None, self._name):
-            given, aggregated = self._gather(pairs)
+            given, aggregated = self._gather(pairs, began)
             with device(global_step.device or None), name_scope(""):
                 update = self._opt.apply_gradients(aggregated, global_step)
-                step = self._hand_out_tokens(given, update)
-            init_ops = [self.local_step_init_op]
+                step = self._pass_gate(given, began, update)
+                reset = gen_ops.step_gate_reset(self._gate, _count(global_step))
+            init_ops = [self.local_step_init_op, reset]
             for accumulator, place in self._accumulator_list:
                 with device(place or None):
                     init_ops.append(accumulator.set_global_step(global_step, name="SetGlobalStep"))
@@ -93,12 +110,25 @@ class SyncReplicasOptimizer(Optimizer):
         self._gradients_applied = True
         return step
 
+    def _giver(self) -> str:
+        """Who this replica is to accumulators, which take one gradient of each for a step.
+
+        Empty for one that has to give several, or that is not known from its device.
+        """
+        own = DeviceSpec.from_string(self._local_step.device or "")
+        if own.job is None or own.task is None:
+            return ""
+        if self._replicas_to_aggregate > self._total_num_replicas:
+            return ""
+        return f"/job:{own.job}/replica:{own.replica or 0}/task:{own.task}"
+
     def _gather(
-        self, pairs: list[tuple[Any, Any]]
-    ) -> tuple[list[Operation], list[tuple[Any, Any]]]:
-        """The operations that give gradients to accumulators, and the pairs with what they take."""
-        given: list[Operation] = []
+        self, pairs: list[tuple[Any, Any]], began: Tensor
+    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """Whether accumulators took the gradients, and the pairs with what is taken from them."""
+        given: list[Any] = []
         aggregated: list[tuple[Any, Any]] = []
+        giver = self._giver()
         for gradient, var in pairs:
             if gradient is None:
                 aggregated.append((None, var))
@@ -109,15 +139,13 @@ class SyncReplicasOptimizer(Optimizer):
                     accumulator: Any = SparseConditionalAccumulator(
                         gradient.dtype, shape=(), shared_name=shared
                     )
-                    given.append(
-                        accumulator.apply_indexed_slices_grad(gradient, local_step=self._local_step)
-                    )
+                    given.append(accumulator.give_indexed_slices_grad(gradient, began, giver))
                     mean = accumulator.take_indexed_slices_grad(self._replicas_to_aggregate)
                 elif isinstance(gradient, Tensor):
                     accumulator = ConditionalAccumulator(
                         gradient.dtype, shape=var.shape, shared_name=shared
                     )
-                    given.append(accumulator.apply_grad(gradient, local_step=self._local_step))
+                    given.append(accumulator.give_grad(gradient, began, giver))
                     mean = accumulator.take_grad(self._replicas_to_aggregate)
                 else:
                     raise ValueError(f"Unknown grad type! Expected a tensor, got {gradient!r}")
@@ -125,31 +153,45 @@ class SyncReplicasOptimizer(Optimizer):
             aggregated.append((mean, var))
         return given, aggregated
 
-    def _hand_out_tokens(self, given: list[Operation], update: Operation) -> Any:
-        step = self._global_step
-        dtype = step.dtype.base_dtype
-        queue = FIFOQueue(-1, dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q")
-        self._sync_token_queue = queue
-        # The queue of tokens is not given to the runner, which would close it with its session.
+    def _pass_gate(self, given: list[Any], began: Tensor, update: Operation) -> Any:
+        """Waits at the gate when all is `given`; the chief's runner opens it after `update`."""
+        self._gate = gen_ops.step_gate(shared_name="sync_step_gate", name="sync_step_gate")
+        # The runner closes its queue with its session, so it has one that nobody uses.
         dummy = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
         with control_dependencies(given):
-            token = queue.dequeue()
-        done = self._local_step.assign(token)
+            step = gen_ops.step_gate_wait(self._gate, began)
+        late = gen_ops.logical_not(given[0]) if given else False
+        counted = self.late_gradients.assign_add(gen_ops.cast(late, dtypes.int64))
+        with control_dependencies([counted]):
+            done = self._local_step.assign(gen_ops.cast(step, self._local_step.dtype.base_dtype))
         with control_dependencies([update]):
-            tokens = gen_ops.fill([self._tokens_per_step], step)
-            sync = queue.enqueue_many((tokens,))
+            now = _count(self._global_step)
+            sync = gen_ops.step_gate_open(self._gate, now)
+        extra = self._extra_gradients()
+        if extra > 0:
+            with control_dependencies([sync]):
+                sync = gen_ops.step_gate_admit(self._gate, now, extra)
         if self._variable_averages is not None:
             with control_dependencies([sync]), name_scope(""):
                 sync = self._variable_averages.apply(self._variables_to_average)
         self._chief_queue_runner = QueueRunner(dummy, [sync])
         return done
 
+    def _extra_gradients(self) -> int:
+        """How many gradients of a step come from replicas that gave one already.
+
+        Outside of a cluster this replica may be the only one, and give all of them.
+        """
+        own = DeviceSpec.from_string(self._local_step.device or "")
+        replicas = 1 if own.job is None else self._total_num_replicas
+        return max(self._replicas_to_aggregate - replicas, 0)
+
     def _check_applied(self, function: str) -> None:
         if not self._gradients_applied:
             raise ValueError(f"{function}() should be called after apply_gradients().")
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """What the chief runs in a thread: it applies gradients and hands out tokens.
+        """What the chief runs in a thread: it applies gradients and opens the gate.
 
         ValueError before `apply_gradients`.
         """
@@ -169,10 +211,10 @@ class SyncReplicasOptimizer(Optimizer):
         return self._opt.get_slot_names(*args, **kwargs)
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
-        """The operation that the chief runs once, so that the first step can begin.
+        """The operation that the chief runs once, before the first step.
 
-        `num_tokens`: how many tokens to put in the queue; as many as make a step by default.
-        ValueError for too few, or before `apply_gradients`.
+        `num_tokens`: how often replicas go through the gate without a step made; as many as make a
+        step by default. ValueError for too few, or before `apply_gradients`.
         """
         self._check_applied("get_init_tokens_op")
         needed = self._replicas_to_aggregate - self._total_num_replicas
@@ -186,12 +228,30 @@ class SyncReplicasOptimizer(Optimizer):
         if num_tokens <= 0:
             return no_op(name="no_init_tokens")
         with device(self._global_step.device or None), name_scope(""):
-            tokens = gen_ops.fill([num_tokens], self._global_step)
-            return self._sync_token_queue.enqueue_many((tokens,))
+            return gen_ops.step_gate_admit(self._gate, _count(self._global_step), num_tokens)
+
+    def _leave_op(self, is_chief: bool) -> Operation:
+        """The operation that tells the others that this replica makes no more steps."""
+        with device(self._global_step.device or None), name_scope(""):
+            if is_chief:
+                reason = "the chief, which makes the steps, has ended"
+                return gen_ops.step_gate_close(self._gate, reason)
+            return gen_ops.step_gate_leave(
+                self._gate, self._total_num_replicas, self._replicas_to_aggregate
+            )
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> Any:
-        """A hook that initialises what this optimiser needs, and starts the chief's thread."""
+        """A hook that initialises what this optimiser needs, and starts the chief's thread.
+
+        At the end of its session it tells the others, who do not wait for gradients that do not
+        come any more: their sessions end as at the end of data.
+        """
         return SyncReplicasHook(self, is_chief, num_tokens)
+
+
+def _count(step: Any) -> Tensor:
+    """A step as the ops on gates and accumulators take it, read where this is called."""
+    return gen_ops.cast(gen_ops.identity(step), dtypes.int64)
 
 
 def _operation(made: Any) -> Operation:
@@ -214,6 +274,7 @@ class SyncReplicasHook(SessionRunHook):
                 "SyncReplicasOptimizer.apply_gradient should be called before using the hook."
             )
         self._ready_op = optimizer.ready_for_local_init_op
+        self._leave_op = optimizer._leave_op(self._is_chief)
         if self._is_chief:
             self._init_op = optimizer.chief_init_op
             self._queue_runner = optimizer.get_chief_queue_runner()
@@ -236,3 +297,14 @@ class SyncReplicasHook(SessionRunHook):
             if self._tokens_op is not None:
                 session.run(self._tokens_op)
             self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)
+
+    def end(self, session: Any) -> None:
+        """Tells the others, and the user how many gradients came too late."""
+        try:
+            late, _ = session.run([self._optimizer.late_gradients, self._leave_op])
+        except OpError as error:
+            # The parameter servers may have ended before: then nobody waits.
+            logging.info("The other replicas could not be told of the end: %s", error)
+            return
+        if late > 0:
+            logging.info("%d gradients of this replica came too late and were dropped", late)

@@ -482,6 +482,17 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
             self._accumulator_ref, _int64(local_step), grad, name=name
         )
 
+    def give_grad(self, grad: Any, local_step: Any, giver: str, name: str | None = None) -> Tensor:
+        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes.
+
+        Gives whether it was added. Gradients of nobody, "", all count.
+        """
+        grad = convert_to_tensor(grad, self._dtype)
+        grad.shape.assert_is_compatible_with(self._shape)
+        return gen_ops.resource_accumulator_give_gradient(
+            self._accumulator_ref, _int64(local_step), giver, grad, name=name
+        )
+
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
         """The mean of the gradients, once there are `num_required`; empties the accumulator."""
         out = gen_ops.resource_accumulator_take_gradient(
@@ -524,6 +535,25 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
             _int64(grad_indices),
             convert_to_tensor(grad_values, self._dtype),
             _int64(grad_shape if known else convert_to_tensor([], dtypes.int64)),
+            known,
+            name=name,
+        )
+
+    def give_indexed_slices_grad(
+        self, grad: IndexedSlices, local_step: Any, giver: str, name: str | None = None
+    ) -> Tensor:
+        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes.
+
+        Gives whether it was added. Gradients of nobody, "", all count.
+        """
+        known = grad.dense_shape is not None
+        return gen_ops.sparse_accumulator_give_gradient(
+            self._accumulator_ref,
+            _int64(local_step),
+            giver,
+            _int64(grad.indices),
+            convert_to_tensor(grad.values, self._dtype),
+            _int64(grad.dense_shape if known else convert_to_tensor([], dtypes.int64)),
             known,
             name=name,
         )

@@ -1,0 +1,168 @@
+#include "millrace/ops/queue/step_gate.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "millrace/base/str_cat.h"
+
+namespace millrace {
+
+// Stays where it is in memory until finish() has taken the cancellation callback back.
+struct StepGate::Waiter {
+  int64_t local_step = 0;
+  CancellationToken* cancel = nullptr;
+  Done done;
+  bool waiting = true;
+  uint64_t ticket = 0;
+  Status status;
+  int64_t step = 0;
+};
+
+StepGate::StepGate(std::string_view name) : name_(name) {}
+
+StepGate::~StepGate() = default;
+
+void StepGate::reset(int64_t step) {
+  const Ref<StepGate> self(this);  // a waiter that is told may be the last to hold it
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    set_ = true;
+    step_ = step;
+    admissions_ = 0;
+    left_ = 0;
+    closed_.clear();
+    serve(finished);
+  }
+  finish(finished);
+}
+
+void StepGate::open(int64_t step) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    set_ = true;
+    step_ = step;
+    serve(finished);
+  }
+  finish(finished);
+}
+
+void StepGate::admit(int64_t step, int64_t count) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    admitted_step_ = step;
+    admissions_ = count;
+    serve(finished);
+  }
+  finish(finished);
+}
+
+void StepGate::leave(int64_t replicas, int64_t required) {
+  int64_t remaining = 0;
+  {
+    MutexLock lock(mu_);
+    remaining = replicas - ++left_;
+  }
+  if (remaining >= required) return;
+  close(str_cat("a step needs the gradients of ", required, " replicas, and only ",
+                std::max<int64_t>(remaining, 0), " of ", replicas, " go on"));
+}
+
+void StepGate::close(std::string_view reason) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    if (closed_.empty()) closed_ = reason;
+    serve(finished);
+  }
+  finish(finished);
+}
+
+void StepGate::wait(int64_t local_step, CancellationToken* cancel, Done done) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    const Line::iterator waiter = waiting_.emplace(
+        waiting_.end(),
+        Waiter{.local_step = local_step, .cancel = cancel, .done = std::move(done), .status = {}});
+    serve(finished);
+    if (waiter->waiting && cancel != nullptr) {
+      // With the lock held, so that the callback cannot come before the ticket is known. The token
+      // calls back without a lock of its own.
+      waiter->ticket = cancel->on_cancel([this, waiter] { abandon(waiter); });
+      if (waiter->ticket == 0) {
+        waiter->waiting = false;
+        waiter->status = cancelled("the wait for a step was cancelled");
+        finished.splice(finished.end(), waiting_, waiter);
+      }
+    }
+  }
+  finish(finished);
+}
+
+std::string StepGate::describe() const {
+  MutexLock lock(mu_);
+  return str_cat("StepGate at step ", set_ ? str_cat(step_) : "none", ", ", waiting_.size(),
+                 " wait", closed_.empty() ? "" : ", closed");
+}
+
+bool StepGate::passes(int64_t local_step, int64_t& step) {
+  if (admissions_ > 0 && local_step == admitted_step_) {
+    --admissions_;
+    step = local_step;
+    return true;
+  }
+  step = step_;
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  return set_ && (step_ > local_step || (step_ != kLast && local_step > step_ + 1));
+}
+
+void StepGate::serve(Line& finished) {
+  for (Line::iterator waiter = waiting_.begin(); waiter != waiting_.end();) {
+    const Line::iterator next = std::next(waiter);
+    if (passes(waiter->local_step, waiter->step)) {
+      waiter->waiting = false;
+    } else if (!closed_.empty()) {
+      waiter->waiting = false;
+      waiter->status = out_of_range("step gate '", name_, "' is closed: ", closed_);
+    }
+    if (!waiter->waiting) finished.splice(finished.end(), waiting_, waiter);
+    waiter = next;
+  }
+}
+
+void StepGate::abandon(Line::iterator waiter) {
+  // A waiter that somebody else finished has not been told yet: it waits for this call to end.
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    if (!waiter->waiting) return;
+    waiter->waiting = false;
+    waiter->status = cancelled("the wait for a step was cancelled");
+    finished.splice(finished.end(), waiting_, waiter);
+  }
+  finish(finished);
+}
+
+void StepGate::finish(Line& finished) {
+  while (!finished.empty()) {
+    Waiter& waiter = finished.front();
+    if (waiter.ticket != 0) waiter.cancel->remove(waiter.ticket);
+    Done done = std::move(waiter.done);
+    Status status = std::move(waiter.status);
+    const int64_t step = waiter.step;
+    finished.pop_front();
+    done(std::move(status), step);
+  }
+}
+
+}  // namespace millrace

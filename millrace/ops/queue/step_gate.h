@@ -1,0 +1,72 @@
+#pragma once
+
+#include <list>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/cancellation.h"
+#include "millrace/base/function.h"
+#include "millrace/base/mutex.h"
+#include "millrace/kernel/resource_manager.h"
+
+namespace millrace {
+
+// Where the replicas of a synchronous training wait between giving their gradients and beginning
+// the next step. A replica says at which step it is and waits until the gate is at a later one.
+// Nothing is used up by going through, so that a fast replica cannot go in another's place.
+//
+// A gate that was never set is at no step: all wait. Thread-safe; who waits keeps no thread.
+class StepGate final : public Resource {
+ public:
+  static constexpr std::string_view kTypeName = "StepGate";
+  using Done = UniqueFunction<void(Status, int64_t step)>;
+
+  explicit StepGate(std::string_view name);
+
+  // A training begins, or goes on after its chief was lost: the gate is at `step`, nobody has left
+  // it, and it is not closed.
+  void reset(int64_t step);
+  // `step` begins: whoever waits at an earlier one goes on with it.
+  void open(int64_t step);
+  // Lets `count` of those who are at `step` go on with it once more, instead of those who were let
+  // before. For trainings whose steps need more gradients than there are replicas.
+  void admit(int64_t step, int64_t count);
+  // One of `replicas` gives no more gradients. When fewer than `required` are left no step can end
+  // any more, and the gate is closed.
+  void leave(int64_t replicas, int64_t required);
+  // Whoever would have to wait from now on, or waits, gets OUT_OF_RANGE with this reason.
+  void close(std::string_view reason);
+
+  // Calls `done` with the step to go on with: that of the gate when it is later, else `local_step`
+  // for one that is admitted. One who is more than a step ahead comes from before the training was
+  // set back, and goes on with the gate. `done` is called once, without the lock, after the
+  // cancellation callback is gone. `cancel` may be null.
+  void wait(int64_t local_step, CancellationToken* cancel, Done done);
+
+  std::string describe() const override;
+
+ private:
+  struct Waiter;
+  using Line = std::list<Waiter>;
+
+  ~StepGate() override;
+  // Whether one at `local_step` may go on, and with which step; uses up an admission.
+  bool passes(int64_t local_step, int64_t& step) MR_REQUIRES(mu_);
+  // Moves those who wait no longer to `finished`.
+  void serve(Line& finished) MR_REQUIRES(mu_);
+  void abandon(Line::iterator waiter);
+  static void finish(Line& finished);
+
+  const std::string name_;
+
+  mutable Mutex mu_;
+  bool set_ MR_GUARDED_BY(mu_) = false;
+  int64_t step_ MR_GUARDED_BY(mu_) = 0;
+  int64_t admitted_step_ MR_GUARDED_BY(mu_) = 0;
+  int64_t admissions_ MR_GUARDED_BY(mu_) = 0;
+  int64_t left_ MR_GUARDED_BY(mu_) = 0;
+  std::string closed_ MR_GUARDED_BY(mu_);  // why, empty while it is not
+  Line waiting_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
