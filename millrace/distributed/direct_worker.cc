@@ -44,6 +44,11 @@ class DirectWorker final : public WorkerInterface {
     if (!worker.ok()) return done(worker.status(), Value());
     (*worker)->recv_tensor(std::move(request), std::move(cancel), std::move(done));
   }
+  void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->give_tensor(step_id, std::move(key), std::move(value), std::move(done));
+  }
   void abort_step(int64_t step_id, Status reason, StatusDone done) override {
     Result<Ref<Worker>> worker = find_();
     if (!worker.ok()) return done(worker.status());

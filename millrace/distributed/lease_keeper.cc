@@ -1,6 +1,7 @@
 #include "millrace/distributed/lease_keeper.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "millrace/base/log.h"
 #include "millrace/distributed/patience.h"
@@ -61,6 +62,12 @@ void LeaseKeeper::tell_later(const std::string& task, std::string over_graph) {
   MutexLock lock(mu_);
   const auto it = tasks_.find(task);
   if (it != tasks_.end()) add_last(it->second.graphs, {std::move(over_graph)});
+}
+
+std::vector<int64_t> LeaseKeeper::take_over_steps(const std::string& task) {
+  MutexLock lock(mu_);
+  const auto it = tasks_.find(task);
+  return it == tasks_.end() ? std::vector<int64_t>() : std::exchange(it->second.steps, {});
 }
 
 void LeaseKeeper::beat_later() {

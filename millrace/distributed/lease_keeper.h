@@ -27,10 +27,12 @@ class LeaseKeeper : public RefCounted {
   // Ends it for all tasks. The timer holds on to the keeper until then.
   void stop();
 
-  // A task could not be told that a step, or a graph, is over: it will be. Of each the last 4096
-  // are kept.
+  // A task will be told that a step, or a graph, is over. Of each the last 4096 are kept.
   void tell_later(const std::string& task, int64_t over_step);
   void tell_later(const std::string& task, std::string over_graph);
+  // The steps that the task is to be told of, for who tells it now. What could not be delivered is
+  // given back by tell_later().
+  std::vector<int64_t> take_over_steps(const std::string& task);
 
  private:
   struct Kept {

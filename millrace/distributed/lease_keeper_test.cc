@@ -93,5 +93,17 @@ TEST_F(LeaseKeeperTest, TellsLaterWhatWasNotHeard) {
   EXPECT_TRUE(worker_->kept.back().over_graphs.empty());
 }
 
+TEST_F(LeaseKeeperTest, WhatSomebodyElseTellsIsNotToldAgain) {
+  worker_->kept_answer = ok_status();
+  keeper_->keep("task", 1);
+  keeper_->tell_later("task", 11);
+  keeper_->tell_later("task", 12);
+  EXPECT_EQ(keeper_->take_over_steps("task"), (std::vector<int64_t>{11, 12}));
+  EXPECT_TRUE(keeper_->take_over_steps("task").empty());
+  EXPECT_TRUE(keeper_->take_over_steps("never kept").empty());
+  timer_->advance(100 * kMilli);
+  EXPECT_TRUE(worker_->kept.back().over_steps.empty());
+}
+
 }  // namespace
 }  // namespace millrace

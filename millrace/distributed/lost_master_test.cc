@@ -76,9 +76,11 @@ TEST_F(LostMaster, LeavesNothingOnTheTasksOnceItsLeaseHasRunOut) {
 
 TEST_F(LostMaster, KeepsItsSessionsWhileItIsHeardOf) {
   t_.on(kTask1);
-  const Expr one = t_.add("Add", {t_.constant(1), t_.constant(2)});
+  const Expr x = t_.placeholder(DType::kFloat);
+  const Expr sum = t_.add("Add", {x, t_.constant(2)});
+  const Session::Feeds feeds = {{t_.name(x), Tensor::scalar(1.0F)}};
   t_.open();
-  ASSERT_EQ(t_.run(one).value(), 3);
+  ASSERT_EQ(t_.run(sum, feeds).value(), 3);
   const int64_t beat_ms = beat_ms_for(kLease / kMilli);
   for (int round = 0; round < 20; ++round) {
     ASSERT_TRUE(wait_until([&] {
@@ -92,7 +94,7 @@ TEST_F(LostMaster, KeepsItsSessionsWhileItIsHeardOf) {
     }));
     tasks_->advance(beat_ms * kMilli);
   }
-  EXPECT_EQ(t_.run(one).value(), 3);
+  EXPECT_EQ(t_.run(sum, feeds).value(), 3);
   t_.close();
   EXPECT_TRUE(wait_until([&] { return activity(kTask1).sessions.empty(); }));
 }

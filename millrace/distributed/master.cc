@@ -4,6 +4,7 @@
 
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
+#include "millrace/distributed/copy_sources.h"
 #include "millrace/distributed/remote_executable.h"
 #include "millrace/graph/function_calls.h"
 #include "millrace/kernel/resource_manager.h"
@@ -99,11 +100,13 @@ class MasterBackend final : public Master {
   // Cuts the graph and asks the tasks to register the parts.
   Result<Registering> begin_prepare(const Subgraph& graph, const Signature& signature,
                                     const std::string& session) {
+    Subgraph spread = graph;
+    copy_sources(spread, discovered_.devices);
     MR_TRY_ASSIGN(std::vector<Partition> parts,
-                  partition(graph, PartitionBy::kTask, discovered_.devices));
+                  partition(spread, PartitionBy::kTask, discovered_.devices));
     const Ref<LeaseKeeper> keeper = keeper_of(session);
     Ref<RemoteExecutable> executable =
-        make_ref<RemoteExecutable>(workers_, keeper, watch_, step_ids_);
+        make_ref<RemoteExecutable>(workers_, options_.task, keeper, watch_, step_ids_);
     std::vector<RegisterGraphRequest> requests;
     for (const Partition& part : parts) {
       RegisterGraphRequest request;

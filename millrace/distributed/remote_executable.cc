@@ -5,10 +5,14 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/distributed/patience.h"
+#include "millrace/kernel/device_name.h"
 #include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
 namespace {
+
+// Larger tensors had better come while others are still computed.
+constexpr size_t kHandedBytes = size_t{256} << 10;
 
 std::string describe(const Subgraph& graph) {
   std::string out;
@@ -50,9 +54,32 @@ Status RemoteExecutable::add_part(const std::string& task, const Subgraph& graph
   for (const SubNode& node : graph.nodes()) {
     if (!node.erased && node.origin != 0) origins_.emplace(node.name, node.origin);
   }
+  MR_TRY_ASSIGN(part.sends, find_sends(task, graph));
   part.text = describe(graph);
   parts_.push_back(std::move(part));
   return ok_status();
+}
+
+Result<std::unique_ptr<RemoteExecutable::Sends>> RemoteExecutable::find_sends(
+    const std::string& task, const Subgraph& graph) const {
+  if (task == own_task_) return nullptr;
+  MR_TRY_ASSIGN(const Ref<WorkerInterface> own, workers_->find(own_task_));
+  if (own->needs_lease()) return nullptr;
+  auto out = std::make_unique<Sends>();
+  for (const SubNode& node : graph.nodes()) {
+    if (!node.op->traits.send) continue;
+    RendezvousKey key;
+    MR_TRY_ASSIGN(key.send_device, node.attr<std::string>("send_device"));
+    MR_TRY_ASSIGN(key.recv_device, node.attr<std::string>("recv_device"));
+    MR_TRY_ASSIGN(key.tensor_name, node.attr<std::string>("tensor_name"));
+    MR_TRY_ASSIGN(const int64_t incarnation, node.attr<int64_t>("send_device_incarnation"));
+    key.incarnation = static_cast<uint64_t>(incarnation);
+    MR_TRY_ASSIGN(const DeviceName receiver, DeviceName::parse(key.recv_device));
+    // A graph that waits for nothing has no loops: this is the key of its only iteration.
+    if (receiver.task_name() == own_task_) out->all.emplace_back().key = key.to_string();
+  }
+  if (out->all.empty()) return nullptr;
+  return out;
 }
 
 Status RemoteExecutable::check_fetches(size_t count) const {
@@ -105,9 +132,24 @@ struct RemoteExecutable::Calls : Waiting {
   Status error MR_GUARDED_BY(mu);
   bool derived MR_GUARDED_BY(mu) = false;
   std::vector<bool> answered MR_GUARDED_BY(mu);
+  // By part: what its task was told to clean up with this call.
+  std::vector<std::vector<int64_t>> over_steps;
+  // By part: what comes with its answer, for the session's own task.
+  std::vector<std::vector<Sends::Send*>> handed;
 
   Calls(const RemoteExecutable* executable, Ref<Step> run)
-      : owner(executable), step(std::move(run)), step_id(executable->step_ids_->next()) {
+      : owner(executable),
+        step(std::move(run)),
+        step_id(executable->step_ids_->next()),
+        over_steps(executable->parts_.size()),
+        handed(executable->parts_.size()) {
+    for (size_t i = 0; i < handed.size(); ++i) {
+      Sends* sends = owner->parts_[i].sends.get();
+      if (!sends || !sends->prompt.load(std::memory_order_relaxed)) continue;
+      for (Sends::Send& send : sends->all) {
+        if (!send.large.load(std::memory_order_relaxed)) handed[i].push_back(&send);
+      }
+    }
     MutexLock lock(mu);
     answered.resize(owner->parts_.size());
   }
@@ -130,6 +172,13 @@ struct RemoteExecutable::Calls : Waiting {
     request.fetches = part.fetches;
     request.max_threads = step->max_threads;
     request.trace = static_cast<bool>(step->trace);
+    for (const Sends::Send* send : handed[i]) request.sends.push_back(send->key);
+    if (part.task == owner->own_task_) {
+      for (const auto& sends : handed) {
+        for (const Sends::Send* send : sends) request.given.push_back(send->key);
+      }
+    }
+    request.over_steps = over_steps[i] = owner->keeper_->take_over_steps(part.task);
     step->rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
     part.worker->run_graph(std::move(request), token,
                            [calls = Ref<Calls>(this), i](Status status, RunGraphResponse response) {
@@ -140,6 +189,9 @@ struct RemoteExecutable::Calls : Waiting {
   void part_ended(size_t i, Status status, RunGraphResponse response) {
     const Part& part = owner->parts_[i];
     owner->workers_->report(part.task, status);
+    if (!status.ok()) {
+      for (const int64_t over : over_steps[i]) owner->keeper_->tell_later(part.task, over);
+    }
     Value nothing;
     nothing.set_dead();
     // An error means that the run was aborted: then nobody asks what it waits for.
@@ -149,7 +201,13 @@ struct RemoteExecutable::Calls : Waiting {
       status = internal("task ", part.task, " answered ", response.fetches.size(),
                         " fetches, expected ", part.fetches.size());
     }
+    if (status.ok() && response.sent.size() != handed[i].size()) {
+      status = internal("task ", part.task, " answered ", response.sent.size(),
+                        " tensors, expected ", handed[i].size());
+    }
     if (status.ok()) {
+      if (part.sends) part.sends->prompt.store(response.prompt, std::memory_order_relaxed);
+      hand_over(i, response.sent);
       for (size_t f = 0; f < part.fetches.size(); ++f) {
         step->fetches[static_cast<size_t>(part.fetches[f])] = std::move(response.fetches[f]);
       }
@@ -160,6 +218,23 @@ struct RemoteExecutable::Calls : Waiting {
     }
     if (!status.ok()) fail(status, response.derived);
     step->end_part();
+  }
+
+  // Gives what part `i` sent to the session's own task.
+  void hand_over(size_t i, std::vector<Value>& sent) {
+    if (sent.empty()) return;
+    Result<Ref<WorkerInterface>> own = owner->workers_->find(owner->own_task_);
+    if (!own.ok()) return fail(own.status(), /*status_derived=*/false);
+    for (size_t k = 0; k < sent.size(); ++k) {
+      Sends::Send& send = *handed[i][k];
+      const bool large = !sent[k].dead() && sent[k].tensor.bytes() > kHandedBytes;
+      send.large.store(large, std::memory_order_relaxed);
+      (*own)->give_tensor(step_id, send.key, std::move(sent[k]),
+                          [calls = Ref<Calls>(this)](const Status& status) {
+                            // Of a step that has failed already, it says no more than that.
+                            if (!status.ok()) calls->fail(status, /*status_derived=*/true);
+                          });
+    }
   }
 
   // Times of another process's clock become times of ours.
@@ -200,15 +275,23 @@ struct RemoteExecutable::Calls : Waiting {
   // All parts have ended; the step's error is the one that tells most.
   void end() {
     if (ticket != 0) step->cancel->remove(ticket);
+    bool failed;
+    {
+      MutexLock lock(mu);
+      failed = !error.ok();
+      if (failed) step->fail_at_end(error);
+    }
     for (const Part& part : owner->parts_) {
+      // A step that went well leaves next to nothing: its end is told with what is said next. One
+      // that failed may have left tensors that nobody took.
+      if (!failed && part.worker->needs_lease()) {
+        owner->keeper_->tell_later(part.task, step_id);
+        continue;
+      }
       part.worker->cleanup_step(
           step_id, [keeper = owner->keeper_, task = part.task, id = step_id](const Status& status) {
             if (status.code() == Code::kUnavailable) keeper->tell_later(task, id);
           });
-    }
-    {
-      MutexLock lock(mu);
-      if (!error.ok()) step->fail_at_end(error);
     }
     owner->watch_->end(wait);
     // Before the caller hears of it: who then drops the executable knows it deregistered.

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,10 +27,11 @@ class RemoteExecutable : public Executable {
  public:
   // `keeper` has what a task could not be told: that a step, or the graph, is over. `watch` says
   // when a run has waited for long: then the tasks that have not answered are asked what for, and
-  // that is logged. `step_ids` are the master's.
-  RemoteExecutable(Ref<WorkerCache> workers, Ref<LeaseKeeper> keeper, Ref<WaitWatch> watch,
-                   Ref<StepIds> step_ids)
+  // that is logged. `step_ids` are the master's, `own_task` is the session's.
+  RemoteExecutable(Ref<WorkerCache> workers, std::string own_task, Ref<LeaseKeeper> keeper,
+                   Ref<WaitWatch> watch, Ref<StepIds> step_ids)
       : workers_(std::move(workers)),
+        own_task_(std::move(own_task)),
         keeper_(std::move(keeper)),
         watch_(std::move(watch)),
         step_ids_(std::move(step_ids)) {}
@@ -43,6 +47,7 @@ class RemoteExecutable : public Executable {
   // The tasks get an id of their own for the step: step.id is unique in this process alone. While
   // tasks have not answered, step.rendezvous says so in waiting().
   void run_async(Ref<Step> step, Step::Done done) const override;
+  bool runs_on_caller() const override { return false; }
   // UNIMPLEMENTED.
   Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const override;
   bool straight(Gear) const override { return false; }
@@ -54,6 +59,17 @@ class RemoteExecutable : public Executable {
  private:
   struct Calls;
   struct Waits;
+  // What a part sends to the session's own task. Where that is of this process, and the part is one
+  // that waits for nothing, small tensors come with the answer of run_graph and are handed over
+  // here; everything else is asked for by who receives it.
+  struct Sends {
+    struct Send {
+      std::string key;
+      std::atomic<bool> large{false};  // when it was last seen
+    };
+    std::deque<Send> all;
+    std::atomic<bool> prompt{false};  // when it last ran
+  };
   struct Part {
     std::string task;
     Ref<WorkerInterface> worker;
@@ -61,15 +77,18 @@ class RemoteExecutable : public Executable {
     std::vector<int> feeds, fetches;  // positions
     std::string text;                 // the part, a line for each node
     int64_t graph_bytes = 0;          // of the message that registers it
+    std::unique_ptr<Sends> sends;     // null: nothing can be handed over
   };
 
   ~RemoteExecutable() override;
 
+  Result<std::unique_ptr<Sends>> find_sends(const std::string& task, const Subgraph& graph) const;
   // What one of its tasks waits for, in words, with the user's line where a node of the graph is
   // part of it. `wait` is one of WorkerActivity::Step::waits_for.
   std::string describe_wait(const std::string& task, const std::string& wait) const;
 
   const Ref<WorkerCache> workers_;
+  const std::string own_task_;
   const Ref<LeaseKeeper> keeper_;
   const Ref<WaitWatch> watch_;
   const Ref<StepIds> step_ids_;

@@ -59,8 +59,9 @@ Status StepRendezvous::send(std::string_view key, Value value) {
 
 void StepRendezvous::recv(std::string_view key, Ref<CancellationToken> cancel, Done done) {
   std::string_view sender = key.substr(0, key.find(';'));
-  if (task_->find_device(sender) != nullptr)
+  if (task_->find_device(sender) != nullptr || is_given(key)) {
     return here_->recv(key, std::move(cancel), std::move(done));
+  }
   Result<RendezvousKey> parsed = RendezvousKey::parse(key);
   if (!parsed.ok()) return done(parsed.status(), Value());
   Result<DeviceName> device = DeviceName::parse(sender);
@@ -69,6 +70,16 @@ void StepRendezvous::recv(std::string_view key, Ref<CancellationToken> cancel, D
   }
   if (!device.ok()) return done(device.status(), Value());
   recv_remote(device->task_name(), key, std::move(cancel), std::move(done));
+}
+
+void StepRendezvous::expect(std::vector<std::string> given) {
+  MutexLock lock(mu_);
+  for (std::string& key : given) given_.insert(std::move(key));
+}
+
+bool StepRendezvous::is_given(std::string_view key) const {
+  MutexLock lock(mu_);
+  return !given_.empty() && given_.contains(std::string(key));
 }
 
 void StepRendezvous::recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done) {

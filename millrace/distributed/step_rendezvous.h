@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "millrace/base/mutex.h"
@@ -37,6 +38,10 @@ class StepRendezvous : public Rendezvous {
   // Keys, followed by " from <task>" where a peer was asked.
   std::vector<std::string> waiting() const override;
 
+  // From now on these keys come by send(), though their senders are on other tasks: nobody is asked
+  // for them.
+  void expect(std::vector<std::string> given);
+
   // What a peer receives: never asks anybody else.
   void recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done);
 
@@ -50,6 +55,7 @@ class StepRendezvous : public Rendezvous {
 
   void recv_remote(const std::string& task, std::string_view key, Ref<CancellationToken> cancel,
                    Done done);
+  bool is_given(std::string_view key) const;
   void note_outside();
   void forget(const RemoteRecv& recv);
 
@@ -63,6 +69,7 @@ class StepRendezvous : public Rendezvous {
   uint64_t last_remote_ MR_GUARDED_BY(mu_) = 0;
   // By number: ended in the order in which they began, whatever addresses they have.
   std::map<uint64_t, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
+  std::unordered_set<std::string> given_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -15,6 +15,8 @@ namespace millrace {
 namespace {
 
 constexpr size_t kRememberedSteps = 4096;
+// Longer runs had better send each thing as soon as it is there.
+constexpr int64_t kPromptNs = 1'000'000;
 
 std::string hex(uint64_t value) {
   std::string out(16, '0');
@@ -51,6 +53,7 @@ struct Worker::SessionState : RefCounted {
 
 struct Worker::Graph : RefCounted {
   Ref<PlanSet> plans;
+  bool prompt = false;  // nothing in it waits
   Boundary boundary;
   Ref<SessionState> session;
 };
@@ -141,6 +144,9 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
   MR_TRY_ASSIGN(graph->plans, PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
+  const std::vector<Ref<Plan>>& plans = graph->plans->plans();
+  graph->prompt =
+      plans.size() == 1 && plans[0]->straight_allowed() && !graph->plans->has_blocking();
   MutexLock lock(mu_);
   MR_TRY(stopped_);
   MR_TRY(check_session(*graph->session));
@@ -244,6 +250,7 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
   step.fetches.resize(slots(graph.fetches));
   step.max_threads = std::max(1, request.max_threads);
   if (request.trace) step.trace = make_ref<TraceCollector>();
+  if (!request.given.empty()) found.rendezvous->expect(std::move(request.given));
   return found;
 }
 
@@ -259,6 +266,7 @@ void Worker::end_run(const Ref<Graph>& graph) {
 
 void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                        UniqueFunction<void(Status, RunGraphResponse)> done) {
+  end_steps(request.over_steps);
   Result<Ref<Graph>> graph = find_graph(request.graph_handle);
   if (!graph.ok()) return done(graph.status(), RunGraphResponse());
   Result<TaskStep> prepared = prepare_run(*graph, request);
@@ -276,8 +284,8 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     }
   }
   auto finish = [self = Ref<Worker>(this), graph = *graph, rendezvous = run.rendezvous,
-                 wanted = std::move(request.fetches), cancel, ticket,
-                 done = std::move(done)](Step& step) mutable {
+                 wanted = std::move(request.fetches), sends = std::move(request.sends), cancel,
+                 ticket, started = timer_->now_ns(), done = std::move(done)](Step& step) mutable {
     if (ticket != 0) cancel->remove(ticket);
     RunGraphResponse response;
     Status status = step.status();
@@ -295,9 +303,63 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     step.hold_feeds({});
     step.fetches.clear();
     self->end_run(graph);
-    done(std::move(status), std::move(response));
+    response.prompt = graph->prompt && self->timer_->now_ns() - started < kPromptNs;
+    if (!status.ok() || sends.empty()) return done(std::move(status), std::move(response));
+    self->take_sent(step.id, sends,
+                    [done = std::move(done), response = std::move(response)](
+                        Status taken, std::vector<Value> values) mutable {
+                      response.sent = std::move(values);
+                      done(std::move(taken), std::move(response));
+                    });
   };
   (*graph)->plans->run_async(run.step, std::move(finish));
+}
+
+struct Worker::Gathered : RefCounted {
+  Mutex mu;
+  Status error MR_GUARDED_BY(mu);
+  std::vector<Value> values MR_GUARDED_BY(mu);
+  size_t missing MR_GUARDED_BY(mu) = 0;
+  ValuesDone done;
+
+  void take(size_t i, const Status& status, Value value) {
+    Status outcome;
+    std::vector<Value> all;
+    {
+      MutexLock lock(mu);
+      if (error.ok()) error = status;
+      values[i] = std::move(value);
+      if (--missing > 0) return;
+      outcome = error;
+      all.swap(values);
+    }
+    done(std::move(outcome), std::move(all));
+  }
+};
+
+void Worker::take_sent(int64_t step_id, const std::vector<std::string>& keys, ValuesDone done) {
+  const Ref<Gathered> gathered = make_ref<Gathered>();
+  gathered->done = std::move(done);
+  {
+    MutexLock lock(gathered->mu);
+    gathered->values.resize(keys.size());
+    gathered->missing = keys.size();
+  }
+  const Ref<CancellationToken> now = make_ref<CancellationToken>();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    recv_tensor({step_id, keys[i]}, now, [gathered, i](const Status& status, Value value) {
+      gathered->take(i, status, std::move(value));
+    });
+  }
+  // All that will be sent has been.
+  now->cancel(invalid_argument("the graph on ", task_->name, " did not send all that was asked"));
+}
+
+void Worker::give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) {
+  Result<TaskStep> found = find_step(step_id);
+  if (!found.ok()) return done(found.status());
+  if (!found->graph) watch_for_idle();
+  done(found->rendezvous->send(key, std::move(value)));
 }
 
 void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
@@ -372,6 +434,19 @@ void Worker::cleanup_step(int64_t step_id, StatusDone done) {
   done(std::move(status));
 }
 
+void Worker::end_steps(const std::vector<int64_t>& step_ids) {
+  if (step_ids.empty()) return;
+  std::vector<TaskStep> steps;
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) return;
+    for (const int64_t id : step_ids) steps.push_back(take_step(id));
+  }
+  for (const TaskStep& step : steps) {
+    if (step.step) step.end(cancelled("step ", step.step->id, " is over on ", task_->name));
+  }
+}
+
 void Worker::delete_session(std::string session, StatusDone done) {
   if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
   end_session(session, cancelled("session ", session, " has ended"));
@@ -410,7 +485,6 @@ void Worker::clear_resources(const std::string& session) {
 }
 
 void Worker::keep_session(KeepSessionRequest request, StatusDone done) {
-  std::vector<TaskStep> steps;
   std::vector<Ref<Graph>> graphs;
   Status status = [&]() -> Status {
     MR_TRY(check_incarnation(request.incarnation));
@@ -418,17 +492,14 @@ void Worker::keep_session(KeepSessionRequest request, StatusDone done) {
       return invalid_argument("session ", request.session, ": expected a lease, got 0 ms");
     }
     MR_TRY(find_session(request.session, request.lease_ms).status());
+    end_steps(request.over_steps);
     MutexLock lock(mu_);
-    for (const int64_t id : request.over_steps) steps.push_back(take_step(id));
     for (const std::string& handle : request.over_graphs) {
       auto graph = graphs_.extract(handle);
       if (graph) graphs.push_back(std::move(graph.mapped()));
     }
     return ok_status();
   }();
-  for (const TaskStep& step : steps) {
-    if (step.step) step.end(cancelled("step ", step.step->id, " is over on ", task_->name));
-  }
   done(std::move(status));
 }
 

@@ -51,6 +51,7 @@ class Worker final : public WorkerInterface {
                  UniqueFunction<void(Status, RunGraphResponse)> done) override;
   void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
                    UniqueFunction<void(Status, Value)> done) override;
+  void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) override;
   void abort_step(int64_t step_id, Status reason, StatusDone done) override;
   void cleanup_step(int64_t step_id, StatusDone done) override;
   void keep_session(KeepSessionRequest request, StatusDone done) override;
@@ -103,12 +104,18 @@ class Worker final : public WorkerInterface {
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   // The step of a run, with what the request gives it.
   Result<TaskStep> prepare_run(const Ref<Graph>& graph, RunGraphRequest& request);
+  // Takes what a step whose run is over has sent under these keys.
+  using ValuesDone = UniqueFunction<void(Status, std::vector<Value>)>;
+  struct Gathered;
+  void take_sent(int64_t step_id, const std::vector<std::string>& keys, ValuesDone done);
   // A run that was prepared is over.
   void end_run(const Ref<Graph>& graph);
   // The step, made here when this is the first that is heard of it.
   Result<TaskStep> find_step(int64_t step_id);
   // Takes a step out, so that calls which name it are refused; what it was, to be ended.
   TaskStep take_step(int64_t step_id) MR_REQUIRES(mu_);
+  // Steps that are over, as cleanup_step() has it.
+  void end_steps(const std::vector<int64_t>& step_ids);
   // Ends all that a session has with `reason`.
   void end_session(const std::string& name, const Status& reason);
   void clear_resources(const std::string& session);

@@ -74,10 +74,22 @@ struct RunGraphRequest {
   std::vector<int> fetches;                   // positions of _Retval nodes
   int max_threads = 1 << 20;
   bool trace = false;
+  // Steps that are over: what cleanup_step() would say of each. Unknown ones are fine.
+  std::vector<int64_t> over_steps;
+  // Keys of what the graph sends to other tasks and the caller takes with the answer, instead of a
+  // recv_tensor() for each.
+  std::vector<std::string> sends;
+  // Keys of what the graph receives from other tasks and give_tensor() brings: the task does not
+  // ask for it.
+  std::vector<std::string> given;
 };
 
 struct RunGraphResponse {
   std::vector<Tensor> fetches;  // in the order asked
+  std::vector<Value> sent;      // tensors or dead, in the order of `sends`
+  // The graph waits for nothing outside of itself, and ran in next to no time: what it sends might
+  // as well come with the answer.
+  bool prompt = false;
   // When traced; their times and what to add to them to get nanoseconds since 1970.
   std::vector<TraceEvent> events;
   int64_t wall_offset_ns = 0;
@@ -117,7 +129,8 @@ class WorkerInterface : public RefCounted {
   // RunGraph: runs a graph once as part of a step and answers when nothing of it runs any more.
   // ABORTED for an unknown handle (the task has restarted), for a step that is over, and for a
   // second run in the same step; INVALID_ARGUMENT for feeds or fetches that the graph does not have
-  // or that are missing, and for a fetch on a branch that was not taken.
+  // or that are missing, for a fetch on a branch that was not taken, and for keys in `sends` that
+  // nothing was sent under.
   //
   // Once `cancel` (may be null) is cancelled, the run stops and `done` is called soon with an
   // error: the worker's, or, where it does not answer, the reason of the cancellation.
@@ -131,6 +144,11 @@ class WorkerInterface : public RefCounted {
   // null) as in run_graph.
   virtual void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
                            UniqueFunction<void(Status, Value)> done) = 0;
+
+  // Brings what a peer has sent in a step, under one of the keys that the step's run_graph has in
+  // `given`, before or after it. ABORTED for a second one and for a step that is over. For workers
+  // of the caller's own process (needs_lease() is false); UNIMPLEMENTED elsewhere.
+  virtual void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done);
 
   // Ends what runs and waits in a step with `reason` (an error); a run_graph or recv_tensor that
   // arrives later fails with it at once. TensorFlow cancels its RunGraph calls instead.
@@ -158,5 +176,9 @@ class WorkerInterface : public RefCounted {
   // name of the task's job stands for too.
   virtual void reset(std::vector<std::string> containers, StatusDone done) = 0;
 };
+
+inline void WorkerInterface::give_tensor(int64_t step_id, std::string key, Value, StatusDone done) {
+  done(unimplemented("step ", step_id, ": ", key, " is for a worker of this process"));
+}
 
 }  // namespace millrace

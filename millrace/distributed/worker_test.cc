@@ -91,14 +91,22 @@ class WorkerTest : public testing::Test {
   };
   using Pending = std::shared_ptr<Waiter>;
 
-  Pending run(const std::string& handle, int64_t step, std::vector<std::pair<int, Tensor>> feeds,
-              std::vector<int> fetches, Ref<CancellationToken> cancel = nullptr) {
-    auto waiter = std::make_shared<Waiter>();
+  static RunGraphRequest request_for(const std::string& handle, int64_t step,
+                                     std::vector<std::pair<int, Tensor>> feeds,
+                                     std::vector<int> fetches) {
     RunGraphRequest request;
     request.graph_handle = handle;
     request.step_id = step;
     request.feeds = std::move(feeds);
     request.fetches = std::move(fetches);
+    return request;
+  }
+  Pending run(const std::string& handle, int64_t step, std::vector<std::pair<int, Tensor>> feeds,
+              std::vector<int> fetches, Ref<CancellationToken> cancel = nullptr) {
+    return run(request_for(handle, step, std::move(feeds), std::move(fetches)), std::move(cancel));
+  }
+  Pending run(RunGraphRequest request, Ref<CancellationToken> cancel = nullptr) {
+    auto waiter = std::make_shared<Waiter>();
     worker_->run_graph(
         std::move(request), std::move(cancel),
         [waiter](Status s, RunGraphResponse r) { waiter->set({std::move(s), std::move(r), {}}); });
@@ -156,6 +164,81 @@ TEST_F(WorkerTest, RunsWhatWasRegistered) {
   EXPECT_EQ(recv(1, key("out"))->get().value.tensor.item<float>(), 42);
   EXPECT_TRUE(cleanup(1).ok());
   EXPECT_TRUE(worker_->steps().empty());
+}
+
+TEST_F(WorkerTest, WhatIsSentMayComeWithTheAnswer) {
+  std::string handle = register_sum().value();
+  RunGraphRequest request = request_for(handle, 1, feed(41), {});
+  request.sends = {key("out")};
+  Answer answer = run(std::move(request))->get();
+  ASSERT_TRUE(answer.status.ok()) << answer.status.to_string();
+  ASSERT_EQ(answer.response.sent.size(), 1u);
+  EXPECT_EQ(answer.response.sent[0].tensor.item<float>(), 42);
+  EXPECT_TRUE(answer.response.prompt) << "it waits for nothing";
+  EXPECT_EQ(recv(1, key("out"))->get().status.code(), Code::kAborted) << "it is handed out once";
+}
+
+TEST_F(WorkerTest, WhatIsAskedForAndNotSentIsAnError) {
+  std::string handle = register_sum().value();
+  RunGraphRequest request = request_for(handle, 1, feed(41), {});
+  request.sends = {key("out"), key("another")};
+  Answer answer = run(std::move(request))->get();
+  EXPECT_EQ(answer.status.code(), Code::kInvalidArgument) << answer.status.to_string();
+  request = request_for(handle, 2, feed(41), {});
+  request.sends = {"no key"};
+  EXPECT_EQ(run(std::move(request))->get().status.code(), Code::kInvalidArgument);
+}
+
+// y = what task 1 sends as "in", fetched at position 0.
+TEST_F(WorkerTest, WhatIsGivenIsNotAskedFor) {
+  const std::string sender = receiver();
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  g.fetch(g.builder().emit("_Recv", {},
+                           {{"tensor_type", DType::kFloat},
+                            {"tensor_name", "in"},
+                            {"send_device", sender},
+                            {"recv_device", device_->name()},
+                            {"send_device_incarnation", int64_t{7}}})[0],
+          0);
+  ASSERT_TRUE(g.builder().status().ok()) << g.builder().status().to_string();
+  const std::string handle = add_graph(g).value();
+  const std::string in = RendezvousKey{sender, 7, device_->name(), "in", 0, 0}.to_string();
+  const auto give = [&](int64_t step, float value) {
+    Status status;
+    worker_->give_tensor(step, in, Value::of(Tensor::scalar(value)),
+                         [&](Status s) { status = std::move(s); });
+    return status;
+  };
+  EXPECT_EQ(run(handle, 1, {}, {0})->get().status.code(), Code::kNotFound) << "nobody to ask";
+
+  RunGraphRequest request = request_for(handle, 2, {}, {0});
+  request.given = {in};
+  const Pending waits = run(std::move(request));
+  EXPECT_FALSE(waits->there());
+  EXPECT_TRUE(give(2, 5).ok());
+  Answer answer = waits->get();
+  ASSERT_TRUE(answer.status.ok()) << answer.status.to_string();
+  EXPECT_EQ(answer.response.fetches[0].item<float>(), 5);
+  EXPECT_FALSE(answer.response.prompt) << "it waits for another task";
+  EXPECT_EQ(give(2, 6).code(), Code::kAborted);
+
+  EXPECT_TRUE(give(3, 7).ok()) << "it may come before the run";
+  request = request_for(handle, 3, {}, {0});
+  request.given = {in};
+  EXPECT_EQ(run(std::move(request))->get().response.fetches[0].item<float>(), 7);
+  EXPECT_TRUE(cleanup(3).ok());
+  EXPECT_EQ(give(3, 8).code(), Code::kAborted);
+}
+
+TEST_F(WorkerTest, ARunCleansUpOtherSteps) {
+  std::string handle = register_sum().value();
+  EXPECT_TRUE(run(handle, 1, feed(1), {})->get().status.ok());
+  RunGraphRequest request = request_for(handle, 2, feed(1), {});
+  request.over_steps = {1, 77};
+  EXPECT_TRUE(run(std::move(request))->get().status.ok());
+  ASSERT_EQ(worker_->steps().size(), 1u);
+  EXPECT_EQ(run(handle, 1, feed(1), {})->get().status.code(), Code::kAborted);
 }
 
 TEST_F(WorkerTest, APeerMayAskBeforeTheStepBegins) {

@@ -16,6 +16,8 @@ class Executable : public RefCounted {
   // Begins a step that has a rendezvous and a token of its own, and runs it; `done` is called once,
   // when nothing of it runs any more, perhaps before this returns. Then step.wait() returns.
   virtual void run_async(Ref<Step> step, Step::Done done) const = 0;
+  // True when run_async() may compute before it returns, for as long as the step takes.
+  virtual bool runs_on_caller() const { return true; }
   // A run that is fed and fetched piece by piece. Of step.fetches only the size counts.
   virtual Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const = 0;
   // True when a run in this gear can happen on the caller's thread alone, by run_straight().

@@ -282,7 +282,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
   };
   // A caller who may leave early does not run steps itself.
   bool may_leave = timeout_ms > 0 || run_options.cancel || run_options.interrupted != nullptr;
-  if (may_leave) {
+  if (may_leave && executable->runs_on_caller()) {
     ThreadPool::global().schedule(start);
   } else {
     start();

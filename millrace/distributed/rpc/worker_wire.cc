@@ -48,6 +48,17 @@ Status put_tensor(const Tensor& tensor, WireTensor& out, Message& message) {
   return ok_status();
 }
 
+Status put_value(const Value& value, RecvTensorAnswer& out, Message& message) {
+  if (value.dead()) {
+    out.set_dead(true);
+    return ok_status();
+  }
+  if (value.state == Value::State::kTensor) {
+    return put_tensor(value.tensor, *out.mutable_value(), message);
+  }
+  return unimplemented("a reference to a variable does not leave its task");
+}
+
 // Takes the parts of a message one after another.
 class TensorReader {
  public:
@@ -86,6 +97,15 @@ class TensorReader {
       }
     }
     return Tensor(dtype, shape, part.buffer, part.offset);
+  }
+  Result<Value> value(const RecvTensorAnswer& in) {
+    Value value;
+    if (in.dead()) {
+      value.set_dead();
+      return value;
+    }
+    MR_TRY_ASSIGN(Tensor tensor, next(in.value()));
+    return Value::of(std::move(tensor));
   }
 
  private:
@@ -186,6 +206,9 @@ Result<Message> run_graph_call(const RunGraphRequest& request) {
   fields.mutable_fetch()->Add(request.fetches.begin(), request.fetches.end());
   fields.set_max_threads(request.max_threads);
   fields.set_trace(request.trace);
+  for (const int64_t step : request.over_steps) fields.add_over_step(static_cast<uint64_t>(step));
+  for (const std::string& key : request.sends) fields.add_send(key);
+  for (const std::string& key : request.given) fields.add_given(key);
   fields.AppendToString(&message.fields);
   return message;
 }
@@ -203,6 +226,9 @@ Result<RunGraphRequest> read_run_graph_call(const Message& message) {
   request.fetches.assign(fields.fetch().begin(), fields.fetch().end());
   request.max_threads = fields.max_threads();
   request.trace = fields.trace();
+  request.over_steps.assign(fields.over_step().begin(), fields.over_step().end());
+  request.sends.assign(fields.send().begin(), fields.send().end());
+  request.given.assign(fields.given().begin(), fields.given().end());
   return request;
 }
 
@@ -214,8 +240,14 @@ Message run_graph_answer(const Status& status, const RunGraphResponse& response)
     if (!outcome.ok()) break;
     outcome = put_tensor(fetch, *fields.add_fetch(), message).with_prefix("a fetched tensor");
   }
+  for (const Value& sent : response.sent) {
+    if (!outcome.ok()) break;
+    outcome = put_value(sent, *fields.add_sent(), message).with_prefix("a tensor that was sent");
+  }
+  fields.set_prompt(response.prompt);
   if (!outcome.ok()) {
     fields.clear_fetch();
+    fields.clear_sent();
     message.parts.clear();
     put_status(outcome, *fields.mutable_status());
     fields.set_derived(response.derived);
@@ -241,6 +273,7 @@ Status read_run_graph_answer(const Message& message, RunGraphResponse& response)
   MR_TRY_ASSIGN(RunGraphAnswer fields, parse<RunGraphAnswer>(message));
   response.derived = fields.derived();
   response.wall_offset_ns = fields.wall_offset_ns();
+  response.prompt = fields.prompt();
   for (RunGraphAnswer::Event& in : *fields.mutable_event()) {
     if (in.kind() < 0 || in.kind() > static_cast<int32_t>(TraceEvent::Kind::kRecvWait)) {
       return invalid_argument("expected a kind of trace event, got number ", in.kind());
@@ -261,6 +294,10 @@ Status read_run_graph_answer(const Message& message, RunGraphResponse& response)
     MR_TRY_ASSIGN(Tensor value, tensors.next(fetch));
     response.fetches.push_back(std::move(value));
   }
+  for (const RecvTensorAnswer& sent : fields.sent()) {
+    MR_TRY_ASSIGN(Value value, tensors.value(sent));
+    response.sent.push_back(std::move(value));
+  }
   return ok_status();
 }
 
@@ -279,26 +316,14 @@ Result<RecvTensorRequest> read_recv_tensor_call(const Message& message) {
 Result<Message> recv_tensor_answer(const Value& value) {
   RecvTensorAnswer fields;
   Message message;
-  if (value.dead()) {
-    fields.set_dead(true);
-  } else if (value.state == Value::State::kTensor) {
-    MR_TRY(put_tensor(value.tensor, *fields.mutable_value(), message));
-  } else {
-    return unimplemented("a reference to a variable does not leave its task");
-  }
+  MR_TRY(put_value(value, fields, message));
   fields.AppendToString(&message.fields);
   return message;
 }
 
 Result<Value> read_recv_tensor_answer(const Message& message) {
   MR_TRY_ASSIGN(const auto fields, parse<RecvTensorAnswer>(message));
-  Value value;
-  if (fields.dead()) {
-    value.set_dead();
-    return value;
-  }
-  MR_TRY_ASSIGN(Tensor tensor, TensorReader(message).next(fields.value()));
-  return Value::of(std::move(tensor));
+  return TensorReader(message).value(fields);
 }
 
 Message abort_step_call(const AbortStep& abort) {

@@ -21,6 +21,9 @@ RunGraphRequest some_run() {
   request.fetches = {3, 1};
   request.max_threads = 2;
   request.trace = true;
+  request.over_steps = {5, -6};
+  request.sends = {"a", "b"};
+  request.given = {"c"};
   return request;
 }
 
@@ -32,6 +35,9 @@ TEST(WorkerWire, RunsArriveAsTheyWere) {
   EXPECT_EQ(got.fetches, sent.fetches);
   EXPECT_EQ(got.max_threads, 2);
   EXPECT_TRUE(got.trace);
+  EXPECT_EQ(got.over_steps, sent.over_steps);
+  EXPECT_EQ(got.sends, sent.sends);
+  EXPECT_EQ(got.given, sent.given);
   ASSERT_EQ(got.feeds.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(got.feeds[i].first, sent.feeds[i].first);
@@ -44,12 +50,19 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   sent.fetches = {Tensor::scalar<int64_t>(7)};
   sent.events = {{.kind = TraceEvent::Kind::kCopy, .thread = 3, .node = "n", .end_ns = 9}};
   sent.wall_offset_ns = 11;
+  sent.prompt = true;
+  sent.sent = {Value::of(Tensor::vector<float>({1, 2})), Value()};
+  sent.sent[1].set_dead();
   RunGraphResponse got;
   EXPECT_TRUE(wire::read_run_graph_answer(wire::run_graph_answer(ok_status(), sent), got).ok());
   EXPECT_TRUE(bit_equal(got.fetches.at(0), sent.fetches[0]));
   EXPECT_EQ(got.events.at(0).kind, TraceEvent::Kind::kCopy);
   EXPECT_EQ(got.events[0].end_ns, 9);
   EXPECT_EQ(got.wall_offset_ns, 11);
+  EXPECT_TRUE(got.prompt);
+  ASSERT_EQ(got.sent.size(), 2u);
+  EXPECT_TRUE(bit_equal(got.sent[0].tensor, sent.sent[0].tensor));
+  EXPECT_TRUE(got.sent[1].dead());
 
   got = {};
   sent.derived = true;
@@ -57,6 +70,7 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   EXPECT_EQ(wire::read_run_graph_answer(failed, got), aborted("because"));
   EXPECT_TRUE(got.derived);
   EXPECT_TRUE(got.fetches.empty());
+  EXPECT_TRUE(got.sent.empty());
 }
 
 KeepSessionRequest some_beat() {

@@ -1,0 +1,138 @@
+// test-labels: threads
+#include "millrace/distributed/remote_executable.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/direct_worker.h"
+#include "millrace/distributed/distributed_testing.h"
+#include "millrace/distributed/master.h"
+#include "millrace/distributed/rpc/remote_worker.h"
+#include "millrace/distributed/worker.h"
+
+namespace millrace {
+namespace {
+
+// Calls a handler of this process, and counts by method.
+class CountingChannel final : public Channel {
+ public:
+  explicit CountingChannel(Ref<CallHandler> handler) : handler_(std::move(handler)) {}
+
+  std::string peer() const override { return "a task"; }
+  void call(std::string_view method, Message request, Ref<CancellationToken> cancel,
+            CallDone done) override {
+    {
+      MutexLock lock(mu_);
+      ++counts_[std::string(method.substr(method.rfind('/') + 1))];
+    }
+    if (!cancel) cancel = make_ref<CancellationToken>();
+    handler_->handle(method, std::move(request), std::move(cancel), std::move(done));
+  }
+
+  std::map<std::string, int> take_counts() {
+    MutexLock lock(mu_);
+    return std::exchange(counts_, {});
+  }
+
+ private:
+  const Ref<CallHandler> handler_;
+  Mutex mu_;
+  std::map<std::string, int> counts_ MR_GUARDED_BY(mu_);
+};
+
+// The session's own task is of this process, task 1 is reached by messages.
+class RemoteExecutableTest : public testing::Test {
+ protected:
+  RemoteExecutableTest() {
+    own_ = worker(kTask0, peers_);
+    other_ = worker(kTask1, make_ref<WorkerCache>());
+    channel_ = make_ref<CountingChannel>(make_worker_service(other_));
+    const Ref<WorkerInterface> remote = make_remote_worker(channel_);
+    EXPECT_TRUE(peers_->add(std::string(kTask1), remote).ok());
+    const Ref<WorkerCache> workers = make_ref<WorkerCache>();
+    EXPECT_TRUE(workers->add(std::string(kTask1), remote).ok());
+    EXPECT_TRUE(
+        workers->add(std::string(kTask0), make_direct_worker([w = own_] { return w; })).ok());
+    MasterOptions options;
+    options.task = std::string(kTask0);
+    options.timer = timer_;
+    backend_ = make_master_backend(workers, options).value();
+  }
+  ~RemoteExecutableTest() override {
+    backend_->close("s");
+    own_->shut_down(cancelled("the test is over"));
+    other_->shut_down(cancelled("the test is over"));
+  }
+
+  Ref<Worker> worker(std::string_view task, Ref<WorkerCache> peers) {
+    return Worker::create(std::string(task),
+                          make_cpu_devices(DeviceName::parse(task).value(), 1).value(),
+                          std::move(peers), timer_)
+        .value();
+  }
+  void on(std::string_view task) {
+    graph_.builder().context().device = str_cat(task, "/device:CPU:0");
+  }
+  // Prepares what has fetch 0 and, when fed, feed 0.
+  void prepare(Expr fetched) {
+    on(kTask0);
+    graph_.fetch(fetched, 0);
+    ASSERT_TRUE(graph_.builder().status().ok()) << graph_.builder().status().to_string();
+    Result<Ref<Executable>> made =
+        backend_->prepare(Subgraph::from_graph(graph_.graph()), {{}, {"fetch:0"}, {}}, "s");
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    executable_ = *std::move(made);
+  }
+  Tensor run(float fed) {
+    const Ref<Step> step = Step::make_shared(1);
+    step->hold_feeds({Tensor::scalar(fed)});
+    step->fetches.resize(1);
+    executable_->run_async(step, [](Step&) {});
+    step->wait();
+    EXPECT_TRUE(step->status().ok()) << step->status().to_string();
+    return step->status().ok() ? step->fetches[0] : Tensor::scalar(0.0F);
+  }
+
+  Ref<ManualTimer> timer_ = make_ref<ManualTimer>();
+  const Ref<WorkerCache> peers_ = make_ref<WorkerCache>();
+  Ref<Worker> own_, other_;
+  Ref<CountingChannel> channel_;
+  Ref<SessionBackend> backend_;
+  TestGraph graph_;
+  Ref<Executable> executable_;
+};
+
+using Counts = std::map<std::string, int>;
+
+TEST_F(RemoteExecutableTest, AStepThatWaitsForNothingIsOneCall) {
+  on(kTask1);
+  const Expr sum =
+      call("Add", {graph_.feed(DType::kFloat, 0), graph_.builder().constant(Tensor::scalar(1.0F))});
+  on(kTask0);
+  prepare(call("Neg", {sum}));
+  EXPECT_EQ(run(1).item<float>(), -2);
+  channel_->take_counts();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(static_cast<float>(i)).item<float>(), -i - 1);
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 3}}));
+  EXPECT_TRUE(own_->steps().empty());
+  EXPECT_EQ(other_->steps().size(), 1u) << "the last one's end is told with what comes next";
+  timer_->advance(int64_t{60'000'000'000});
+  EXPECT_TRUE(other_->steps().empty());
+}
+
+TEST_F(RemoteExecutableTest, LargeTensorsAreAskedFor) {
+  on(kTask1);
+  const Expr large =
+      call("Fill", {int32_vector(graph_.builder(), {1 << 20}), graph_.feed(DType::kFloat, 0)});
+  on(kTask0);
+  prepare(call("Max", {large, int32_vector(graph_.builder(), {0})}));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(static_cast<float>(i)).item<float>(), i);
+  channel_->take_counts();
+  EXPECT_EQ(run(7).item<float>(), 7);
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 1}, {"RecvTensor", 1}}));
+}
+
+}  // namespace
+}  // namespace millrace
