@@ -105,8 +105,8 @@ class MasterBackend final : public Master {
     MR_TRY_ASSIGN(std::vector<Partition> parts,
                   partition(spread, PartitionBy::kTask, discovered_.devices));
     const Ref<LeaseKeeper> keeper = keeper_of(session);
-    Ref<RemoteExecutable> executable =
-        make_ref<RemoteExecutable>(workers_, options_.task, keeper, watch_, step_ids_);
+    Ref<RemoteExecutable> executable = make_ref<RemoteExecutable>(
+        workers_, options_.task, keeper, watch_, step_ids_, options_.timer);
     std::vector<RegisterGraphRequest> requests;
     for (const Partition& part : parts) {
       RegisterGraphRequest request;

@@ -5,6 +5,7 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/distributed/patience.h"
+#include "millrace/distributed/repeated_run.h"
 #include "millrace/kernel/device_name.h"
 #include "millrace/kernel/rendezvous.h"
 
@@ -180,10 +181,10 @@ struct RemoteExecutable::Calls : Waiting {
     }
     request.over_steps = over_steps[i] = owner->keeper_->take_over_steps(part.task);
     step->rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
-    part.worker->run_graph(std::move(request), token,
-                           [calls = Ref<Calls>(this), i](Status status, RunGraphResponse response) {
-                             calls->part_ended(i, std::move(status), std::move(response));
-                           });
+    run_graph_surely(part.worker, owner->timer_, std::move(request), token,
+                     [calls = Ref<Calls>(this), i](Status status, RunGraphResponse response) {
+                       calls->part_ended(i, std::move(status), std::move(response));
+                     });
   }
 
   void part_ended(size_t i, Status status, RunGraphResponse response) {

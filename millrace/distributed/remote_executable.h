@@ -27,14 +27,16 @@ class RemoteExecutable : public Executable {
  public:
   // `keeper` has what a task could not be told: that a step, or the graph, is over. `watch` says
   // when a run has waited for long: then the tasks that have not answered are asked what for, and
-  // that is logged. `step_ids` are the master's, `own_task` is the session's.
+  // that is logged. `step_ids` are the master's, `own_task` is the session's. `timer` tells when to
+  // ask again a task to which the connection was lost.
   RemoteExecutable(Ref<WorkerCache> workers, std::string own_task, Ref<LeaseKeeper> keeper,
-                   Ref<WaitWatch> watch, Ref<StepIds> step_ids)
+                   Ref<WaitWatch> watch, Ref<StepIds> step_ids, Ref<Timer> timer)
       : workers_(std::move(workers)),
         own_task_(std::move(own_task)),
         keeper_(std::move(keeper)),
         watch_(std::move(watch)),
-        step_ids_(std::move(step_ids)) {}
+        step_ids_(std::move(step_ids)),
+        timer_(std::move(timer)) {}
 
   // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an
   // unknown one.
@@ -92,6 +94,7 @@ class RemoteExecutable : public Executable {
   const Ref<LeaseKeeper> keeper_;
   const Ref<WaitWatch> watch_;
   const Ref<StepIds> step_ids_;
+  const Ref<Timer> timer_;
   std::vector<Part> parts_;
   std::unordered_map<std::string, OriginId> origins_;  // by node, where known
 };

@@ -1,6 +1,15 @@
 #include "millrace/distributed/step_rendezvous.h"
 
+#include "millrace/distributed/patience.h"
+
 namespace millrace {
+namespace {
+
+constexpr size_t kKeptValues = 256;
+// A reference to a larger one, a variable's value perhaps, would cost a copy at its next update.
+constexpr size_t kKeptBytes = size_t{16} << 10;
+
+}  // namespace
 
 Device* TaskContext::find_device(std::string_view full_name) const {
   for (const Ref<Device>& device : devices) {
@@ -23,6 +32,9 @@ struct StepRendezvous::RemoteRecv : RefCounted {
   uint64_t number = 0;                                          // in remote_; 0: not there yet
   Ref<CancellationToken> call = make_ref<CancellationToken>();  // ends the question to the peer
   Ref<CancellationToken> cancel;                                // the caller's; null: none
+  // Of the questions, of which there is one at a time.
+  int repeated = 0;
+  Status lost;  // what became of the first connection
 
   Mutex mu;
   uint64_t ticket MR_GUARDED_BY(mu) = 0;
@@ -83,7 +95,48 @@ bool StepRendezvous::is_given(std::string_view key) const {
 }
 
 void StepRendezvous::recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done) {
-  here_->recv(key, std::move(cancel), std::move(done));
+  const Ref<CancellationToken> mine =
+      cancel ? CancellationToken::make_child(std::move(cancel)) : make_ref<CancellationToken>();
+  Ref<CancellationToken> before;
+  Value again;
+  {
+    MutexLock lock(mu_);
+    const auto it = handed_out_.find(std::string(key));
+    if (it != handed_out_.end()) {
+      again = it->second;
+    } else {
+      before = std::exchange(asked_[std::string(key)], mine);
+    }
+  }
+  if (!again.empty()) return done(ok_status(), std::move(again));
+  if (before) before->cancel(aborted("rendezvous key ", key, " was asked for again"));
+  here_->recv(key, mine,
+              [self = Ref<StepRendezvous>(this), key = std::string(key), asker = mine.get(),
+               done = std::move(done)](Status status, Value value) mutable {
+                self->hand_out(key, asker, status, value);
+                done(std::move(status), std::move(value));
+              });
+}
+
+void StepRendezvous::hand_out(const std::string& key, const CancellationToken* asker,
+                              const Status& status, const Value& value) {
+  Ref<CancellationToken> ended;  // after the lock
+  Value dropped;
+  MutexLock lock(mu_);
+  const auto it = asked_.find(key);
+  if (it != asked_.end() && it->second.get() == asker) {
+    ended = std::move(it->second);
+    asked_.erase(it);
+  }
+  const bool small = value.dead() || value.tensor.bytes() <= kKeptBytes;
+  if (!status.ok() || !small || !aborted_.ok()) return;
+  handed_out_.emplace(key, value);
+  handed_out_order_.push_back(key);
+  if (handed_out_order_.size() <= kKeptValues) return;
+  const auto oldest = handed_out_.find(handed_out_order_.front());
+  dropped = std::move(oldest->second);
+  handed_out_.erase(oldest);
+  handed_out_order_.pop_front();
 }
 
 void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
@@ -120,8 +173,24 @@ void StepRendezvous::recv_remote(const std::string& task, std::string_view key,
   if (!ended.ok()) return recv->finish(std::move(ended), Value(), /*from_peer=*/false);
   // A cancellation may have come before the receive was in the table.
   if (recv->over()) return forget(*recv);
-  (*peer)->recv_tensor({step_id_, recv->key}, recv->call, [recv](Status status, Value value) {
-    recv->owner->task_->peers->report(recv->task, status);
+  ask(*peer, recv);
+}
+
+void StepRendezvous::ask(const Ref<WorkerInterface>& peer, const Ref<RemoteRecv>& recv) {
+  peer->recv_tensor({step_id_, recv->key}, recv->call, [peer, recv](Status status, Value value) {
+    const TaskContext& task = *recv->owner->task_;
+    task.peers->report(recv->task, status);
+    const bool lost = status.code() == Code::kUnavailable && peer->needs_lease();
+    if (lost && recv->repeated < kMaxRepeats && task.timer && !recv->over()) {
+      if (recv->lost.ok()) recv->lost = status;
+      const int64_t pause = repeat_after_ms(lost_after_ms(), recv->repeated++);
+      task.timer->schedule(pause * 1'000'000, [peer, recv] {
+        if (!recv->over()) recv->owner->ask(peer, recv);
+      });
+      return;
+    }
+    // The value was handed out, or the task knows nothing of the step any more.
+    if (!recv->lost.ok() && (lost || status.code() == Code::kAborted)) status = recv->lost;
     if (!status.ok()) {
       status = status.with_prefix(str_cat("waiting for ", recv->key, " from ", recv->task));
     }
@@ -145,11 +214,14 @@ void StepRendezvous::note_outside() {
 
 void StepRendezvous::abort(Status reason) {
   std::map<uint64_t, Ref<RemoteRecv>> remote;
+  std::unordered_map<std::string, Value> handed_out;
   {
     MutexLock lock(mu_);
     if (!aborted_.ok()) return;
     aborted_ = reason;
     remote.swap(remote_);
+    handed_out.swap(handed_out_);
+    handed_out_order_.clear();
   }
   here_->abort(reason);
   for (auto& [number, recv] : remote) recv->finish(reason, Value(), /*from_peer=*/false);

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "millrace/base/mutex.h"
+#include "millrace/base/timer.h"
 #include "millrace/distributed/cluster.h"
 #include "millrace/kernel/device.h"
 #include "millrace/kernel/rendezvous.h"
@@ -19,6 +22,7 @@ struct TaskContext : RefCounted {
   std::string name;  // "/job:J/replica:R/task:T"
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;
+  Ref<Timer> timer;
 
   // The device of this task with that name; null when there is none.
   Device* find_device(std::string_view full_name) const;
@@ -32,7 +36,8 @@ class StepRendezvous : public Rendezvous {
   StepRendezvous(int64_t step_id, Ref<const TaskContext> task);
 
   Status send(std::string_view key, Value value) override;
-  // NOT_FOUND when the key's sender is on a task that the cluster does not have.
+  // NOT_FOUND when the key's sender is on a task that the cluster does not have. Where the
+  // connection to the sender is lost, it is asked again (kMaxRepeats).
   void recv(std::string_view key, Ref<CancellationToken> cancel, Done done) override;
   void abort(Status reason) override;
   // Keys, followed by " from <task>" where a peer was asked.
@@ -42,7 +47,9 @@ class StepRendezvous : public Rendezvous {
   // for them.
   void expect(std::vector<std::string> given);
 
-  // What a peer receives: never asks anybody else.
+  // What a peer receives: never asks anybody else. A peer that lost its connection asks again: then
+  // who asked before gets ABORTED, and the value, if it was handed out, comes again. For that the
+  // last 256 values of up to 16 KiB are kept until the step is forgotten.
   void recv_here(std::string_view key, Ref<CancellationToken> cancel, Done done);
 
   // abort() for a reason that did not arise in this task's kernels.
@@ -56,6 +63,9 @@ class StepRendezvous : public Rendezvous {
   void recv_remote(const std::string& task, std::string_view key, Ref<CancellationToken> cancel,
                    Done done);
   bool is_given(std::string_view key) const;
+  void ask(const Ref<WorkerInterface>& peer, const Ref<RemoteRecv>& recv);
+  void hand_out(const std::string& key, const CancellationToken* asker, const Status& status,
+                const Value& value);
   void note_outside();
   void forget(const RemoteRecv& recv);
 
@@ -70,6 +80,10 @@ class StepRendezvous : public Rendezvous {
   // By number: ended in the order in which they began, whatever addresses they have.
   std::map<uint64_t, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
   std::unordered_set<std::string> given_ MR_GUARDED_BY(mu_);
+  // By key: what ends the wait of the peer that asked last, and what was handed out.
+  std::unordered_map<std::string, Ref<CancellationToken>> asked_ MR_GUARDED_BY(mu_);
+  std::unordered_map<std::string, Value> handed_out_ MR_GUARDED_BY(mu_);
+  std::deque<std::string> handed_out_order_ MR_GUARDED_BY(mu_);  // oldest first
 };
 
 }  // namespace millrace

@@ -82,6 +82,7 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
   context->name = std::move(task);
   context->devices = std::move(devices);
   context->peers = std::move(peers);
+  context->timer = timer;
   return Ref<Worker>(new Worker(std::move(context), std::move(timer), pool));
 }
 
@@ -198,7 +199,8 @@ Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
   return found;
 }
 
-Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphRequest& request) {
+Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphRequest& request,
+                                             const Ref<RunAnswer>& answer) {
   const Boundary& graph = runs->boundary;
   std::vector<Tensor> feeds(slots(graph.feeds));
   for (auto& [position, value] : request.feeds) {
@@ -243,6 +245,7 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
       return over;
     }
     known->second.graph = runs;
+    known->second.answer = answer;
     ++runs->session->running;
   }
   Step& step = *found.step;
@@ -252,6 +255,12 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
   if (request.trace) step.trace = make_ref<TraceCollector>();
   if (!request.given.empty()) found.rendezvous->expect(std::move(request.given));
   return found;
+}
+
+Ref<RunAnswer> Worker::find_answer(const Ref<Graph>& graph, int64_t step_id) const {
+  MutexLock lock(mu_);
+  const auto it = steps_.find(step_id);
+  return it != steps_.end() && it->second.graph == graph ? it->second.answer : nullptr;
 }
 
 void Worker::end_run(const Ref<Graph>& graph) {
@@ -269,8 +278,20 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
   end_steps(request.over_steps);
   Result<Ref<Graph>> graph = find_graph(request.graph_handle);
   if (!graph.ok()) return done(graph.status(), RunGraphResponse());
-  Result<TaskStep> prepared = prepare_run(*graph, request);
-  if (!prepared.ok()) return done(prepared.status(), RunGraphResponse());
+  const Ref<RunAnswer> answer =
+      make_ref<RunAnswer>(timer_, bear_loss_ms_for(lost_after_ms()) * 1'000'000);
+  Result<TaskStep> prepared = prepare_run(*graph, request, answer);
+  if (!prepared.ok()) {
+    const Ref<RunAnswer> known = find_answer(*graph, request.step_id);
+    if (known) return known->ask(std::move(cancel), std::move(done));
+    return done(prepared.status(), RunGraphResponse());
+  }
+  // From here on it is the answer that knows who asks, and for how long the run is wanted.
+  answer->ask(std::move(cancel), std::move(done));
+  cancel = answer->token();
+  done = [answer](Status status, RunGraphResponse response) {
+    answer->finish(std::move(status), std::move(response));
+  };
   TaskStep run = *std::move(prepared);
   run.step->functions = (*graph)->session->functions;
   uint64_t ticket = 0;

@@ -12,6 +12,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/timer.h"
 #include "millrace/distributed/patience.h"
+#include "millrace/distributed/run_answer.h"
 #include "millrace/distributed/session_leases.h"
 #include "millrace/distributed/step_rendezvous.h"
 #include "millrace/distributed/worker_interface.h"
@@ -80,6 +81,7 @@ class Worker final : public WorkerInterface {
     Ref<Step> step;
     Ref<StepRendezvous> rendezvous;  // the step's
     Ref<Graph> graph;                // null: no run_graph has come
+    Ref<RunAnswer> answer;           // of that run
     int64_t idle_ns = -1;  // without a graph: since when nobody was seen to wait; -1: not yet
     // Ends what runs and waits, for a reason that did not arise here.
     void end(const Status& reason) const;
@@ -103,7 +105,10 @@ class Worker final : public WorkerInterface {
   Result<std::string> add_graph(const RegisterGraphRequest& request);
   Result<Ref<Graph>> find_graph(const std::string& handle) const;
   // The step of a run, with what the request gives it.
-  Result<TaskStep> prepare_run(const Ref<Graph>& graph, RunGraphRequest& request);
+  Result<TaskStep> prepare_run(const Ref<Graph>& graph, RunGraphRequest& request,
+                               const Ref<RunAnswer>& answer);
+  // Of the run in the step, where it is one of this graph; null otherwise.
+  Ref<RunAnswer> find_answer(const Ref<Graph>& graph, int64_t step_id) const;
   // Takes what a step whose run is over has sent under these keys.
   using ValuesDone = UniqueFunction<void(Status, std::vector<Value>)>;
   struct Gathered;

@@ -96,6 +96,9 @@ struct RunGraphResponse {
   // With an error: it began elsewhere (a peer, an abort, a cancelled call), so another task has the
   // one that tells more.
   bool derived = false;
+  // With an error: it is the transport's, which lost the task before the answer came. Not said by
+  // tasks.
+  bool lost = false;
 };
 
 struct RecvTensorRequest {
@@ -127,19 +130,25 @@ class WorkerInterface : public RefCounted {
   virtual void deregister_graph(std::string graph_handle, StatusDone done) = 0;
 
   // RunGraph: runs a graph once as part of a step and answers when nothing of it runs any more.
-  // ABORTED for an unknown handle (the task has restarted), for a step that is over, and for a
-  // second run in the same step; INVALID_ARGUMENT for feeds or fetches that the graph does not have
-  // or that are missing, for a fetch on a branch that was not taken, and for keys in `sends` that
-  // nothing was sent under.
+  // ABORTED for an unknown handle (the task has restarted), for a step that is over, and for a run
+  // of another graph in the same step; INVALID_ARGUMENT for feeds or fetches that the graph does
+  // not have or that are missing, for a fetch on a branch that was not taken, and for keys in
+  // `sends` that nothing was sent under.
+  //
+  // A second call for the same graph in the same step runs nothing: it is the first one made again,
+  // since its connection was lost, and is answered with what the run came to (RunAnswer).
   //
   // Once `cancel` (may be null) is cancelled, the run stops and `done` is called soon with an
-  // error: the worker's, or, where it does not answer, the reason of the cancellation.
+  // error: the worker's, or, where it does not answer, the reason of the cancellation. Where the
+  // reason is UNAVAILABLE, which says that the caller is lost, the run goes on for a while.
   virtual void run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                          UniqueFunction<void(Status, RunGraphResponse)> done) = 0;
 
   // RecvTensor: answers with the value that the step sends under this key (a tensor or dead), once
   // it exists; the step may begin here later. Whatever ends the step before is the answer
-  // otherwise. ABORTED for a key of another incarnation, a second receive and a step that is over;
+  // otherwise. A second call with a key is the first one made again, since its connection was lost;
+  // it gets the same value where that is small (StepRendezvous). ABORTED for a key of another
+  // incarnation, a value that was handed out and not kept, and a step that is over;
   // INVALID_ARGUMENT for a malformed key or one whose sender is not of this task. `cancel` (may be
   // null) as in run_graph.
   virtual void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,

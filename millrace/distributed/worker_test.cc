@@ -175,7 +175,12 @@ TEST_F(WorkerTest, WhatIsSentMayComeWithTheAnswer) {
   ASSERT_EQ(answer.response.sent.size(), 1u);
   EXPECT_EQ(answer.response.sent[0].tensor.item<float>(), 42);
   EXPECT_TRUE(answer.response.prompt) << "it waits for nothing";
-  EXPECT_EQ(recv(1, key("out"))->get().status.code(), Code::kAborted) << "it is handed out once";
+  // Who lost the answer and asks again gets the same.
+  request = request_for(handle, 1, feed(41), {});
+  request.sends = {key("out")};
+  answer = run(std::move(request))->get();
+  ASSERT_EQ(answer.response.sent.size(), 1u);
+  EXPECT_EQ(answer.response.sent[0].tensor.item<float>(), 42);
 }
 
 TEST_F(WorkerTest, WhatIsAskedForAndNotSentIsAnError) {
@@ -454,12 +459,76 @@ TEST_F(WorkerTest, AStepIsOverAfterCleanup) {
   EXPECT_TRUE(worker_->steps().empty());
 }
 
-TEST_F(WorkerTest, OneStepRunsOnce) {
-  std::string handle = register_sum().value();
+TEST_F(WorkerTest, OneStepRunsOnceHoweverOftenItIsAskedFor) {
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  const Expr handle = g.builder().emit(
+      "VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}})[0];
+  const NodeId assign =
+      g.builder()
+          .add("AssignVariableOp", "",
+               {GraphBuilder::output(handle), GraphBuilder::output(g.feed(DType::kFloat, 0))})
+          .value();
+  g.builder().context().control_inputs = {assign};
+  g.fetch(g.builder().emit("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}})[0], 0);
+  const std::string set = add_graph(g).value();
+
+  TestGraph h;
+  h.builder().context().device = device_->name();
+  const Expr same = h.builder().emit(
+      "VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}})[0];
+  const NodeId add =
+      h.builder()
+          .add("AssignAddVariableOp", "",
+               {GraphBuilder::output(same), GraphBuilder::output(h.feed(DType::kFloat, 0))})
+          .value();
+  h.builder().context().control_inputs = {add};
+  h.fetch(h.builder().emit("ReadVariableOp", {same}, {{"dtype", DType::kFloat}})[0], 0);
+  const std::string increase = add_graph(h).value();
+
+  const std::vector<std::pair<int, Tensor>> one = {{0, Tensor::scalar(1.0F)}};
+  ASSERT_TRUE(run(set, 1, one, {0})->get().status.ok());
+  for (int asked = 0; asked < 3; ++asked) {
+    const Answer answer = run(increase, 2, one, {0})->get();
+    ASSERT_TRUE(answer.status.ok());
+    EXPECT_EQ(answer.response.fetches[0].item<float>(), 2);
+  }
+  EXPECT_EQ(run(increase, 3, one, {0})->get().response.fetches[0].item<float>(), 3);
+  // Another graph is another run.
+  EXPECT_EQ(run(set, 3, one, {0})->get().status.code(), Code::kAborted);
+  // Not known any more.
+  EXPECT_TRUE(cleanup(3).ok());
+  EXPECT_EQ(run(increase, 3, one, {0})->get().status.code(), Code::kAborted);
+}
+
+TEST_F(WorkerTest, ALostCallerMayAskAgain) {
+  TestGraph g;
+  g.builder().context().device = device_->name();
+  g.fetch(g.builder().emit("TestStuck", {}, {})[0], 0);
+  const std::string waits = add_graph(g).value();
+  const Ref<CancellationToken> connection = make_ref<CancellationToken>();
+  const Pending lost = run(waits, 1, {}, {0}, connection);
+  connection->cancel(unavailable("lost the master"));
+  EXPECT_EQ(lost->get().status.code(), Code::kUnavailable);
+  const Pending again = run(waits, 1, {}, {0});
+  timer_->advance(bear_loss_ms_for(lost_after_ms()) * 1'000'000);
+  EXPECT_FALSE(again->there());
+  EXPECT_TRUE(abort(1, data_loss("disk on fire")).ok());
+  EXPECT_EQ(again->get().status.code(), Code::kDataLoss);
+}
+
+TEST_F(WorkerTest, ValuesAreHandedOutAgainWhereTheyAreSmall) {
+  const std::string handle = register_sum().value();
+  // Asked for before it is there: who asks again takes the place.
+  const Pending lost = recv(4, key("out")), again = recv(4, key("out"));
+  EXPECT_EQ(lost->get().status.code(), Code::kAborted);
   EXPECT_TRUE(run(handle, 4, feed(1), {})->get().status.ok());
-  EXPECT_EQ(run(handle, 4, feed(1), {})->get().status.code(), Code::kAborted);
-  EXPECT_TRUE(recv(4, key("out"))->get().status.ok());
-  EXPECT_EQ(recv(4, key("out"))->get().status.code(), Code::kAborted);
+  EXPECT_EQ(again->get().value.tensor.item<float>(), 2);
+  EXPECT_EQ(recv(4, key("out"))->get().value.tensor.item<float>(), 2);
+  const Tensor large = Tensor::zeros(DType::kFloat, Shape({1 << 20})).value();
+  EXPECT_TRUE(run(handle, 5, {{2, large}}, {})->get().status.ok());
+  EXPECT_TRUE(recv(5, key("out"))->get().status.ok());
+  EXPECT_EQ(recv(5, key("out"))->get().status.code(), Code::kAborted);
 }
 
 TEST_F(WorkerTest, AnAbortThatComesFirstIsRemembered) {

@@ -105,7 +105,7 @@ class AnsweredCall final : public Listener {
 
   Work ended(int code, std::string) override {
     if (code == 0) return nullptr;
-    return cancel(cancelled("the caller of ", method_, " is gone"));
+    return cancel(unavailable("the caller of ", method_, " is gone"));
   }
 
  private:

@@ -39,7 +39,8 @@ class CallHandler : public RefCounted {
  public:
   // Answers by calling `done` exactly once, now or later, from any thread. It may compute on the
   // caller's thread, which the transport can spare, but not wait there for another call. `cancel`
-  // is cancelled when the caller gives up or is lost; it is not null. A request comes from a
+  // is cancelled when the caller gives up, with its reason, or is lost, with UNAVAILABLE; it is not
+  // null. A request comes from a
   // stranger as far as its bytes go: whatever is wrong with them is an answer, INVALID_ARGUMENT.
   virtual void handle(std::string_view method, Message request, Ref<CancellationToken> cancel,
                       CallDone done) = 0;

@@ -34,6 +34,7 @@ class RemoteWorker final : public WorkerInterface {
                      } else {
                        // The channel's error: of a lost peer, or of a call that was given up.
                        response.derived = cancel && cancel->cancelled();
+                       response.lost = !response.derived && status.code() == Code::kUnavailable;
                      }
                      done(std::move(status), std::move(response));
                    });

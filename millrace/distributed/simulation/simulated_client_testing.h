@@ -8,6 +8,7 @@
 
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/simulation/simulated_cluster_testing.h"
+#include "millrace/kernel/step.h"
 #include "millrace/runtime/session_graph.h"
 
 namespace millrace {
@@ -28,6 +29,8 @@ class SimulatedClient : public RefCounted {
   const std::string& state() const { return state_; }
   int runs() const { return runs_; }
   int failed_runs() const { return failed_runs_; }
+  // Those of them that failed for another reason than a variable without a value.
+  int lost_runs() const { return lost_runs_; }
 
  protected:
   SimulatedClient(SimulatedCluster& cluster, Ref<SimulatedCluster::Process> process,
@@ -61,8 +64,9 @@ class SimulatedClient : public RefCounted {
   Ref<Master> master_;   // null: there is no session
   std::unique_ptr<SessionGraph> view_;
   std::map<std::string, Ref<Executable>> ready_;  // by signature
+  Ref<Step> step_;                                // that runs; null: none does
   int to_retire_ = 0;
-  int runs_ = 0, failed_runs_ = 0;
+  int runs_ = 0, failed_runs_ = 0, lost_runs_ = 0;
 };
 
 }  // namespace millrace

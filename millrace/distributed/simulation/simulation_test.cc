@@ -30,6 +30,21 @@ TEST(Simulation, SeedsAreClean) {
               count, sum.messages, sum.runs, sum.failed_runs, sum.crashes);
 }
 
+// What a task does for who lost its connection is not lost, and not done twice.
+TEST(Simulation, RunsSurviveTheLossOfConnections) {
+  int runs = 0, lost = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SimulatedCluster::Chances chances;
+    chances.reset = 0.02;
+    const SimulationResult result = simulate(seed, {}, &chances);
+    ASSERT_EQ(result.failure, "") << "seed " << seed;
+    runs += result.runs;
+    lost += result.lost_runs;
+  }
+  EXPECT_GT(runs, 1000);
+  EXPECT_LE(lost, runs / 200);
+}
+
 TEST(Simulation, ASeedReplaysExactly) {
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     EXPECT_EQ(simulate(seed).digest, simulate(seed).digest) << "seed " << seed;
@@ -49,10 +64,11 @@ std::string found(const Bugs& bugs) {
 
 TEST(Simulation, FindsALostAbort) {
   const std::string failure = found({.lost_abort = true});
-  EXPECT_TRUE(failure.starts_with("nobody is done in time")) << failure;
-  // It names who waits, and for whom.
-  EXPECT_NE(failure.find("the client on /job:worker/replica:0/task:0 runs"), std::string::npos);
-  EXPECT_NE(failure.find("/millrace.Worker/RecvTensor from "), std::string::npos) << failure;
+  // Who should have been told waits on, and says for what.
+  EXPECT_TRUE(failure.starts_with("nobody is done in time") ||
+              failure.starts_with("something is left"))
+      << failure;
+  EXPECT_NE(failure.find(", which waits for /job:"), std::string::npos) << failure;
 }
 
 TEST(Simulation, FindsADoubledUpdate) {

@@ -366,12 +366,13 @@ class Trainer final : public SimulatedClient {
 // Drives a cluster with one client on each of some workers until `over`, then looks at what is
 // left.
 SimulationResult drive(
-    uint64_t seed, const SimulatedCluster::Bugs& bugs, Verdict& verdict, FunctionRef<bool()> over,
+    uint64_t seed, const SimulatedCluster::Bugs& bugs, const SimulatedCluster::Chances& chances,
+    Verdict& verdict, FunctionRef<bool()> over,
     FunctionRef<Ref<SimulatedClient>(SimulatedCluster&, const Ref<SimulatedCluster::Process>&)>
         make_client) {
   SimulationResult result;
   std::map<std::string, Ref<SimulatedClient>> clients;
-  SimulatedCluster cluster(seed, chances_of(seed), bugs);
+  SimulatedCluster cluster(seed, chances, bugs);
   cluster.on_start = [&](const Ref<SimulatedCluster::Process>& process) {
     Ref<SimulatedClient> client = over() ? nullptr : make_client(cluster, process);
     if (!client) return;
@@ -383,6 +384,7 @@ SimulationResult drive(
     if (it == clients.end()) return;
     result.runs += it->second->runs();
     result.failed_runs += it->second->failed_runs();
+    result.lost_runs += it->second->lost_runs();
     it->second->end();
     clients.erase(it);
   };
@@ -415,10 +417,11 @@ SimulationResult drive(
 
 }  // namespace
 
-SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs) {
+SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                  const SimulatedCluster::Chances& chances) {
   UpdatesRun run;
   return drive(
-      seed, bugs, run, [&] { return run.audited; },
+      seed, bugs, chances, run, [&] { return run.audited; },
       [&](SimulatedCluster& cluster, const Ref<SimulatedCluster::Process>& process) {
         Ref<SimulatedClient> client;
         for (int worker = 0; worker < 2; ++worker) {
@@ -429,10 +432,11 @@ SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& b
       });
 }
 
-SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs) {
+SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                      const SimulatedCluster::Chances& chances) {
   StepsRun run;
   return drive(
-      seed, bugs, run, [&] { return run.done; },
+      seed, bugs, chances, run, [&] { return run.done; },
       [&](SimulatedCluster& cluster, const Ref<SimulatedCluster::Process>& process) {
         Ref<SimulatedClient> client;
         if (process->task == task_name("worker", 0)) {
@@ -442,8 +446,11 @@ SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bug
       });
 }
 
-SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs) {
-  return seed % 2 == 0 ? simulate_updates(seed, bugs) : simulate_synchronous(seed, bugs);
+SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                          const SimulatedCluster::Chances* chances) {
+  const SimulatedCluster::Chances by_seed = chances != nullptr ? *chances : chances_of(seed);
+  return seed % 2 == 0 ? simulate_updates(seed, bugs, by_seed)
+                       : simulate_synchronous(seed, bugs, by_seed);
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@ struct SimulationResult {
   uint64_t digest = 0;  // the same for the same run
   int64_t messages = 0;
   int runs = 0, failed_runs = 0, crashes = 0;
+  int lost_runs = 0;  // those that failed for another reason than a variable without a value
 };
 
 // Asynchronous training: both workers update both parameter servers, each update in a place of its
@@ -22,14 +23,17 @@ struct SimulationResult {
 //  - an update that was acknowledged is there, where the parameter server has lived since;
 //  - everybody is done in time, once things have calmed down;
 //  - then, leases later, no task has a step, a graph or a session of anybody.
-SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                  const SimulatedCluster::Chances& chances);
 
 // Synchronous training: one client on worker 0 runs steps that all tasks take part in, saves every
 // third, and after an error goes on from what it saved. What each step gives is what it gives when
 // nothing goes wrong. The last two points above hold too.
-SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                      const SimulatedCluster::Chances& chances);
 
-// One or the other.
-SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs = {});
+// One or the other. `chances` null: by the seed, nothing, each kind of trouble alone, or all.
+SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs = {},
+                          const SimulatedCluster::Chances* chances = nullptr);
 
 }  // namespace millrace
