@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "millrace/base/futex.h"
 #include "millrace/distributed/grpc/grpc_transport.h"
 #include "millrace/distributed/rpc/channel_testing.h"
 #include "millrace/distributed/rpc/message_bytes.h"
@@ -115,6 +116,50 @@ TEST_P(Transport, ACancelledCallEndsOnBothSides) {
   handler_->wait_until_ended(1);
   EXPECT_EQ(handler_->reason(), deadline_exceeded("too late"));
   EXPECT_EQ(call(*peer, "/test/hang", {}, token)->wait(), deadline_exceeded("too late"));
+}
+
+// "/test/wait" holds its thread until "/test/go" comes.
+class WaitingHandler final : public CallHandler {
+ public:
+  void handle(std::string_view method, Message, Ref<CancellationToken>, CallDone done) override {
+    if (method == "/test/go") go_.store(1);
+    if (method == "/test/wait") {
+      while (go_.load() == 0) futex_wait(go_, 0);
+    }
+    futex_wake_all(&go_);
+    done(ok_status(), Message());
+  }
+
+ private:
+  std::atomic<uint32_t> go_{0};
+};
+
+TEST_P(Transport, WhatTakesLongHoldsUpNobody) {
+  transport_->start(make_ref<WaitingHandler>());
+  const Ref<Channel> peer = transport_->channel();
+  // Quick ones first, which one thread reads and answers.
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(call(*peer, "/test/quick")->wait().ok());
+  const Ref<Outcome> waits = call(*peer, "/test/wait");
+  EXPECT_TRUE(call(*peer, "/test/go")->wait().ok());
+  EXPECT_TRUE(waits->wait().ok());
+}
+
+// Nor does what takes long on the side that calls, when an answer comes.
+TEST_P(Transport, AnAnswerThatTakesLongHoldsUpNoOther) {
+  transport_->start(handler_);
+  const Ref<Channel> peer = transport_->channel();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(call(*peer, "/test/echo")->wait().ok());
+  std::atomic<uint32_t> heard{0};
+  const Ref<Outcome> first = make_ref<Outcome>();
+  peer->call("/test/echo", {}, nullptr,
+             [&heard, set = first->set()](Status status, Message message) mutable {
+               while (heard.load() == 0) futex_wait(heard, 0);
+               set(std::move(status), std::move(message));
+             });
+  EXPECT_TRUE(call(*peer, "/test/echo")->wait().ok());
+  heard.store(1);
+  futex_wake_all(&heard);
+  EXPECT_TRUE(first->wait().ok());
 }
 
 TEST_P(Transport, ALostCallerCancelsItsCalls) {

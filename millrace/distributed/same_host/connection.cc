@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -13,6 +14,12 @@ namespace millrace {
 namespace {
 
 constexpr int kMaxFollowers = 2;
+// What takes less is done by who reads; after so many in a row that took longer, the turn is passed
+// on before the next. (One may have been in want of a processor.)
+constexpr int64_t kQuickNs = 200'000;
+constexpr int kSlow = 2;
+// How long it may keep others from reading.
+constexpr int64_t kPatientNs = 5'000'000;
 
 }  // namespace
 
@@ -25,7 +32,8 @@ Connection::Connection(OwnedFd socket, Ref<SharedRing> out, Ref<SharedRing> in, 
       options_(options),
       writer_(socket_, std::move(out)),
       heard_ns_(monotonic_nanos()),
-      reader_(socket_) {}
+      reader_(socket_),
+      look_at_ns_(monotonic_nanos() + options.lost_after_ms * 1'000'000 / 4) {}
 
 Ref<Connection> Connection::start(OwnedFd socket, Ref<SharedRing> out, Ref<SharedRing> in,
                                   std::string peer, Ref<CallHandler> handler,
@@ -141,32 +149,67 @@ void Connection::send(uint64_t call, const std::string& frame, const Message& me
 // Reading.
 
 void Connection::serve() {
-  for (;;) {
-    {
-      MutexLock lock(turn_mu_);
-      if (followers_ == kMaxFollowers) return;
-      ++followers_;
-      while (turn_taken_ && !closed()) turn_free_.wait(turn_mu_);
-      --followers_;
-      if (closed()) return;
-      turn_taken_ = true;
+  while (take_turn()) {
+    for (bool ours = true; ours;) {
+      Result<Work> work = read();
+      if (!work.ok()) {
+        return close(unavailable("lost ", peer_, ": ", work.status().message()));
+      }
+      if (slow_.load(std::memory_order_relaxed) < kSlow) {
+        ours = work_with_turn(*work);
+        continue;
+      }
+      ours = false;
+      pass_turn();
+      const int64_t start = monotonic_nanos();
+      (*work)();
+      note_work(monotonic_nanos() - start);
     }
-    Result<Work> work = read();
-    bool alone;
-    {
-      MutexLock lock(turn_mu_);
-      turn_taken_ = false;
-      alone = followers_ == 0;
-      if (!alone) turn_free_.notify_one();
-    }
-    if (!work.ok()) {
-      return close(unavailable("lost ", peer_, ": ", work.status().message()));
-    }
-    if (alone) {
-      ThreadPool::global().schedule_blocking([self = Ref<Connection>(this)] { self->serve(); });
-    }
-    (*work)();
   }
+}
+
+bool Connection::take_turn() {
+  MutexLock lock(turn_mu_);
+  if (followers_ == kMaxFollowers) return false;
+  ++followers_;
+  while (turn_taken_ && !closed()) turn_free_.wait(turn_mu_);
+  --followers_;
+  if (closed()) return false;
+  turn_taken_ = true;
+  return true;
+}
+
+void Connection::pass_turn() {
+  bool alone;
+  {
+    MutexLock lock(turn_mu_);
+    turn_taken_ = false;
+    alone = followers_ == 0;
+    if (!alone) turn_free_.notify_one();
+  }
+  if (!alone) return;
+  ThreadPool::global().schedule_blocking([self = Ref<Connection>(this)] { self->serve(); });
+}
+
+void Connection::note_work(int64_t took_ns) {
+  const int slow = slow_.load(std::memory_order_relaxed);
+  slow_.store(took_ns < kQuickNs ? 0 : std::min(slow + 1, kSlow), std::memory_order_relaxed);
+}
+
+bool Connection::work_with_turn(Work& work) {
+  int64_t start = monotonic_nanos();
+  working_since_ns_.store(start);
+  worked_.store(true);
+  if (!watched_.exchange(true)) writer_.tick_now();
+  work();
+  note_work(monotonic_nanos() - start);
+  return working_since_ns_.compare_exchange_strong(start, 0);
+}
+
+void Connection::watch_turn(int64_t now_ns) {
+  int64_t since = working_since_ns_.load();
+  if (since == 0 || now_ns - since < kPatientNs) return;
+  if (working_since_ns_.compare_exchange_strong(since, 0)) pass_turn();
 }
 
 Result<Connection::Work> Connection::read() {
@@ -277,7 +320,22 @@ Connection::Work Connection::arrived(uint64_t call, Arriving message) {
 // Writing.
 
 void Connection::write() {
-  writer_.run(options_.lost_after_ms * 1'000'000 / 4, [this] { look_for_life(); });
+  writer_.run([this] { return tick(); });
+}
+
+int64_t Connection::tick() {
+  const int64_t now = monotonic_nanos();
+  watch_turn(now);
+  if (now >= look_at_ns_) {
+    look_for_life();
+    look_at_ns_ = now + options_.lost_after_ms * 1'000'000 / 4;
+  }
+  const int64_t rest = look_at_ns_ - now;
+  // Before the last look at worked_: who works after that finds that nobody watches, and says so.
+  watched_.store(false);
+  if (!worked_.exchange(false) && working_since_ns_.load() == 0) return rest;
+  watched_.store(true);
+  return std::min(rest, kPatientNs);
 }
 
 void Connection::look_for_life() {

@@ -24,9 +24,12 @@ struct SameHostOptions {
 // One connection between two processes of a machine: one side calls, the other answers.
 // Thread-safe.
 //
-// Threads: one reads at a time. Before it calls anybody it passes the turn to another, so what is
-// called may take its time. One more writes what the socket does not take at once, fills the ring,
-// and watches for a lost peer. They end, and let go of the connection, once it is closed.
+// Threads: one reads at a time. What it reads it does itself, and keeps the turn where what was
+// done last was quick: waking another thread costs more than most calls. Otherwise, or when it
+// takes longer than some milliseconds all the same, the turn passes to another, so what is called
+// may take its time. One more writes what the socket does not take at once, fills the ring, takes
+// the turn from those who keep it for long, and watches for a lost peer. They end, and let go of
+// the connection, once it is closed.
 class Connection final : public RefCounted {
  public:
   // `handler` (null on the side that calls) answers calls; `peer` names the other side in messages.
@@ -63,6 +66,14 @@ class Connection final : public RefCounted {
 
   // What a reading thread does.
   void serve();
+  // Waits for the turn to read; false when the thread is not needed.
+  bool take_turn();
+  // Sees to it that somebody else reads.
+  void pass_turn();
+  // How long what was read took to do.
+  void note_work(int64_t took_ns);
+  // Does what was read, with the turn; false when the turn was taken away meanwhile.
+  bool work_with_turn(Work& work);
   // For the thread whose turn it is. Reads until there is something to do.
   Result<Work> read();
   Result<Work> take(const FrameReader::Frame& frame);
@@ -71,6 +82,10 @@ class Connection final : public RefCounted {
 
   void send(uint64_t call, const std::string& frame, const Message& message = {});
   void write();
+  // What the writing thread does besides, now and then; returns after how long again.
+  int64_t tick();
+  // Takes the turn from a thread that has kept it at its work for long.
+  void watch_turn(int64_t now_ns);
   void look_for_life();
 
   void answer(uint64_t call, const Status& status, const Message& message);
@@ -92,6 +107,12 @@ class Connection final : public RefCounted {
   // Of the thread whose turn it is.
   FrameReader reader_;
   std::unordered_map<uint64_t, Arriving> arriving_;
+
+  std::atomic<int> slow_{0};                  // works in a row that were
+  std::atomic<int64_t> working_since_ns_{0};  // with the turn; 0: nobody is
+  // Somebody has worked with the turn since the last tick; ticks come often.
+  std::atomic<bool> worked_{false}, watched_{false};
+  int64_t look_at_ns_ = 0;  // of the writing thread: when to look for life again
 
   Mutex turn_mu_;
   CondVar turn_free_;

@@ -7,14 +7,21 @@
 #include <cstring>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/thread_pool.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kBuffer = size_t{64} << 10;
-// A bit more than a peer that is at work takes to answer, and about what falling asleep and being
-// woken costs.
+// About what being woken costs. Longer, and the processor had better do something else.
 constexpr int64_t kAwakeNs = 20'000;
+// A wait that was slept through is that much longer for it.
+constexpr int64_t kWakingNs = 30'000;
+
+bool can_poll() {
+  static const bool several = usable_cpus() > 1;
+  return several;
+}
 
 }  // namespace
 
@@ -44,7 +51,8 @@ Status FrameReader::fill(size_t size) {
     buffer_.resize(kBuffer);
     buffer_.shrink_to_fit();
   }
-  const Deadline awake = Deadline::after_nanos(kAwakeNs);
+  const int64_t start = monotonic_nanos();
+  const int64_t awake_ns = waited_ns_ < kAwakeNs + kWakingNs && can_poll() ? kAwakeNs : 0;
   int flags = MSG_DONTWAIT;
   while (end_ < size) {
     // Memory follows what really came: a head alone does not make us take a gigabyte.
@@ -57,11 +65,12 @@ Status FrameReader::fill(size_t size) {
     } else if (got == 0) {
       return unavailable("the connection was closed");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (awake.expired()) flags = 0;
+      if (monotonic_nanos() - start >= awake_ns) flags = 0;
     } else if (errno != EINTR) {
       return unavailable("the connection is broken: ", strerror(errno));
     }
   }
+  waited_ns_ = monotonic_nanos() - start;
   return ok_status();
 }
 

@@ -17,7 +17,8 @@ class FrameReader {
     FrameHead head;
     std::string_view body;  // until the next call
   };
-  // Waits for the next frame: some microseconds awake, then asleep. UNAVAILABLE at the end of the
+  // Waits for the next frame: asleep, but for some microseconds where the last one did not take
+  // longer, and there is more than one processor. UNAVAILABLE at the end of the
   // stream; INVALID_ARGUMENT for what is no frame, and nothing can be read after that.
   Result<Frame> next();
 
@@ -28,6 +29,7 @@ class FrameReader {
   const OwnedFd& socket_;
   std::string buffer_;
   size_t begin_ = 0, end_ = 0;  // the bytes not taken yet
+  int64_t waited_ns_ = 0;       // for what came last
 };
 
 }  // namespace millrace

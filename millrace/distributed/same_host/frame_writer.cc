@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -75,14 +76,19 @@ void FrameWriter::send_chunk() {
   if (parts_.front().sent == part.memory.size) parts_.pop_front();
 }
 
-void FrameWriter::run(int64_t tick_ns, FunctionRef<void()> tick) {
-  Deadline next_tick = Deadline::after_nanos(tick_ns);
+void FrameWriter::tick_now() {
+  MutexLock lock(mu_);
+  tick_now_ = true;
+  changed_.notify_all();
+}
+
+void FrameWriter::run(FunctionRef<int64_t()> tick) {
+  Deadline next_tick;
   MutexLock lock(mu_);
   while (!stopped_) {
-    if (next_tick.expired()) {
-      next_tick = Deadline::after_nanos(tick_ns);
+    if (std::exchange(tick_now_, false) || next_tick.expired()) {
       lock.unlock();
-      tick();
+      next_tick = Deadline::after_nanos(tick());
       lock.lock();
     } else if (!flush()) {
       lock.unlock();

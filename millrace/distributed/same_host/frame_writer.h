@@ -26,8 +26,11 @@ class FrameWriter {
   // there were none: all is sent. (The other side is told by a frame.)
   bool drop(uint64_t call);
 
-  // Sends what send() left, until stop(). For one thread, which calls `tick` every `tick_ns` too.
-  void run(int64_t tick_ns, FunctionRef<void()> tick);
+  // Sends what send() left, until stop(). For one thread, which calls `tick` too: at once, and
+  // again after as many nanoseconds as it returns.
+  void run(FunctionRef<int64_t()> tick);
+  // Has run() call `tick` soon, whatever it returned.
+  void tick_now();
   // Nothing is sent any more, and no memory read.
   void stop();
 
@@ -50,6 +53,7 @@ class FrameWriter {
   Mutex mu_;
   CondVar changed_;
   bool stopped_ MR_GUARDED_BY(mu_) = false;
+  bool tick_now_ MR_GUARDED_BY(mu_) = true;
   std::string unsent_ MR_GUARDED_BY(mu_);
   size_t unsent_from_ MR_GUARDED_BY(mu_) = 0;
   std::deque<Part> parts_ MR_GUARDED_BY(mu_);
