@@ -14,7 +14,7 @@
 namespace millrace::grpc_library {
 
 // Raised when anything here changes: libraries of different versions do not fit.
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;
 
 // Memory that is sent as it lies there; `owner` keeps it until then.
 struct Piece {
@@ -41,8 +41,9 @@ class Stream {
   virtual ~Stream() = default;
   // Sends a message after those before it; does not wait.
   virtual void send(std::vector<Piece> message) = 0;
-  // On the side that answers: ends the call with a code of gRPC and a text, after what was sent.
-  virtual void finish(int code, std::string text) = 0;
+  // On the side that answers: ends the call with a code of gRPC and a text, after what was sent and
+  // a last message, unless that is empty.
+  virtual void finish(int code, std::string text, std::vector<Piece> last) = 0;
   // On the side that calls: gives up after so many milliseconds, unless it has ended by then.
   virtual void cancel_after(int ms) = 0;
 };

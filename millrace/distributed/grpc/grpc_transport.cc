@@ -95,7 +95,7 @@ class AnsweredCall final : public Listener {
       wrong = invalid_argument("it answers where it should call");
     }
     if (!wrong.ok()) {
-      stream_->finish(static_cast<int>(wrong.code()), status_text(wrong.message()));
+      stream_->finish(static_cast<int>(wrong.code()), status_text(wrong.message()), {});
       return nullptr;
     }
     if (heard->kind == StreamKind::kMessage) return handle(std::move(heard->message));
@@ -124,17 +124,16 @@ class AnsweredCall final : public Listener {
   static void answer(Stream& stream, const std::string& method, const Status& status,
                      const Message& answer) {
     if (is_tensorflows(method)) {
-      if (status.ok()) stream.send({piece_of(answer.fields)});
-      return stream.finish(static_cast<int>(status.code()), status_text(status.message()));
+      std::vector<Piece> last;
+      if (status.ok()) last.push_back(piece_of(answer.fields));
+      return stream.finish(static_cast<int>(status.code()), status_text(status.message()),
+                           std::move(last));
     }
-    const auto messages = stream_message(answer);
+    auto messages = stream_message(answer);
     const Status& error = status.ok() ? messages.status() : status;
-    if (error.ok()) {
-      for (const std::vector<Piece>& message : *messages) stream.send(message);
-    } else {
-      stream.send(stream_error(StreamKind::kError, error));
-    }
-    stream.finish(0, "");
+    if (!error.ok()) return stream.finish(0, "", stream_error(StreamKind::kError, error));
+    for (size_t i = 0; i + 1 < messages->size(); ++i) stream.send(std::move((*messages)[i]));
+    stream.finish(0, "", std::move(messages->back()));
   }
 
   const Ref<CallHandler> handler_;
@@ -175,7 +174,7 @@ class HandlerService final : public grpc_library::Service {
   std::unique_ptr<Listener> begin(std::string_view method, const grpc_library::Peer& peer,
                                   std::shared_ptr<Stream> stream) override {
     if (const Status refused = check(peer); !refused.ok()) {
-      stream->finish(static_cast<int>(refused.code()), status_text(refused.message()));
+      stream->finish(static_cast<int>(refused.code()), status_text(refused.message()), {});
       return std::make_unique<RefusedCall>();
     }
     return std::make_unique<AnsweredCall>(handler_, method, std::move(stream));

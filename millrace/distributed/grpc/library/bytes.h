@@ -8,6 +8,11 @@
 
 namespace millrace::grpc_library {
 
+// What a peer may send of a call before it is read, and how much of that at once. Both ends know
+// that messages come in chunks of 1 MiB, so nothing has to be found out by probes.
+inline constexpr int kLookahead = 8 << 20;
+inline constexpr int kFrame = 1 << 20;
+
 // A message for gRPC; large pieces are not copied, but kept until they are sent.
 grpc::ByteBuffer buffer_of(const std::vector<Piece>& message);
 

@@ -62,7 +62,7 @@ class ClientCall final : public Stream, public std::enable_shared_from_this<Clie
     queue_.push_back(std::move(buffer));
     write();
   }
-  void finish(int, std::string) override {}
+  void finish(int, std::string, std::vector<Piece>) override {}
   void cancel_after(int ms) override {
     std::lock_guard<std::mutex> lock(mu_);
     if (!open_ || alarm_) return;
@@ -82,6 +82,7 @@ class ClientCall final : public Stream, public std::enable_shared_from_this<Clie
   Work read(bool ok) {
     Work work;
     if (ok) {
+      if (incoming_.Length() >= kLargeMessage) poller_.let_another_wait();
       work = listener_->message(ReceivedMessage(incoming_).pieces());
       incoming_.Clear();
     }
@@ -193,6 +194,9 @@ class ChannelImpl final : public Channel {
     grpc::ChannelArguments out;
     out.SetMaxReceiveMessageSize(-1);
     out.SetMaxSendMessageSize(-1);
+    out.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    out.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
+    out.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame);
     out.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, options.lost_after_ms / 2);
     out.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.lost_after_ms / 2);
     out.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

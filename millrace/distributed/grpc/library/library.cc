@@ -1,3 +1,4 @@
+#include <absl/synchronization/mutex.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 
@@ -14,17 +15,27 @@
 namespace millrace::grpc_library {
 namespace {
 
+void set_up() {
+  // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
+  // asks with GRPC_VERBOSITY.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+    gpr_set_log_function([](gpr_log_func_args*) {});
+  }
+  // Looking for cycles takes a part of every lock of gRPC's.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Each queue's thread waits for its own sockets. (Otherwise one thread waits for those of all
+  // queues, and wakes another for most of what comes.)
+  constexpr const char* kStrategy = "GRPC_POLL_STRATEGY";
+  const bool given = std::getenv(kStrategy) != nullptr;
+  if (!given) setenv(kStrategy, "poll", 1);
+  grpc_init();  // for good: calls may outlive servers and channels
+  if (!given) unsetenv(kStrategy);
+}
+
 class LibraryImpl final : public Library {
  public:
   explicit LibraryImpl(StartTask start)
-      : start_(std::move(start)), clients_(std::make_unique<grpc::CompletionQueue>(), start_) {
-    // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
-    // asks with GRPC_VERBOSITY.
-    if (std::getenv("GRPC_VERBOSITY") == nullptr) {
-      gpr_set_log_function([](gpr_log_func_args*) {});
-    }
-    grpc_init();  // for good: calls may outlive servers and channels
-  }
+      : start_(std::move(start)), clients_(std::make_unique<grpc::CompletionQueue>(), start_) {}
 
   std::unique_ptr<Server> serve(const ServerOptions& options, std::shared_ptr<Service> service,
                                 std::string& error) override {
@@ -46,6 +57,9 @@ extern "C" __attribute__((visibility("default"))) millrace::grpc_library::Librar
 millrace_grpc_library(int version, millrace::grpc_library::StartTask start) {
   using namespace millrace::grpc_library;  // NOLINT(google-build-using-namespace)
   if (version != kVersion) return nullptr;
-  static Library* const library = new LibraryImpl(std::move(start));
+  static Library* const library = [&] {
+    set_up();
+    return new LibraryImpl(std::move(start));
+  }();
   return library;
 }

@@ -2,13 +2,18 @@
 
 #include <grpcpp/completion_queue.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "millrace/distributed/grpc/grpc_library.h"
 
 namespace millrace::grpc_library {
+
+// Reading a message of this size takes time: others are heard meanwhile.
+inline constexpr size_t kLargeMessage = size_t{256} << 10;
 
 // What gRPC was asked for has happened; its tags are pointers to these.
 class Event {
@@ -33,8 +38,9 @@ class MemberEvent final : public Event {
   const Method method_;
 };
 
-// Threads that wait for what happens on a completion queue. One that finds something that takes
-// time sees to it first that another waits.
+// Threads that wait for what happens on a completion queue: mostly one, since each more that waits
+// is woken in turn. It does itself what has happened, where the last time that was quick;
+// otherwise, or when it takes longer than some milliseconds all the same, another waits meanwhile.
 class Poller {
  public:
   Poller(std::unique_ptr<grpc::CompletionQueue> queue, StartTask start);
@@ -46,16 +52,34 @@ class Poller {
 
   grpc::CompletionQueue* queue() { return queue_.get(); }
 
+  // Has another thread wait, unless one does: the caller, to whom something has happened, will take
+  // its time.
+  void let_another_wait();
+
  private:
   void start();
   void poll();
   // Until the queue is shut down, or there are threads enough.
   void poll_while_needed();
+  // So many in a row, and another waits before the next.
+  static constexpr int kSlow = 2;
+
+  // Does what takes time perhaps.
+  void do_work(const Listener::Work& work);
+  // Sees to it that a thread waits while another has been at work for long.
+  void watch();
+  void watch_while_needed();
 
   const std::unique_ptr<grpc::CompletionQueue> queue_;
   const StartTask start_;
+  std::atomic<int> slow_{kSlow};        // works in a row that were
+  std::atomic<int64_t> work_count_{0};  // works that nobody waited beside, since the beginning
+  std::atomic<int> working_{0};         // threads, on some of them
+  std::atomic<bool> watched_{false};
+
   std::mutex mu_;
   std::condition_variable changed_;
+  bool stopping_ = false;
   int threads_ = 0;
   int waiting_ = 0;  // of those, for something to happen
 };

@@ -49,9 +49,11 @@ class ServerCall final : public Stream, public std::enable_shared_from_this<Serv
     queue_.push_back(std::move(buffer));
     write();
   }
-  void finish(int code, std::string text) override {
+  void finish(int code, std::string text, std::vector<Piece> last) override {
+    grpc::ByteBuffer buffer = buffer_of(last);
     std::lock_guard<std::mutex> lock(mu_);
     if (!open_ || finishing_) return;
+    if (!last.empty()) queue_.push_back(std::move(buffer));
     finishing_ = true;
     status_ = grpc::Status(static_cast<grpc::StatusCode>(code), std::move(text));
     write();
@@ -134,6 +136,9 @@ class ServerImpl final : public Server {
     builder.RegisterAsyncGenericService(&generic_);
     builder.SetMaxReceiveMessageSize(-1);
     builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame);
     // Two servers at one address would each get some of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, options.lost_after_ms / 2);
@@ -170,6 +175,7 @@ class ServerImpl final : public Server {
   }
 
   Service& service() { return *service_; }
+  void let_another_wait() { poller_->let_another_wait(); }
 
  private:
   const std::shared_ptr<Service> service_;
@@ -225,6 +231,7 @@ Work ServerCall::accepted(bool ok) {
 Work ServerCall::read(bool ok) {
   Work work;
   if (ok) {
+    if (incoming_.Length() >= kLargeMessage) server_->let_another_wait();
     {
       std::lock_guard<std::mutex> hear(hear_mu_);
       if (listener_) work = listener_->message(ReceivedMessage(incoming_).pieces());
