@@ -91,13 +91,12 @@ void SimulatedClient::make_ready(const Signature& signature,
                                  UniqueFunction<void(Result<Ref<Executable>>)> done) {
   const auto it = ready_.find(signature.key());
   if (it != ready_.end()) return done(it->second);
-  Result<Subgraph> pruned = view_->prune(signature);
-  MR_CHECK_OK(pruned.status());
-  MR_CHECK_OK(place(*pruned, master_->devices(), PlaceOptions()));
-  place_control_flow(*pruned);
+  Subgraph pruned = view_->prune(signature).value();
+  MR_CHECK_OK(place(pruned, master_->devices(), PlaceOptions()));
+  place_control_flow(pruned);
   state_ = "registers graphs";
   master_->prepare_async(
-      *pruned, signature, "s",
+      pruned, signature, "s",
       [self = Ref<SimulatedClient>(this), master = master_, key = signature.key(),
        done = std::move(done)](Result<Ref<Executable>> executable) mutable {
         if (self->ended_ || self->master_ != master) return;

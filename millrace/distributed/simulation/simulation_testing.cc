@@ -34,9 +34,7 @@ class NamedGraph {
   NodeId add_node(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {}) {
     std::vector<Output> outputs;
     for (const Expr& e : inputs) outputs.push_back(GraphBuilder::output(e));
-    Result<NodeId> node = graph_.builder().add(op, "", std::move(outputs), std::move(attrs));
-    MR_CHECK_OK(node.status());
-    return *node;
+    return graph_.builder().add(op, "", std::move(outputs), std::move(attrs)).value();
   }
   Expr constant(const Tensor& value) { return graph_.builder().constant(value); }
   std::string name(Expr e) { return graph_.graph().output_name(GraphBuilder::output(e)); }
