@@ -43,7 +43,15 @@ Result<Ref<FileAccess>> FileAccess::only(const Folders& folders) {
   return access;
 }
 
+Ref<FileAccess> FileAccess::none(Status refusal) {
+  Ref<FileAccess> out = make_ref<FileAccess>();
+  out->all_ = false;
+  out->refusal_ = std::move(refusal);
+  return out;
+}
+
 Result<FilePlace> FileAccess::resolve(std::string_view path, Use use) const {
+  MR_TRY(refusal_);
   MR_TRY_ASSIGN(FilePlace place, find_file(path));
   if (all_) return place;
   MR_TRY_ASSIGN(place.path, place.fs->real_path(place.path));

@@ -31,6 +31,9 @@ class FileAccess : public RefCounted {
   // but this process write there.
   static Result<Ref<FileAccess>> only(const Folders& folders);
 
+  // Nothing at all: whatever is asked for is `refusal`, an error, files that are not there too.
+  static Ref<FileAccess> none(Status refusal);
+
   // Where `path` leads, for who opens it there. PERMISSION_DENIED outside of the folders, and the
   // errors of find_file().
   Result<FilePlace> resolve(std::string_view path, Use use) const;
@@ -44,6 +47,7 @@ class FileAccess : public RefCounted {
   static Status add(FileAccess& access, const std::vector<std::string>& folders, bool write);
 
   bool all_ = true;
+  Status refusal_;  // an error: of everything
   std::vector<Folder> folders_;
 };
 

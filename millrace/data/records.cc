@@ -8,6 +8,7 @@
 #include "millrace/data/state.h"
 #include "millrace/io/input_stream.h"
 #include "millrace/io/record_reader.h"
+#include "millrace/kernel/graph_rights.h"
 
 namespace millrace::data {
 namespace {
@@ -290,6 +291,9 @@ Result<Ref<Dataset>> make_pieces(KernelContext& ctx) {
 }  // namespace
 
 void register_records(Registry& registry) {
+  mark_reach({"TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset", "FixedLengthRecordDataset",
+              "FixedLengthRecordDatasetV2"},
+             Reach::kFiles);
   const OpSpec::Arg names = {"filenames", "string"};
   const OpSpec::Arg compression = {"compression_type", "string", "'', 'ZLIB' or 'GZIP'."};
   const OpSpec::Arg buffer = {"buffer_size", "int64", "Bytes read at once; 0: as fits."};

@@ -6,6 +6,7 @@
 #include "millrace/data/whole.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/io/record_writer.h"
+#include "millrace/kernel/graph_rights.h"
 
 namespace millrace::data {
 namespace {
@@ -41,6 +42,7 @@ Status write_records(KernelContext& ctx) {
 
 void register_to_record(Registry& registry) {
   for (const char* name : {"DatasetToTFRecord", "ExperimentalDatasetToTFRecord"}) {
+    mark_reach({name}, Reach::kFiles);
     registry.add({.name = std::string_view(name),
                   .doc = "Writes the elements of a dataset, strings, to a TFRecord file.",
                   .inputs = {{"input_dataset", "variant"},

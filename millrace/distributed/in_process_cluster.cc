@@ -158,6 +158,7 @@ Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
   MasterOptions master;
   master.device_filters = options.device_filters;
   master.kernel_label = options.kernel_label;
+  master.scope = {.rights = options.rights, .isolated = options.isolate_state};
   Ref<WorkerCache> workers;
   {
     Clusters& all = clusters();

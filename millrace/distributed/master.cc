@@ -114,6 +114,7 @@ class MasterBackend final : public Master {
       MR_TRY_ASSIGN(request.graph_def, part.graph.to_graph_def_bytes());
       request.incarnation = discovered_.incarnations.at(part.location);
       request.kernel_label = options_.kernel_label;
+      request.scope = options_.scope;
       MR_TRY_ASSIGN(request.functions, functions_of(part.graph));
       request.lease_ms = keeper->keep(part.location, request.incarnation);
       requests.push_back(std::move(request));

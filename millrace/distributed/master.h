@@ -21,6 +21,8 @@ struct MasterOptions {
   // deadlines of their runs instead.
   int64_t call_timeout_ms = 600'000;
   std::string kernel_label;
+  // What the session's graphs may reach on the tasks, and whether its state is its own.
+  SessionScope scope;
   // Tasks of other processes drop what the session has there when they hear nothing of its master
   // for so long.
   int64_t lease_ms = lease_ms_for(lost_after_ms());

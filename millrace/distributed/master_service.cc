@@ -105,11 +105,6 @@ Status check_config(const tensorflow::ConfigProto& config) {
     return unimplemented("expected a config without cluster_def, got one with ",
                          config.cluster_def().job_size(), " jobs: the cluster is the server's");
   }
-  if (config.isolate_session_state()) {
-    return unimplemented(
-        "expected a config without isolate_session_state: sessions of a server "
-        "share its state");
-  }
   return ok_status();
 }
 
@@ -305,6 +300,7 @@ struct MasterService::Impl {
     MR_TRY_ASSIGN(SessionOptions session_options, SessionOptions::from_proto(config));
     session_options.target = options.target;
     session_options.max_partial_runs = options.max_partial_runs;
+    session_options.rights = options.rights;
     MR_TRY(register_ops());
     Ref<Graph> graph = make_ref<Graph>();
     const MasterSession::Limits limits = {options.max_callables, options.max_expanded_bytes};
@@ -457,6 +453,7 @@ struct MasterService::Impl {
 
   Result<std::string> reset(Message& message, const Ref<CancellationToken>&) {
     MR_TRY_ASSIGN(const auto parsed, parse<tensorflow::ResetRequest>(message));
+    if (!options.rights.state) return refuse(Reach::kState, "Reset");
     MR_TRY_ASSIGN(SessionOptions session_options, SessionOptions::from_proto(default_config));
     session_options.target = options.target;
     session_options.device_filters = {parsed.request.device_filters().begin(),

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "millrace/distributed/rpc/channel.h"
+#include "millrace/kernel/graph_rights.h"
 
 namespace millrace {
 
@@ -17,6 +18,9 @@ struct MasterServiceOptions {
   std::string task;
   // A serialised ConfigProto, into which those of clients are merged.
   std::string config;
+  // What the graphs of clients may reach. Without state, a client's sessions have their own where
+  // they ask for it (isolate_session_state), and Reset is PERMISSION_DENIED.
+  GraphRights rights;
   // Past this many sessions, one that nothing was asked of for `idle_ms` makes room for the next,
   // the longest idle first; where there is none, CreateSession is RESOURCE_EXHAUSTED.
   int max_sessions = 1024;

@@ -610,7 +610,6 @@ TEST_F(MasterServiceTest, ListsDevices) {
 }
 
 TEST_F(MasterServiceTest, ConfigsAreMergedIntoTheServers) {
-  EXPECT_EQ(create("", "isolate_session_state: true").status.code(), Code::kUnimplemented);
   EXPECT_EQ(create("", "cluster_def { job { name: 'a' } }").status.code(), Code::kUnimplemented);
   EXPECT_EQ(create("", "device_count { key: 'CPU' value: -1 }").status.code(),
             Code::kInvalidArgument);
@@ -621,8 +620,89 @@ TEST_F(MasterServiceTest, ConfigsAreMergedIntoTheServers) {
   EXPECT_EQ(run_code(step(open(), {"stuck:0"})).code(), Code::kDeadlineExceeded);
   EXPECT_FALSE(MasterService::create({.config = "\1"}).ok());
   EXPECT_FALSE(MasterService::create({.max_calls = 0}).ok());
-  config.set_isolate_session_state(true);
-  EXPECT_FALSE(MasterService::create({.config = config.SerializeAsString()}).ok());
+}
+
+TEST_F(MasterServiceTest, IsolatedSessionsHaveStateOfTheirOwn) {
+  const char* const kIsolated = "isolate_session_state: true";
+  for (const std::string& target :
+       {std::string(kTarget), str_cat("inprocess://", cluster_.cluster_name())}) {
+    use({.target = target});
+    EXPECT_TRUE(run_code(step(open(), {}, {"set"}, 7)).ok());
+    const std::string first = open(kGraph, kIsolated), second = open(kGraph, kIsolated);
+    EXPECT_EQ(run_code(step(first, {"get:0"})).code(), Code::kFailedPrecondition);
+    EXPECT_TRUE(run_code(step(first, {}, {"set"}, 3)).ok());
+    EXPECT_TRUE(run_code(step(second, {}, {"set"}, 4)).ok());
+    EXPECT_EQ(float_of(call(step(first, {"get:0"})).response.tensor(0).tensor()), 3);
+    EXPECT_EQ(float_of(call(step(open(), {"get:0"})).response.tensor(0).tensor()), 7);
+    EXPECT_TRUE(close(first).ok());
+    EXPECT_EQ(float_of(call(step(second, {"get:0"})).response.tensor(0).tensor()), 4);
+  }
+}
+
+// Two nodes that read a file, one of them in a function, and one that keeps a queue for others.
+constexpr const char* kReaching = R"(
+  node { name: "name" op: "Const" attr { key: "dtype" value { type: DT_STRING } }
+         attr { key: "value" value { tensor { dtype: DT_STRING tensor_shape {}
+                                              string_val: "/etc/hostname" } } } }
+  node { name: "read" op: "ReadFile" input: "name" }
+  node { name: "called" op: "ReadInside" input: "name" }
+  node { name: "size" op: "QueueSizeV2" input: "queue" }
+  node { name: "queue" op: "FIFOQueueV2" attr { key: "shared_name" value { s: "theirs" } }
+         attr { key: "component_types" value { list { type: DT_FLOAT } } } }
+  node { name: "own_size" op: "QueueSizeV2" input: "own_queue" }
+  node { name: "own_queue" op: "FIFOQueueV2"
+         attr { key: "component_types" value { list { type: DT_FLOAT } } } }
+  library { function {
+    signature { name: "ReadInside" input_arg { name: "name" type: DT_STRING }
+                output_arg { name: "text" type: DT_STRING } }
+    node_def { name: "inner" op: "ReadFile" input: "name" }
+    ret { key: "text" value: "inner:contents:0" } } }
+)";
+
+TEST_F(MasterServiceTest, ClientsReachNoMoreThanTheirRights) {
+  for (const std::string& target :
+       {std::string(kTarget), str_cat("inprocess://", cluster_.cluster_name())}) {
+    use({.target = target});
+    EXPECT_TRUE(run_code(step(open(), {}, {"set"}, 7)).ok());
+    EXPECT_TRUE(run_code(step(open(kReaching), {"read:0", "called:0", "size:0"})).ok());
+    use({.target = target, .rights = GraphRights::none()});
+    const auto refusal = [&](const std::string& graph, const std::string& fetch,
+                             const char* config = "") {
+      const Status status = run_code(step(open(graph, config), {fetch}));
+      EXPECT_EQ(status.code(), Code::kPermissionDenied) << status.to_string();
+      return std::string(status.message());
+    };
+    for (const char* config : {"", "isolate_session_state: true"}) {
+      const std::string read = refusal(kReaching, "read:0", config);
+      EXPECT_NE(read.find("ReadFile \"read\""), std::string::npos) << read;
+      EXPECT_NE(read.find("MILLRACE_CLUSTER_ALLOW=files"), std::string::npos) << read;
+      refusal(kReaching, "called:0", config);
+      EXPECT_TRUE(run_code(step(open(kReaching, config), {"own_size:0"})).ok());
+    }
+    const std::string get = refusal(kGraph, "get:0");
+    EXPECT_NE(get.find("MILLRACE_CLUSTER_ALLOW=state"), std::string::npos) << get;
+    EXPECT_NE(get.find("isolate_session_state"), std::string::npos) << get;
+    refusal(kReaching, "size:0");
+    EXPECT_EQ(run_code(step(open(kGraph, "isolate_session_state: true"), {"get:0"})).code(),
+              Code::kFailedPrecondition);
+    // A handle that the client made up leads to its own state, too.
+    RunStepRequest forged = step(open(kGraph, "isolate_session_state: true"), {"get:0"});
+    tensorflow::NamedTensorProto& handle = *forged.add_feed();
+    handle.set_name("v:0");
+    handle.mutable_tensor()->set_dtype(tensorflow::DT_RESOURCE);
+    handle.mutable_tensor()->mutable_tensor_shape();
+    tensorflow::ResourceHandleProto& value = *handle.mutable_tensor()->add_resource_handle_val();
+    value.set_device("/job:worker/replica:0/task:0/device:CPU:0");
+    value.set_container("localhost");
+    value.set_name("v");
+    value.set_maybe_type_name("Var");
+    EXPECT_FALSE(run_code(forged).ok());
+    EXPECT_EQ(call(ResetRequest()).status.code(), Code::kPermissionDenied);
+    use({.target = target});
+    EXPECT_EQ(float_of(call(step(open(), {"get:0"})).response.tensor(0).tensor()), 7);
+    use({.target = target, .rights = {.files = true, .state = false}});
+    EXPECT_TRUE(run_code(step(open(kReaching), {"read:0", "called:0"})).ok());
+  }
 }
 
 TEST_F(MasterServiceTest, OtherMethodsAreTheNextHandlers) {

@@ -65,6 +65,11 @@ Result<Network> Network::from_environment() {
     if (out.grpc.token.empty()) return invalid_argument("expected a token in ", name);
   }
   out.plain_text = env_int("MILLRACE_CLUSTER_PLAIN_TEXT", 0, 0, 1) == 1;
+  if (const std::string_view words = env_string("MILLRACE_CLUSTER_ALLOW"); !words.empty()) {
+    Result<GraphRights> allow = GraphRights::parse(words);
+    if (!allow.ok()) return allow.status().with_prefix("MILLRACE_CLUSTER_ALLOW");
+    out.allow = *allow;
+  }
   out.same_host = env_int("MILLRACE_SAME_HOST", 1, 0, 1) == 1;
   return out;
 }

@@ -44,8 +44,9 @@ class NetworkEnvironment : public testing::Test {
  protected:
   void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
   void TearDown() override {
-    for (const char* name : {"MILLRACE_CLUSTER_CERTS", "MILLRACE_CLUSTER_TOKEN_FILE",
-                             "MILLRACE_CLUSTER_PLAIN_TEXT", "MILLRACE_SAME_HOST"}) {
+    for (const char* name :
+         {"MILLRACE_CLUSTER_CERTS", "MILLRACE_CLUSTER_TOKEN_FILE", "MILLRACE_CLUSTER_PLAIN_TEXT",
+          "MILLRACE_CLUSTER_ALLOW", "MILLRACE_SAME_HOST"}) {
       unsetenv(name);
     }
   }
@@ -68,6 +69,24 @@ TEST_F(NetworkEnvironment, IsRead) {
   EXPECT_EQ(all.grpc.key, "/etc/certs/key.pem");
   EXPECT_EQ(all.grpc.token, "sesame");
   EXPECT_TRUE(all.plain_text && !all.same_host);
+}
+
+TEST_F(NetworkEnvironment, OthersMayDoWhatTheSecretOrTheSwitchSays) {
+  Network network = Network::from_environment().value();
+  EXPECT_TRUE(network.same_user_only());
+  network.plain_text = true;
+  EXPECT_FALSE(network.same_user_only());
+  EXPECT_EQ(network.rights_of_others(), GraphRights::none());
+  network.grpc.token = "sesame";
+  EXPECT_EQ(network.rights_of_others(), GraphRights());
+  set("MILLRACE_CLUSTER_ALLOW", "files,state");
+  network.allow = Network::from_environment().value().allow;
+  EXPECT_EQ(network.rights_of_others().to_string(), "files,state");
+  set("MILLRACE_CLUSTER_ALLOW", "none");
+  network.allow = Network::from_environment().value().allow;
+  EXPECT_EQ(network.rights_of_others(), GraphRights::none());
+  set("MILLRACE_CLUSTER_ALLOW", "everything");
+  EXPECT_EQ(Network::from_environment().status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(NetworkEnvironment, RefusesTokensThatAreNone) {

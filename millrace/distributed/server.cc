@@ -11,6 +11,7 @@
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/master_service.h"
+#include "millrace/distributed/narrowed_worker.h"
 #include "millrace/distributed/network.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/task_port.h"
@@ -28,7 +29,8 @@ struct ServerTask : RefCounted {
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;  // the other tasks
   Ref<Worker> worker;
-  Ref<MasterService> master;  // what TensorFlow's clients ask
+  Ref<MasterService> master;         // what TensorFlow's clients ask
+  Ref<MasterService> others_master;  // the same for those who may reach less
   std::unique_ptr<TaskPort> port;
 };
 
@@ -95,6 +97,7 @@ Result<Ref<SessionBackend>> make_master(const Ref<ServerTask>& own, const Sessio
   MasterOptions master;
   master.device_filters = options.device_filters;
   master.kernel_label = options.kernel_label;
+  master.scope = {.rights = options.rights, .isolated = options.isolate_state};
   Ref<WorkerCache> workers = make_ref<WorkerCache>();
   if (own) {
     master.task = own->name;
@@ -129,7 +132,13 @@ Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
   for (const Ref<ServerTask>& task : tasks) {
     devices.insert(devices.end(), task->devices.begin(), task->devices.end());
   }
-  return make_local_backend(std::move(devices), options);
+  const SessionScope scope = {.rights = options.rights, .isolated = options.isolate_state};
+  if (!scope.own_devices()) return make_local_backend(std::move(devices), options);
+  MR_TRY_ASSIGN(devices, make_session_devices(devices, scope.rights));
+  SessionOptions own_devices = options;
+  own_devices.rights = scope.node_rights();
+  own_devices.isolate_state = true;
+  return make_local_backend(std::move(devices), own_devices);
 }
 
 Status check_port(std::string_view address) {
@@ -179,12 +188,20 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
-  MR_TRY_ASSIGN(task->master,
-                MasterService::create({.target = str_cat(kScheme, "://", task->address),
-                                       .task = task->name,
-                                       .config = options.config,
-                                       .next = make_task_service(description, task->worker)}));
-  if (const Status status = task->port->open(task->master); !status.ok()) {
+  const auto make_service = [&](const GraphRights& rights) {
+    return MasterService::create(
+        {.target = str_cat(kScheme, "://", task->address),
+         .task = task->name,
+         .config = options.config,
+         .rights = rights,
+         .next = make_task_service(description, make_narrowed_worker(task->worker, rights))});
+  };
+  MR_TRY_ASSIGN(task->master, make_service(GraphRights()));
+  task->others_master = task->master;
+  if (const GraphRights rights = network.rights_of_others(); !rights.all()) {
+    MR_TRY_ASSIGN(task->others_master, make_service(rights));
+  }
+  if (const Status status = task->port->open(task->master, task->others_master); !status.ok()) {
     return could_not(status);
   }
   Servers& all = servers();
@@ -203,6 +220,7 @@ Server::~Server() {
     all.by_address.erase(task_->address);
   }
   task_->master->shut_down();
+  task_->others_master->shut_down();
   task_->port.reset();
   task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
   // State may hold what holds the device.

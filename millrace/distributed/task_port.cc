@@ -54,7 +54,7 @@ class TaskPort::Door final : public CallHandler {
   Ref<CallHandler> handler_ MR_GUARDED_BY(mu_);
 };
 
-TaskPort::TaskPort() : door_(make_ref<Door>()) {}
+TaskPort::TaskPort() : door_(make_ref<Door>()), others_door_(make_ref<Door>()) {}
 
 TaskPort::~TaskPort() {
   same_host_.reset();
@@ -75,8 +75,10 @@ Result<std::unique_ptr<TaskPort>> TaskPort::take(std::string_view address, const
   if (port > 0xffff) return invalid_argument("expected a port up to 65535, got ", port);
   if (grpc_available().ok()) {
     GrpcOptions options = network.grpc;
-    options.same_user = options.token.empty() && options.certificate.empty() && !network.plain_text;
-    MR_TRY_ASSIGN(out->grpc_, GrpcServer::start(listen_at, out->door_, options));
+    options.same_user = network.same_user_only();
+    MR_TRY_ASSIGN(out->grpc_, GrpcServer::start(
+                                  listen_at, out->door_, options,
+                                  network.rights_of_others().all() ? nullptr : out->others_door_));
     port = out->grpc_->port();
   } else {
     MR_TRY_ASSIGN(out->holder_, hold_port(port));
@@ -85,11 +87,12 @@ Result<std::unique_ptr<TaskPort>> TaskPort::take(std::string_view address, const
   return out;
 }
 
-Status TaskPort::open(Ref<CallHandler> handler) {
+Status TaskPort::open(Ref<CallHandler> handler, Ref<CallHandler> others) {
   if (const std::string name = name_on_host(address_); !name.empty()) {
     MR_TRY_ASSIGN(same_host_, SameHostServer::start(name, handler));
   }
   door_->open(std::move(handler));
+  others_door_->open(std::move(others));
   return ok_status();
 }
 

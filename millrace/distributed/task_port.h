@@ -24,8 +24,9 @@ class TaskPort {
   // With the port that it got.
   const std::string& address() const { return address_; }
 
-  // From now on `handler` answers; until then calls are UNAVAILABLE. Once.
-  Status open(Ref<CallHandler> handler);
+  // From now on `handler` answers processes of this user and of root on this machine, and `others`
+  // all who come otherwise; until then calls are UNAVAILABLE. Once.
+  Status open(Ref<CallHandler> handler, Ref<CallHandler> others);
 
  private:
   class Door;
@@ -33,7 +34,7 @@ class TaskPort {
   TaskPort();
 
   std::string address_;
-  const Ref<Door> door_;
+  const Ref<Door> door_, others_door_;
   OwnedFd holder_;  // keeps the port where gRPC is not to be had
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<SameHostServer> same_host_;

@@ -46,6 +46,9 @@ size_t slots(const std::map<int, DType>& positions) {
 struct Worker::SessionState : RefCounted {
   std::string name;
   Ref<FunctionLibrary> library;
+  // Since its first graph; fixed then.
+  SessionScope scope;
+  std::vector<Ref<Device>> devices;  // the task's, or its own
   Ref<FunctionRunner> functions;
   int running = 0;     // steps
   bool ended = false;  // nothing of it may begin any more
@@ -114,10 +117,26 @@ Result<Ref<Worker::SessionState>> Worker::find_session(const std::string& name, 
     found = make_ref<SessionState>();
     found->name = name;
     found->library = make_ref<FunctionLibrary>();
-    found->functions = make_function_runner(found->library, OpRegistry::global(), task_->devices[0],
-                                            {.session_prefix = name});
   }
   return found;
+}
+
+Status Worker::open_session(SessionState& session, const SessionScope& scope) {
+  MutexLock lock(mu_);
+  if (!session.functions) {
+    session.scope = scope;
+    session.devices = task_->devices;
+    if (scope.own_devices()) {
+      MR_TRY_ASSIGN(session.devices, make_session_devices(task_->devices, scope.rights));
+    }
+    session.functions =
+        make_function_runner(session.library, OpRegistry::global(), session.devices[0],
+                             {.session_prefix = session.name, .rights = scope.node_rights()});
+  }
+  if (session.scope == scope) return ok_status();
+  return invalid_argument("session ", session.name, " on ", task_->name, ": expected rights ",
+                          session.scope.rights.to_string(), " as with its first graph, got ",
+                          scope.rights.to_string());
 }
 
 Status Worker::add_functions(SessionState& session, const std::string& functions) const {
@@ -140,11 +159,14 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   Ref<Graph> graph = make_ref<Graph>();
   MR_TRY_ASSIGN(graph->boundary, read_boundary(*parsed, kMaxPositions, kMaxPositions));
   MR_TRY_ASSIGN(graph->session, find_session(request.session, request.lease_ms));
+  MR_TRY(open_session(*graph->session, request.scope));
   MR_TRY(add_functions(*graph->session, request.functions));
   CompileOptions options;
   options.session_prefix = request.session;
   options.kernel_label = request.kernel_label;
-  MR_TRY_ASSIGN(graph->plans, PlanSet::build(*parsed, task_->devices, device_set(*task_), options));
+  options.rights = request.scope.node_rights();
+  MR_TRY_ASSIGN(graph->plans,
+                PlanSet::build(*parsed, graph->session->devices, device_set(*task_), options));
   const std::vector<Ref<Plan>>& plans = graph->plans->plans();
   graph->prompt =
       plans.size() == 1 && plans[0]->straight_allowed() && !graph->plans->has_blocking();
@@ -270,7 +292,7 @@ void Worker::end_run(const Ref<Graph>& graph) {
     if (--session.running > 0 || !session.ended) return;
   }
   // What its kernels made after the session was told to end.
-  clear_resources(session.name);
+  clear_resources(session);
 }
 
 void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
@@ -498,11 +520,24 @@ void Worker::end_session(const std::string& name, const Status& reason) {
     }
   }
   for (const TaskStep& step : steps) step.end(reason);
-  clear_resources(name);
+  if (session) clear_resources(*session);
 }
 
-void Worker::clear_resources(const std::string& session) {
-  for (const Ref<Device>& device : task_->devices) device->resources().clear_session(session);
+void Worker::clear_resources(const SessionState& session) {
+  std::vector<Ref<Device>> devices;
+  bool own = false;
+  {
+    MutexLock lock(mu_);
+    devices = session.devices;
+    own = session.scope.own_devices();
+  }
+  for (const Ref<Device>& device : devices) {
+    if (own) {
+      device->resources().clear();
+    } else {
+      device->resources().clear_session(session.name);
+    }
+  }
 }
 
 void Worker::keep_session(KeepSessionRequest request, StatusDone done) {
@@ -608,6 +643,8 @@ void Worker::shut_down(Status reason) {
     if (watch_ticket_ != 0) timer_->remove(watch_ticket_);
   }
   for (auto& [id, step] : steps) step.end(reason);
+  // State may hold what holds the device.
+  for (auto& [name, session] : sessions) clear_resources(*session);
 }
 
 int Worker::num_graphs() const {

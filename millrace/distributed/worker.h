@@ -99,6 +99,9 @@ class Worker final : public WorkerInterface {
   Status check_incarnation(uint64_t incarnation) const;
   // The session, heard of now; made when it is new. Its functions get these added.
   Result<Ref<SessionState>> find_session(const std::string& name, int64_t lease_ms);
+  // Gives a session with its first graph the devices it runs on; INVALID_ARGUMENT for another scope
+  // than that one's.
+  Status open_session(SessionState& session, const SessionScope& scope);
   Status add_functions(SessionState& session, const std::string& functions) const;
   // ABORTED, saying why, when it has ended.
   Status check_session(const SessionState& session) const MR_REQUIRES(mu_);
@@ -123,7 +126,7 @@ class Worker final : public WorkerInterface {
   void end_steps(const std::vector<int64_t>& step_ids);
   // Ends all that a session has with `reason`.
   void end_session(const std::string& name, const Status& reason);
-  void clear_resources(const std::string& session);
+  void clear_resources(const SessionState& session);
   // Looks, when it is time, for leases that ran out and steps that nobody wants.
   void watch_later(int64_t delay_ns) MR_REQUIRES(mu_);
   void watch_for_idle();

@@ -10,6 +10,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/distributed/session_devices.h"
 #include "millrace/kernel/device.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/kernel/value.h"
@@ -35,6 +36,9 @@ struct RegisterGraphRequest {
   std::string kernel_label;
   // What keep_session() says too: a graph is never without it. 0: the master is of this process.
   int64_t lease_ms = 0;
+  // What the session may reach on the task, and whether its state is its own; the same in all its
+  // requests.
+  SessionScope scope;
 };
 
 struct KeepSessionRequest {
@@ -123,7 +127,7 @@ class WorkerInterface : public RefCounted {
 
   // RegisterGraph: makes a graph ready to run any number of times, and answers its handle. ABORTED
   // when the incarnation is another one; INVALID_ARGUMENT or NOT_FOUND for a graph that cannot run
-  // here.
+  // here; PERMISSION_DENIED for one that reaches what the session may not.
   virtual void register_graph(RegisterGraphRequest request,
                               UniqueFunction<void(Result<std::string>)> done) = 0;
   // DeregisterGraph: forgets it; steps that run it go on. ABORTED for an unknown handle.

@@ -142,7 +142,7 @@ const Row kRows[] = {
     {"OptionalHasValue", "optional[2,3]"},
     {"Merge", "[2,3]|"},
     {"Print", "[2,3] [2]|", {{"first_n", 0}}},
-    {"PrintV2", "[]", {{"output_stream", "file:///dev/null"}}},
+    {"PrintV2", "[]", {{"output_stream", "file://memory://every_op/printed"}}},
     {"RefMerge", "[2,3]|"},
     {"RefSelect", "0 [2,3]|"},
     {"RefSwitch", "[2,3] 1"},

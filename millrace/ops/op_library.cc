@@ -7,6 +7,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/graph/op_registry.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/ops/register_ops.h"
 
 namespace millrace {
@@ -77,6 +78,7 @@ Result<std::vector<std::string>> load_op_library(const std::string& path) {
   for (const std::string& name : op_names()) {
     if (!before.contains(name)) added.push_back(name);
   }
+  for (const std::string& name : added) mark_reach({name}, Reach::kLibraries);
   loaded().libraries.emplace(library, added);
   return added;
 }

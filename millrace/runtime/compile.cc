@@ -155,6 +155,7 @@ class Compiler {
     } else if (step.control_flow == ControlFlow::kEnter) {
       MR_TRY_ASSIGN(step.constant_enter, node.attr<bool>("is_constant"));
     } else if (step.kind == StepKind::kKernel) {
+      MR_TRY(check_rights(node, options_.rights));
       MR_TRY_ASSIGN(kernel, make(node));
       step.host_outputs = !node.host_outputs.empty();
       step.kernel = kernel.get();

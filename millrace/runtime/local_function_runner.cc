@@ -126,6 +126,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     MR_TRY(optimize(graph, optimize_options));
     CompileOptions compile_options;
     compile_options.kernels = options_.kernels;
+    compile_options.rights = options_.rights;
     compile_options.session_prefix = function_session(options_.session_prefix, scope);
     const DeviceSet devices({device_->info()}, 0);
     return PlanSet::build(graph, std::span(&device_, 1), devices, compile_options);

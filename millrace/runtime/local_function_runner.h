@@ -14,6 +14,8 @@ struct FunctionRunnerOptions {
   std::string session_prefix;
   const KernelRegistry* kernels = nullptr;  // null: the global one
   int optimizer_level = 1;
+  // What the nodes of functions may reach.
+  GraphRights rights = {};
 };
 
 // Runs functions of `functions`, those added later included, on one device of this process.

@@ -8,6 +8,7 @@
 
 #include "millrace/base/ref.h"
 #include "millrace/graph/origin.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/kernel_call.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/runtime/subgraph.h"
@@ -162,6 +163,8 @@ struct CompileOptions {
   std::string session_prefix;
   // Only kernels with this label where an op has one: tests compare with the plain reference.
   std::string kernel_label;
+  // What nodes may reach; PERMISSION_DENIED for one that reaches more.
+  GraphRights rights;
 };
 
 // Compiles a partition for the device that owns it: every node is on that device. INVALID_ARGUMENT

@@ -12,6 +12,7 @@ class LocalBackend : public SessionBackend {
   LocalBackend(std::vector<Ref<Device>> devices, const SessionOptions& options, bool owns_devices)
       : devices_(std::move(devices)),
         kernel_label_(options.kernel_label),
+        rights_(options.rights),
         owns_devices_(owns_devices) {
     std::vector<Device::Info> infos;
     for (const Ref<Device>& d : devices_) infos.push_back(d->info());
@@ -32,6 +33,7 @@ class LocalBackend : public SessionBackend {
     CompileOptions options;
     options.session_prefix = session;
     options.kernel_label = kernel_label_;
+    options.rights = rights_;
     MR_TRY_ASSIGN(Ref<PlanSet> plans, PlanSet::build(graph, devices_, set_, options));
     return Ref<Executable>(std::move(plans));
   }
@@ -39,7 +41,7 @@ class LocalBackend : public SessionBackend {
   Ref<FunctionRunner> make_function_runner(const Graph& graph,
                                            const std::string& session) override {
     return millrace::make_function_runner(graph.shared_functions(), graph.registry(), devices_[0],
-                                          {.session_prefix = session});
+                                          {.session_prefix = session, .rights = rights_});
   }
 
   void close(const std::string& session) override {
@@ -63,6 +65,7 @@ class LocalBackend : public SessionBackend {
  private:
   std::vector<Ref<Device>> devices_;
   std::string kernel_label_;
+  GraphRights rights_;
   bool owns_devices_;
   DeviceSet set_;
 };
@@ -101,7 +104,7 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
 
 Ref<SessionBackend> make_local_backend(std::vector<Ref<Device>> devices,
                                        const SessionOptions& options) {
-  return make_ref<LocalBackend>(std::move(devices), options, false);
+  return make_ref<LocalBackend>(std::move(devices), options, options.isolate_state);
 }
 
 }  // namespace millrace

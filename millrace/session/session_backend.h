@@ -53,7 +53,8 @@ Result<Ref<SessionBackend>> make_session_backend(const SessionOptions& options);
 
 // Devices of this process: those of one session, shared with nobody.
 Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options);
-// These devices; the first is a CPU, from where feeds come and where constants are folded.
+// These devices; the first is a CPU, from where feeds come and where constants are folded. With
+// `isolate_state` they are the session's own, and their state ends with it.
 Ref<SessionBackend> make_local_backend(std::vector<Ref<Device>> devices,
                                        const SessionOptions& options);
 

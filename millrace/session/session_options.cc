@@ -22,6 +22,7 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
   out.soft_placement = config.allow_soft_placement();
   out.log_placement = config.log_device_placement();
   out.timeout_ms = config.operation_timeout_in_ms();
+  out.isolate_state = config.isolate_session_state();
   bool off =
       config.graph_options().optimizer_options().opt_level() == tensorflow::OptimizerOptions::L0;
   out.optimizer_level = off ? 0 : 1;

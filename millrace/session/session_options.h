@@ -7,6 +7,7 @@
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/file_access.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/executor.h"
 
@@ -41,6 +42,11 @@ struct SessionOptions {
   int max_partial_runs = 1 << 20;
   // The files that graphs may reach, on devices of this process; null: all.
   Ref<FileAccess> files;
+  // What graphs may reach on the devices of a cluster, besides what its servers let them.
+  GraphRights rights = {};
+  // On a cluster: variables and all other state are the session's own, and end with it. Sessions of
+  // one process alone have no other state.
+  bool isolate_state = false;
   // Kernels with this label where an op has one ("reference"): for tests.
   std::string kernel_label;
 

@@ -1,5 +1,6 @@
 #include <nanobind/stl/string.h>
 
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "python/src/array.h"
 #include "python/src/gil.h"
@@ -75,6 +76,7 @@ void bind_py_func(nb::module_&) {
          .traits = {.stateful = stateful, .blocks = true, .cannot_differentiate = true},
          .no_gradient = "what the function computes is not known"});
     registry.kernel<PyFunc>(name, DeviceKind::kCpu);
+    mark_reach({name}, Reach::kPyFunc);
   }
   check(registry.status());
 }

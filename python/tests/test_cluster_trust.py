@@ -1,11 +1,13 @@
 """Who may reach the tasks of a cluster."""
 
+import json
 import os
 import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -124,6 +126,117 @@ def test_other_users_of_the_machine_are_strangers(server):
         env={**os.environ, "MILLRACE_SAME_HOST": "0"},
     )  # fmt: skip
     assert done.stdout.split() == ["3", "PermissionDeniedError"]
+
+
+# What a client tries as another user (argument 2) against a server (argument 1): how each ended.
+STRANGER = """
+import json, os, sys
+import millrace.compat.v1 as tf
+from millrace import _core
+config = tf.ConfigProto(isolate_session_state=True, operation_timeout_in_ms=20000)
+path = sys.argv[3]
+with tf.Session() as session: session.run(tf.constant(1))  # loads what others may not read
+os.setuid(int(sys.argv[2]))
+
+def attempt(make, config=None):
+    try:
+        with tf.Graph().as_default():
+            values = make()
+            with tf.Session(sys.argv[1], config=config) as session:
+                for value in values[:-1]: session.run(value)
+                return str(session.run(values[-1]))
+    except tf.errors.OpError as error:
+        said = [w for w in ("ALLOW=files", "ALLOW=py_func", "ALLOW=state") if w in error.message]
+        return " ".join([type(error).__name__, *said])
+
+def variable():
+    v = tf.get_variable("v", initializer=1.0)
+    return [v.initializer, v]
+
+def saver():
+    v = tf.get_variable("v", initializer=1.0)
+    return [v.initializer, tf.raw_ops.SaveV2(prefix=path + "/saved", tensor_names=["v"],
+                                             shape_and_slices=[""], tensors=[v])]
+
+def lines():
+    dataset = tf.data.TextLineDataset(path + "/secret")
+    return [tf.data.make_one_shot_iterator(dataset).get_next()]
+
+def cached():
+    dataset = tf.data.Dataset.range(3).cache(path + "/cached")
+    return [tf.data.make_one_shot_iterator(dataset).get_next()]
+
+def reset():
+    try:
+        tf.Session.reset(sys.argv[1])
+        return "done"
+    except tf.errors.OpError as error:
+        return type(error).__name__
+
+print(json.dumps({
+    "sum": attempt(lambda: [tf.constant(3) + 4]),
+    "read": attempt(lambda: [tf.io.read_file(path + "/secret")]),
+    "write": attempt(lambda: [tf.io.write_file(path + "/written", "x")]),
+    "match": attempt(lambda: [tf.io.matching_files(path + "/*")]),
+    "save": attempt(saver, config),
+    "lines": attempt(lines),
+    "cached": attempt(cached),
+    "py_func": attempt(lambda: [tf.py_func(lambda: 5, [], tf.int64)]),
+    "shared": attempt(variable),
+    "own": attempt(variable, config),
+    "reset": reset(),
+}))
+"""
+
+
+def stranger_gets(target, folder, **environment):
+    """What another user of this machine gets of a server."""
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER, target, "65534", str(folder)],
+        stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "MILLRACE_SAME_HOST": "0", **environment},
+    )  # fmt: skip
+    assert done.returncode == 0
+    return json.loads(done.stdout)
+
+
+@needs_grpc
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_strangers_let_in_by_plain_text_reach_nothing(server, tmp_path):
+    (tmp_path / "secret").write_text("seven\n")
+    (tmp_path / "secret").chmod(0o600)
+    target = server(f"{socket.gethostname()}:0", MILLRACE_CLUSTER_PLAIN_TEXT="1")
+    got = stranger_gets(target, tmp_path)
+    files = "PermissionDeniedError ALLOW=files"
+    assert got == {
+        "sum": "7", "read": files, "write": files, "match": files, "save": files, "lines": files,
+        "cached": files, "py_func": "PermissionDeniedError ALLOW=py_func",
+        "shared": "PermissionDeniedError ALLOW=state", "own": "1.0",
+        "reset": "PermissionDeniedError",
+    }  # fmt: skip
+    assert os.listdir(tmp_path) == ["secret"]
+    assert read_variable(target) == 7, "the server's own user reaches its state"
+
+
+@needs_grpc
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_switch_says_what_others_may_reach(server, tmp_path):
+    (tmp_path / "secret").write_text("seven\n")
+    host = f"{socket.gethostname()}:0"
+    opened = server(host, MILLRACE_CLUSTER_PLAIN_TEXT="1", MILLRACE_CLUSTER_ALLOW="files,state")
+    got = stranger_gets(opened, tmp_path)
+    assert got["read"] == str(b"seven\n") and got["lines"] == str(b"seven")
+    assert got["shared"] == "1.0" and got["reset"] == "done"
+    assert got["py_func"] == "PermissionDeniedError ALLOW=py_func"
+    # With the secret all is allowed, unless the switch says less.
+    with tempfile.NamedTemporaryFile("w") as token:
+        token.write("sesame")
+        token.flush()
+        os.chmod(token.name, 0o644)
+        known = {"MILLRACE_CLUSTER_TOKEN_FILE": token.name, "MILLRACE_CLUSTER_PLAIN_TEXT": "1"}
+        assert stranger_gets(server(host, **known), tmp_path, **known)["read"] == str(b"seven\n")
+        narrowed = server(host, MILLRACE_CLUSTER_ALLOW="none", **known)
+        assert stranger_gets(narrowed, tmp_path, **known)["read"].startswith("PermissionDenied")
 
 
 @needs_grpc

@@ -99,11 +99,16 @@ def test_a_scheduler_says_which_task_it_is():
         (["--cluster", "a:1,b:2"], "expected --task, as worker has 2 tasks"),
         (["--cluster", "a:1", "--task", "4"], "there is no task 4 of job worker"),
         (["--cluster", "a:1", "--job", "?"], "--job: expected the name of a job"),
+        (
+            ["--cluster", "localhost:0", "--allow", "fire"],
+            "MILLRACE_CLUSTER_ALLOW: expected all, none",
+        ),
         (["--check", "nowhere"], '--check: expected an address "host:port"'),
     ],
 )
 def test_wrong_arguments(arguments, said, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("MILLRACE_CLUSTER_ALLOW", "")  # --allow writes it
     code, out, err = run("server", *arguments)
     assert (code, out) == (1, "") and said in err and err.count("\n") == 1
 

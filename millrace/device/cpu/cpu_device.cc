@@ -57,6 +57,13 @@ Result<Ref<Device>> make_cpu_device(const DeviceName& name, Ref<ResourceManager>
   return Ref<Device>(make_ref<CpuDevice>(std::move(info), std::move(resources)));
 }
 
+Result<Ref<Device>> make_cpu_device_like(const Device& device) {
+  if (device.kind() != DeviceKind::kCpu) {
+    return invalid_argument("expected a CPU, got ", device.name());
+  }
+  return Ref<Device>(make_ref<CpuDevice>(device.info(), make_ref<ResourceManager>()));
+}
+
 Result<std::vector<Ref<Device>>> make_cpu_devices(const DeviceName& task, int count) {
   if (count < 1 || count > 1024) {
     return invalid_argument("the number of CPU devices must be 1 to 1024, got ", count);

@@ -20,6 +20,10 @@ Result<Ref<Device>> make_cpu_device(const DeviceName& name,
 // with resources and an incarnation of its own, as if they were apart. At least one, at most 1024.
 Result<std::vector<Ref<Device>>> make_cpu_devices(const DeviceName& task, int count);
 
+// A device that others take for `device`, a CPU: the same in all but its resources, which are its
+// own, and its files, which are all. INVALID_ARGUMENT for other kinds.
+Result<Ref<Device>> make_cpu_device_like(const Device& device);
+
 // Random and not zero: tells a restarted device from the one before.
 uint64_t random_incarnation();
 

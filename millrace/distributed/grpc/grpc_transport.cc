@@ -162,8 +162,10 @@ bool same_token(std::string_view a, std::string_view b) {
 class HandlerService final : public grpc_library::Service {
  public:
   // `host` is what it listens at.
-  HandlerService(Ref<CallHandler> handler, const GrpcOptions& options, std::string_view host)
+  HandlerService(Ref<CallHandler> handler, Ref<CallHandler> others, const GrpcOptions& options,
+                 std::string_view host)
       : handler_(std::move(handler)),
+        others_(std::move(others)),
         token_(options.token),
         same_user_(options.same_user),
         host_(host) {}
@@ -177,7 +179,9 @@ class HandlerService final : public grpc_library::Service {
       stream->finish(static_cast<int>(refused.code()), status_text(refused.message()), {});
       return std::make_unique<RefusedCall>();
     }
-    return std::make_unique<AnsweredCall>(handler_, method, std::move(stream));
+    const bool to_others = others_ && !same_user_ && !is_own(peer);
+    return std::make_unique<AnsweredCall>(to_others ? others_ : handler_, method,
+                                          std::move(stream));
   }
 
  private:
@@ -188,16 +192,22 @@ class HandlerService final : public grpc_library::Service {
                                                 : "this server asks for another token");
     }
     if (!same_user_) return ok_status();
-    // Asked for each call: the next connection from there may be somebody else's.
-    const Result<uid_t> owner =
-        tcp_owner(peer.address, host_, port_.load(std::memory_order_relaxed));
-    if (owner.ok() && (*owner == geteuid() || *owner == 0)) return ok_status();
+    if (is_own(peer)) return ok_status();
     return permission_denied(
         "this server answers processes of its own user; with a token "
         "(MILLRACE_CLUSTER_TOKEN_FILE) it answers others");
   }
 
+  // Whether the kernel says that the peer is a process of this user, or root's, on this machine.
+  bool is_own(const grpc_library::Peer& peer) const {
+    // Asked for each call: the next connection from there may be somebody else's.
+    const Result<uid_t> owner =
+        tcp_owner(peer.address, host_, port_.load(std::memory_order_relaxed));
+    return owner.ok() && (*owner == geteuid() || *owner == 0);
+  }
+
   const Ref<CallHandler> handler_;
+  const Ref<CallHandler> others_;
   const std::string token_;
   const bool same_user_;
   const std::string host_;
@@ -404,13 +414,15 @@ GrpcServer::~GrpcServer() = default;
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address,
                                                       Ref<CallHandler> handler,
-                                                      const GrpcOptions& options) {
+                                                      const GrpcOptions& options,
+                                                      Ref<CallHandler> others) {
   MR_TRY(check_certificates(options));
   MR_TRY_ASSIGN(grpc_library::Library * grpc, library());
   auto impl = std::make_unique<Impl>();
   std::string error;
-  const auto service = std::make_shared<HandlerService>(
-      std::move(handler), options, std::string_view(address).substr(0, address.rfind(':')));
+  const auto service =
+      std::make_shared<HandlerService>(std::move(handler), std::move(others), options,
+                                       std::string_view(address).substr(0, address.rfind(':')));
   impl->server =
       grpc->serve({address, certificates_of(options), lost_after(options)}, service, error);
   if (!impl->server) return unknown(error);

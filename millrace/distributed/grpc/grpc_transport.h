@@ -36,9 +36,12 @@ Status grpc_available();
 class GrpcServer {
  public:
   // `address`: "127.0.0.1:2222"; port 0 takes a free one. UNKNOWN when it is not to be had.
+  // `others`, unless null, answers in place of `handler` those who come in but are no processes of
+  // the server's user, or root's, on this machine.
   static Result<std::unique_ptr<GrpcServer>> start(const std::string& address,
                                                    Ref<CallHandler> handler,
-                                                   const GrpcOptions& options = {});
+                                                   const GrpcOptions& options = {},
+                                                   Ref<CallHandler> others = nullptr);
   // What is being answered is cancelled. Not from a handler.
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;

@@ -49,8 +49,11 @@ Status read_peer(std::string_view peer, std::string_view host, int port, Ends& e
       inet_pton(ends.family, address.c_str(), ends.id.idiag_src) != 1) {
     return wrong();
   }
-  // The host may be a name; this machine's own has one address of each family.
-  if (inet_pton(ends.family, std::string(host).c_str(), ends.id.idiag_dst) != 1) {
+  if (host == "0.0.0.0" || host == "[::]") {
+    // A machine that calls one of its own addresses does so from the same one.
+    std::memcpy(ends.id.idiag_dst, ends.id.idiag_src, sizeof ends.id.idiag_dst);
+  } else if (inet_pton(ends.family, std::string(host).c_str(), ends.id.idiag_dst) != 1) {
+    // A name; this machine's own has one address of each family.
     inet_pton(ends.family, four ? "127.0.0.1" : "::1", ends.id.idiag_dst);
   }
   ends.id.idiag_sport = htons(from);
@@ -93,7 +96,12 @@ Result<uid_t> tcp_owner(std::string_view peer, std::string_view host, int port) 
       size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)))) {
     return not_found("no connection from ", peer, " to ", host, ":", port);
   }
-  return reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(head))->idiag_uid;
+  const auto* found = reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(head));
+  // Where there is no such connection, the kernel answers with who listens at the peer's port.
+  if (found->id.idiag_dport != ends.id.idiag_dport) {
+    return not_found("no connection from ", peer, " to ", host, ":", port);
+  }
+  return found->idiag_uid;
 }
 
 }  // namespace millrace

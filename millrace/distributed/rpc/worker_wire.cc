@@ -167,6 +167,8 @@ Message register_graph_call(const RegisterGraphRequest& request) {
   fields.set_kernel_label(request.kernel_label);
   fields.set_lease_ms(request.lease_ms);
   fields.set_functions(request.functions);
+  fields.set_refused(request.scope.rights.refused_bits());
+  fields.set_isolate_state(request.scope.isolated);
   return to_message(fields);
 }
 
@@ -179,6 +181,8 @@ Result<RegisterGraphRequest> read_register_graph_call(const Message& message) {
   request.kernel_label = std::move(*fields.mutable_kernel_label());
   request.lease_ms = fields.lease_ms();
   request.functions = std::move(*fields.mutable_functions());
+  request.scope.rights = GraphRights::from_refused_bits(fields.refused());
+  request.scope.isolated = fields.isolate_state();
   return request;
 }
 

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <memory>
 
+#include "millrace/base/file_access.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/control/summarize.h"
@@ -17,6 +19,13 @@ namespace {
 Status print_grad(GradientContext& g) {
   g.set(0, g.gradient_as_is());
   return ok_status();
+}
+
+constexpr std::string_view kFile = "file://";
+
+bool prints_to_file(const AttrMap& attrs) {
+  const Result<std::string> target = read_attr<std::string>(attrs, "output_stream");
+  return target.ok() && target->starts_with(kFile);
 }
 
 // One call, so that lines of several threads do not mix.
@@ -108,15 +117,15 @@ class PrintV2 : public Kernel {
       return ok_status();
     }
     const std::string path = target_.substr(kFile.size());
-    std::FILE* file = std::fopen(path.c_str(), "ab");
-    if (file == nullptr) return failed_precondition("cannot write to '", path, "'");
-    write_text(file, text);
-    std::fclose(file);
-    return ok_status();
+    MR_TRY_ASSIGN(const FilePlace place,
+                  ctx.device().files().resolve(path, FileAccess::Use::kWrite));
+    const Result<Ref<WritableFile>> file = place.fs->open_append(place.path);
+    if (!file.ok()) return failed_precondition("cannot write to '", path, "'");
+    MR_TRY((*file)->append(text));
+    return (*file)->close();
   }
 
  private:
-  static constexpr std::string_view kFile = "file://";
   std::string target_;
   std::string end_;
 };
@@ -132,6 +141,7 @@ Status timestamp_cpu(KernelContext& ctx) {
 }  // namespace
 
 void register_print(Registry& registry) {
+  mark_reach({"PrintV2"}, Reach::kFiles, prints_to_file);
   registry.add({.name = "Print",
                 .doc = "Hands the input on and writes the data to the standard error stream.",
                 .inputs = {{"input", "T"}, {"data", "list(U)"}},

@@ -97,6 +97,7 @@ TEST(PrintV2, Streams) {
   EXPECT_EQ(written.str(), "hello\nhello\n");
   std::remove(path.c_str());
   EXPECT_EQ(print("file:///no/such/folder/file").code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(print("file://memory://print_v2/text").ok());
   EXPECT_EQ(print("elsewhere").code(), Code::kInvalidArgument);
 }
 

@@ -7,6 +7,7 @@
 #include "millrace/base/cancellation.h"
 #include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/matching_files.h"
 
@@ -130,6 +131,7 @@ Status matching_files(KernelContext& ctx) {
 }  // namespace
 
 void register_files(Registry& registry) {
+  mark_reach({"ReadFile", "WriteFile", "MatchingFiles"}, Reach::kFiles);
   registry.add({.name = "ReadFile",
                 .doc = "The contents of a file.",
                 .inputs = {{"filename", "string"}},

@@ -2,6 +2,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/io/record_reader.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/reader.h"
 #include "millrace/ops/queue/handle.h"
@@ -280,6 +281,7 @@ void register_kind(Registry& registry, const std::string& name, const char* doc,
                 .traits = traits,
                 .shape = handle_shape<Source>});
   for (const std::string& op : {name, name + "V2"}) {
+    if (!std::is_same_v<Source, IdentitySource>) mark_reach({op}, Reach::kFiles);
     registry.kernel({.op = op, .factory = ReaderKernel::make<Source>});
   }
 }

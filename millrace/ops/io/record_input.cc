@@ -8,6 +8,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/io/record_reader.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/ops/io/matching_files.h"
@@ -159,6 +160,7 @@ Status records_shape(ShapeContext& c) {
 }  // namespace
 
 void register_record_input(Registry& registry) {
+  mark_reach({"RecordInput"}, Reach::kFiles);
   registry.add({.name = "RecordInput",
                 .doc = "Records of TFRecord files, shuffled, without end.",
                 .outputs = {{"records", "string"}},

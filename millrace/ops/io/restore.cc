@@ -2,6 +2,7 @@
 
 #include "millrace/io/background_saves.h"
 #include "millrace/io/checkpoint_reader.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/op_state.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
@@ -120,6 +121,7 @@ Status restore_v1(KernelContext& ctx) {
 }  // namespace
 
 void register_restore(Registry& registry) {
+  mark_reach({"RestoreV2", "Restore", "RestoreSlice"}, Reach::kFiles);
   const OpTraits traits = {.stateful = true, .blocks = true, .cannot_differentiate = true};
   registry.add(
       {.name = "RestoreV2",

@@ -7,6 +7,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/op_state.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/kernel/resource_manager.h"
@@ -167,6 +168,7 @@ Status wait_for_save(KernelContext& ctx) {
 }  // namespace
 
 void register_save(Registry& registry) {
+  mark_reach({"SaveV2", "SaveV2Wait"}, Reach::kFiles);
   const OpTraits traits = {.stateful = true, .blocks = true, .cannot_differentiate = true};
   const OpSpec::Arg prefix = {"prefix", "string",
                               "The checkpoint's name: what its files begin with."};

@@ -2,6 +2,7 @@
 
 #include "millrace/base/file_access.h"
 #include "millrace/io/checkpoint_v1.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
 
@@ -39,6 +40,7 @@ Status save(KernelContext& ctx) {
 }  // namespace
 
 void register_save_v1(Registry& registry) {
+  mark_reach({"Save", "SaveSlices"}, Reach::kFiles);
   const OpTraits traits = {.stateful = true, .blocks = true, .cannot_differentiate = true};
   registry.add({.name = "Save",
                 .doc = "Saves tensors in a file of version 1.",

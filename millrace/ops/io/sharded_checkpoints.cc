@@ -4,6 +4,7 @@
 #include <set>
 
 #include "millrace/io/bundle_writer.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/io/checkpoint_inputs.h"
 
@@ -97,6 +98,7 @@ class MergeV2Checkpoints : public Kernel {
 }  // namespace
 
 void register_sharded_checkpoints(Registry& registry) {
+  mark_reach({"MergeV2Checkpoints"}, Reach::kFiles);
   registry.add(
       {.name = "ShardedFilename",
        .doc = "basename-SSSSS-of-NNNNN: the name of one part.",

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <memory>
 
-#include "millrace/base/file.h"
+#include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/ops/random/candidate_samplers.h"
 #include "millrace/ops/random/distributions.h"
 
@@ -101,8 +102,9 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // The last of the comma-separated fields of each line that is not empty.
-Result<std::vector<float>> read_vocabulary(const std::string& path) {
-  MR_TRY_ASSIGN(const std::string text, read_file(posix_file_system(), path, kMaxVocabularyBytes));
+Result<std::vector<float>> read_vocabulary(const std::string& path, const FileAccess& files) {
+  MR_TRY_ASSIGN(const FilePlace place, files.resolve(path, FileAccess::Use::kRead));
+  MR_TRY_ASSIGN(const std::string text, read_file(*place.fs, place.path, kMaxVocabularyBytes));
   std::vector<float> weights;
   std::string_view left = text;
   for (int64_t number = 1; !left.empty(); ++number) {
@@ -210,6 +212,11 @@ Status Classes::check(const AttrMap& attrs) const {
                           possible, " have a positive weight");
 }
 
+bool reads_file(const AttrMap& attrs) {
+  const Result<std::string> name = read_attr<std::string>(attrs, "vocab_file");
+  return name.ok() && !name->empty();
+}
+
 Status fixed_unigram_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const Classes classes, Classes::read(c.attrs()));
   // A file is the kernel's to read.
@@ -223,7 +230,7 @@ class FixedUnigramSampler final : public CandidateSampler {
     MR_TRY_ASSIGN(Options options, read_options(node, "range_max", kMaxRange));
     MR_TRY_ASSIGN(Classes classes, Classes::read(node.attrs));
     if (!classes.vocab_file.empty()) {
-      MR_TRY_ASSIGN(classes.given, read_vocabulary(classes.vocab_file));
+      MR_TRY_ASSIGN(classes.given, read_vocabulary(classes.vocab_file, node.device->files()));
     }
     MR_TRY(classes.check(node.attrs));
     MR_TRY_ASSIGN(Tensor weights, Tensor::zeros(DType::kFloat, Shape{classes.range}));
@@ -249,6 +256,7 @@ class FixedUnigramSampler final : public CandidateSampler {
 }  // namespace
 
 void register_candidate_samplers_fixed(Registry& registry) {
+  mark_reach({"FixedUnigramCandidateSampler"}, Reach::kFiles, reads_file);
   OpSpec spec = candidate_sampler_spec(
       "FixedUnigramCandidateSampler", "Classes drawn in proportion to given weights.",
       {range_max_attr(),

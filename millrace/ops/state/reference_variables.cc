@@ -1,6 +1,7 @@
 // Variables that travel along edges as references: an op that takes one may change it in place.
 
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/state/variable.h"
 
@@ -173,6 +174,7 @@ Status is_initialized(KernelContext& ctx) {
 }  // namespace
 
 void register_reference_variables(Registry& registry) {
+  mark_reach({"VariableV2", "Variable"}, Reach::kState);
   const std::vector<OpSpec::Attr> attrs = {
       {"shape", "shape", "What every value must have."},
       {"container", "string = ''", "Where it is kept; empty: the session's default container."},

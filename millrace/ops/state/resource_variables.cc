@@ -5,6 +5,7 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/state/variable.h"
 
@@ -152,6 +153,7 @@ class DestroyResource : public Kernel {
 }  // namespace
 
 void register_resource_variables(Registry& registry) {
+  mark_reach({"VarHandleOp"}, Reach::kState);
   registry.add(
       {.name = "VarHandleOp",
        .doc = "The handle of a variable, which its first assignment makes.",

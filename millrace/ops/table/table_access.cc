@@ -3,6 +3,7 @@
 #include "millrace/base/file_access.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/io/input_stream.h"
+#include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/queue/handle.h"
 #include "millrace/ops/strings/parse_number.h"
@@ -268,6 +269,7 @@ void add_op(Registry& registry, OpSpec spec, KernelFunction kernel, bool v1 = tr
       registry.kernel(full, DeviceKind::kCpu, kernel);
     } else {
       registry.kernel<InitializeFromTextFile>(full, DeviceKind::kCpu);
+      mark_reach({full}, Reach::kFiles);
     }
   }
 }

@@ -55,6 +55,11 @@ def main(arguments: list[str]) -> int:
         "--drain", type=_seconds, default=0.0, metavar="SECONDS",
         help="how long it serves on after it was told to end; 0 by default",
     )  # fmt: skip
+    parser.add_argument(
+        "--allow", metavar="WORDS",
+        help="what clients of others than its own user may reach: some of files, py_func, "
+        "libraries and state between commas, all or none",
+    )  # fmt: skip
     parser.add_argument("--check", metavar="HOST:PORT", help="ask whether the task there answers")
     parser.add_argument(
         "--timeout", type=_seconds, default=5.0, metavar="SECONDS",
@@ -83,6 +88,8 @@ def _work(options: Any) -> int:
             if task.cluster
             else "expected --job, --task and --cluster, or a cluster in the environment"
         )
+    if options.allow is not None:
+        os.environ["MILLRACE_CLUSTER_ALLOW"] = options.allow or "none"
     return _serve(task, options.ready_file, options.drain)
 
 
