@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import tempfile
-import threading
 import time
 from typing import Any
 
@@ -110,15 +110,18 @@ def _task(options: Any) -> ClusterTask:
 
 
 def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
-    told = threading.Event()
     signals: list[int] = []
 
     def note(number: int, _: Any) -> None:
         signals.append(number)
-        told.set()
         if len(signals) > 1:
             os._exit(128 + number)
 
+    # A lock or an event would be waited for in vain when the signal comes just before the wait, or
+    # to another thread; this is written to by the signal itself.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    wakeup_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         if ready_file:
@@ -128,7 +131,9 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
         if ready_file:
             _write_whole(ready_file, server.target + "\n")
         print(f"{name} listens at {server.target}", flush=True)
-        told.wait()
+        while not signals:
+            select.select([reader], [], [])
+            os.read(reader, 64)
         if ready_file:
             _remove(ready_file)
         word = signal.Signals(signals[0]).name
@@ -139,6 +144,9 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup_before)
+        os.close(reader)
+        os.close(writer)
     return 0
 
 
