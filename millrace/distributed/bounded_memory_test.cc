@@ -1,7 +1,13 @@
 // What many signatures and many lost sessions leave behind: nothing that grows.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <future>
+
 #include "millrace/distributed/distributed_testing.h"
+#include "millrace/distributed/master_service.h"
+#include "millrace/tensor/tensor_proto.h"
+#include "proto/master.pb.h"
 
 namespace millrace {
 namespace {
@@ -31,6 +37,89 @@ TEST(BoundedMemory, TenThousandSignaturesAreNotAllKept) {
   EXPECT_GT(graphs_on(t, kTask1), 8);
   t.close();
   EXPECT_EQ(t.registered_graphs(), 0u);
+}
+
+// The same for a client of TensorFlow's, whose master is in the server.
+TEST(BoundedMemory, TenThousandSignaturesOfAClientAreNotAllKept) {
+  ClusterTest t;
+  const auto service = MasterService::create(
+      {.target = str_cat("inprocess://", t.cluster_name()), .max_plan_bytes = int64_t{4} << 20});
+  ASSERT_TRUE(service.ok()) << service.status().to_string();
+  const auto call = [&](const char* method, const google::protobuf::MessageLite& request) {
+    std::promise<std::pair<Status, std::string>> answer;
+    (*service)->handle(str_cat("/tensorflow.MasterService/", method),
+                       {.fields = request.SerializeAsString(), .parts = {}},
+                       make_ref<CancellationToken>(), [&](Status status, Message message) {
+                         answer.set_value({std::move(status), std::move(message.fields)});
+                       });
+    auto [status, bytes] = answer.get_future().get();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return bytes;
+  };
+  tensorflow::CreateSessionRequest create;
+  for (int i = 0; i < 10'000; ++i) {
+    tensorflow::NodeDef& node = *create.mutable_graph_def()->add_node();
+    node.set_name(str_cat("n", i));
+    node.set_op("Placeholder");
+    node.set_device(std::string(kTask1));
+    (*node.mutable_attr())["dtype"].set_type(tensorflow::DT_FLOAT);
+    tensorflow::NodeDef& neg = *create.mutable_graph_def()->add_node();
+    neg.set_name(str_cat("m", i));
+    neg.set_op("Neg");
+    neg.set_device(std::string(kTask1));
+    neg.add_input(node.name());
+    (*neg.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
+  }
+  tensorflow::CreateSessionResponse created;
+  ASSERT_TRUE(created.ParseFromString(call("CreateSession", create)));
+  int most = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    tensorflow::RunStepRequest step;
+    step.set_session_handle(created.session_handle());
+    step.add_fetch(str_cat("m", i, ":0"));
+    tensorflow::NamedTensorProto& feed = *step.add_feed();
+    feed.set_name(str_cat("n", i, ":0"));
+    MR_CHECK_OK(tensor_to_proto(Tensor::scalar(2.0F), *feed.mutable_tensor()));
+    call("RunStep", step);
+    if (i % 100 == 0) most = std::max(most, graphs_on(t, kTask1));
+  }
+  EXPECT_LE(most, 4 * 64 + 8);
+  (*service)->shut_down();
+  EXPECT_EQ(t.registered_graphs(), 0u);
+}
+
+TEST(BoundedMemory, ATaskHoldsNoMoreSessionsAndGraphsThanItMay) {
+  setenv("MILLRACE_CLUSTER_MAX_SESSIONS", "3", 1);
+  setenv("MILLRACE_CLUSTER_MAX_GRAPH_MB", "1", 1);
+  ClusterTest t;
+  unsetenv("MILLRACE_CLUSTER_MAX_SESSIONS");
+  unsetenv("MILLRACE_CLUSTER_MAX_GRAPH_MB");
+  t.on(kTask1);
+  const Expr small = t.add("Neg", {t.constant(1)});
+  Expr large = t.placeholder(DType::kFloat);
+  for (int i = 0; i < 1000; ++i) large = t.add("Neg", {large});
+  const SessionOptions options = {.target = str_cat("inprocess://", t.cluster_name())};
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 4; ++i) {
+    sessions.push_back(Session::create(Ref<Graph>(&t.graph().graph()), options).value());
+    const Status status = sessions.back()->run({}, {t.name(small)}).status();
+    EXPECT_EQ(status.code(), i < 3 ? Code::kOk : Code::kResourceExhausted) << status.to_string();
+    if (i == 3) {
+      EXPECT_NE(status.message().find("MILLRACE_CLUSTER_MAX_SESSIONS"), std::string_view::npos);
+    }
+  }
+  const Session::Feeds feeds = {{"Placeholder:0", Tensor::scalar(2.0F)}};
+  const Status full = sessions[0]->run(feeds, {t.name(large)}).status();
+  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.to_string();
+  EXPECT_NE(full.message().find("MILLRACE_CLUSTER_MAX_GRAPH_MB"), std::string_view::npos);
+  // What was refused is not counted, and what is closed makes room.
+  EXPECT_TRUE(sessions[0]->run({}, {t.name(small)}).ok());
+  sessions.clear();
+  EXPECT_EQ(t.registered_graphs(), 0u);
+  EXPECT_TRUE(Session::create(Ref<Graph>(&t.graph().graph()), options)
+                  .value()
+                  ->run({}, {t.name(small)})
+                  .ok());
 }
 
 TEST(BoundedMemory, AThousandSessionsThatWereLostLeaveNothing) {

@@ -138,7 +138,8 @@ struct MasterService::Impl {
   struct Held : RefCounted {
     explicit Held(Ref<MasterSession> s) : session(std::move(s)) {}
     const Ref<MasterSession> session;
-    int calls = 0;             // guarded by Impl::mu
+    int64_t graph_bytes = 0;   // guarded by Impl::mu
+    int calls = 0;             // the same
     int64_t last_used_ns = 0;  // the same
   };
 
@@ -155,6 +156,13 @@ struct MasterService::Impl {
       held_->last_used_ns = monotonic_nanos();
     }
     MasterSession& session() const { return *held_->session; }
+    // The session has so many bytes more of a graph. False when it was closed meanwhile.
+    bool keep_graph(int64_t bytes) const {
+      MutexLock lock(impl_->mu);
+      if (held_->session->closed()) return false;
+      held_->graph_bytes += bytes;
+      return true;
+    }
 
    private:
     Impl* impl_;
@@ -257,13 +265,37 @@ struct MasterService::Impl {
       if (oldest == sessions.end() ||
           monotonic_nanos() - oldest->second->last_used_ns < options.idle_ms * 1'000'000) {
         return resource_exhausted("expected at most ", options.max_sessions,
-                                  " sessions at once; so many are open");
+                                  " sessions at once (MILLRACE_CLUSTER_MAX_SESSIONS); so many are "
+                                  "open");
       }
       dropped = std::move(oldest->second);
       sessions.erase(oldest);
     }
     ++creating;
     return ok_status();
+  }
+
+  // Counts the bytes of a graph that a session is to get; release_graph() takes them back.
+  Status count_graph(int64_t bytes) {
+    MutexLock lock(mu);
+    if (graph_bytes + bytes > options.max_graph_bytes) {
+      return resource_exhausted("the sessions of this server have graphs of ", graph_bytes,
+                                " bytes, and ", bytes, " more are past the ",
+                                options.max_graph_bytes >> 20,
+                                " MiB that MILLRACE_CLUSTER_MAX_GRAPH_MB allows it");
+    }
+    graph_bytes += bytes;
+    return ok_status();
+  }
+  void release_graph(int64_t bytes) {
+    MutexLock lock(mu);
+    graph_bytes -= bytes;
+  }
+  // Closes a session that is among `sessions` no more.
+  void close_held(Held& held) {
+    held.session->close();
+    MutexLock lock(mu);
+    graph_bytes -= std::exchange(held.graph_bytes, 0);
   }
 
   // Makes the session, waiting for tasks that do not answer yet.
@@ -301,6 +333,7 @@ struct MasterService::Impl {
     session_options.target = options.target;
     session_options.max_partial_runs = options.max_partial_runs;
     session_options.rights = options.rights;
+    session_options.max_plan_bytes = options.max_plan_bytes;
     MR_TRY(register_ops());
     Ref<Graph> graph = make_ref<Graph>();
     const MasterSession::Limits limits = {options.max_callables, options.max_expanded_bytes};
@@ -310,12 +343,19 @@ struct MasterService::Impl {
       MutexLock lock(mu);
       MR_TRY(count_session(dropped));
     }
-    if (dropped) dropped->session->close();
+    if (dropped) close_held(*dropped);
+    const int64_t bytes = static_cast<int64_t>(parsed.request.graph_def().ByteSizeLong());
+    if (Status full = count_graph(bytes); !full.ok()) {
+      MutexLock lock(mu);
+      --creating;
+      return full;
+    }
     Result<std::unique_ptr<Session>> session = connect(graph, session_options, *cancel);
     Status status = session.status();
     Ref<Held> held;
     if (status.ok()) {
       held = make_ref<Held>(make_ref<MasterSession>(std::move(graph), *std::move(session), limits));
+      held->graph_bytes = bytes;
       held->last_used_ns = monotonic_nanos();
       status = cancel->status();  // nobody would close it
     }
@@ -331,15 +371,21 @@ struct MasterService::Impl {
         break;
       }
     }
-    if (held && !status.ok()) held->session->close();
-    MR_TRY(status);
+    if (!status.ok()) {
+      if (held) held->session->close();
+      release_graph(bytes);
+      return status;
+    }
     return to_bytes(response);
   }
 
   Result<std::string> extend_session(Message& message, const Ref<CancellationToken>&) {
     MR_TRY_ASSIGN(const auto parsed, parse<tensorflow::ExtendSessionRequest>(message));
     MR_TRY_ASSIGN(const Use used, use(parsed.request.session_handle()));
+    const int64_t bytes = static_cast<int64_t>(parsed.request.graph_def().ByteSizeLong());
+    MR_TRY(count_graph(bytes));
     const Result<int64_t> version = used.session().extend(parsed.request);
+    if (!version.ok() || !used.keep_graph(bytes)) release_graph(bytes);
     MR_TRY(told(used, parsed.request.session_handle(), version.status()));
     tensorflow::ExtendSessionResponse response;
     response.set_new_graph_version(*version);
@@ -438,7 +484,7 @@ struct MasterService::Impl {
       held = std::move(it->second);
       sessions.erase(it);
     }
-    held->session->close();
+    close_held(*held);
     return to_bytes(tensorflow::CloseSessionResponse());
   }
 
@@ -448,7 +494,7 @@ struct MasterService::Impl {
       MutexLock lock(mu);
       closed.swap(sessions);
     }
-    for (const auto& [handle, held] : closed) held->session->close();
+    for (const auto& [handle, held] : closed) close_held(*held);
   }
 
   Result<std::string> reset(Message& message, const Ref<CancellationToken>&) {
@@ -477,10 +523,11 @@ struct MasterService::Impl {
   Mutex mu;
   CondVar idle;
   std::map<std::string, Ref<Held>> sessions MR_GUARDED_BY(mu);
-  int creating MR_GUARDED_BY(mu) = 0;       // sessions about to be among them
-  int calls MR_GUARDED_BY(mu) = 0;          // against max_calls
-  int freeing_calls MR_GUARDED_BY(mu) = 0;  // the others
-  int active MR_GUARDED_BY(mu) = 0;         // all that shut_down() waits for
+  int creating MR_GUARDED_BY(mu) = 0;         // sessions about to be among them
+  int64_t graph_bytes MR_GUARDED_BY(mu) = 0;  // of all sessions
+  int calls MR_GUARDED_BY(mu) = 0;            // against max_calls
+  int freeing_calls MR_GUARDED_BY(mu) = 0;    // the others
+  int active MR_GUARDED_BY(mu) = 0;           // all that shut_down() waits for
 };
 
 MasterService::MasterService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "millrace/distributed/rpc/channel.h"
+#include "millrace/distributed/server_limits.h"
 #include "millrace/kernel/graph_rights.h"
 
 namespace millrace {
@@ -23,8 +24,13 @@ struct MasterServiceOptions {
   GraphRights rights;
   // Past this many sessions, one that nothing was asked of for `idle_ms` makes room for the next,
   // the longest idle first; where there is none, CreateSession is RESOURCE_EXHAUSTED.
-  int max_sessions = 1024;
+  int max_sessions = ServerLimits().sessions;
   int64_t idle_ms = 3'600'000;
+  // What the graphs of all sessions take, as bytes of the messages that brought them; past it
+  // CreateSession and ExtendSession are RESOURCE_EXHAUSTED.
+  int64_t max_graph_bytes = ServerLimits().graph_bytes;
+  // What the signatures of one session take, compiled; those used longest ago are dropped.
+  int64_t max_plan_bytes = int64_t{64} << 20;
   // So many calls may be under way, and so many of one session; past it a call is refused at once,
   // RESOURCE_EXHAUSTED, so that none waits behind others that wait for it. Each has a thread for as
   // long as it takes. CloseSession, ReleaseCallable and Reset do not count.

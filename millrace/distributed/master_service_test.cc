@@ -568,6 +568,25 @@ TEST_F(MasterServiceTest, AnIdleSessionMakesRoom) {
   EXPECT_EQ(create(kGraph).status.code(), Code::kResourceExhausted);
 }
 
+TEST_F(MasterServiceTest, GraphsTakeNoMoreThanTheyMay) {
+  const int64_t bytes = static_cast<int64_t>(graph_of(kGraph).ByteSizeLong());
+  const int64_t more = static_cast<int64_t>(graph_of(kMore).ByteSizeLong());
+  use({.max_graph_bytes = 2 * bytes + more});
+  const std::string first = open(), second = open();
+  const Status full = create(kGraph).status;
+  EXPECT_EQ(full.code(), Code::kResourceExhausted);
+  EXPECT_NE(full.message().find("MILLRACE_CLUSTER_MAX_GRAPH_MB"), std::string_view::npos);
+  EXPECT_TRUE(extend(first, kMore, 0).status.ok());
+  EXPECT_EQ(extend(second, kMore, 0).status.code(), Code::kResourceExhausted);
+  EXPECT_TRUE(close(first).ok());
+  EXPECT_TRUE(extend(second, kMore, 0).status.ok());
+  // What fails is not counted.
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(extend(second, kGraph, 7).status.ok());
+  EXPECT_TRUE(create(kGraph).status.ok());
+  EXPECT_TRUE(call(ResetRequest()).status.ok());
+  EXPECT_TRUE(create(kGraph).status.ok());
+}
+
 TEST_F(MasterServiceTest, CreatingWaitsForTasks) {
   use({.target = str_cat("inprocess://", cluster_.cluster_name())});
   ASSERT_TRUE(cluster_.cluster().stop(kTask1).ok());

@@ -1,11 +1,17 @@
 #include "millrace/distributed/server.h"
 
+#include <google/protobuf/stubs/logging.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
+#include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/direct_worker.h"
@@ -38,6 +44,20 @@ namespace {
 
 constexpr std::string_view kScheme = "grpc";
 constexpr int64_t kDescribeTimeoutMs = 10'000;
+// From the answer to who tells a task to end until it does: the answer is on its way by then.
+constexpr int64_t kStopDelayNs = 200'000'000;
+
+void end_this_process() {
+  real_timer()->schedule(kStopDelayNs, [] { kill(getpid(), SIGTERM); });
+}
+
+// What libprotobuf has to say is about bytes of peers, whose errors go to them.
+void silence_protobuf() {
+  google::protobuf::SetLogHandler(
+      [](google::protobuf::LogLevel, const char* file, int line, const std::string& text) {
+        MR_VLOG("libprotobuf, ", file, ":", line, ": ", text);
+      });
+}
 
 struct Servers {
   Mutex mu;
@@ -158,6 +178,7 @@ Server::Server(Ref<ServerTask> task) : task_(std::move(task)) {}
 
 Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   MR_TRY(register_targets());
+  silence_protobuf();
   Ref<ServerTask> task = make_ref<ServerTask>();
   task->job = options.job;
   task->name = task_name(options.job, options.task);
@@ -188,13 +209,17 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
+  const ServerLimits limits = ServerLimits::from_environment();
   const auto make_service = [&](const GraphRights& rights) {
     return MasterService::create(
         {.target = str_cat(kScheme, "://", task->address),
          .task = task->name,
          .config = options.config,
          .rights = rights,
-         .next = make_task_service(description, make_narrowed_worker(task->worker, rights))});
+         .max_sessions = limits.sessions,
+         .max_graph_bytes = limits.graph_bytes,
+         .next = make_task_service(description, make_narrowed_worker(task->worker, rights),
+                                   rights.all() ? end_this_process : nullptr)});
   };
   MR_TRY_ASSIGN(task->master, make_service(GraphRights()));
   task->others_master = task->master;
@@ -257,6 +282,29 @@ Result<WorkerActivity> Server::activity(std::string_view target) {
   MR_TRY(group->wait(kDescribeTimeoutMs));
   MutexLock lock(answer->mu);
   return answer->activity;
+}
+
+Status Server::stop_cluster(std::string_view target) {
+  const std::string_view address = address_of(target);
+  MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  TaskDescription cluster;
+  if (const Ref<ServerTask> own = server_at(address)) {
+    cluster = {own->name, own->cluster};
+  } else {
+    const Ref<Channel> channel = network.connect(address, str_cat("the server at ", address));
+    MR_TRY_ASSIGN(cluster, ask_task(*channel, kDescribeTimeoutMs));
+  }
+  const Ref<CallGroup> group = make_ref<CallGroup>("stop");
+  const std::vector<std::string> names = cluster.cluster.task_names();
+  for (const std::string& name : names) group->expect(name);
+  for (const std::string& name : names) {
+    MR_TRY_ASSIGN(const std::string where, cluster.cluster.address(name));
+    const Ref<Channel> channel = network.connect(where, str_cat("task ", name, " at ", where));
+    // The channel lives until it has answered.
+    stop_task(*channel,
+              [group, name, channel](Status status) { group->answer(name, std::move(status)); });
+  }
+  return group->wait(kDescribeTimeoutMs);
 }
 
 Status Server::reset(std::string_view target, std::span<const std::string> containers) {

@@ -54,6 +54,12 @@ class Server {
   // graphs, steps and what these wait for.
   static Result<WorkerActivity> activity(std::string_view target);
 
+  // Tells all tasks of the cluster that the server at the target knows to end: the process of each
+  // gets SIGTERM, as from a scheduler, so that what drains on SIGTERM drains. Waits for their
+  // answers, not for their end. UNAVAILABLE names those that could not be told; the others were.
+  // PERMISSION_DENIED for clients that may not reach everything there.
+  static Status stop_cluster(std::string_view target);
+
   // Drops the resources in these containers on the tasks that a session with this target would use;
   // none named: in the default one, which a job's name stands for too.
   static Status reset(std::string_view target, std::span<const std::string> containers);

@@ -9,6 +9,7 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kDescribe = "/millrace.Task/Describe";
+constexpr std::string_view kStop = "/millrace.Task/Stop";
 
 Message to_message(const TaskDescription& description) {
   DescribeTaskAnswer fields;
@@ -43,24 +44,44 @@ Result<TaskDescription> from_message(const Message& message) {
 
 class TaskService final : public CallHandler {
  public:
-  TaskService(const TaskDescription& description, Ref<WorkerInterface> worker)
-      : description_(to_message(description)), worker_(make_worker_service(std::move(worker))) {}
+  TaskService(const TaskDescription& description, Ref<WorkerInterface> worker,
+              std::function<void()> stop)
+      : description_(to_message(description)),
+        worker_(make_worker_service(std::move(worker))),
+        stop_(std::move(stop)) {}
 
   void handle(std::string_view method, Message request, Ref<CancellationToken> cancel,
               CallDone done) override {
     if (method == kDescribe) return done(ok_status(), description_);
+    if (method == kStop) {
+      if (!stop_) {
+        return done(permission_denied("Stop is for those who may do everything on this server: its "
+                                      "own user, and who has the cluster's token or certificates"),
+                    Message());
+      }
+      done(ok_status(), Message());
+      return stop_();
+    }
     worker_->handle(method, std::move(request), std::move(cancel), std::move(done));
   }
 
  private:
   const Message description_;
   const Ref<CallHandler> worker_;
+  const std::function<void()> stop_;
 };
 
 }  // namespace
 
-Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterface> worker) {
-  return make_ref<TaskService>(description, std::move(worker));
+Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterface> worker,
+                                   std::function<void()> stop) {
+  return make_ref<TaskService>(description, std::move(worker), std::move(stop));
+}
+
+void stop_task(Channel& channel, UniqueFunction<void(Status)> done) {
+  channel.call(
+      kStop, Message(), nullptr,
+      [done = std::move(done)](Status status, const Message&) mutable { done(std::move(status)); });
 }
 
 Result<TaskDescription> ask_task(Channel& channel, int64_t timeout_ms) {

@@ -1,6 +1,7 @@
 #include "millrace/distributed/worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "millrace/base/log.h"
@@ -54,7 +55,15 @@ struct Worker::SessionState : RefCounted {
   bool ended = false;  // nothing of it may begin any more
 };
 
+struct Worker::GraphBytes : RefCounted {
+  std::atomic<int64_t> total{0};
+};
+
 struct Worker::Graph : RefCounted {
+  ~Graph() override {
+    if (counted) counted->total -= plans->bytes();
+  }
+  Ref<GraphBytes> counted;  // null: not counted yet
   Ref<PlanSet> plans;
   bool prompt = false;  // nothing in it waits
   Boundary boundary;
@@ -67,7 +76,11 @@ void Worker::TaskStep::end(const Status& reason) const {
 }
 
 Worker::Worker(Ref<const TaskContext> task, Ref<Timer> timer, ThreadPool* pool)
-    : task_(std::move(task)), timer_(std::move(timer)), pool_(pool), leases_(task_->name) {}
+    : task_(std::move(task)),
+      timer_(std::move(timer)),
+      graph_bytes_(make_ref<GraphBytes>()),
+      pool_(pool),
+      leases_(task_->name) {}
 
 Worker::~Worker() { shut_down(cancelled("the worker of ", task_->name, " has ended")); }
 
@@ -112,6 +125,11 @@ Result<Ref<Worker::SessionState>> Worker::find_session(const std::string& name, 
   MR_TRY(stopped_);
   MR_TRY(leases_.keep(name, lease_ms, timer_->now_ns()));
   if (lease_ms > 0) watch_later(lease_ms * 1'000'000);
+  if (!sessions_.contains(name) && sessions_.size() >= static_cast<size_t>(limits_.sessions)) {
+    leases_.drop(name);
+    return resource_exhausted("task ", task_->name, " has ", limits_.sessions,
+                              " sessions, as many as MILLRACE_CLUSTER_MAX_SESSIONS allows it");
+  }
   Ref<SessionState>& found = sessions_[name];
   if (!found) {
     found = make_ref<SessionState>();
@@ -170,6 +188,16 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   const std::vector<Ref<Plan>>& plans = graph->plans->plans();
   graph->prompt =
       plans.size() == 1 && plans[0]->straight_allowed() && !graph->plans->has_blocking();
+  // Counted before it is looked at, so that graphs that come at once see each other.
+  const int64_t bytes = graph->plans->bytes();
+  graph->counted = graph_bytes_;
+  if (const int64_t total = graph_bytes_->total += bytes; total > limits_.graph_bytes) {
+    return resource_exhausted(
+        "task ", task_->name, " has graphs of ", (total - bytes) >> 20, " MiB, and ", bytes,
+        " bytes more are past the ", limits_.graph_bytes >> 20,
+        " MiB that MILLRACE_CLUSTER_MAX_GRAPH_MB allows it: close sessions, or use fewer "
+        "different fetches and feeds");
+  }
   MutexLock lock(mu_);
   MR_TRY(stopped_);
   MR_TRY(check_session(*graph->session));

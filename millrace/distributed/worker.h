@@ -13,6 +13,7 @@
 #include "millrace/base/timer.h"
 #include "millrace/distributed/patience.h"
 #include "millrace/distributed/run_answer.h"
+#include "millrace/distributed/server_limits.h"
 #include "millrace/distributed/session_leases.h"
 #include "millrace/distributed/step_rendezvous.h"
 #include "millrace/distributed/worker_interface.h"
@@ -74,6 +75,8 @@ class Worker final : public WorkerInterface {
 
  private:
   struct Graph;
+  // What the graphs take that exist, also those that are only used by steps still.
+  struct GraphBytes;
   // What a session has here besides graphs and steps. `running` and `ended` belong to mu_.
   struct SessionState;
   // A step as this task knows it.
@@ -135,6 +138,8 @@ class Worker final : public WorkerInterface {
 
   const Ref<const TaskContext> task_;
   const Ref<Timer> timer_;
+  const ServerLimits limits_ = ServerLimits::from_environment();
+  const Ref<GraphBytes> graph_bytes_;
   ThreadPool* const pool_;  // null: the process's own
   const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;
 

@@ -53,6 +53,7 @@ _COMMANDS = {
         "Run a task of a cluster until SIGTERM, or ask whether one answers.",
         "millrace.cli.server",
     ),
+    "stop": ("HOST:PORT", "Tell all tasks of a cluster to end.", "millrace.cli.stop"),
     "launch": (
         "[-n WORKERS] [--ps N] SCRIPT [ARGUMENT ...]",
         "Run a program as the tasks of a cluster, on this machine or by ssh.",

@@ -75,6 +75,14 @@ void bind_server(nb::module_& m) {
     for (const auto& step : got.steps) steps.emplace_back(step.id, step.session, step.waits_for);
     return std::make_tuple(sessions, steps);
   });
+  m.def("stop_cluster", [](const std::string& target) {
+    Status status;
+    {
+      WithoutGil no_gil;
+      status = Server::stop_cluster(target);
+    }
+    check(status);
+  });
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
     Status status;
     {

@@ -10,6 +10,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
+#include "millrace/distributed/grpc/bad_calls.h"
 #include "millrace/distributed/grpc/grpc_library.h"
 #include "millrace/distributed/grpc/stream_message.h"
 #include "millrace/distributed/grpc/tcp_owner.h"
@@ -175,7 +176,8 @@ class HandlerService final : public grpc_library::Service {
 
   std::unique_ptr<Listener> begin(std::string_view method, const grpc_library::Peer& peer,
                                   std::shared_ptr<Stream> stream) override {
-    if (const Status refused = check(peer); !refused.ok()) {
+    if (Status refused = check(peer); !refused.ok()) {
+      refused = bad_calls_.add(peer.address, refused);
       stream->finish(static_cast<int>(refused.code()), status_text(refused.message()), {});
       return std::make_unique<RefusedCall>();
     }
@@ -212,6 +214,7 @@ class HandlerService final : public grpc_library::Service {
   const bool same_user_;
   const std::string host_;
   std::atomic<int> port_{0};
+  BadCalls bad_calls_;
 };
 
 // Calling.

@@ -175,6 +175,22 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
 _started: list["Server"] = []
 
 
+def stop_cluster(target: str) -> None:
+    """Tells every task of a cluster to end.
+
+    The process of each task gets SIGTERM, as from a scheduler: `millrace server` drains, a training
+    session with a checkpoint_dir saves, others end. Returns when all have been told, which is
+    before they end.
+
+    Args:
+      target: "grpc://host:port" of any of its servers.
+
+    Raises UnavailableError naming tasks that could not be told, after the others were, and
+    PermissionDeniedError where this client may not do everything (docs/clusters.md).
+    """
+    _core.stop_cluster(target)
+
+
 @export(v1="train.Server")
 class Server:
     """A task of a cluster: devices whose state outlives sessions.

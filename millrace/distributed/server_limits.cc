@@ -1,0 +1,16 @@
+#include "millrace/distributed/server_limits.h"
+
+#include "millrace/base/env.h"
+
+namespace millrace {
+
+ServerLimits ServerLimits::from_environment() {
+  ServerLimits out;
+  out.sessions =
+      static_cast<int>(env_int("MILLRACE_CLUSTER_MAX_SESSIONS", out.sessions, 1, 1 << 20));
+  out.graph_bytes =
+      env_int("MILLRACE_CLUSTER_MAX_GRAPH_MB", out.graph_bytes >> 20, 1, int64_t{1} << 30) << 20;
+  return out;
+}
+
+}  // namespace millrace

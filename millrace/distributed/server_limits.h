@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+// How much a server holds for its clients, all together; past it they are RESOURCE_EXHAUSTED, with
+// the name of the variable. docs/distributed.md, "Limits".
+struct ServerLimits {
+  // Sessions on a task, of masters of other processes, and as many again of TensorFlow's clients.
+  int sessions = 1024;
+  // What the graphs that are registered on a task take, compiled, and as much again for the graphs
+  // of TensorFlow's clients, as they sent them.
+  int64_t graph_bytes = int64_t{4} << 30;
+
+  // MILLRACE_CLUSTER_MAX_SESSIONS, MILLRACE_CLUSTER_MAX_GRAPH_MB.
+  static ServerLimits from_environment();
+};
+
+}  // namespace millrace
