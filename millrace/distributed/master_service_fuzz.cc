@@ -3,7 +3,6 @@
 // answered, and when all are done a plain client is served.
 
 #include <cstdint>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <string>
@@ -12,7 +11,7 @@
 #include "millrace/base/check.h"
 #include "millrace/distributed/master_service.h"
 #include "millrace/distributed/server.h"
-#include "millrace/ops/register_ops.h"
+#include "millrace/ops/fuzz_entry.h"
 #include "proto/master.pb.h"
 
 namespace millrace {
@@ -95,7 +94,9 @@ std::string prepare(size_t method, std::string_view bytes, const std::string& se
   }
 }
 
-void run(std::string_view input) {
+}  // namespace
+
+void run_input(std::string_view input) {
   std::string session;
   for (int i = 0; i < kMaxCalls && input.size() >= 3; ++i) {
     const size_t method = static_cast<uint8_t>(input[0]) % std::size(kMethods);
@@ -115,20 +116,4 @@ void run(std::string_view input) {
   MR_CHECK_OK(call("CreateSession", "").first);
 }
 
-}  // namespace
 }  // namespace millrace
-
-extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=1024:allocator_may_return_null=1";
-}
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  setenv("MILLRACE_CPU_MEMORY_LIMIT", "268435456", 1);
-  MR_CHECK_OK(millrace::register_ops());
-  return 0;
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  millrace::run({reinterpret_cast<const char*>(data), size});
-  return 0;
-}

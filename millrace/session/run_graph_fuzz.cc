@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -12,7 +11,7 @@
 #include "millrace/base/check.h"
 #include "millrace/base/hash.h"
 #include "millrace/graph/graph_def.h"
-#include "millrace/ops/register_ops.h"
+#include "millrace/ops/fuzz_entry.h"
 #include "millrace/session/graph_mutator_testing.h"
 #include "millrace/session/session.h"
 #include "millrace/tensor/choices_testing.h"
@@ -185,7 +184,9 @@ class Requests {
   std::vector<Output> outputs_, placeholders_;
 };
 
-void run(std::string_view bytes) {
+}  // namespace
+
+void run_input(std::string_view bytes) {
   for (Gear gear : {Gear::kStraight, Gear::kParallel}) {
     Ref<Graph> graph = make_ref<Graph>();
     ImportOptions options;
@@ -196,18 +197,7 @@ void run(std::string_view bytes) {
   }
 }
 
-}  // namespace
 }  // namespace millrace
-
-extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=1024:allocator_may_return_null=1";
-}
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  setenv("MILLRACE_CPU_MEMORY_LIMIT", "268435456", 1);
-  MR_CHECK_OK(millrace::register_ops());
-  return 0;
-}
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -217,9 +207,4 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (changed.empty() || changed.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::copy(changed.begin(), changed.end(), data);
   return changed.size();
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  millrace::run({reinterpret_cast<const char*>(data), size});
-  return 0;
 }

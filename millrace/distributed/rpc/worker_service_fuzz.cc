@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -18,7 +17,7 @@
 #include "millrace/distributed/rpc/worker_wire.h"
 #include "millrace/distributed/task_service.h"
 #include "millrace/distributed/worker.h"
-#include "millrace/ops/register_ops.h"
+#include "millrace/ops/fuzz_entry.h"
 #include "proto/graph.pb.h"
 #include "proto/worker_call.pb.h"
 
@@ -128,7 +127,9 @@ Message::Part part_of(std::string_view bytes) {
   return {std::move(buffer), 0, bytes.size()};
 }
 
-void run(std::string_view input) {
+}  // namespace
+
+void run_input(std::string_view input) {
   first_step += 4;
   std::vector<std::string> graphs = {""};
   for (int i = 0; i < kMaxCalls && !input.empty(); ++i) {
@@ -157,20 +158,4 @@ void run(std::string_view input) {
   MR_CHECK(task().worker->num_graphs() == 0);
 }
 
-}  // namespace
 }  // namespace millrace
-
-extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=1024:allocator_may_return_null=1";
-}
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  setenv("MILLRACE_CPU_MEMORY_LIMIT", "268435456", 1);
-  MR_CHECK_OK(millrace::register_ops());
-  return 0;
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  millrace::run({reinterpret_cast<const char*>(data), size});
-  return 0;
-}
