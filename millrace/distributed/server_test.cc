@@ -8,6 +8,7 @@
 #include "millrace/base/file_testing.h"
 #include "millrace/distributed/distributed_testing.h"
 #include "millrace/distributed/grpc/grpc_transport.h"
+#include "proto/node_def.pb.h"
 
 namespace millrace {
 namespace {
@@ -122,6 +123,14 @@ TEST(Server, SaysWhichFilesAreReached) {
   const SessionOptions wider = {.target = "grpc://a:1", .files = FileAccess::all()};
   EXPECT_EQ(Session::create(Ref<Graph>(&t.graph().graph()), wider).status().code(),
             Code::kInvalidArgument);
+}
+
+TEST(Server, WhatPeersSendIsNotPrinted) {
+  const auto server = start("w|a:1", "w", 0);
+  testing::internal::CaptureStderr();
+  tensorflow::NodeDef node;
+  EXPECT_FALSE(node.ParseFromString("\x0a\x01\xff"));  // a name that is no UTF-8
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Server, ComesAndGoesWhileSessionsAreMade) {
