@@ -178,6 +178,40 @@ TEST_P(Cluster, VariablesLiveOnTheirTask) {
   EXPECT_FALSE(t.run(v.read).ok());
 }
 
+TEST_P(Cluster, WhatARunHasChangedIsNotChangedAgainWhenItIsTriedAgain) {
+  ClusterTest t({.transport = GetParam()});
+  VariableOnTask1 v(t);
+  t.on(kTask0);
+  Expr stuck = t.add("TestStuck", {});
+  t.open();
+  ASSERT_TRUE(t.session().run({}, {}, {v.init}).ok());
+  RunOptions first;
+  first.update = {7, 1};
+  first.cancel = make_ref<CancellationToken>();
+  std::thread canceller([&] {
+    ClusterTest* cluster = &t;
+    while (cluster->run(v.read).value() != 6) std::this_thread::yield();
+    first.cancel->cancel(cancelled("half of it is done"));
+  });
+  EXPECT_FALSE(t.session().run({}, {t.name(stuck)}, {v.increment}, first).ok());
+  canceller.join();
+  EXPECT_EQ(t.open_steps(), 0u);
+  // Also by another session; the next run of the stream is another one.
+  t.open();
+  RunOptions again;
+  again.update = {7, 1};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(t.session().run({}, {}, {v.increment}, again).ok());
+    EXPECT_EQ(t.run(v.read).value(), 6);
+  }
+  again.update = {7, 2};
+  ASSERT_TRUE(t.session().run({}, {}, {v.increment}, again).ok());
+  EXPECT_EQ(t.run(v.read).value(), 7);
+  again.update = {7, 1};  // what comes late changes nothing
+  EXPECT_EQ(t.session().run({}, {}, {v.increment}, again).status().code(), Code::kAborted);
+  EXPECT_EQ(t.run(v.read).value(), 7);
+}
+
 TEST_P(Cluster, AnErrorOnOneTaskEndsTheOther) {
   ClusterTest t({.transport = GetParam()});
   t.on(kTask0);

@@ -182,6 +182,16 @@ struct Asked : RefCounted {
   std::map<std::string, std::vector<Device::Info>> devices MR_GUARDED_BY(mu);  // by task
 };
 
+Status check_devices(const std::string& task, const std::vector<Device::Info>& devices) {
+  if (devices.empty()) return internal("task ", task, " has no devices");
+  for (const Device::Info& device : devices) {
+    if (device.name.task_name() == task) continue;
+    return invalid_argument("expected task ", task, " at its address in the cluster, got ",
+                            device.name.task_name(), ": do all tasks know the same addresses?");
+  }
+  return ok_status();
+}
+
 // Asks the tasks that the options do not leave out.
 Result<Ref<Asked>> ask_devices(const Ref<WorkerCache>& workers, const MasterOptions& options) {
   MR_TRY_ASSIGN(const DeviceFilters filters, DeviceFilters::parse(options.device_filters));
@@ -198,9 +208,7 @@ Result<Ref<Asked>> ask_devices(const Ref<WorkerCache>& workers, const MasterOpti
   for (const auto& [task, worker] : tasks) {
     worker->get_status([asked, workers, task = task](Result<WorkerStatus> status) {
       workers->report(task, status.status());
-      Status answer = status.status();
-      if (status.ok() && status->devices.empty())
-        answer = internal("task ", task, " has no devices");
+      Status answer = status.ok() ? check_devices(task, status->devices) : status.status();
       if (answer.ok()) {
         MutexLock lock(asked->mu);
         asked->devices[task] = std::move(status->devices);

@@ -41,6 +41,18 @@ TEST_F(MasterTest, NamesTasksThatDoNotAnswer) {
   EXPECT_EQ(status.message().find(kTask0), std::string_view::npos) << status.to_string();
 }
 
+TEST_F(MasterTest, NamesWhoIsAtTheAddressOfAnother) {
+  add(kTask0, true);
+  const DeviceName other = DeviceName::parse("/job:ps/replica:0/task:3").value();
+  const Ref<SilentWorker> wrong =
+      make_ref<SilentWorker>(std::vector<Device::Info>{make_cpu_device(other).value()->info()});
+  ASSERT_TRUE(workers_->add(std::string(kTask1), wrong).ok());
+  const Status status = backend().status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find(kTask1), std::string_view::npos) << status.to_string();
+  EXPECT_NE(status.message().find("/job:ps/replica:0/task:3"), std::string_view::npos);
+}
+
 TEST_F(MasterTest, FiltersLeaveTasksOut) {
   add(kTask0, true);
   add(kTask1, false);

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "millrace/base/env.h"
 #include "millrace/base/file.h"
+#include "millrace/base/mutex.h"
 #include "millrace/distributed/same_host/same_host.h"
 
 namespace millrace {
@@ -71,6 +73,7 @@ Result<Network> Network::from_environment() {
     out.allow = *allow;
   }
   out.same_host = env_int("MILLRACE_SAME_HOST", 1, 0, 1) == 1;
+  out.moved = env_string("MILLRACE_CLUSTER_MOVED");
   return out;
 }
 
@@ -81,7 +84,73 @@ std::string Network::listen_at(std::string_view address) const {
   return is_here(host) ? str_cat("127.0.0.1:", port) : "";
 }
 
+std::string Network::now_at(std::string_view address) const {
+  std::string found(address);
+  if (moved.empty()) return found;
+  const Result<std::string> text = read_file(posix_file_system(), moved);
+  if (!text.ok()) return found;  // nobody has moved yet
+  std::string_view left = *text;
+  while (!left.empty()) {
+    const size_t end = std::min(left.find('\n'), left.size());
+    const std::string_view line = left.substr(0, end);
+    left.remove_prefix(std::min(end + 1, left.size()));
+    const size_t space = line.find(' ');
+    if (space == std::string_view::npos || line.substr(0, space) != address) continue;
+    const std::string_view to = line.substr(space + 1);
+    if (!split_address(to).port.empty()) found = to;
+  }
+  return found;
+}
+
+// To a task that may come back elsewhere.
+class Network::FollowingChannel final : public Channel {
+ public:
+  FollowingChannel(Network network, std::string_view address, std::string peer)
+      : network_(std::move(network)), address_(address), peer_(std::move(peer)) {
+    MutexLock lock(mu_);
+    wanted_ = network_.now_at(address_);
+  }
+  std::string peer() const override { return peer_; }
+  void call(std::string_view method, Message request, Ref<CancellationToken> cancel,
+            CallDone done) override {
+    current()->call(method, std::move(request), std::move(cancel),
+                    [self = Ref<FollowingChannel>(this), done = std::move(done)](
+                        Status status, Message answer) mutable {
+                      if (status.code() == Code::kUnavailable) self->look();
+                      done(std::move(status), std::move(answer));
+                    });
+  }
+
+ private:
+  Ref<Channel> current() {
+    Ref<Channel> before;  // goes outside of the lock, and not on a thread of its own
+    MutexLock lock(mu_);
+    if (!channel_ || connected_ != wanted_) {
+      connected_ = wanted_;
+      before = std::exchange(channel_, network_.connect_to(connected_, peer_));
+    }
+    return channel_;
+  }
+  void look() {
+    std::string where = network_.now_at(address_);
+    MutexLock lock(mu_);
+    wanted_ = std::move(where);
+  }
+
+  const Network network_;
+  const std::string address_, peer_;
+  Mutex mu_;
+  std::string wanted_ MR_GUARDED_BY(mu_);
+  std::string connected_ MR_GUARDED_BY(mu_);
+  Ref<Channel> channel_ MR_GUARDED_BY(mu_);  // to connected_; null before the first call
+};
+
 Ref<Channel> Network::connect(std::string_view address, std::string peer) const {
+  if (moved.empty()) return connect_to(address, std::move(peer));
+  return make_ref<FollowingChannel>(*this, address, std::move(peer));
+}
+
+Ref<Channel> Network::connect_to(std::string_view address, std::string peer) const {
   std::string name = name_on_host(address);
   if (!name.empty() && same_host) return make_same_host_channel(std::move(name), std::move(peer));
   Result<Ref<Channel>> channel = make_grpc_channel(std::string(address), peer, grpc);

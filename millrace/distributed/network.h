@@ -21,12 +21,16 @@ struct Network {
   std::optional<GraphRights> allow;
   // Tasks of this machine talk through shared memory instead of over gRPC.
   bool same_host = true;
+  // A file that says which tasks are not at their addresses any more: a line for each, the address
+  // that the cluster has for it and the one where it is, a space between them. The last line of an
+  // address counts; whatever is no such line says nothing. Empty: no file.
+  std::string moved;
 
   // What the environment says: MILLRACE_CLUSTER_CERTS names a folder with ca.pem, cert.pem and
   // key.pem, MILLRACE_CLUSTER_TOKEN_FILE a file that holds the token, MILLRACE_CLUSTER_PLAIN_TEXT=1
   // allows plain text, MILLRACE_CLUSTER_ALLOW is `allow` in words (GraphRights::parse),
-  // MILLRACE_SAME_HOST=0 leaves out the shared memory. INVALID_ARGUMENT for an empty token or other
-  // words, or the error of the token's file.
+  // MILLRACE_SAME_HOST=0 leaves out the shared memory, MILLRACE_CLUSTER_MOVED names the file
+  // `moved`. INVALID_ARGUMENT for an empty token or other words, or the error of the token's file.
   static Result<Network> from_environment();
 
   // Where a task with this address listens for gRPC: on this machine alone, unless there are
@@ -43,9 +47,18 @@ struct Network {
     return allow ? *allow : secret ? GraphRights() : GraphRights::none();
   }
 
+  // Where the task is that the cluster has at this address: there, unless the file `moved` says
+  // otherwise.
+  std::string now_at(std::string_view address) const;
+
   // A channel to the task at an address, "host:port". Where it needs gRPC, which is not to be had,
-  // or certificates that cannot be read, its calls say so.
+  // or certificates that cannot be read, its calls say so. With `moved` it goes where the task is:
+  // when a call could not reach it, the file is read again for the next.
   Ref<Channel> connect(std::string_view address, std::string peer) const;
+
+ private:
+  class FollowingChannel;
+  Ref<Channel> connect_to(std::string_view address, std::string peer) const;
 };
 
 // The name under which the task at an address listens on this machine; empty: it is elsewhere.

@@ -46,12 +46,27 @@ class NetworkEnvironment : public testing::Test {
   void TearDown() override {
     for (const char* name :
          {"MILLRACE_CLUSTER_CERTS", "MILLRACE_CLUSTER_TOKEN_FILE", "MILLRACE_CLUSTER_PLAIN_TEXT",
-          "MILLRACE_CLUSTER_ALLOW", "MILLRACE_SAME_HOST"}) {
+          "MILLRACE_CLUSTER_ALLOW", "MILLRACE_SAME_HOST", "MILLRACE_CLUSTER_MOVED"}) {
       unsetenv(name);
     }
   }
   TemporaryDirectory folder_;
 };
+
+TEST_F(NetworkEnvironment, TasksThatHaveMovedAreFound) {
+  const std::string file = folder_ / "moved";
+  set("MILLRACE_CLUSTER_MOVED", file);
+  const Network network = Network::from_environment().value();
+  EXPECT_EQ(network.now_at("a:1"), "a:1") << "there is no file yet";
+  ASSERT_TRUE(
+      write_file_atomically(posix_file_system(), file,
+                            "a:1 b:2\nx:1\n\nb:2 c:3\na:1 nowhere\nc:4 d:5\na:1 localhost:7\nc:4 ")
+          .ok());
+  EXPECT_EQ(network.now_at("a:1"), "localhost:7");
+  EXPECT_EQ(network.now_at("b:2"), "c:3");
+  EXPECT_EQ(network.now_at("c:4"), "d:5");
+  EXPECT_EQ(network.now_at("x:1"), "x:1");
+}
 
 TEST_F(NetworkEnvironment, IsRead) {
   const Network none = Network::from_environment().value();

@@ -180,6 +180,7 @@ struct RemoteExecutable::Calls : Waiting {
       }
     }
     request.over_steps = over_steps[i] = owner->keeper_->take_over_steps(part.task);
+    request.update = step->rendezvous->update;
     step->rendezvous->recv(wait_key(i), nullptr, [](const Status&, const Value&) {});
     run_graph_surely(part.worker, owner->timer_, std::move(request), token,
                      [calls = Ref<Calls>(this), i](Status status, RunGraphResponse response) {

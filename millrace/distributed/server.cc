@@ -192,6 +192,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
                    status.message());
   };
   MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  task->address = network.now_at(task->address);
   Result<std::unique_ptr<TaskPort>> port = TaskPort::take(task->address, network);
   if (!port.ok()) return could_not(port.status());
   task->port = *std::move(port);

@@ -281,7 +281,12 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
     asked[static_cast<size_t>(position)] = true;
   }
   MR_TRY_ASSIGN(TaskStep found, find_step(request.step_id));
-  {
+  Result<Ref<UpdateLog>> log = begin_update(request);
+  if (!log.ok()) {
+    watch_for_idle();  // the step may be one that find_step() made
+    return log.status();
+  }
+  const Status begun = [&]() -> Status {
     MutexLock lock(mu_);
     auto known = steps_.find(request.step_id);
     if (known == steps_.end()) {
@@ -297,8 +302,14 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
     known->second.graph = runs;
     known->second.answer = answer;
     ++runs->session->running;
+    return ok_status();
+  }();
+  if (!begun.ok()) {
+    updates_.end(request.update);
+    return begun;
   }
   Step& step = *found.step;
+  step.rendezvous->updates = *std::move(log);
   step.hold_feeds(std::move(feeds));
   step.fetches.resize(slots(graph.fetches));
   step.max_threads = std::max(1, request.max_threads);
@@ -313,7 +324,23 @@ Ref<RunAnswer> Worker::find_answer(const Ref<Graph>& graph, int64_t step_id) con
   return it != steps_.end() && it->second.graph == graph ? it->second.answer : nullptr;
 }
 
-void Worker::end_run(const Ref<Graph>& graph) {
+Result<Ref<UpdateLog>> Worker::begin_update(const RunGraphRequest& request) {
+  if (request.update == UpdateId()) return Ref<UpdateLog>();
+  int64_t before = 0;
+  Result<Ref<UpdateLog>> log = updates_.begin(request.update, request.step_id, before);
+  if (!log.ok() && before != 0 && before != request.step_id) {
+    TaskStep earlier;
+    {
+      MutexLock lock(mu_);
+      if (auto it = steps_.find(before); it != steps_.end()) earlier = it->second;
+    }
+    if (earlier.step) earlier.end(aborted("step ", before, " is tried again"));
+  }
+  return log;
+}
+
+void Worker::end_run(const Ref<Graph>& graph, UpdateId update) {
+  if (update != UpdateId()) updates_.end(update);
   SessionState& session = *graph->session;
   {
     MutexLock lock(mu_);
@@ -350,13 +377,14 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     ticket = cancel->on_cancel([run, token = cancel.get()] { run.end(token->status()); });
     if (ticket == 0) {
       run.end(cancel->status());
-      end_run(*graph);
+      end_run(*graph, request.update);
       return done(cancel->status(), RunGraphResponse{.derived = true});
     }
   }
   auto finish = [self = Ref<Worker>(this), graph = *graph, rendezvous = run.rendezvous,
-                 wanted = std::move(request.fetches), sends = std::move(request.sends), cancel,
-                 ticket, started = timer_->now_ns(), done = std::move(done)](Step& step) mutable {
+                 wanted = std::move(request.fetches), sends = std::move(request.sends),
+                 update = request.update, cancel, ticket, started = timer_->now_ns(),
+                 done = std::move(done)](Step& step) mutable {
     if (ticket != 0) cancel->remove(ticket);
     RunGraphResponse response;
     Status status = step.status();
@@ -373,7 +401,7 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     }
     step.hold_feeds({});
     step.fetches.clear();
-    self->end_run(graph);
+    self->end_run(graph, update);
     response.prompt = graph->prompt && self->timer_->now_ns() - started < kPromptNs;
     if (!status.ok() || sends.empty()) return done(std::move(status), std::move(response));
     self->take_sent(step.id, sends,

@@ -16,6 +16,7 @@
 #include "millrace/distributed/server_limits.h"
 #include "millrace/distributed/session_leases.h"
 #include "millrace/distributed/step_rendezvous.h"
+#include "millrace/distributed/update_logs.h"
 #include "millrace/distributed/worker_interface.h"
 #include "millrace/graph/function.h"
 #include "millrace/kernel/function_runner.h"
@@ -119,8 +120,11 @@ class Worker final : public WorkerInterface {
   using ValuesDone = UniqueFunction<void(Status, std::vector<Value>)>;
   struct Gathered;
   void take_sent(int64_t step_id, const std::vector<std::string>& keys, ValuesDone done);
+  // What the run of the request has changed in earlier tries; null: it is not tried again. ABORTED
+  // while one of these has not ended, which is told to.
+  Result<Ref<UpdateLog>> begin_update(const RunGraphRequest& request);
   // A run that was prepared is over.
-  void end_run(const Ref<Graph>& graph);
+  void end_run(const Ref<Graph>& graph, UpdateId update);
   // The step, made here when this is the first that is heard of it.
   Result<TaskStep> find_step(int64_t step_id);
   // Takes a step out, so that calls which name it are refused; what it was, to be ended.
@@ -141,6 +145,7 @@ class Worker final : public WorkerInterface {
   const ServerLimits limits_ = ServerLimits::from_environment();
   const Ref<GraphBytes> graph_bytes_;
   ThreadPool* const pool_;  // null: the process's own
+  UpdateLogs updates_;
   const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;
 
   mutable Mutex mu_;

@@ -13,6 +13,7 @@
 #include "millrace/distributed/session_devices.h"
 #include "millrace/kernel/device.h"
 #include "millrace/kernel/trace.h"
+#include "millrace/kernel/update_log.h"
 #include "millrace/kernel/value.h"
 
 namespace millrace {
@@ -86,6 +87,10 @@ struct RunGraphRequest {
   // Keys of what the graph receives from other tasks and give_tensor() brings: the task does not
   // ask for it.
   std::vector<std::string> given;
+  // Where the run may be tried again, in another step or by another session: what it has changed
+  // on the task by then is left out the next time. ABORTED while an earlier try has not ended
+  // there.
+  UpdateId update;
 };
 
 struct RunGraphResponse {

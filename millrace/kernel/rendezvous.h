@@ -10,6 +10,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/kernel/update_log.h"
 #include "millrace/kernel/value.h"
 
 namespace millrace {
@@ -43,6 +44,11 @@ class Rendezvous : public RefCounted {
   void end_wait(KernelWait& wait);
   // Those that wait now: `QueueDequeueV2 "dequeue"`.
   std::vector<std::string> waiting_kernels() const;
+
+  // Of a run that may be tried again: who it is, for those who start its parts, and for who runs a
+  // part what the run has changed; null: nothing is noted. Set before the run begins.
+  UpdateId update;
+  Ref<UpdateLog> updates;
 
  private:
   mutable Mutex waits_mu_;

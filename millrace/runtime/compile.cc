@@ -84,6 +84,15 @@ class Compiler {
     return ok_status();
   }
 
+  static bool updates_state(const SubNode& node) {
+    const OpTraits& traits = node.op->traits;
+    if (node.input_types.empty() || traits.send || traits.recv || traits.step_state) return false;
+    const DType first = node.input_types[0];
+    if (!is_ref(first) && (first != DType::kResource || !traits.stateful)) return false;
+    return node.output_types.empty() ||
+           (node.output_types.size() == 1 && is_ref(first) && is_ref(node.output_types[0]));
+  }
+
   void add_frames() {
     for (const FrameInfo::Frame& f : frames_.frames) {
       PlanFrame& out = plan_->frames.emplace_back();
@@ -111,6 +120,7 @@ class Compiler {
     step.frame = frames_.node_frame[index(id)];
     step.output_frame = frames_.output_frame[index(id)];
     step.index_in_frame = frame(step.frame).num_steps++;
+    step.updates = step.frame == 0 && updates_state(node);
     step.first_output = frame(step.output_frame).num_slots;
     frame(step.output_frame).num_slots += step.num_outputs;
     plan_->many_blocking |= step.blocks && plan_->has_blocking;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/base/mutex.h"
+#include "millrace/kernel/update_log.h"
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/scratch.h"
 #include "millrace/runtime/step_runner.h"
@@ -218,6 +219,7 @@ class ParallelRun : public RefCounted {
   const Ref<Plan> plan_;
   const Ref<Step> step_;
   bool measured_ = false;
+  UpdateLog* updates_ = nullptr;  // the rendezvous has it; null: what is changed is not noted
   Frame root_;
   Iteration* root_iteration_;
   // Steps that are ready or running, anywhere in the run. At zero the run is over.

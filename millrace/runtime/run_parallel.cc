@@ -41,6 +41,7 @@ ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
   root_iteration_ = plan_->scratch->take_iteration(0);
   root_iteration_->frame = &root_;
   measured_ = begin_run(*plan_);
+  if (step_->rendezvous) updates_ = step_->rendezvous->updates.get();
 }
 
 void ParallelRun::start(bool feeds_later) {
@@ -181,6 +182,10 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
   Status status;
   switch (step.kind) {
     case StepKind::kKernel:
+      if (step.updates && updates_ != nullptr && updates_->made(step.node->name)) {
+        if (step.num_outputs > 0) slot(iteration, step.first_output) = input(step, iteration, 0);
+        break;
+      }
       if (step.async) return start_async(ready, next);
       status = run_kernel(ready);
       break;
@@ -217,6 +222,7 @@ void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
     return step_->fail(
         annotate_step(*plan_, static_cast<size_t>(ready.step), with_inputs(status, inputs)));
   }
+  if (step.updates && updates_ != nullptr) updates_->note(step.node->name);
   if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
   size_t before = next.size();
   arrive(step, ready.iteration, /*node_dead=*/false, next);

@@ -262,6 +262,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
                                  int64_t timeout_ms) {
   MR_TRY(begin_run());
   Ref<Step> step = shared_step(prepared);
+  step->rendezvous->update = run_options.update;
   step->hold_feeds({feeds.begin(), feeds.end()});
   step->deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
   bool traced = run_options.trace || !run_options.trace_path.empty();

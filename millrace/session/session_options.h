@@ -9,6 +9,7 @@
 #include "millrace/base/file_access.h"
 #include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/trace.h"
+#include "millrace/kernel/update_log.h"
 #include "millrace/runtime/executor.h"
 
 namespace tensorflow {
@@ -65,6 +66,9 @@ struct RunOptions {
   // Asked some ten times a second, on the thread that called run(), while that waits for steps on
   // other threads: true stops the run, which is CANCELLED then. For signals.
   bool (*interrupted)() = nullptr;
+  // Of a run over a cluster that is tried again, also by another session, when a task was lost: its
+  // changes of state that are made already are not made again.
+  UpdateId update;
 
   static RunOptions from_proto(const tensorflow::RunOptions& options);
 };

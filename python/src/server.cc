@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "millrace/distributed/grpc/grpc_transport.h"
+#include "millrace/distributed/patience.h"
 #include "python/src/binding.h"
 #include "python/src/gil.h"
+#include "python/src/interruptible.h"
 #include "python/src/status.h"
 
 // Servers: tasks that sessions with the target "grpc://ADDRESS" run on.
@@ -62,10 +64,7 @@ void bind_server(nb::module_& m) {
   // What the server at a target has: (name, ms left of its lease or -1, graphs) of each session,
   // and (id, session, what it waits for) of each step.
   m.def("server_activity", [](const std::string& target) {
-    Result<WorkerActivity> activity = [&] {
-      WithoutGil no_gil;
-      return Server::activity(target);
-    }();
+    Result<WorkerActivity> activity = interruptible([target] { return Server::activity(target); });
     std::vector<std::tuple<std::string, int64_t, int>> sessions;
     std::vector<std::tuple<int64_t, std::string, std::vector<std::string>>> steps;
     const WorkerActivity got = unwrap(std::move(activity));
@@ -76,20 +75,12 @@ void bind_server(nb::module_& m) {
     return std::make_tuple(sessions, steps);
   });
   m.def("stop_cluster", [](const std::string& target) {
-    Status status;
-    {
-      WithoutGil no_gil;
-      status = Server::stop_cluster(target);
-    }
-    check(status);
+    check(interruptible([target] { return Server::stop_cluster(target); }));
   });
+  // After how many milliseconds a wait is told of; 0: never.
+  m.def("report_after_ms", &report_after_ms);
   m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
-    Status status;
-    {
-      WithoutGil no_gil;
-      status = Server::reset(target, containers);
-    }
-    check(status);
+    check(interruptible([target, containers] { return Server::reset(target, containers); }));
   });
 }
 

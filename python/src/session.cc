@@ -16,6 +16,7 @@
 #include "python/src/elements.h"
 #include "python/src/gil.h"
 #include "python/src/graph.h"
+#include "python/src/interruptible.h"
 #include "python/src/status.h"
 
 // Sessions. What run() does with its arguments is worked out once, by session.py, and kept by
@@ -141,13 +142,22 @@ struct Compiled {
   RunValue result;
   std::vector<nb::object> keep;  // the objects that the key stands for
 
-  nb::object run(const std::vector<Tensor>& values, RunMetadata* metadata = nullptr) const {
+  nb::object run(const std::vector<Tensor>& values, UpdateId update = {},
+                 RunMetadata* metadata = nullptr) const {
     std::vector<Tensor> fetched;
     if (callable != nullptr) {
       Status status;
+      RunOptions once;
+      const RunOptions* options = on_main_thread() ? &on_main : nullptr;
+      if (update != UpdateId()) {
+        once = on_main;
+        if (options == nullptr) once.interrupted = nullptr;
+        once.update = update;
+        options = &once;
+      }
       {
         WithoutGil no_gil;
-        status = callable->run(values, fetched, metadata, on_main_thread() ? &on_main : nullptr);
+        status = callable->run(values, fetched, metadata, options);
       }
       check_run(status);
     }
@@ -166,7 +176,7 @@ struct Compiled {
     return result.build(arrays);
   }
 
-  nb::object run(const std::vector<nb::object>& given) const {
+  nb::object run(const std::vector<nb::object>& given, UpdateId update = {}) const {
     std::vector<Tensor> values;
     values.reserve(feeds.size());
     if (expand.is_none()) {
@@ -180,7 +190,7 @@ struct Compiled {
       }
       for (size_t i = 0; i < feeds.size(); ++i) values.push_back(read_feed(feeds[i], expanded[i]));
     }
-    return run(values);
+    return run(values, update);
   }
 };
 
@@ -321,19 +331,20 @@ class PySession {
     }
     SessionOptions options = unwrap(SessionOptions::from_proto(proto));
     options.target = target;
-    Result<std::unique_ptr<Session>> made = Status(Code::kUnknown, "");
-    {
-      WithoutGil no_gil;
-      made = Session::create(graph.shared_graph(), std::move(options));
-    }
-    session_ = unwrap(std::move(made));
+    const auto create = [graph = graph.shared_graph(), options]() mutable {
+      return Session::create(std::move(graph), std::move(options));
+    };
+    in_cluster_ = !target.empty();
+    session_ = unwrap(waiting(create));
   }
   ~PySession() {
     WithoutGil no_gil;
     session_.reset();
   }
 
-  nb::object run(nb::handle fetches, nb::handle feeds) {
+  // `stream`, `number`: RunOptions::update.
+  nb::object run(nb::handle fetches, nb::handle feeds, int64_t stream, int64_t number) {
+    const UpdateId update = {stream, number};
     // Held: code that runs meanwhile may take them out of the dictionary.
     std::vector<nb::object> fed, given;
     if (!feeds.is_none()) {
@@ -365,7 +376,7 @@ class PySession {
       if (const auto found = cache_.find(key); found != cache_.end()) {
         // Shared: another thread may clear the cache meanwhile.
         const std::shared_ptr<Compiled> compiled = found->second;
-        return compiled->run(given);
+        return compiled->run(given, update);
       }
     }
     // Kept before any code runs that could let go of them.
@@ -380,7 +391,7 @@ class PySession {
       // Another thread may have been quicker.
       if (cache_.emplace(std::move(key), compiled).second) cached_bytes_ += bytes;
     }
-    return compiled->run(given);
+    return compiled->run(given, update);
   }
 
   PyCallable make_callable(nb::handle fetches, const nb::list& fed) {
@@ -389,7 +400,8 @@ class PySession {
 
   // With options and metadata, as messages in bytes. Names as session.py has worked them out.
   nb::object run_with_options(nb::handle fetches, const nb::list& fed, const nb::list& values,
-                              nb::bytes options, bool want_metadata, bool check_numerics) {
+                              nb::bytes options, bool want_metadata, bool check_numerics,
+                              int64_t stream, int64_t number) {
     tensorflow::RunOptions proto;
     if (!proto.ParseFromArray(options.c_str(), static_cast<int>(options.size()))) {
       throw nb::value_error("the options of the run are no RunOptions");
@@ -403,7 +415,8 @@ class PySession {
     for (size_t i = 0; i < compiled->feeds.size(); ++i) {
       tensors.push_back(read_feed(compiled->feeds[i], expanded[i]));
     }
-    nb::object result = compiled->run(tensors, want_metadata ? &metadata : nullptr);
+    nb::object result =
+        compiled->run(tensors, {stream, number}, want_metadata ? &metadata : nullptr);
     tensorflow::RunMetadata told;
     if (run_options.trace) metadata.to_proto(told);
     const std::string bytes = told.SerializeAsString();
@@ -439,10 +452,18 @@ class PySession {
     return out;
   }
 
+  // In a cluster it does not wait for long for tasks that do not answer: their runs end alone.
   void close() {
     clear_cache();
     Status status;
-    {
+    if (in_cluster_) {
+      constexpr std::chrono::milliseconds kPatience(500);
+      auto over = std::make_shared<std::promise<Status>>();
+      std::future<Status> closed = over->get_future();
+      std::thread([over, core = session_] { over->set_value(core->close()); }).detach();
+      WithoutGil no_gil;
+      if (closed.wait_for(kPatience) == std::future_status::ready) status = closed.get();
+    } else {
       WithoutGil no_gil;
       status = session_->close();
     }
@@ -474,7 +495,7 @@ class PySession {
     nb::list out;
     for (const Device::Info& info : session_->list_devices()) {
       out.append(nb::make_tuple(info.name.to_string(), std::string(device_type(info.kind)),
-                                info.memory_limit));
+                                info.memory_limit, info.incarnation));
     }
     return out;
   }
@@ -507,6 +528,14 @@ class PySession {
   void clear_cache() {
     cached_bytes_ = 0;
     const auto old = std::exchange(cache_, {});
+  }
+
+  // What `call` gives. Signals end the wait for other tasks.
+  template <class Call>
+  auto waiting(Call call) const -> decltype(call()) {
+    if (in_cluster_) return interruptible(std::move(call));
+    WithoutGil no_gil;
+    return call();
   }
 
   static nb::list list_of(const std::vector<nb::object>& objects) {
@@ -551,17 +580,16 @@ class PySession {
     const RunOptions run_options = options != nullptr ? *options : RunOptions();
     compiled->on_main = run_options;
     compiled->on_main.interrupted = interrupted;
-    Result<std::shared_ptr<Callable>> callable = Status(Code::kUnknown, "");
-    {
-      WithoutGil no_gil;
-      callable = session_->make_callable(signature, run_options);
-    }
-    compiled->callable = unwrap(std::move(callable));
+    const auto make = [session = session_, signature, run_options] {
+      return session->make_callable(signature, run_options);
+    };
+    compiled->callable = unwrap(waiting(make));
     return compiled;
   }
 
-  PyObject* owner_;  // borrowed
-  PyGraph& graph_;   // the owner keeps it
+  PyObject* owner_;          // borrowed
+  PyGraph& graph_;           // the owner keeps it
+  bool in_cluster_ = false;  // some of its tasks may be of other processes
   std::shared_ptr<Session> session_;
   std::unordered_map<Key, std::shared_ptr<Compiled>, KeyHash> cache_;
   int64_t cached_bytes_ = 0;  // that the plans of cache_ hold
@@ -576,11 +604,12 @@ void bind_session(nb::module_& m) {
       .def("__call__", &PyCallable::call);
   nb::class_<PySession>(m, "Session")
       .def(nb::init<nb::handle, PyGraph&, const std::string&, nb::bytes>())
-      .def("run", &PySession::run, nb::arg("fetches").none(), nb::arg("feeds").none())
+      .def("run", &PySession::run, nb::arg("fetches").none(), nb::arg("feeds").none(),
+           nb::arg("stream") = 0, nb::arg("number") = 0)
       .def("make_callable", &PySession::make_callable, nb::arg("fetches").none(), nb::arg("fed"))
       .def("run_with_options", &PySession::run_with_options, nb::arg("fetches").none(),
            nb::arg("fed"), nb::arg("values"), nb::arg("options"), nb::arg("want_metadata"),
-           nb::arg("check_numerics"))
+           nb::arg("check_numerics"), nb::arg("stream") = 0, nb::arg("number") = 0)
       .def("partial_run_setup", &PySession::partial_run_setup)
       .def("partial_run", &PySession::partial_run)
       .def("close", &PySession::close)

@@ -343,3 +343,35 @@ def test_what_a_task_leaves_running_is_not_waited_for(tmp_path):
         assert process.wait(timeout=60) == 0
     finally:
         os.kill(left, signal.SIGKILL)
+
+
+def test_a_task_whose_port_was_taken_comes_back_elsewhere(tmp_path):
+    program = f"""
+        import subprocess
+        from pathlib import Path
+        address = config["cluster"][job][index]
+        holder = Path({str(tmp_path)!r}, "holder")
+        if job == "ps" and not holder.exists():
+            hold = "import socket, sys, time; s = socket.create_server(('localhost', "
+            hold += "int(sys.argv[1]))); print('held', flush=True); time.sleep(600)"
+            held = subprocess.Popen([sys.executable, "-c", hold, address.rpartition(":")[2]],
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                    start_new_session=True)
+            held.stdout.readline()
+            holder.write_text(str(held.pid))
+            sys.exit(3)
+        server = tf.train.Server(config["cluster"], job, index)
+        if job == "ps":
+            server.join()
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+        with tf.train.MonitoredTrainingSession(server.target) as session:
+            print("sees", session.run(v))
+    """
+    process = launch(tmp_path, program, "--ps", "1", "--restart", "1")
+    try:
+        code, lines, err = finish(process)
+    finally:
+        os.kill(int((tmp_path / "holder").read_text()), signal.SIGKILL)
+    assert code == 0 and lines == ["worker 0 | sees 1.0"], (lines, err)
+    assert re.search(r"ps 0 moves to localhost:\d+: another program has localhost:\d+\n", err), err

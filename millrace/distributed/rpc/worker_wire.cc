@@ -213,6 +213,8 @@ Result<Message> run_graph_call(const RunGraphRequest& request) {
   for (const int64_t step : request.over_steps) fields.add_over_step(static_cast<uint64_t>(step));
   for (const std::string& key : request.sends) fields.add_send(key);
   for (const std::string& key : request.given) fields.add_given(key);
+  fields.set_update_stream(request.update.stream);
+  fields.set_update_number(request.update.number);
   fields.AppendToString(&message.fields);
   return message;
 }
@@ -233,6 +235,7 @@ Result<RunGraphRequest> read_run_graph_call(const Message& message) {
   request.over_steps.assign(fields.over_step().begin(), fields.over_step().end());
   request.sends.assign(fields.send().begin(), fields.send().end());
   request.given.assign(fields.given().begin(), fields.given().end());
+  request.update = {fields.update_stream(), fields.update_number()};
   return request;
 }
 

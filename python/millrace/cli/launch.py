@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -127,20 +128,57 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _is_free(address: str) -> bool:
+    """Whether nobody listens at an address of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_server((host, int(port))).close()
+    except OSError:
+        return False
+    return True
+
+
+class _Moves:
+    """A file that tells all tasks of this machine which of them are not at their addresses any
+    more: MILLRACE_CLUSTER_MOVED."""
+
+    def __init__(self) -> None:
+        handle, self.path = tempfile.mkstemp(prefix="millrace-moved-")
+        os.close(handle)
+        self._now: dict[str, str] = {}
+
+    def settle(self, address: str) -> str | None:
+        """Finds a new address for the task that was at this one of the cluster, where somebody else
+        has taken its port; None where it can go back there."""
+        if _is_free(self._now.get(address, address)):
+            return None
+        self._now[address] = _free_addresses(1)[0]
+        with open(self.path, "a") as file:
+            file.write(f"{address} {self._now[address]}\n")
+        return self._now[address]
+
+    def remove(self) -> None:
+        os.unlink(self.path)
+
+
 class _Task:
     """One task. `ssh`: the host that it is on and how to get there; None: this machine."""
 
     def __init__(
         self, job: str, index: int, command: list[str], cluster: dict[str, list[str]],
-        ssh: tuple[str, str] | None,
+        ssh: tuple[str, str] | None, moved: str,
     ):  # fmt: skip
         self.job, self.name = job, f"{job} {index}"
+        # None: it is in no cluster, or on another machine.
+        self.address = cluster[job][index] if job in cluster and ssh is None else None
         task = {"type": job, "index": index}
         self._environment = {
             **os.environ,
             "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
             "PYTHONUNBUFFERED": "1",
         }
+        if ssh is None:
+            self._environment["MILLRACE_CLUSTER_MOVED"] = moved
         self._remote = ssh is not None
         if ssh is not None:
             command = ssh_command(ssh[1], ssh[0], command, self._environment)
@@ -214,8 +252,16 @@ class _Launch:
         cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
         cluster.pop("evaluator", None)
         names = [(job, index) for job, n in jobs.items() for index in range(n)]
+        self._moves = _Moves()
         self._tasks = [
-            _Task(job, index, command, cluster, None if host is None else (host, ssh))
+            _Task(
+                job,
+                index,
+                command,
+                cluster,
+                None if host is None else (host, ssh),
+                self._moves.path,
+            )  # fmt: skip
             for (job, index), (host, _) in zip(names, places, strict=True)
         ]
         self._restarts = restarts
@@ -235,6 +281,7 @@ class _Launch:
         finally:
             self._stop(signal.SIGTERM)
             self._display.close()
+            self._moves.remove()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self._code
@@ -268,6 +315,8 @@ class _Launch:
         self._display.say(
             f"{task.name} {ended}; started again, {task.restarts} of {self._restarts}"
         )
+        if task.address is not None and (moved := self._moves.settle(task.address)):
+            self._display.say(f"{task.name} moves to {moved}: another program has {task.address}")
         task.start(self._display.line)
         return True
 

@@ -28,11 +28,34 @@ install_for_threads()
 _open_sessions: "weakref.WeakSet[BaseSession]" = weakref.WeakSet()
 
 
+class WaitReport:
+    """When to tell of a wait for other tasks that begins now: every ten seconds, the first time
+    after as many milliseconds as MILLRACE_REPORT_AFTER_MS has where these are fewer; not at all
+    where that is 0."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        first = _core.report_after_ms() / 1000
+        self._next = self._began + min(first, 10.0) if first > 0 else float("inf")
+
+    def waited(self) -> float:
+        """For how many seconds it has lasted."""
+        return time.monotonic() - self._began
+
+    def due(self) -> bool:
+        """Whether it is time to tell. True once for each time."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + 10.0
+        return True
+
+
 def _when_reached(target: str, config: Any, call: Callable[[], Any]) -> Any:
     """What `call` gives once the tasks of the target's cluster answer. Waits for them, as long as
     the config's operation_timeout_in_ms says or else for ever, and says so every ten seconds."""
     limit = config.operation_timeout_in_ms / 1000 if config is not None else 0
-    began = reported = time.monotonic()
+    report = WaitReport()
     while True:
         try:
             return call()
@@ -41,15 +64,14 @@ def _when_reached(target: str, config: Any, call: Callable[[], Any]) -> Any:
                 raise errors.DeadlineExceededError(None, None, error.message) from None
             raise
         except errors.UnavailableError as error:
-            now = time.monotonic()
-            if 0 < limit <= now - began:
+            if 0 < limit <= report.waited():
                 raise errors.DeadlineExceededError(
                     None, None, f"not reached within {limit:g} s: {error.message}"
                 ) from None
-            if now - reported >= 10:
-                reported = now
+            if report.due():
                 print(
-                    f"millrace: {target} is waited for since {now - began:.0f} s: {error.message}",
+                    f"millrace: {target} is waited for since {report.waited():.0f} s: "
+                    f"{error.message}",
                     file=sys.stderr,
                 )
         time.sleep(0.05)
@@ -180,6 +202,29 @@ class BaseSession:
                 return nest.pack_sequence_as(fetches, [])
             raise self._with_op(error) from None
 
+    def _run_update(
+        self,
+        fetches: Any,
+        feed_dict: Any,
+        options: Any,
+        run_metadata: Any,
+        stream: int,
+        number: int,
+    ) -> Any:
+        """As run(), for a run that is tried again, perhaps by another session, when a task of a
+        cluster was lost: what it has changed on tasks that live is not changed again. It has the
+        same two numbers then; `number` grows from run to run of a stream, which is above 0."""
+        if self._closed:
+            raise self._over()
+        try:
+            if options is None and run_metadata is None:
+                return self._core.run(fetches, feed_dict, stream, number)
+            return self._run_with_options(
+                fetches, feed_dict, options, run_metadata, update=(stream, number)
+            )
+        except errors.OpError as error:
+            raise self._with_op(error) from None
+
     def _run_checking_numerics(self, fetches: Any, feed_dict: Any) -> Any:
         """As run(), ended where numbers that are not finite would be fetched or kept."""
         try:
@@ -204,6 +249,7 @@ class BaseSession:
         options: Any,
         metadata: Any,
         check_numerics: bool = False,
+        update: tuple[int, int] = (0, 0),
     ) -> Any:
         if options is not None and not isinstance(options, protos.RunOptions):
             raise TypeError(f"options must be a RunOptions, got {type(options)}")
@@ -219,7 +265,7 @@ class BaseSession:
             given.trace_level = protos.RunOptions.FULL_TRACE
         value, told = self._core.run_with_options(
             fetches, list(feeds.keys()), list(feeds.values()), given.SerializeToString(),
-            metadata is not None, check_numerics,
+            metadata is not None, check_numerics, *update,
         )  # fmt: skip
         if metadata is not None:
             metadata.ParseFromString(told)
@@ -369,13 +415,17 @@ class BaseSession:
 
 
 class _DeviceAttributes:
-    def __init__(self, name: str, device_type: str, memory_limit_bytes: int):
+    def __init__(self, name: str, device_type: str, memory_limit_bytes: int, incarnation: int):
         self.name = name
         self.device_type = device_type
         self.memory_limit_bytes = memory_limit_bytes
+        self.incarnation = incarnation  # another one after each start of the device's process
 
     def __repr__(self) -> str:
-        return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
+        return (
+            f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes}, "
+            f"{self.incarnation})"
+        )
 
 
 @export(v1="Session")

@@ -1,14 +1,17 @@
 """Sessions that are ready to use: restored, or initialised, or waited for."""
 
 import time
-from typing import Any
+from typing import Any, Callable
 
 from millrace.checkpoint.checkpoint_state import checkpoint_exists, get_checkpoint_state
+from millrace.checkpoint.partial_restore import restore_some, restoring_ops
+from millrace.checkpoint.saver import Saver
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph
-from millrace.graph.session import Session
+from millrace.graph.session import Session, WaitReport
+from millrace.train.living_tasks import LivingTasks, global_variables_of, is_synchronous
 
 
 def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
@@ -29,11 +32,29 @@ def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
     return False, f"Variables not initialized: {names}"
 
 
+def _missing(sess: Any, op: Any) -> set[str] | None:
+    """The names that `op` reports as missing; None where it reports something else, or is None."""
+    if op is None:
+        return None
+    try:
+        value = sess.run(op)
+    except errors.FailedPreconditionError:
+        return None
+    if value is None or value.dtype.kind != "O":
+        return None
+    return {name.decode() for name in value}
+
+
+def _check_one(checkpoint_dir: str | None, checkpoint_file: str | None) -> None:
+    if checkpoint_dir and checkpoint_file:
+        raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+
+
 def _has_checkpoint(state: Any) -> bool:
     return state is not None and bool(state.model_checkpoint_path)
 
 
-def _restore_newest(sess: Any, saver: Any, state: Any) -> None:
+def _restore_newest(state: Any, restore: Callable[[str], None]) -> None:
     """Restores the newest checkpoint; one before it where its files are damaged or gone."""
     newest = state.model_checkpoint_path
     older = [path for path in reversed(state.all_model_checkpoint_paths) if path != newest]
@@ -44,7 +65,7 @@ def _restore_newest(sess: Any, saver: Any, state: Any) -> None:
         older.insert(0, newest)
     while True:
         try:
-            saver.restore(sess, older[0])
+            restore(older[0])
             return
         except errors.DataLossError as error:
             if len(older) == 1:
@@ -89,32 +110,84 @@ class SessionManager:
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
         self._local_init_feed_dict = local_init_feed_dict
+        self._tasks: LivingTasks | None = None
 
     def _restore_checkpoint(
-        self, master: str, saver: Any, checkpoint_dir: str | None, checkpoint_file: str | None,
-        wait_for_checkpoint: bool, max_wait_secs: float, config: Any,
-    ) -> tuple[Session, bool]:  # fmt: skip
-        """A session, and whether the model was restored in it."""
-        if checkpoint_dir and checkpoint_file:
-            raise ValueError(
-                "Can not provide both checkpoint_dir and checkpoint_filename_with_path."
-            )
-        sess = Session(master, graph=self._graph, config=config)
+        self, sess: Session, saver: Any, checkpoint_dir: str | None, checkpoint_file: str | None,
+        wait_for_checkpoint: bool, max_wait_secs: float,
+    ) -> bool:  # fmt: skip
+        """Whether the model was restored."""
         if not saver or not (checkpoint_dir or checkpoint_file):
-            return sess, False
+            return False
         if checkpoint_file:
             saver.restore(sess, checkpoint_file)
-            return sess, True
+            return True
         waited = 0.0
         while not _has_checkpoint(state := get_checkpoint_state(checkpoint_dir)):
             if not wait_for_checkpoint or waited >= max_wait_secs:
-                return sess, False
+                return False
             logging.info("Waiting for checkpoint to be available.")
             time.sleep(self._recovery_wait_secs)
             waited += self._recovery_wait_secs
-        _restore_newest(sess, saver, state)
+        _restore_newest(state, lambda path: saver.restore(sess, path))
         saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
-        return sess, True
+        return True
+
+    def _lost(self, missing: set[str] | None) -> list[Any] | None:
+        """The variables that tasks of the cluster have lost, where they have others of this run
+        still; None where all is to be restored or initialised."""
+        if self._tasks is None or missing is None:
+            return None
+        variables = global_variables_of(self._graph)
+        lost = [v for v in variables if v.op.name in missing or not self._tasks.has(v.device)]
+        if len(lost) == len(variables) or (lost and is_synchronous(self._graph)):
+            return None
+        return lost
+
+    def _has_others(self, missing: set[str] | None) -> bool:
+        """Whether tasks have, or may have, values of another run."""
+        assert self._tasks is not None
+        return missing is None or not all(
+            v.op.name in missing or self._tasks.has(v.device)
+            for v in global_variables_of(self._graph)
+        )
+
+    def _bring_back(
+        self, sess: Session, lost: list[Any], saver: Any, checkpoint_dir: str | None
+    ) -> None:
+        """Gives the variables that were lost the values of the last checkpoint, or initialises
+        those that it cannot have. What tasks that live have is not touched."""
+        assert self._tasks is not None
+        tasks, names = self._tasks, {v.op.name for v in lost}
+        known = {v.op.name for v in global_variables_of(self._graph)}
+
+        def wanted(op: Any) -> bool:
+            return op.name in names or (op.name not in known and not tasks.has(op.device))
+
+        state = get_checkpoint_state(checkpoint_dir) if checkpoint_dir else None
+        saved: set[str] = set()
+        if isinstance(saver, Saver) and not saver._is_empty and _has_checkpoint(state):
+            saved = {op.inputs[0].op.name for op in restoring_ops(saver, self._graph)}
+        fresh = [v for v in lost if v.op.name not in saved]
+        if fresh:
+            sess.run([v.initializer for v in fresh])
+        if saved:
+            _restore_newest(state, lambda path: restore_some(saver, sess, path, wanted))
+            saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+        if lost:
+            logging.warning(
+                "%d of %d variables were lost with their tasks: %d restored%s, %d initialised.",
+                len(lost), len(known), len(lost) - len(fresh),
+                f" from {state.model_checkpoint_path}" if saved else "", len(fresh),
+            )  # fmt: skip
+
+    def _look_at_tasks(self, sess: Session, checkpoint_dir: str | None) -> None:
+        """What tasks have outlives sessions where there is a cluster."""
+        if not sess.sess_str:
+            return
+        if self._tasks is None:
+            self._tasks = LivingTasks(checkpoint_dir)
+        self._tasks.look(sess)
 
     def prepare_session(
         self, master: str, init_op: Any = None, saver: Any = None,
@@ -131,12 +204,29 @@ class SessionManager:
           saver, checkpoint_dir, checkpoint_filename_with_path: where to restore the model from.
           wait_for_checkpoint, max_wait_secs: whether, and how long, to wait for a checkpoint.
 
+        In a cluster whose tasks have values that this chief gave them, in this process or with this
+        `checkpoint_dir`, these stay: only what was lost with a task is restored or initialised.
+
         RuntimeError when the model is not ready after all this; the message names what is missing.
         """
-        sess, restored = self._restore_checkpoint(
-            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
-            max_wait_secs, config,
-        )  # fmt: skip
+        _check_one(checkpoint_dir, checkpoint_filename_with_path)
+        sess = Session(master, graph=self._graph, config=config)
+        self._look_at_tasks(sess, checkpoint_dir)
+        missing = None if self._tasks is None else _missing(sess, self._ready_for_local_init_op)
+        lost = None if checkpoint_filename_with_path else self._lost(missing)
+        # Values are used as soon as they are there, so the tasks are noted before; unless a chief
+        # that is killed in between would leave some that are not this run's, or not yet.
+        early = self._tasks is not None and not init_fn and not self._has_others(missing)
+        if self._tasks is not None and early:
+            self._tasks.note()
+        if lost is not None:
+            self._bring_back(sess, lost, saver, checkpoint_dir)
+            restored = True
+        else:
+            restored = self._restore_checkpoint(
+                sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
+                max_wait_secs,
+            )  # fmt: skip
         if not restored:
             if init_op is None and not init_fn and self._local_init_op is None:
                 raise RuntimeError(
@@ -146,6 +236,8 @@ class SessionManager:
                 sess.run(init_op, feed_dict=init_feed_dict)
             if init_fn:
                 init_fn(sess)
+        if self._tasks is not None and not early:
+            self._tasks.note()
         ready, message = self._try_run_local_init_op(sess)
         if not ready:
             raise RuntimeError(
@@ -167,9 +259,11 @@ class SessionManager:
         max_wait_secs: float = 7200, config: Any = None,
     ) -> tuple[Session, bool]:  # fmt: skip
         """A session, and whether the model was restored from a checkpoint in it and is ready."""
-        sess, restored = self._restore_checkpoint(
-            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
-            max_wait_secs, config,
+        _check_one(checkpoint_dir, checkpoint_filename_with_path)
+        sess = Session(master, graph=self._graph, config=config)
+        restored = self._restore_checkpoint(
+            sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
+            max_wait_secs,
         )  # fmt: skip
         local_ready, message = self._try_run_local_init_op(sess)
         if not restored:
@@ -191,9 +285,9 @@ class SessionManager:
         DeadlineExceededError when it is not after `max_wait_secs`.
         """
         end = time.monotonic() + (float("inf") if max_wait_secs is None else max_wait_secs)
-        pause, said = 0.05, float("-inf")
+        pause, report = 0.025, WaitReport()
         while True:
-            pause = min(2 * pause, 1.0, self._recovery_wait_secs)
+            pause = min(2 * pause, 0.5, self._recovery_wait_secs)
             sess = Session(master, graph=self._graph, config=config)
             ready, local_message = self._try_run_local_init_op(sess)
             message = None
@@ -208,11 +302,10 @@ class SessionManager:
                     f"Session was not ready after waiting {max_wait_secs:g} secs: "
                     f"{local_message or message}",
                 )  # fmt: skip
-            if time.monotonic() - said >= 10:
-                said = time.monotonic()
-                logging.info(
-                    "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
-                    local_message, message,
+            if report.due():
+                logging.warning(
+                    "Waiting for model to be ready, since %.0f s.  Ready_for_local_init_op:  %s, "
+                    "ready: %s", report.waited(), local_message, message,
                 )  # fmt: skip
             time.sleep(pause)
 

@@ -1,5 +1,7 @@
 """Sessions around sessions: each adds one thing to their runs."""
 
+import random
+import threading
 import time
 from typing import Any, Callable
 
@@ -7,6 +9,7 @@ from millrace import protos
 from millrace.core import errors, logging
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
+from millrace.graph.session import BaseSession
 from millrace.state.queue_runner import start_queue_runners
 from millrace.train.coordinator import Coordinator
 from millrace.train.scaffold import SessionCreator
@@ -66,11 +69,25 @@ class _WrappedSession:
         return step_fn(StepContext(raw_session, run_with_hooks))
 
 
+class _Updates(threading.local):
+    """Numbers for the runs of one thread that are tried again: see `Session._run_update`."""
+
+    def __init__(self) -> None:
+        self.stream = random.SystemRandom().randrange(1, 1 << 62)
+        self.number = 0
+
+    def next(self) -> tuple[int, int]:
+        self.number += 1
+        return self.stream, self.number
+
+
 class RecoverableSession(_WrappedSession):
-    """Makes the session anew when a worker or server is lost, and runs again."""
+    """Makes the session anew when a worker or server is lost, and runs again. What the run has
+    changed by then on tasks that live is not changed again."""
 
     def __init__(self, sess_creator: Any):
         self._sess_creator = sess_creator
+        self._updates = _Updates()
         super().__init__(self._create_session())
 
     def _create_session(self) -> Any:
@@ -78,14 +95,14 @@ class RecoverableSession(_WrappedSession):
             try:
                 return self._sess_creator.create_session()
             except _PREEMPTION_ERRORS as error:
-                logging.info("A session could not be created and will be tried again: %s", error)
+                logging.warning("A session could not be created and will be tried again: %s", error)
                 time.sleep(0.1)
 
     def _check_stop(self) -> bool:
         try:
             return self._sess is None or self._sess._check_stop()
         except _PREEMPTION_ERRORS as error:
-            logging.info("The session is made anew, for: %s", error)
+            logging.warning("The session is made anew, for: %s", error)
             self.close()
             self._sess = self._create_session()
             return False
@@ -99,20 +116,29 @@ class RecoverableSession(_WrappedSession):
                     self._sess = self._create_session()
                 return call()
             except _PREEMPTION_ERRORS as error:
-                logging.info("The session is made anew, for: %s", error)
+                logging.warning("The session is made anew, for: %s", error)
                 self.close()
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
+        update = self._updates.next()
         return self._again(
             lambda: self._sess.run(
-                fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata
+                fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata,
+                update=update,
             )
-        )
+        )  # fmt: skip
 
     def run_step_fn(self, step_fn: Any, raw_session: Any, run_with_hooks: Any) -> Any:
-        return self._again(lambda: self._sess.run_step_fn(step_fn, raw_session, run_with_hooks))
+        update = self._updates.next()
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._sess.run(*args, update=update, **kwargs)
+
+        return self._again(
+            lambda: self._sess.run_step_fn(step_fn, raw_session, run_with_hooks or run)
+        )
 
 
 class _CoordinatedSession(_WrappedSession):
@@ -185,8 +211,9 @@ class _HookedSession(_WrappedSession):
         return self._should_stop
 
     def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None,
+        update: tuple[int, int] | None = None,
+    ) -> Any:  # fmt: skip
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         all_fetches = [fetches]
@@ -210,9 +237,13 @@ class _HookedSession(_WrappedSession):
         feeds = {**hook_feeds, **(feed_dict or {})} if hook_feeds else feed_dict
         if options is not None and run_metadata is None:
             run_metadata = protos.RunMetadata()
-        outputs = self._sess.run(
-            all_fetches, feed_dict=feeds, options=options, run_metadata=run_metadata
-        )
+        # Where all is in this process nothing of it is lost alone.
+        if update is not None and isinstance(self._sess, BaseSession) and self._sess.sess_str:
+            outputs = self._sess._run_update(all_fetches, feeds, options, run_metadata, *update)
+        else:
+            outputs = self._sess.run(
+                all_fetches, feed_dict=feeds, options=options, run_metadata=run_metadata
+            )
         options = protos.RunOptions() if options is None else options
         run_metadata = protos.RunMetadata() if run_metadata is None else run_metadata
         for hook in self._hooks:
