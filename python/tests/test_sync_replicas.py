@@ -7,6 +7,7 @@ import pytest
 from ports import free_ports
 
 import millrace.compat.v1 as tf
+from millrace.train.living_tasks import is_synchronous
 
 
 class Cluster:
@@ -115,6 +116,23 @@ def test_a_restarted_replica_gives_its_gradient_once():
     assert sessions[0].run([chief.step, chief.w]) == [1, -1.5]
     assert sessions[1].run(other.optimizer.late_gradients) == 1
     cluster.stop()
+
+
+def test_a_graph_is_known_to_train_synchronously():
+    def trains(sparse, synchronous):
+        with tf.Graph().as_default() as graph:
+            w = tf.get_variable("w", [3, 2])
+            loss = tf.reduce_sum(tf.gather(w, [1]) if sparse else w)
+            optimizer = tf.train.GradientDescentOptimizer(1.0)
+            if synchronous:
+                optimizer = tf.train.SyncReplicasOptimizer(optimizer, 2)
+            optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+        return is_synchronous(graph)
+
+    # Then a lost parameter server sets the whole model back, not its own variables alone.
+    for sparse in (False, True):
+        assert trains(sparse, synchronous=True)
+        assert not trains(sparse, synchronous=False)
 
 
 def test_a_late_gradient_is_dropped_and_told():

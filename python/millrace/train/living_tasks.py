@@ -20,7 +20,6 @@ from millrace.io import gfile
 from millrace.state.partitioned_variable import PartitionedVariable
 
 _FILE = "cluster_tasks.json"
-_ACCUMULATORS = ("ConditionalAccumulator", "SparseConditionalAccumulator")
 
 
 def global_variables_of(graph: Graph) -> list[Any]:
@@ -34,7 +33,8 @@ def global_variables_of(graph: Graph) -> list[Any]:
 
 def is_synchronous(graph: Graph) -> bool:
     """Whether steps of workers are gathered to one: then a model is of one step on all tasks."""
-    return any(op.type in _ACCUMULATORS for op in graph.get_operations())
+    # Dense and sparse, and the forms of handles.
+    return any(op.type.endswith("ConditionalAccumulator") for op in graph.get_operations())
 
 
 class LivingTasks:
