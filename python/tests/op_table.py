@@ -1038,6 +1038,7 @@ EXEMPT: dict[str, str] = {
         ["FIFOQueue*", "PaddingFIFOQueue*", "PriorityQueue*", "RandomShuffleQueue*", "Queue*",
          "ConditionalAccumulator", "SparseConditionalAccumulator", "Accumulator*",
          "SparseAccumulator*", "ResourceAccumulator*", "ResourceConditionalAccumulator",
+         "StepGate*",
          "Add*SparseToTensorsMap", "TakeManySparseFromTensorsMap"],
         "queues and accumulators: millrace/ops/queue",
     ),

@@ -72,6 +72,12 @@ class LivingTasks:
             gfile.MakeDirs(os.path.dirname(self._path))
             _core.write_file_atomically(self._path, data.encode())
 
+    def forget(self) -> None:
+        """The run has come to its end: what tasks have does not count for the next one."""
+        self._given = {}
+        if self._path is not None and gfile.Exists(self._path):
+            gfile.Remove(self._path)
+
     def _read(self) -> dict[str, int]:
         if self._path is None or not gfile.Exists(self._path):
             return {}

@@ -32,8 +32,9 @@ class _MonitoredSession:
         self._hooks = list(hooks or [])
         for hook in self._hooks:
             hook.begin()
+        self._session_creator = session_creator or ChiefSessionCreator()
         self._coordinated_creator = CoordinatedSessionCreator(
-            session_creator or ChiefSessionCreator(), self._hooks, stop_grace_period_secs
+            self._session_creator, self._hooks, stop_grace_period_secs
         )
         if should_recover:
             self._sess: Any = RecoverableSession(self._coordinated_creator)
@@ -99,6 +100,7 @@ class _MonitoredSession:
             if exception_type is None:
                 for hook in self._hooks:
                     hook.end(self._coordinated_creator.tf_sess)
+                self._end_run()
         finally:
             try:
                 if self._sess is None:
@@ -110,6 +112,11 @@ class _MonitoredSession:
                 self._coordinated_creator.coord = None
                 if not self._graph_was_finalized:
                     get_default_graph()._unsafe_unfinalize()
+
+    def _end_run(self) -> None:
+        """Called where it is closed because the training is over."""
+        if isinstance(self._session_creator, ChiefSessionCreator):
+            self._session_creator.end_run()
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None
@@ -175,6 +182,11 @@ class _TrainingSession(MonitoredSession):
         if self._watch.requested and self._sess is None:
             return False
         return super().__exit__(exception_type, exception_value, traceback)
+
+    def _end_run(self) -> None:
+        # One that was told to go is started again, and the others go on meanwhile.
+        if not self._watch.requested:
+            super()._end_run()
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:

@@ -226,6 +226,11 @@ class ChiefSessionCreator(SessionCreator):
             init_fn=self._scaffold.init_fn,
         )
 
+    def end_run(self) -> None:
+        """The run has come to its end; see `SessionManager.end_run`."""
+        if self._session_manager is not None:
+            self._session_manager.end_run()
+
 
 @export(v1="train.WorkerSessionCreator")
 class WorkerSessionCreator(SessionCreator):

@@ -189,6 +189,12 @@ class SessionManager:
             self._tasks = LivingTasks(checkpoint_dir)
         self._tasks.look(sess)
 
+    def end_run(self) -> None:
+        """The run has come to its end: the next one begins with the checkpoint, as it finds it,
+        and not with what tasks of a cluster still have."""
+        if self._tasks is not None:
+            self._tasks.forget()
+
     def prepare_session(
         self, master: str, init_op: Any = None, saver: Any = None,
         checkpoint_dir: str | None = None, checkpoint_filename_with_path: str | None = None,
