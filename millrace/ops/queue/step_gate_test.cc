@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <list>
+#include <vector>
 
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/register_ops.h"
@@ -17,6 +18,10 @@ const bool registered = register_for_tests({register_queue_ops});
 class StepGates : public testing::Test {
  protected:
   StepGates() { handle_ = OpTester(env_, "StepGate").run_one().value(); }
+  // Who still waits holds on to the gate, and the gate to it.
+  ~StepGates() override {
+    for (const Ref<OpRun>& run : waits_) run->cancel();
+  }
 
   OpTester& on(const char* op) { return testers_.emplace_back(env_, op).input(handle_); }
   static Tensor number(int64_t x) { return Tensor::scalar(x); }
@@ -30,7 +35,8 @@ class StepGates : public testing::Test {
     EXPECT_TRUE(tester.input(number(required)).run().ok());
   }
   Ref<OpRun> wait(int64_t local_step) {
-    return on("StepGateWait").input(number(local_step)).start().value();
+    waits_.push_back(on("StepGateWait").input(number(local_step)).start().value());
+    return waits_.back();
   }
   static int64_t step(const Ref<OpRun>& run) {
     const Result<std::vector<Value>> values = run->wait();
@@ -45,6 +51,7 @@ class StepGates : public testing::Test {
 
   OpEnv env_;
   std::list<OpTester> testers_;
+  std::vector<Ref<OpRun>> waits_;
   Tensor handle_;
 };
 
