@@ -12,3 +12,7 @@ starts_other_programs = pytest.mark.skipif(
 measures_memory = pytest.mark.skipif(
     "MILLRACE_SANITIZE" in os.environ, reason="the sanitizer keeps what is freed"
 )
+# For tests of how long other processes are waited for: sanitizers slow them by a lot.
+measures_time = pytest.mark.skipif(
+    "MILLRACE_SANITIZE" in os.environ, reason="the sanitizer takes the time of its own"
+)

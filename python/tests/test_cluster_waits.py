@@ -12,9 +12,12 @@ import threading
 import time
 
 import pytest
+from sanitizers import measures_time
 from tcp_forwarder import Forwarder
 
 from millrace import _core
+
+pytestmark = measures_time
 
 CLIENT = os.path.join(os.path.dirname(__file__), "waiting_client.py")
 SERVE = """
