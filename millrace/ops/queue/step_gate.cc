@@ -25,22 +25,17 @@ StepGate::StepGate(std::string_view name) : name_(name) {}
 StepGate::~StepGate() = default;
 
 void StepGate::reset(int64_t step) {
-  const Ref<StepGate> self(this);  // a waiter that is told may be the last to hold it
-  Line finished;
   {
     MutexLock lock(mu_);
-    set_ = true;
-    step_ = step;
     admissions_ = 0;
     left_ = 0;
     closed_.clear();
-    serve(finished);
   }
-  finish(finished);
+  open(step);
 }
 
 void StepGate::open(int64_t step) {
-  const Ref<StepGate> self(this);
+  const Ref<StepGate> self(this);  // a waiter that is told may be the last to hold it
   Line finished;
   {
     MutexLock lock(mu_);
