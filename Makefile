@@ -16,7 +16,7 @@ help:
 	@echo 'make test-all    every suite under every preset and instruction set, lint of every file'
 	@echo 'make wheel       build the Python package, with the libraries it needs, into dist/'
 	@echo 'make bench       run the benchmarks (FILTER=regex); JSON goes to bench_results/'
-	@echo 'make lint        format, layers, Python, locks and clang-tidy checks'
+	@echo 'make lint        format, layers, Python and clang-tidy checks'
 	@echo 'make format      rewrite C++ and Python sources in the house format'
 	@echo 'make fuzz-corpus keep what fuzzing found that is new in tests/fuzz_corpus/'
 	@echo 'make clean       remove build/'

@@ -32,6 +32,9 @@ else()
   # Clang's precompiled headers hold absolute paths, so with them ccache would find nothing that was
   # compiled in another folder.
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+  # To read or call something without the lock that its declaration asks for is an error
+  # (millrace/base/thread_annotations.h).
+  add_compile_options(-Wthread-safety -Werror=thread-safety)
 endif()
 if(MILLRACE_WERROR)
   add_compile_options(-Werror)

@@ -27,8 +27,16 @@
 # the build writes).
 
 set(MILLRACE_GEN_DIR ${CMAKE_BINARY_DIR}/gen)
-# Tests are compiled more often than they are run.
-set(MILLRACE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)
+# Tests are compiled more often than they are run, and with clang's sanitizers a source takes ten
+# seconds: there they go without optimisation, and without what tells fuzzers where they have been.
+# Programs that run for longer than they compile do not, and start first.
+set(MILLRACE_LONG_TESTS autodiff_test distributed_simulation_test distributed_test
+    end_to_end_threads_test ops_test)
+set(MILLRACE_TESTING_FLAGS $<$<CONFIG:Release>:-O1>)
+set(MILLRACE_TEST_FLAGS ${MILLRACE_TESTING_FLAGS})
+if(MILLRACE_FUZZERS)
+  set(MILLRACE_TEST_FLAGS -O0 -fno-sanitize=fuzzer-no-link)
+endif()
 add_custom_target(tests)
 add_custom_target(tests_threads)
 add_custom_target(benchmarks)
@@ -133,7 +141,11 @@ function(millrace_tests name)
     add_executable(${target} EXCLUDE_FROM_ALL ${sources_${group}})
     target_link_libraries(${target} PRIVATE ${links_${group}} ${arg_LIBS} GTest::gtest_main
                                             Threads::Threads)
-    target_compile_options(${target} PRIVATE ${MILLRACE_TEST_FLAGS})
+    if(target IN_LIST MILLRACE_LONG_TESTS)
+      target_compile_options(${target} PRIVATE ${MILLRACE_TESTING_FLAGS})
+    else()
+      target_compile_options(${target} PRIVATE ${MILLRACE_TEST_FLAGS})
+    endif()
     target_precompile_headers(${target} REUSE_FROM mr_gtest_pch)
     set_target_properties(${target} PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test
@@ -142,6 +154,9 @@ function(millrace_tests name)
     add_test(NAME ${group} COMMAND ${target} --gtest_brief=1
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${group} PROPERTIES TIMEOUT 900)
+    if(target IN_LIST MILLRACE_LONG_TESTS)
+      set_tests_properties(${group} PROPERTIES COST 1000)
+    endif()
     if(DEFINED label_${group})
       set_tests_properties(${group} PROPERTIES LABELS ${label_${group}})
       if(NOT TARGET tests_${label_${group}})
@@ -224,7 +239,7 @@ function(millrace_library folder)
       endif()
       if(NOT TARGET ${library})
         add_library(${library} STATIC EXCLUDE_FROM_ALL)
-        target_compile_options(${library} PRIVATE ${MILLRACE_TEST_FLAGS})
+        target_compile_options(${library} PRIVATE ${MILLRACE_TESTING_FLAGS})
         target_link_libraries(${library} PUBLIC ${libs} $<TARGET_NAME_IF_EXISTS:mr_${links}>
                                                 GTest::gtest)
         if(NOT links)

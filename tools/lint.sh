@@ -8,8 +8,6 @@
 #   tidy     clang-tidy on the C++ sources that changed: since the branch left origin/main, or, where
 #            that is the same commit, since the commit before; at most TIDY_MAX (40) of them, newest
 #            first. --all checks every source.
-#   locks    clang's thread-safety analysis on the sources that name a lock and on those that tidy
-#            checks
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . tools/common.sh
@@ -20,7 +18,7 @@ checks=()
 for argument in "$@"; do
   if [ "$argument" = --all ]; then all=true; else checks+=("$argument"); fi
 done
-[ ${#checks[@]} -gt 0 ] || checks=(format layers docs python locks tidy)
+[ ${#checks[@]} -gt 0 ] || checks=(format layers docs python tidy)
 
 check_format() {
   tools/venv.sh || return 1
@@ -74,7 +72,7 @@ changed_files() {
 # Those that are compiled for clang-tidy.
 checked() { grep -v -e '^examples/consumer/' -e '_fuzz\.cc$'; }
 
-# run_tidy ARGUMENTS: clang-tidy on the files that come in.
+# Clang-tidy on the files that come in.
 run_tidy() {
   # The compile commands are clang's; the headers the build writes come from the release build.
   if ! { tools/build.sh release generated && cmake --preset lint; } < /dev/null > build/lint.log 2>&1; then
@@ -82,23 +80,11 @@ run_tidy() {
     return 1
   fi
   xargs -P "${JOBS:-$(nproc)}" -n 4 \
-    clang-tidy --quiet -p build/lint "$@" \
+    clang-tidy --quiet -p build/lint \
     --extra-arg=-isystem"$PWD/build/release/gen" 2> build/lint.log
   local result=$?
   [ $result -eq 0 ] || grep -v -e 'warnings generated' -e '^Suppressed' -e '^Use ' build/lint.log
   return $result
-}
-
-check_locks() {
-  if $all; then
-    all_files
-  else
-    all_files | xargs grep -lE 'Mutex|MR_GUARDED_BY|MR_REQUIRES'
-    changed_files | head -n "$limit"
-  fi | checked | sort -u |
-    # The second is there because clang-tidy wants a check of its own.
-    run_tidy --checks='-*,clang-diagnostic-thread-safety*,readability-redundant-smartptr-get' \
-      --extra-arg=-Wthread-safety
 }
 
 check_tidy() {
