@@ -420,13 +420,16 @@ def test_the_interpreter_ends_during_a_run(work):
     done = python(
         LOOP
         + f"""
+    began = threading.Event()
     def work():
         print("running", flush=True)
+        began.set()
         {work}
     with tf.Graph().as_default():
         pass
     threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.3)
+    began.wait()
+    time.sleep(0.3)  # mostly in the run
     """
     )
     assert done.returncode == 0 and done.stdout == "running\n", done.stderr
