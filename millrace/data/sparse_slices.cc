@@ -68,6 +68,7 @@ class SparseTensorSliceDataset final : public Dataset {
     int64_t last = -1;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = index[static_cast<size_t>(i * width)];
+      if (row < 0) return invalid_argument("index ", i, " is in row ", row, ", which is negative");
       if (row < last || row >= shape.data<int64_t>()[0]) {
         return unimplemented("the SparseTensor must be ordered by its first dimension: row ", row,
                              " comes after ", last, ", of ", shape.data<int64_t>()[0]);

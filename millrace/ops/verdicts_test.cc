@@ -64,6 +64,7 @@ constexpr const char* kAboutElements[] = {
     "more elements than 63 bits",
     "expected no negative index",
     "indices must not be negative",
+    "which is negative",
     "but params is empty",
     "that of the list's elements",
     "expected a list with",

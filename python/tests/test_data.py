@@ -50,6 +50,9 @@ def test_sparse_elements():
     assert batch.indices.tolist() == [[0, 0]] and batch.dense_shape.tolist() == [2, 4]
     parts = elements(Dataset.from_sparse_tensor_slices(sparse))
     assert [p[1].tolist() for p in parts] == [[1], [], [2]]
+    negative = tf.SparseTensor([[-1, 0], [0, 0]], [1, 2], [3, 4])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="row -1, which is negative"):
+        elements(Dataset.from_sparse_tensor_slices(negative))
     assert Dataset.from_tensors(sparse).output_classes is tf.SparseTensor
 
 
