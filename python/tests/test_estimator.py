@@ -1,6 +1,7 @@
 """Estimators: training, evaluation, prediction, export; heads, canned models and contrib.learn."""
 
 import inspect
+import json
 import os
 import signal
 
@@ -88,6 +89,22 @@ def test_train_and_evaluate_and_export(tmp_path):
         fed = {signature.inputs["x"].name: ROWS}
         out = sess.run(signature.outputs["out"].name, fed)
     np.testing.assert_allclose(out, ROWS @ model.get_variable_value("w"), rtol=1e-5)
+
+
+def test_an_evaluator_passes_over_what_is_deleted(monkeypatch, tmp_path):
+    """A fast training keeps no checkpoint for as long as an evaluation takes."""
+    newest = linear(tmp_path).train(FOREVER, max_steps=20).latest_checkpoint()
+    task = {"cluster": {"chief": ["h0:1"]}, "task": {"type": "evaluator", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    specs = estimator.TrainSpec(FOREVER, max_steps=20), estimator.EvalSpec(ONCE, start_delay_secs=0)
+    model, gone = linear(tmp_path), str(tmp_path / "gone")
+    looks = iter([gone, newest, newest])
+    monkeypatch.setattr(model, "latest_checkpoint", lambda: next(looks))
+    estimator.train_and_evaluate(model, *specs)
+    assert not list(looks) and (tmp_path / "eval").exists()
+    monkeypatch.setattr(model, "latest_checkpoint", lambda: gone)
+    with pytest.raises(tf.errors.NotFoundError, match="gone"):  # and nothing came after it
+        estimator.train_and_evaluate(model, *specs)
 
 
 def test_sigterm_leaves_the_evaluation_out(tmp_path):

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from millrace.core import logging
+from millrace.core import errors, logging
 from millrace.estimator.estimator import Estimator
 from millrace.estimator.training_specs import EvalSpec, TrainSpec
 from millrace.graph.keys import GraphKeys
@@ -85,10 +85,15 @@ def evaluate_continuously(estimator: Estimator, train_spec: TrainSpec, spec: Eva
         began = time.monotonic()
         path = estimator.latest_checkpoint()
         if path and path != evaluated:
-            metrics = evaluate_checkpoint(estimator, spec, path)
-            step = metrics[GraphKeys.GLOBAL_STEP]
-            final = bool(train_spec.max_steps) and step >= train_spec.max_steps
-            export_checkpoint(estimator, spec, path, metrics, final)
+            try:
+                metrics = evaluate_checkpoint(estimator, spec, path)
+                step = metrics[GraphKeys.GLOBAL_STEP]
+                final = bool(train_spec.max_steps) and step >= train_spec.max_steps
+                export_checkpoint(estimator, spec, path, metrics, final)
+            except errors.NotFoundError:
+                if estimator.latest_checkpoint() == path:
+                    raise
+                continue  # the training has written others meanwhile, and deleted this one
             evaluated, waits = path, False
             if final:
                 logging.info("The evaluation ends with step %s of %s.", step, train_spec.max_steps)
