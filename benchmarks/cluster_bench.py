@@ -20,6 +20,20 @@ import importlib, json, sys
 tf = importlib.import_module(sys.argv[1])
 tf.train.Server(json.loads(sys.argv[2]), sys.argv[3], int(sys.argv[4])).join()
 """
+# Another worker, which sums whenever this process does.
+_SUMMER = """
+import importlib, json, sys
+tf = importlib.import_module(sys.argv[1])
+server = tf.train.Server(json.loads(sys.argv[2]), "worker", 1)
+total = tf.raw_ops.CollectiveReduce(
+    input=tf.Variable(tf.ones([int(sys.argv[3])])), group_size=2, group_key=1, instance_key=1,
+    merge_op="Add", final_op="Id", subdiv_offsets=[0])
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    call = session.make_callable([total.op])
+    while True:
+        call()
+"""
 ELEMENTS = 25 << 20  # 100 MiB of floats
 ROWS, TABLES = 32, 4
 
@@ -41,9 +55,12 @@ def cluster(tf, ps):
         )
         for i in range(ps)
     ]
+    server = tf.train.Server(jobs, "worker", 0)
     try:
-        yield tf.train.Server(jobs, "worker", 0).target
+        yield server.target
     finally:
+        if hasattr(server, "stop"):  # TensorFlow's cannot be stopped
+            server.stop()
         for task in tasks:
             task.kill()
             task.wait()
@@ -64,19 +81,37 @@ def steps(tf):
         with tf.device("/job:worker/task:0"):
             return tf.identity(v)[0].op
 
-    def lookup():
+    def sharded():
         tables = []
         for i in range(TABLES):
             with tf.device(f"/job:ps/task:{i}"):
                 shape = [1 << 18, 64]  # 64 MiB each: what is read does not depend on it
                 tables.append(tf.get_variable(f"t{i}", initializer=tf.zeros(shape)))
+        return tables, tf.constant([i * 7919 % (TABLES << 18) for i in range(ROWS)], tf.int64)
+
+    def lookup():
+        tables, ids = sharded()
         with tf.device("/job:worker/task:0"):
-            ids = tf.constant([i * 7919 % (TABLES << 18) for i in range(ROWS)], tf.int64)
             return tf.nn.embedding_lookup(tables, ids).op
+
+    def computed(strategy):
+        tables, ids = sharded()
+        with tf.device("/job:worker/task:0"):
+            shift = tf.random.uniform([], 0, 1000, tf.int64)
+            return tf.nn.embedding_lookup(tables, ids + shift, partition_strategy=strategy)
+
+    def update():
+        rows = computed("mod")
+        with tf.device("/job:worker/task:0"):
+            loss = tf.reduce_sum(tf.square(rows))
+        return tf.train.GradientDescentOptimizer(0.1).minimize(loss)
 
     yield "null step", 1, null
     yield "100 MiB from a ps", 1, large
     yield f"{ROWS} rows of {TABLES} ps", TABLES, lookup
+    yield f"{ROWS} computed rows (mod)", TABLES, lambda: computed("mod").op
+    yield f"{ROWS} computed rows (div)", TABLES, lambda: computed("div").op
+    yield f"update of {ROWS} computed rows", TABLES, update
 
 
 def measure(tf, folder, chosen):
@@ -93,6 +128,40 @@ def measure(tf, folder, chosen):
                     session.run(tf.global_variables_initializer())
                     call = session.make_callable([op])
                     yield name + transport, beside.cost(call, 0.5)
+    if own:
+        yield from measure_sums(tf, chosen)
+
+
+@contextlib.contextmanager
+def summer(tf, elements):
+    """A worker of this process and one of another; gives the sum of a variable of each."""
+    jobs = {"worker": [free_address(), free_address()]}
+    command = [sys.executable, "-c", _SUMMER, tf.__name__, json.dumps(jobs), str(elements)]
+    other = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    server = tf.train.Server(jobs, "worker", 0)
+    try:
+        yield tf.raw_ops.CollectiveReduce(
+            input=tf.Variable(tf.ones([elements])), group_size=2, group_key=1, instance_key=1,
+            merge_op="Add", final_op="Id", subdiv_offsets=[0],
+        )  # fmt: skip
+    finally:
+        other.kill()
+        other.wait()
+        server.stop()
+
+
+def measure_sums(tf, chosen):
+    """Sums over two processes without a parameter server. TensorFlow's are not measured."""
+    for transport in ("", ", gRPC"):
+        os.environ["MILLRACE_SAME_HOST"] = "0" if transport else "1"
+        for size, elements in (("4 B", 1), ("4 MiB", 1 << 20), ("100 MiB", ELEMENTS)):
+            name = f"all-reduce of {size}{transport}"
+            if not chosen(name):
+                continue
+            with tf.Graph().as_default(), summer(tf, elements) as total, tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                call = session.make_callable([total.op])
+                yield name, beside.cost(call, 0.5)
 
 
 if __name__ == "__main__":

@@ -457,6 +457,8 @@ TEST_F(EveryGradient, AgreesWithDifferences) {
 // Ops with several results, of which one is used.
 TEST_F(EveryGradient, OfOneResultAlone) {
   for (const auto& [call, types] : all_calls()) {
+    const std::vector<ArgDef>& results = call.op->outputs;
+    if (results.size() == 1 && !results[0].is_list()) continue;
     const Program program = make_program(call, types, Point::kRandom, kDomains[0]);
     auto whole = GradientCheck::create(program, Facts::kKnown);
     if (!whole.ok() || (*whole)->values().size() < 2) continue;

@@ -54,7 +54,6 @@ class GradientCheck {
   Status build();
   Expr feed(const Tensor& value);
   Expr weighted(Expr y, const Tensor& value, uint64_t seed);
-  Status make_callables();
   // L and S with component `part` of element `element` of feed `feed` moved by `step`.
   struct Sums {
     double first = 0, second = 0;
@@ -77,7 +76,7 @@ class GradientCheck {
   size_t num_weights_ = 0;
   Expr first_sum_, second_sum_;
   std::vector<Tensor> first_, second_;  // by feed: gradients of the sums; invalid: none
-  std::shared_ptr<Callable> sums_;
+  std::shared_ptr<Callable> sums_;      // made when first asked for
   bool single_precision_ = false;
 };
 

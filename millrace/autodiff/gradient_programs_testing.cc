@@ -226,6 +226,11 @@ void add_partial(std::vector<OpProgram>& all) {
     return call("Real", {turn}, real) + call("Imag", {turn}, real) * 2.0 +
            call("Real", {parts[0]}, real);
   }));
+  // Of a group of one.
+  all.push_back(plain({"CollectiveReduceV2"}, {{2, 3}}, [](const Scope& s, const Exprs& x) {
+    return ops::collective_reduce_v2(s, x[0], scalar(s, 1), scalar(s, 1), scalar(s, 7), {}, "Add",
+                                     "Div");
+  }));
   all.push_back(plain({"Betainc"}, {{3}}, [](const Scope& s, const Exprs& x) {
     return call("Betainc",
                 {s.constant(Tensor::vector<double>({0.5, 2, 3})),

@@ -122,11 +122,42 @@ TEST(BoundedMemory, ATaskHoldsNoMoreSessionsAndGraphsThanItMay) {
                   .ok());
 }
 
+TEST(BoundedMemory, AClientLeavesRoomForOthers) {
+  setenv("MILLRACE_CLUSTER_MAX_SESSIONS", "4", 1);
+  ClusterTest t({.transport = InProcessCluster::Transport::kSameHost});
+  unsetenv("MILLRACE_CLUSTER_MAX_SESSIONS");
+  t.on(kTask1);
+  const std::string small = t.name(t.add("Neg", {t.constant(1)}));
+  const SessionOptions options = {.target = str_cat("inprocess://", t.cluster_name())};
+  const auto open = [&](std::unique_ptr<Session>& session) {
+    session = Session::create(Ref<Graph>(&t.graph().graph()), options).value();
+    return session->run({}, {small}).status();
+  };
+  std::unique_ptr<Session> first, second, third;
+  EXPECT_TRUE(open(first).ok());
+  EXPECT_TRUE(open(second).ok());
+  const Status full = open(third);
+  EXPECT_EQ(full.code(), Code::kResourceExhausted);
+  EXPECT_NE(full.message().find("of process "), std::string_view::npos) << full.to_string();
+  EXPECT_NE(full.message().find("MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT"),
+            std::string_view::npos);
+  EXPECT_TRUE(first->run({}, {small}).ok());
+  // Others have room.
+  KeepSessionRequest other = {
+      .session = "other", .lease_ms = 1000, .over_steps = {}, .over_graphs = {}};
+  other.client = "another process";
+  Status kept = internal("not asked");
+  t.cluster().worker(kTask1).value()->keep_session(other, [&](Status s) { kept = std::move(s); });
+  EXPECT_TRUE(kept.ok()) << kept.to_string();
+}
+
 TEST(BoundedMemory, AThousandSessionsThatWereLostLeaveNothing) {
   const Ref<ManualTimer> tasks = make_ref<ManualTimer>(), masters = make_ref<ManualTimer>();
+  setenv("MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT", "1024", 1);
   ClusterTest t({.transport = InProcessCluster::Transport::kSameHost,
                  .worker_timer = tasks,
                  .master_timer = masters});
+  unsetenv("MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT");
   t.on(kTask1);
   const AttrMap types = {{"component_types", std::vector<DType>{DType::kFloat}}};
   const Expr queue = t.add("FIFOQueueV2", {}, types);  // the session's own
@@ -142,8 +173,14 @@ TEST(BoundedMemory, AThousandSessionsThatWereLostLeaveNothing) {
   const Ref<Worker> worker = t.cluster().worker(kTask1).value();
   EXPECT_EQ(worker->activity(0).sessions.size(), 1000u);
   EXPECT_EQ(worker->num_graphs(), 1000);
-  // Their masters' time stands still: as far as the tasks can tell, they were killed.
-  tasks->advance(lease_ms_for(lost_after_ms()) * 1'000'000);
+  // Their masters' time stands still: as far as the tasks can tell, they were killed. A sign of
+  // life that is still under way keeps its session from when it arrives: for another lease.
+  const auto kept = [&](std::string_view task) {
+    return !t.cluster().worker(task).value()->activity(0).sessions.empty();
+  };
+  for (int i = 0; i < 10 && (i == 0 || kept(kTask0) || kept(kTask1)); ++i) {
+    tasks->advance(lease_ms_for(lost_after_ms()) * 1'000'000);
+  }
   for (const std::string_view task : {kTask0, kTask1}) {
     const WorkerActivity left = t.cluster().worker(task).value()->activity(0);
     EXPECT_TRUE(left.sessions.empty());

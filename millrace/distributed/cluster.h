@@ -8,6 +8,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/distributed/clock_offsets.h"
 #include "millrace/distributed/worker_interface.h"
 
 namespace millrace {
@@ -67,11 +68,15 @@ class WorkerCache : public RefCounted {
   // False for tasks whose last call could not reach them, and for unknown ones.
   bool alive(std::string_view task) const;
 
+  // How far the clocks of the tasks are from ours, as far as somebody asked.
+  const Ref<ClockOffsets>& clocks() const { return clocks_; }
+
  private:
   struct Entry {
     Ref<WorkerInterface> worker;
     bool alive = true;
   };
+  const Ref<ClockOffsets> clocks_ = make_ref<ClockOffsets>();
   mutable Mutex mu_;
   std::map<std::string, Entry, std::less<>> entries_ MR_GUARDED_BY(mu_);
 };

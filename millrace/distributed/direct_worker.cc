@@ -80,6 +80,23 @@ class DirectWorker final : public WorkerInterface {
     if (!worker.ok()) return done(worker.status());
     (*worker)->reset(std::move(containers), std::move(done));
   }
+  void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<GroupView>)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->join_group(std::move(request), std::move(cancel), std::move(done));
+  }
+  void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<Tensor>)> done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+  }
+  void end_group(EndGroupRequest request, StatusDone done) override {
+    Result<Ref<Worker>> worker = find_();
+    if (!worker.ok()) return done(worker.status());
+    (*worker)->end_group(std::move(request), std::move(done));
+  }
 
  private:
   FindWorker find_;

@@ -70,6 +70,7 @@ class SilentWorker : public WorkerInterface {
                  UniqueFunction<void(Status, RunGraphResponse)>) override {}
   void recv_tensor(RecvTensorRequest, Ref<CancellationToken>,
                    UniqueFunction<void(Status, Value)>) override {}
+  void give_tensor(int64_t, std::string, Value, StatusDone) override {}
   void abort_step(int64_t, Status, StatusDone) override {}
   void cleanup_step(int64_t, StatusDone) override {}
   void keep_session(KeepSessionRequest request, StatusDone done) override {

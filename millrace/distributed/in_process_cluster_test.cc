@@ -212,6 +212,48 @@ TEST_P(Cluster, WhatARunHasChangedIsNotChangedAgainWhenItIsTriedAgain) {
   EXPECT_EQ(t.run(v.read).value(), 7);
 }
 
+// Every iteration adds 1, but for the one that is fed, which fails.
+TEST_P(Cluster, WhatALoopHasChangedIsNotChangedAgainWhenItIsTriedAgain) {
+  ClusterTest t({.transport = GetParam()});
+  VariableOnTask1 v(t);
+  t.on(kTask1);
+  Expr handle =
+      t.add("VarHandleOp", {},
+            {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "v"}});
+  Expr bad = t.placeholder(DType::kInt32);
+  Values out = t.graph().while_loop(
+      "loop", {t.graph().constant(0)},
+      {handle, bad, t.constant(1), t.graph().constant(1), t.graph().constant(5)},
+      [&](Values i, Values c) { return t.add("Less", {i[0], c[4]}); },
+      [&](Values i, Values c) -> Values {
+        std::vector<NodeId>& after = t.graph().builder().context().control_inputs;
+        const auto then = [&](std::string_view op, std::vector<Expr> inputs, const AttrMap& attrs) {
+          after = {t.graph().graph().find(t.add_target(op, std::move(inputs), attrs))};
+        };
+        then("Assert", {t.add("NotEqual", {i[0], c[1]}), i[0]}, {});
+        then("AssignAddVariableOp", {c[0], c[2]}, {{"dtype", DType::kFloat}});
+        Expr next = t.add("Add", {i[0], c[3]});
+        after.clear();
+        return {next};
+      });
+  t.open();
+  ASSERT_TRUE(t.session().run({}, {}, {v.init}).ok());
+  const auto run = [&](int32_t bad_iteration, int64_t number) {
+    RunOptions options;
+    options.update = {7, number};
+    const Session::Feeds feeds = {{t.name(bad), Tensor::scalar(bad_iteration)}};
+    return t.session().run(feeds, {t.name(out[0])}, {}, options).status();
+  };
+  EXPECT_EQ(run(3, 1).code(), Code::kInvalidArgument);
+  EXPECT_EQ(t.run(v.read).value(), 8);
+  EXPECT_EQ(run(4, 1).code(), Code::kInvalidArgument);
+  EXPECT_EQ(t.run(v.read).value(), 9);
+  EXPECT_EQ(run(-1, 1).to_string(), "OK");
+  EXPECT_EQ(t.run(v.read).value(), 10);
+  EXPECT_EQ(run(-1, 2).to_string(), "OK");
+  EXPECT_EQ(t.run(v.read).value(), 15);
+}
+
 TEST_P(Cluster, AnErrorOnOneTaskEndsTheOther) {
   ClusterTest t({.transport = GetParam()});
   t.on(kTask0);
@@ -381,16 +423,6 @@ TEST_P(Cluster, TracesCoverBothTasks) {
   for (const TraceEvent& event : metadata.events) devices += event.device;
   EXPECT_NE(devices.find(kTask0), std::string::npos);
   EXPECT_NE(devices.find(kTask1), std::string::npos);
-}
-
-TEST_P(Cluster, PartialRunsAreUnimplemented) {
-  ClusterTest t({.transport = GetParam()});
-  Expr x = t.placeholder(DType::kFloat);
-  Expr y = t.add("Neg", {x});
-  t.open();
-  Result<std::string> handle = t.session().partial_run_setup({{t.name(x)}, {t.name(y)}, {}});
-  EXPECT_EQ(handle.status().code(), Code::kUnimplemented);
-  EXPECT_TRUE(mentions(handle.status(), "partial_run"));
 }
 
 TEST_P(Cluster, ThreadsRunDifferentSignatures) {

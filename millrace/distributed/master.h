@@ -49,8 +49,7 @@ class Master : public SessionBackend {
 //
 // Asks all tasks for their devices: UNAVAILABLE or DEADLINE_EXCEEDED name those that did not
 // answer, NOT_FOUND an own task that the cluster does not have. Later, a run on a task that has
-// restarted is ABORTED, as is a new signature that needs it; make a new session then. Partial runs
-// are UNIMPLEMENTED.
+// restarted is ABORTED, as is a new signature that needs it; make a new session then.
 Result<Ref<SessionBackend>> make_master_backend(Ref<WorkerCache> workers,
                                                 const MasterOptions& options);
 // The same without holding a thread: `done` is called once, from any thread, perhaps before this

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "millrace/base/hash.h"
@@ -100,14 +101,6 @@ std::string hex_digits(uint64_t value) {
   return out;
 }
 
-Status check_config(const tensorflow::ConfigProto& config) {
-  if (config.cluster_def().job_size() > 0) {
-    return unimplemented("expected a config without cluster_def, got one with ",
-                         config.cluster_def().job_size(), " jobs: the cluster is the server's");
-  }
-  return ok_status();
-}
-
 // Waits so long; ends earlier when one of the tokens is cancelled.
 void pause(int64_t milliseconds, CancellationToken& first, CancellationToken& second) {
   struct Waiter {
@@ -136,8 +129,9 @@ void pause(int64_t milliseconds, CancellationToken& first, CancellationToken& se
 struct MasterService::Impl {
   // A session, and who uses it.
   struct Held : RefCounted {
-    explicit Held(Ref<MasterSession> s) : session(std::move(s)) {}
+    Held(Ref<MasterSession> s, std::string who) : session(std::move(s)), client(std::move(who)) {}
     const Ref<MasterSession> session;
+    const std::string client;
     int64_t graph_bytes = 0;   // guarded by Impl::mu
     int calls = 0;             // the same
     int64_t last_used_ns = 0;  // the same
@@ -251,10 +245,20 @@ struct MasterService::Impl {
   }
 
   // Counts a session to be made. `dropped`: an idle one that makes room, to be closed.
-  Status count_session(Ref<Held>& dropped) MR_REQUIRES(mu) {
+  Status count_session(const std::string& client, Ref<Held>& dropped) MR_REQUIRES(mu) {
     if (closing->cancelled()) return closing->status();
-    if (sessions.size() + static_cast<size_t>(creating) >=
-        static_cast<size_t>(options.max_sessions)) {
+    if (!client.empty()) {
+      const auto of_client = static_cast<int64_t>(creating.count(client)) +
+                             std::count_if(sessions.begin(), sessions.end(), [&](const auto& s) {
+                               return s.second->client == client;
+                             });
+      if (of_client >= options.max_sessions_per_client) {
+        return resource_exhausted(
+            "expected at most ", options.max_sessions_per_client, " sessions of ", client,
+            " at once (MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT); so many are open");
+      }
+    }
+    if (sessions.size() + creating.size() >= static_cast<size_t>(options.max_sessions)) {
       auto oldest = sessions.end();
       for (auto it = sessions.begin(); it != sessions.end(); ++it) {
         if (it->second->calls > 0) continue;
@@ -271,7 +275,7 @@ struct MasterService::Impl {
       dropped = std::move(oldest->second);
       sessions.erase(oldest);
     }
-    ++creating;
+    creating.insert(client);
     return ok_status();
   }
 
@@ -328,9 +332,9 @@ struct MasterService::Impl {
     MR_TRY_ASSIGN(const auto parsed, parse<tensorflow::CreateSessionRequest>(message));
     tensorflow::ConfigProto config = default_config;
     config.MergeFrom(parsed.request.config());
-    MR_TRY(check_config(config));
     MR_TRY_ASSIGN(SessionOptions session_options, SessionOptions::from_proto(config));
     session_options.target = options.target;
+    session_options.asked_target = parsed.request.target();
     session_options.max_partial_runs = options.max_partial_runs;
     session_options.rights = options.rights;
     session_options.max_plan_bytes = options.max_plan_bytes;
@@ -341,20 +345,21 @@ struct MasterService::Impl {
     Ref<Held> dropped;
     {
       MutexLock lock(mu);
-      MR_TRY(count_session(dropped));
+      MR_TRY(count_session(message.client, dropped));
     }
     if (dropped) close_held(*dropped);
     const int64_t bytes = static_cast<int64_t>(parsed.request.graph_def().ByteSizeLong());
     if (Status full = count_graph(bytes); !full.ok()) {
       MutexLock lock(mu);
-      --creating;
+      creating.extract(message.client);
       return full;
     }
     Result<std::unique_ptr<Session>> session = connect(graph, session_options, *cancel);
     Status status = session.status();
     Ref<Held> held;
     if (status.ok()) {
-      held = make_ref<Held>(make_ref<MasterSession>(std::move(graph), *std::move(session), limits));
+      held = make_ref<Held>(make_ref<MasterSession>(std::move(graph), *std::move(session), limits),
+                            message.client);
       held->graph_bytes = bytes;
       held->last_used_ns = monotonic_nanos();
       status = cancel->status();  // nobody would close it
@@ -362,7 +367,7 @@ struct MasterService::Impl {
     tensorflow::CreateSessionResponse response;
     {
       MutexLock lock(mu);
-      --creating;
+      creating.extract(message.client);
       if (status.ok()) status = closing->status();
       while (status.ok()) {
         std::string handle = hex_digits(random_incarnation());
@@ -523,7 +528,8 @@ struct MasterService::Impl {
   Mutex mu;
   CondVar idle;
   std::map<std::string, Ref<Held>> sessions MR_GUARDED_BY(mu);
-  int creating MR_GUARDED_BY(mu) = 0;         // sessions about to be among them
+  // Of sessions about to be among them: the clients.
+  std::multiset<std::string> creating MR_GUARDED_BY(mu);
   int64_t graph_bytes MR_GUARDED_BY(mu) = 0;  // of all sessions
   int calls MR_GUARDED_BY(mu) = 0;            // against max_calls
   int freeing_calls MR_GUARDED_BY(mu) = 0;    // the others
@@ -536,15 +542,18 @@ MasterService::~MasterService() { impl_->close_all(); }
 
 Result<Ref<MasterService>> MasterService::create(MasterServiceOptions options) {
   auto impl = std::make_unique<Impl>();
-  for (const int limit : {options.max_sessions, options.max_calls, options.max_session_calls,
-                          options.max_callables, options.max_partial_runs}) {
+  for (const int limit :
+       {options.max_sessions, options.max_sessions_per_client, options.max_calls,
+        options.max_session_calls, options.max_callables, options.max_partial_runs}) {
     if (limit < 1) return invalid_argument("expected limits of 1 and above, got ", limit);
   }
   if (!impl->default_config.ParseFromString(options.config)) {
     return invalid_argument("expected a ConfigProto, got ", options.config.size(),
                             " bytes that are none");
   }
-  MR_TRY(check_config(impl->default_config));
+  if (impl->default_config.cluster_def().job_size() > 0) {
+    return invalid_argument("expected a server's config without cluster_def, which is a session's");
+  }
   MR_TRY(SessionOptions::from_proto(impl->default_config).status());
   impl->options = std::move(options);
   return Ref<MasterService>(new MasterService(std::move(impl)));

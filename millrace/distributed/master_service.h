@@ -26,6 +26,8 @@ struct MasterServiceOptions {
   // the longest idle first; where there is none, CreateSession is RESOURCE_EXHAUSTED.
   int max_sessions = ServerLimits().sessions;
   int64_t idle_ms = 3'600'000;
+  // Past this many sessions of one client (Message::client) it is RESOURCE_EXHAUSTED.
+  int max_sessions_per_client = ServerLimits().sessions_per_client;
   // What the graphs of all sessions take, as bytes of the messages that brought them; past it
   // CreateSession and ExtendSession are RESOURCE_EXHAUSTED.
   int64_t max_graph_bytes = ServerLimits().graph_bytes;

@@ -629,7 +629,7 @@ TEST_F(MasterServiceTest, ListsDevices) {
 }
 
 TEST_F(MasterServiceTest, ConfigsAreMergedIntoTheServers) {
-  EXPECT_EQ(create("", "cluster_def { job { name: 'a' } }").status.code(), Code::kUnimplemented);
+  EXPECT_EQ(create("", "cluster_def { job { name: 'a' } }").status.code(), Code::kInvalidArgument);
   EXPECT_EQ(create("", "device_count { key: 'CPU' value: -1 }").status.code(),
             Code::kInvalidArgument);
   EXPECT_EQ(create("", "device_filters: 'no device'").status.code(), Code::kInvalidArgument);

@@ -27,6 +27,9 @@ class NarrowedWorker final : public WorkerInterface {
                    UniqueFunction<void(Status, Value)> done) override {
     worker_->recv_tensor(std::move(request), std::move(cancel), std::move(done));
   }
+  void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) override {
+    worker_->give_tensor(step_id, std::move(key), std::move(value), std::move(done));
+  }
   void abort_step(int64_t step_id, Status reason, StatusDone done) override {
     worker_->abort_step(step_id, std::move(reason), std::move(done));
   }
@@ -47,6 +50,20 @@ class NarrowedWorker final : public WorkerInterface {
   void reset(std::vector<std::string> containers, StatusDone done) override {
     if (!rights_.state) return done(refuse(Reach::kState, "Reset"));
     worker_->reset(std::move(containers), std::move(done));
+  }
+  void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<GroupView>)> done) override {
+    if (!rights_.state) return done(refuse(Reach::kState, "JoinGroup"));
+    worker_->join_group(std::move(request), std::move(cancel), std::move(done));
+  }
+  void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<Tensor>)> done) override {
+    if (!rights_.state) return done(refuse(Reach::kState, "RecvChunk"));
+    worker_->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+  }
+  void end_group(EndGroupRequest request, StatusDone done) override {
+    if (!rights_.state) return done(refuse(Reach::kState, "EndGroup"));
+    worker_->end_group(std::move(request), std::move(done));
   }
 
  private:

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "millrace/base/status.h"
 
 // How long silence is borne between tasks. One number, the others follow from it;
 // docs/distributed.md has the table.
@@ -28,5 +31,10 @@ constexpr int64_t repeat_after_ms(int64_t lost_after, int repeated) {
   return (lost_after << (2 * repeated)) / 200;
 }
 constexpr int64_t bear_loss_ms_for(int64_t lost_after) { return lost_after / 4; }
+
+// The error of a peer that is lost since it said nothing for so long: UNAVAILABLE. No call to it is
+// made again: it has heard nothing either, and whoever waits has waited long enough.
+Status silent_peer(std::string_view peer, int64_t silent_ms);
+bool is_silent_peer(const Status& status);
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/cluster.h"
 #include "millrace/distributed/lease_keeper.h"
+#include "millrace/distributed/part_sends.h"
 #include "millrace/distributed/step_ids.h"
 #include "millrace/distributed/wait_watch.h"
 #include "millrace/graph/origin.h"
@@ -50,7 +51,6 @@ class RemoteExecutable : public Executable {
   // tasks have not answered, step.rendezvous says so in waiting().
   void run_async(Ref<Step> step, Step::Done done) const override;
   bool runs_on_caller() const override { return false; }
-  // UNIMPLEMENTED.
   Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const override;
   bool straight(Gear) const override { return false; }
   Status run_straight(Step& step) const override;
@@ -72,6 +72,10 @@ class RemoteExecutable : public Executable {
     std::deque<Send> all;
     std::atomic<bool> prompt{false};  // when it last ran
   };
+  // What the session's own task sends to a part before it receives anything. Where that task is of
+  // this process, the part is called when these are there, and they come with the call, so that it
+  // need not ask for them.
+  using Brought = std::vector<std::string>;  // keys
   struct Part {
     std::string task;
     Ref<WorkerInterface> worker;
@@ -80,11 +84,14 @@ class RemoteExecutable : public Executable {
     std::string text;                 // the part, a line for each node
     int64_t graph_bytes = 0;          // of the message that registers it
     std::unique_ptr<Sends> sends;     // null: nothing can be handed over
+    Brought brought;
   };
 
   ~RemoteExecutable() override;
 
-  Result<std::unique_ptr<Sends>> find_sends(const std::string& task, const Subgraph& graph) const;
+  // Begins the step of the calls, with `more` parts that are none of theirs, and makes the calls.
+  void start(const Ref<Calls>& calls, int more, Step::Done done) const;
+  Status find_sends(Part& part, const Subgraph& graph);
   // What one of its tasks waits for, in words, with the user's line where a node of the graph is
   // part of it. `wait` is one of WorkerActivity::Step::waits_for.
   std::string describe_wait(const std::string& task, const std::string& wait) const;
@@ -96,6 +103,9 @@ class RemoteExecutable : public Executable {
   const Ref<StepIds> step_ids_;
   const Ref<Timer> timer_;
   std::vector<Part> parts_;
+  std::vector<PartSend> early_;  // of the session's own task, where it is of this process
+  // So many runs still begin without waiting for what could be brought: it was not there in time.
+  mutable std::atomic<int> without_{0};
   std::unordered_map<std::string, OriginId> origins_;  // by node, where known
 };
 

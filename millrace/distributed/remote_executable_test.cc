@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
 
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/direct_worker.h"
@@ -47,7 +48,7 @@ class RemoteExecutableTest : public testing::Test {
  protected:
   RemoteExecutableTest() {
     own_ = worker(kTask0, peers_);
-    other_ = worker(kTask1, make_ref<WorkerCache>());
+    other_ = worker(kTask1, others_peers_);
     channel_ = make_ref<CountingChannel>(make_worker_service(other_));
     const Ref<WorkerInterface> remote = make_remote_worker(channel_);
     EXPECT_TRUE(peers_->add(std::string(kTask1), remote).ok());
@@ -75,6 +76,12 @@ class RemoteExecutableTest : public testing::Test {
   void on(std::string_view task) {
     graph_.builder().context().device = str_cat(task, "/device:CPU:0");
   }
+  Expr one() { return graph_.builder().constant(Tensor::scalar(1.0F)); }
+  void let_other_ask() {
+    // Without a reference: the two would hold each other.
+    const Ref<WorkerInterface> own = make_direct_worker([this] { return own_; });
+    ASSERT_TRUE(others_peers_->add(std::string(kTask0), own).ok());
+  }
   // Prepares what has fetch 0 and, when fed, feed 0.
   void prepare(Expr fetched) {
     on(kTask0);
@@ -96,6 +103,8 @@ class RemoteExecutableTest : public testing::Test {
   }
 
   Ref<ManualTimer> timer_ = make_ref<ManualTimer>();
+  // Nobody, unless a test says so: task 1 cannot ask for anything.
+  const Ref<WorkerCache> others_peers_ = make_ref<WorkerCache>();
   const Ref<WorkerCache> peers_ = make_ref<WorkerCache>();
   Ref<Worker> own_, other_;
   Ref<CountingChannel> channel_;
@@ -132,6 +141,65 @@ TEST_F(RemoteExecutableTest, LargeTensorsAreAskedFor) {
   channel_->take_counts();
   EXPECT_EQ(run(7).item<float>(), 7);
   EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 1}, {"RecvTensor", 1}}));
+}
+
+TEST_F(RemoteExecutableTest, WhatTheOwnTaskComputesComesWithTheCall) {
+  on(kTask0);
+  const Expr computed = call("Neg", {graph_.feed(DType::kFloat, 0)});
+  on(kTask1);
+  const Expr sum = call("Add", {computed, one()});
+  on(kTask0);
+  prepare(call("Neg", {sum}));
+  EXPECT_EQ(run(1).item<float>(), 0);
+  channel_->take_counts();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(static_cast<float>(i)).item<float>(), i - 1);
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 3}}));
+  EXPECT_TRUE(own_->steps().empty());
+}
+
+TEST_F(RemoteExecutableTest, WhatNeedsAnAnswerIsNotWaitedForBeforeTheCall) {
+  let_other_ask();
+  on(kTask1);
+  const Expr first = call("Add", {graph_.feed(DType::kFloat, 0), one()});
+  on(kTask0);
+  const Expr back = call("Neg", {first});
+  on(kTask1);
+  const Expr second = call("Add", {back, one()});
+  on(kTask0);
+  prepare(call("Neg", {second}));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(static_cast<float>(i)).item<float>(), i);
+}
+
+// Task 0 dequeues, for task 1, what it enqueues once task 1 has answered.
+TEST_F(RemoteExecutableTest, WhatWaitsForWhoIsNotCalledIsNotWaitedForLong) {
+  let_other_ask();
+  GraphBuilder& b = graph_.builder();
+  const std::vector<DType> types = {DType::kFloat};
+  on(kTask1);
+  const Expr answer = call("Add", {graph_.feed(DType::kFloat, 0), one()});
+  on(kTask0);
+  const Expr queue =
+      b.emit("FIFOQueueV2", {}, {{"component_types", types}, {"capacity", int64_t{4}}})[0];
+  ASSERT_TRUE(b.add("QueueEnqueueV2", "",
+                    {GraphBuilder::output(queue), GraphBuilder::output(answer)},
+                    {{"Tcomponents", types}})
+                  .ok());
+  const Expr dequeued = b.emit("QueueDequeueV2", {queue}, {{"component_types", types}})[0];
+  on(kTask1);
+  const Expr sum = call("Add", {dequeued, one()});
+  on(kTask0);
+  prepare(call("Neg", {sum}));
+  std::thread passes([&] {
+    const auto dequeues = [&] {
+      const std::vector<std::string> steps = own_->steps();
+      return !steps.empty() && steps[0].find("QueueDequeueV2 ") != std::string::npos;
+    };
+    while (!dequeues()) std::this_thread::yield();
+    timer_->advance(10'000'000);
+  });
+  EXPECT_EQ(run(1).item<float>(), -3);
+  passes.join();
+  EXPECT_EQ(run(2).item<float>(), -4) << "it asks itself now";
 }
 
 }  // namespace

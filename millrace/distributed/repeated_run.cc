@@ -18,6 +18,7 @@ struct RepeatedRun : RefCounted {
   UniqueFunction<void(Status, RunGraphResponse)> done MR_GUARDED_BY(mu);  // empty: it is over
   int repeated MR_GUARDED_BY(mu) = 0;
   Status lost MR_GUARDED_BY(mu);  // how the first connection was
+  int64_t lost_ns MR_GUARDED_BY(mu) = 0;
   // Between two calls: what ends the pause.
   bool pausing MR_GUARDED_BY(mu) = false;
   uint64_t timer_ticket MR_GUARDED_BY(mu) = 0;
@@ -30,11 +31,20 @@ struct RepeatedRun : RefCounted {
                       });
   }
 
+  // Whether the task still goes on for a caller who was lost then. To connect may have taken long.
+  bool wanted() const MR_REQUIRES(mu) {
+    const int64_t bear_ns = bear_loss_ms_for(lost_after_ms()) * 1'000'000;
+    return lost.ok() || timer->now_ns() - lost_ns <= bear_ns;
+  }
+
   void answered(Status status, RunGraphResponse response) {
     {
       MutexLock lock(mu);
-      if (response.lost && repeated < kMaxRepeats) {
-        if (lost.ok()) lost = std::move(status);
+      if (response.lost && repeated < kMaxRepeats && wanted()) {
+        if (lost.ok()) {
+          lost = std::move(status);
+          lost_ns = timer->now_ns();
+        }
         lock.unlock();
         return pause();
       }

@@ -6,6 +6,7 @@
 
 #include "millrace/distributed/distributed_testing.h"
 #include "millrace/distributed/patience.h"
+#include "millrace/distributed/rpc/remote_worker.h"
 
 namespace millrace {
 namespace {
@@ -86,6 +87,45 @@ TEST_F(RepeatedRunTest, GivesUpInTime) {
   worker_->answer(unavailable("lost at last"), /*lost=*/true);
   EXPECT_EQ(*status_, unavailable("lost 0"));
   EXPECT_LT(passed, bear_loss_ms_for(lost_after_ms()));  // the task waits for longer
+}
+
+TEST_F(RepeatedRunTest, IsNotSaidAgainOnceTheTaskHasGivenItUp) {
+  run();
+  worker_->answer(unavailable("lost"), /*lost=*/true);
+  let_pause_pass(0);
+  timer_->advance(bear_loss_ms_for(lost_after_ms()) * 1'000'000);  // to connect took so long
+  worker_->answer(unavailable("cannot connect"), /*lost=*/true);
+  EXPECT_EQ(*status_, unavailable("lost"));
+  EXPECT_EQ(timer_->scheduled(), 0u);
+}
+
+// Loses every call in one way.
+class LosingChannel final : public Channel {
+ public:
+  explicit LosingChannel(Status how) : how_(std::move(how)) {}
+  std::string peer() const override { return "task"; }
+  void call(std::string_view, Message, Ref<CancellationToken>, CallDone done) override {
+    done(how_, Message());
+  }
+
+ private:
+  const Status how_;
+};
+
+TEST_F(RepeatedRunTest, ATaskThatFellSilentIsNotAskedAgain) {
+  const auto lose = [&](const Status& how) {
+    status_.reset();
+    run_graph_surely(
+        make_remote_worker(make_ref<LosingChannel>(how)), timer_, RunGraphRequest(), cancel_,
+        [this](Status status, const RunGraphResponse&) { status_ = std::move(status); });
+  };
+  lose(silent_peer("task", 2000));
+  EXPECT_EQ(status_->to_string(), "UNAVAILABLE: lost task: it has said nothing for 2000 ms");
+  EXPECT_EQ(timer_->scheduled(), 0u);
+  lose(unavailable("lost task: reset"));
+  EXPECT_FALSE(status_);
+  EXPECT_EQ(timer_->scheduled(), 1u);
+  cancel_->cancel(cancelled("enough"));
 }
 
 TEST_F(RepeatedRunTest, ATaskThatHasRestartedIsLost) {

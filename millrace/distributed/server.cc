@@ -17,11 +17,15 @@
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/master_service.h"
+#include "millrace/distributed/metrics.h"
+#include "millrace/distributed/metrics_port.h"
 #include "millrace/distributed/narrowed_worker.h"
 #include "millrace/distributed/network.h"
 #include "millrace/distributed/rpc/remote_worker.h"
+#include "millrace/distributed/task_alias.h"
 #include "millrace/distributed/task_port.h"
 #include "millrace/distributed/task_service.h"
+#include "millrace/kernel/collectives.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/session/session_backend.h"
 
@@ -35,9 +39,11 @@ struct ServerTask : RefCounted {
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;  // the other tasks
   Ref<Worker> worker;
+  Ref<TaskAliases> aliases;          // what it is to sessions that bring their cluster
   Ref<MasterService> master;         // what TensorFlow's clients ask
   Ref<MasterService> others_master;  // the same for those who may reach less
   std::unique_ptr<TaskPort> port;
+  std::unique_ptr<MetricsPort> metrics;  // null: nobody asked for it
 };
 
 namespace {
@@ -140,10 +146,54 @@ Result<Ref<SessionBackend>> make_master(const Ref<ServerTask>& own, const Sessio
   return make_master_backend(std::move(workers), master);
 }
 
+Status check_port(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
+  if (!port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return ok_status();
+  }
+  return invalid_argument("could not interpret \"", address,
+                          "\" as a host-port pair: expected \"host:port\"");
+}
+
+// A master in this process over the tasks of a cluster that the session brings.
+Result<Ref<SessionBackend>> make_own_master(const SessionOptions& options) {
+  if (!options.rights.all()) {
+    return permission_denied(
+        "cluster_def is for those who may do everything on this server: its own user, and who has "
+        "the cluster's token or certificates");
+  }
+  ClusterSpec cluster;
+  MasterOptions master;
+  const std::string_view own = address_of(options.target);
+  for (const SessionTask& task : options.cluster) {
+    MR_TRY(check_port(task.address));
+    MR_TRY(cluster.add(task.job, task.number, task.address));
+    const bool here = task.address == own || task.address == address_of(options.asked_target);
+    if (here) master.task = task_name(task.job, task.number);
+  }
+  if (master.task.empty()) {
+    return invalid_argument("expected a task of the cluster_def at ", own,
+                            ", where the session begins; it has ", cluster.to_string());
+  }
+  master.device_filters = options.device_filters;
+  master.kernel_label = options.kernel_label;
+  master.scope = {.rights = options.rights, .isolated = options.isolate_state};
+  MR_TRY_ASSIGN(const Network network, Network::from_environment());
+  std::string id;
+  for (uint64_t digits = random_incarnation(); id.size() < 16; digits >>= 4) {
+    id += "0123456789abcdef"[digits & 15];
+  }
+  MR_TRY_ASSIGN(Ref<WorkerCache> workers, alias_workers(cluster, id, network));
+  return make_master_backend(std::move(workers), master);
+}
+
 Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
   if (options.files) {
     return invalid_argument("files are a server's to narrow, not those of a session on it");
   }
+  if (!options.cluster.empty()) return make_own_master(options);
   const Ref<ServerTask> own = server_at(address_of(options.target));
   if (!own) return make_master(nullptr, options);
   MR_TRY_ASSIGN(const auto tasks, tasks_here(own, options.device_filters));
@@ -159,17 +209,6 @@ Result<Ref<SessionBackend>> make_backend(const SessionOptions& options) {
   own_devices.rights = scope.node_rights();
   own_devices.isolate_state = true;
   return make_local_backend(std::move(devices), own_devices);
-}
-
-Status check_port(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
-  if (!port.empty() && port.size() <= 5 &&
-      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return ok_status();
-  }
-  return invalid_argument("could not interpret \"", address,
-                          "\" as a host-port pair: expected \"host:port\"");
 }
 
 }  // namespace
@@ -211,6 +250,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
   const ServerLimits limits = ServerLimits::from_environment();
+  task->aliases = make_ref<TaskAliases>(task->devices, network, limits);
   const auto make_service = [&](const GraphRights& rights) {
     return MasterService::create(
         {.target = str_cat(kScheme, "://", task->address),
@@ -218,14 +258,23 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
          .config = options.config,
          .rights = rights,
          .max_sessions = limits.sessions,
+         .max_sessions_per_client = limits.sessions_per_client,
          .max_graph_bytes = limits.graph_bytes,
          .next = make_task_service(description, make_narrowed_worker(task->worker, rights),
-                                   rights.all() ? end_this_process : nullptr)});
+                                   rights.all() ? end_this_process : nullptr,
+                                   rights.all() ? task->aliases : nullptr)});
   };
   MR_TRY_ASSIGN(task->master, make_service(GraphRights()));
   task->others_master = task->master;
   if (const GraphRights rights = network.rights_of_others(); !rights.all()) {
     MR_TRY_ASSIGN(task->others_master, make_service(rights));
+  }
+  if (options.metrics_port >= 0) {
+    auto metrics = MetricsPort::open(
+        MetricsPort::Options::of(network, task->address, options.metrics_port),
+        [worker = task->worker] { return metrics_text(worker->task(), worker->activity(0)); });
+    if (!metrics.ok()) return could_not(metrics.status());
+    task->metrics = *std::move(metrics);
   }
   if (const Status status = task->port->open(task->master, task->others_master); !status.ok()) {
     return could_not(status);
@@ -236,6 +285,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     return unknown("could not start the server of ", task->name, ": ", task->address,
                    " is another server's of this process");
   }
+  provide_collectives(task->name, task->worker->collectives());
   return std::unique_ptr<Server>(new Server(std::move(task)));
 }
 
@@ -245,15 +295,20 @@ Server::~Server() {
     MutexLock lock(all.mu);
     all.by_address.erase(task_->address);
   }
+  withdraw_collectives(task_->name);
   task_->master->shut_down();
   task_->others_master->shut_down();
   task_->port.reset();
+  task_->aliases->shut_down(unavailable("task ", task_->name, " has ended"));
+  task_->metrics.reset();
   task_->worker->shut_down(unavailable("task ", task_->name, " has ended"));
   // State may hold what holds the device.
   for (const Ref<Device>& device : task_->devices) device->resources().clear();
 }
 
 const std::string& Server::address() const { return task_->address; }
+
+std::string Server::metrics_url() const { return task_->metrics ? task_->metrics->url() : ""; }
 
 Status Server::register_targets() {
   static const Status* status = new Status(register_session_backend(kScheme, make_backend));

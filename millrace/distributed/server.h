@@ -34,10 +34,13 @@ class Server {
     std::string config;
     // The files that graphs may reach on its devices; null: all. Sessions cannot say otherwise.
     Ref<FileAccess> files;
+    // A port that tells Prometheus what the task does (metrics_port.h); 0: a free one, -1: none.
+    int metrics_port = -1;
   };
 
   // INVALID_ARGUMENT for an address without a port, NOT_FOUND for a task that the cluster does not
-  // have, UNKNOWN when the address cannot be had, another server has it for one.
+  // have, UNKNOWN when the address, or the port for metrics, cannot be had: another server has it
+  // for one.
   static Result<std::unique_ptr<Server>> start(const Options& options);
   // Ends it: its state is dropped, what others run on it ends, and no session finds it any more.
   ~Server();
@@ -46,12 +49,15 @@ class Server {
 
   // Its own, with the port that it got.
   const std::string& address() const;
+  // "http://127.0.0.1:9100/metrics"; empty without a port for metrics.
+  std::string metrics_url() const;
 
   // Makes targets "grpc://" known. OK when it was called before.
   static Status register_targets();
 
   // What the task at the address of a target ("grpc://ADDRESS") has at the moment: sessions,
-  // graphs, steps and what these wait for.
+  // graphs, queues, steps and what these wait for; and what it has done so far. ClusterWatch
+  // (cluster_watch.h) looks at all tasks.
   static Result<WorkerActivity> activity(std::string_view target);
 
   // Tells all tasks of the cluster that the server at the target knows to end: the process of each

@@ -8,6 +8,8 @@ ServerLimits ServerLimits::from_environment() {
   ServerLimits out;
   out.sessions =
       static_cast<int>(env_int("MILLRACE_CLUSTER_MAX_SESSIONS", out.sessions, 1, 1 << 20));
+  out.sessions_per_client = static_cast<int>(
+      env_int("MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT", (out.sessions + 1) / 2, 1, 1 << 20));
   out.graph_bytes =
       env_int("MILLRACE_CLUSTER_MAX_GRAPH_MB", out.graph_bytes >> 20, 1, int64_t{1} << 30) << 20;
   return out;

@@ -9,11 +9,15 @@ namespace millrace {
 struct ServerLimits {
   // Sessions on a task, of masters of other processes, and as many again of TensorFlow's clients.
   int sessions = 1024;
+  // Those of one client, a process of this machine or another machine: half of all by default, so
+  // that none takes all.
+  int sessions_per_client = 512;
   // What the graphs that are registered on a task take, compiled, and as much again for the graphs
   // of TensorFlow's clients, as they sent them.
   int64_t graph_bytes = int64_t{4} << 30;
 
-  // MILLRACE_CLUSTER_MAX_SESSIONS, MILLRACE_CLUSTER_MAX_GRAPH_MB.
+  // MILLRACE_CLUSTER_MAX_SESSIONS, MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT,
+  // MILLRACE_CLUSTER_MAX_GRAPH_MB.
   static ServerLimits from_environment();
 };
 

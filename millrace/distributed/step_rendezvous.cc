@@ -89,6 +89,14 @@ void StepRendezvous::expect(std::vector<std::string> given) {
   for (std::string& key : given) given_.insert(std::move(key));
 }
 
+Status StepRendezvous::give(std::string_view key, Value value) {
+  {
+    MutexLock lock(mu_);
+    if (!came_.insert(std::string(key)).second) return aborted_;
+  }
+  return here_->send(key, std::move(value));
+}
+
 bool StepRendezvous::is_given(std::string_view key) const {
   MutexLock lock(mu_);
   return !given_.empty() && given_.contains(std::string(key));
@@ -180,7 +188,8 @@ void StepRendezvous::ask(const Ref<WorkerInterface>& peer, const Ref<RemoteRecv>
   peer->recv_tensor({step_id_, recv->key}, recv->call, [peer, recv](Status status, Value value) {
     const TaskContext& task = *recv->owner->task_;
     task.peers->report(recv->task, status);
-    const bool lost = status.code() == Code::kUnavailable && peer->needs_lease();
+    const bool lost =
+        status.code() == Code::kUnavailable && !is_silent_peer(status) && peer->needs_lease();
     if (lost && recv->repeated < kMaxRepeats && task.timer && !recv->over()) {
       if (recv->lost.ok()) recv->lost = status;
       const int64_t pause = repeat_after_ms(lost_after_ms(), recv->repeated++);
@@ -193,6 +202,8 @@ void StepRendezvous::ask(const Ref<WorkerInterface>& peer, const Ref<RemoteRecv>
     if (!recv->lost.ok() && (lost || status.code() == Code::kAborted)) status = recv->lost;
     if (!status.ok()) {
       status = status.with_prefix(str_cat("waiting for ", recv->key, " from ", recv->task));
+    } else if (task.counters) {
+      task.counters->with_task(recv->task).received(value.tensor.bytes());
     }
     recv->finish(std::move(status), std::move(value), /*from_peer=*/true);
   });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,17 +13,19 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/timer.h"
 #include "millrace/distributed/cluster.h"
+#include "millrace/distributed/task_counters.h"
 #include "millrace/kernel/device.h"
 #include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
 
-// What everything in a task's process shares. Constant.
+// What everything in a task's process shares. Constant, but for what is counted.
 struct TaskContext : RefCounted {
   std::string name;  // "/job:J/replica:R/task:T"
   std::vector<Ref<Device>> devices;
   Ref<WorkerCache> peers;
   Ref<Timer> timer;
+  std::unique_ptr<TaskCounters> counters;  // null: nobody counts
 
   // The device of this task with that name; null when there is none.
   Device* find_device(std::string_view full_name) const;
@@ -46,6 +49,9 @@ class StepRendezvous : public Rendezvous {
   // From now on these keys come by send(), though their senders are on other tasks: nobody is asked
   // for them.
   void expect(std::vector<std::string> given);
+
+  // send() of what comes from outside: a second one changes nothing.
+  Status give(std::string_view key, Value value);
 
   // What a peer receives: never asks anybody else. A peer that lost its connection asks again: then
   // who asked before gets ABORTED, and the value, if it was handed out, comes again. For that the
@@ -79,7 +85,8 @@ class StepRendezvous : public Rendezvous {
   uint64_t last_remote_ MR_GUARDED_BY(mu_) = 0;
   // By number: ended in the order in which they began, whatever addresses they have.
   std::map<uint64_t, Ref<RemoteRecv>> remote_ MR_GUARDED_BY(mu_);
-  std::unordered_set<std::string> given_ MR_GUARDED_BY(mu_);
+  std::unordered_set<std::string> given_ MR_GUARDED_BY(mu_);  // will be
+  std::unordered_set<std::string> came_ MR_GUARDED_BY(mu_);   // was
   // By key: what ends the wait of the peer that asked last, and what was handed out.
   std::unordered_map<std::string, Ref<CancellationToken>> asked_ MR_GUARDED_BY(mu_);
   std::unordered_map<std::string, Value> handed_out_ MR_GUARDED_BY(mu_);

@@ -3,6 +3,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/rpc/remote_worker.h"
+#include "millrace/distributed/task_alias.h"
 #include "proto/worker_call.pb.h"
 
 namespace millrace {
@@ -10,6 +11,15 @@ namespace {
 
 constexpr std::string_view kDescribe = "/millrace.Task/Describe";
 constexpr std::string_view kStop = "/millrace.Task/Stop";
+
+// The answer to who asks for what only those get who may do everything.
+Status denied(std::string_view what) {
+  return permission_denied(what,
+                           " is for those who may do everything on this server: its own "
+                           "user, and who has the cluster's token or certificates");
+}
+
+}  // namespace
 
 Message to_message(const TaskDescription& description) {
   DescribeTaskAnswer fields;
@@ -27,7 +37,7 @@ Message to_message(const TaskDescription& description) {
   return message;
 }
 
-Result<TaskDescription> from_message(const Message& message) {
+Result<TaskDescription> read_task_description(const Message& message) {
   DescribeTaskAnswer fields;
   if (!fields.ParseFromString(message.fields)) {
     return invalid_argument("expected the description of a task, got ", message.fields.size(),
@@ -42,25 +52,28 @@ Result<TaskDescription> from_message(const Message& message) {
   return description;
 }
 
+namespace {
+
 class TaskService final : public CallHandler {
  public:
   TaskService(const TaskDescription& description, Ref<WorkerInterface> worker,
-              std::function<void()> stop)
+              std::function<void()> stop, Ref<CallHandler> aliases)
       : description_(to_message(description)),
         worker_(make_worker_service(std::move(worker))),
-        stop_(std::move(stop)) {}
+        stop_(std::move(stop)),
+        aliases_(std::move(aliases)) {}
 
   void handle(std::string_view method, Message request, Ref<CancellationToken> cancel,
               CallDone done) override {
     if (method == kDescribe) return done(ok_status(), description_);
     if (method == kStop) {
-      if (!stop_) {
-        return done(permission_denied("Stop is for those who may do everything on this server: its "
-                                      "own user, and who has the cluster's token or certificates"),
-                    Message());
-      }
+      if (!stop_) return done(denied("Stop"), Message());
       done(ok_status(), Message());
       return stop_();
+    }
+    if (method.starts_with(kAliasPrefix)) {
+      if (!aliases_) return done(denied("a cluster that a session brings"), Message());
+      return aliases_->handle(method, std::move(request), std::move(cancel), std::move(done));
     }
     worker_->handle(method, std::move(request), std::move(cancel), std::move(done));
   }
@@ -69,13 +82,14 @@ class TaskService final : public CallHandler {
   const Message description_;
   const Ref<CallHandler> worker_;
   const std::function<void()> stop_;
+  const Ref<CallHandler> aliases_;  // null: not for who calls here
 };
 
 }  // namespace
 
 Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterface> worker,
-                                   std::function<void()> stop) {
-  return make_ref<TaskService>(description, std::move(worker), std::move(stop));
+                                   std::function<void()> stop, Ref<CallHandler> aliases) {
+  return make_ref<TaskService>(description, std::move(worker), std::move(stop), std::move(aliases));
 }
 
 void stop_task(Channel& channel, UniqueFunction<void(Status)> done) {
@@ -106,7 +120,7 @@ Result<TaskDescription> ask_task(Channel& channel, int64_t timeout_ms) {
     return status;
   }
   MutexLock lock(answer->mu);
-  return from_message(answer->message);
+  return read_task_description(answer->message);
 }
 
 }  // namespace millrace

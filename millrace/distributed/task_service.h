@@ -14,11 +14,16 @@ struct TaskDescription {
   ClusterSpec cluster;
 };
 
-// Answers the calls of a server's task: the worker's, the one that asks who it is, and the one that
-// tells it to end: then `stop` is called, once it was answered. Without `stop` that is
-// PERMISSION_DENIED.
+Message to_message(const TaskDescription& description);
+// INVALID_ARGUMENT for what is none, and for a task that is not of its cluster.
+Result<TaskDescription> read_task_description(const Message& message);
+
+// Answers the calls of a server's task: the worker's, the one that asks who it is, those to its
+// `aliases` (task_alias.h), and the one that tells it to end: then `stop` is called, once it was
+// answered. The last two are PERMISSION_DENIED where they are not given.
 Ref<CallHandler> make_task_service(TaskDescription description, Ref<WorkerInterface> worker,
-                                   std::function<void()> stop = nullptr);
+                                   std::function<void()> stop = nullptr,
+                                   Ref<CallHandler> aliases = nullptr);
 
 // Asks the server at the other end of a channel who it is, and waits for the answer.
 // DEADLINE_EXCEEDED when none comes in time.

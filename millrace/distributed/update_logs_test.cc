@@ -22,6 +22,14 @@ TEST(UpdateLogsTest, AnotherTrySeesWhatTheFirstHasDone) {
   EXPECT_FALSE(logs.begin({8, 1}, 104, before).value()->made("add"));
 }
 
+TEST(UpdateLogsTest, ALogHasAnEnd) {
+  const Ref<UpdateLog> log = make_ref<UpdateLog>();
+  for (size_t i = 0; i < UpdateLog::kMaxChanges + 3; ++i) log->note(std::to_string(i));
+  EXPECT_TRUE(log->made("0"));
+  EXPECT_TRUE(log->made(std::to_string(UpdateLog::kMaxChanges - 1)));
+  EXPECT_FALSE(log->made(std::to_string(UpdateLog::kMaxChanges)));
+}
+
 TEST(UpdateLogsTest, WhatComesLateIsRefused) {
   UpdateLogs logs;
   int64_t before = 0;

@@ -1,11 +1,18 @@
 #include "millrace/distributed/worker.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/log.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/distributed/partial_keys.h"
+#include "millrace/distributed/run_in_pieces.h"
 #include "millrace/kernel/resource_manager.h"
+#include "millrace/ops/queue/queue.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
 #include "millrace/runtime/local_function_runner.h"
@@ -16,6 +23,11 @@ namespace millrace {
 namespace {
 
 constexpr size_t kRememberedSteps = 4096;
+constexpr size_t kToldQueues = 64;
+// Memory is given back when graphs of so many bytes were dropped; at the end of a session, of
+// fewer.
+constexpr int64_t kGiveBackBytes = int64_t{8} << 20;
+constexpr int64_t kGiveBackAtEndBytes = int64_t{1} << 20;
 // Longer runs had better send each thing as soon as it is there.
 constexpr int64_t kPromptNs = 1'000'000;
 
@@ -38,6 +50,29 @@ std::string session_of(const std::string& handle) {
   return session == std::string::npos ? "" : handle.substr(session + 1);
 }
 
+// Whether a node sends or receives the tensor of this name.
+bool carries(const KernelNode& node, std::string_view tensor) {
+  if (!node.op->traits.send && !node.op->traits.recv) return false;
+  const Result<std::string> name = node.attr<std::string>("tensor_name");
+  return name.ok() && *name == tensor;
+}
+
+void add_queues(Device& device, std::vector<WorkerActivity::Queue>& out) {
+  for (const ResourceManager::Entry& entry : device.resources().list()) {
+    if (out.size() == kToldQueues) return;
+    if (entry.type != Queue::kTypeName) continue;
+    const auto queue = device.resources().lookup<Queue>(entry.container, entry.name);
+    if (!queue.ok()) continue;  // gone meanwhile
+    WorkerActivity::Queue& told = out.emplace_back();
+    told.device = device.name();
+    told.container = entry.container;
+    told.name = entry.name;
+    told.size = (*queue)->size();
+    told.capacity = (*queue)->spec().capacity;
+    told.closed = (*queue)->closed();
+  }
+}
+
 size_t slots(const std::map<int, DType>& positions) {
   return positions.empty() ? 0 : static_cast<size_t>(positions.rbegin()->first) + 1;
 }
@@ -46,6 +81,7 @@ size_t slots(const std::map<int, DType>& positions) {
 
 struct Worker::SessionState : RefCounted {
   std::string name;
+  std::string client;  // who made it, as far as that is known
   Ref<FunctionLibrary> library;
   // Since its first graph; fixed then.
   SessionScope scope;
@@ -57,18 +93,50 @@ struct Worker::SessionState : RefCounted {
 
 struct Worker::GraphBytes : RefCounted {
   std::atomic<int64_t> total{0};
+  std::atomic<int64_t> dropped{0};  // since memory was given back
+
+  void drop(int64_t bytes) {
+    total -= bytes;
+    dropped += bytes;
+  }
+  // The allocator keeps the small pieces of memory that graphs took, scattered among those of
+  // others. Once so many bytes were dropped, it is told to give whole pages back.
+  void give_back(int64_t at_least) {
+    if (dropped < at_least) return;
+    dropped = 0;
+    ThreadPool::global().schedule_blocking([] { malloc_trim(0); });
+  }
 };
 
 struct Worker::Graph : RefCounted {
   ~Graph() override {
-    if (counted) counted->total -= plans->bytes();
+    if (counted) counted->drop(plans->bytes());
   }
   Ref<GraphBytes> counted;  // null: not counted yet
   Ref<PlanSet> plans;
-  bool prompt = false;  // nothing in it waits
+  bool prompt = false;  // nothing in it waits, but for what it receives from others
+  size_t receives = 0;  // so much
   Boundary boundary;
   Ref<SessionState> session;
+
+  // Where the node of a wait (WorkerActivity::Step) was made; empty where that is not known.
+  std::string where_defined(const std::string& wait) const;
 };
+
+std::string Worker::Graph::where_defined(const std::string& wait) const {
+  const Result<RendezvousKey> key = RendezvousKey::parse(wait.substr(0, wait.find(" from ")));
+  const size_t quote = std::min(wait.find('"'), wait.size() - 1);
+  const std::string name = wait.substr(quote + 1, wait.rfind('"') - quote - 1);
+  for (const Ref<Plan>& plan : plans->plans()) {
+    for (size_t i = 0; i < plan->steps.size(); ++i) {
+      const KernelNode& node = *plan->steps[i].node;
+      if (key.ok() ? carries(node, key->tensor_name) : node.name == name) {
+        return describe_origin(plan->origins[i]);
+      }
+    }
+  }
+  return "";
+}
 
 void Worker::TaskStep::end(const Status& reason) const {
   rendezvous->abort_from_outside(reason);
@@ -78,7 +146,9 @@ void Worker::TaskStep::end(const Status& reason) const {
 Worker::Worker(Ref<const TaskContext> task, Ref<Timer> timer, ThreadPool* pool)
     : task_(std::move(task)),
       timer_(std::move(timer)),
+      began_ns_(timer_->now_ns()),
       graph_bytes_(make_ref<GraphBytes>()),
+      collectives_(make_ref<TaskCollectives>(task_)),
       pool_(pool),
       leases_(task_->name) {}
 
@@ -99,6 +169,7 @@ Result<Ref<Worker>> Worker::create(std::string task, std::vector<Ref<Device>> de
   context->devices = std::move(devices);
   context->peers = std::move(peers);
   context->timer = timer;
+  context->counters = std::make_unique<TaskCounters>(context->peers->tasks());
   return Ref<Worker>(new Worker(std::move(context), std::move(timer), pool));
 }
 
@@ -106,6 +177,7 @@ void Worker::get_status(UniqueFunction<void(Result<WorkerStatus>)> done) {
   if (Status reason = stopped(); !reason.ok()) return done(std::move(reason));
   WorkerStatus status;
   for (const Ref<Device>& device : task_->devices) status.devices.push_back(device->info());
+  status.clock_ns = monotonic_nanos();
   done(std::move(status));
 }
 
@@ -120,20 +192,37 @@ Status Worker::check_incarnation(uint64_t expected) const {
                  ", it is ", hex(incarnation()));
 }
 
-Result<Ref<Worker::SessionState>> Worker::find_session(const std::string& name, int64_t lease_ms) {
+Status Worker::check_room(const std::string& client) const {
+  if (sessions_.size() >= static_cast<size_t>(limits_.sessions)) {
+    return resource_exhausted("task ", task_->name, " has ", limits_.sessions,
+                              " sessions, as many as MILLRACE_CLUSTER_MAX_SESSIONS allows it");
+  }
+  if (client.empty()) return ok_status();
+  const auto of_client = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& known) {
+    return known.second->client == client;
+  });
+  if (of_client < limits_.sessions_per_client) return ok_status();
+  return resource_exhausted("task ", task_->name, " has ", of_client, " sessions of ", client,
+                            ", as many as MILLRACE_CLUSTER_MAX_SESSIONS_PER_CLIENT allows one");
+}
+
+Result<Ref<Worker::SessionState>> Worker::find_session(const std::string& name, int64_t lease_ms,
+                                                       const std::string& client) {
   MutexLock lock(mu_);
   MR_TRY(stopped_);
   MR_TRY(leases_.keep(name, lease_ms, timer_->now_ns()));
   if (lease_ms > 0) watch_later(lease_ms * 1'000'000);
-  if (!sessions_.contains(name) && sessions_.size() >= static_cast<size_t>(limits_.sessions)) {
-    leases_.drop(name);
-    return resource_exhausted("task ", task_->name, " has ", limits_.sessions,
-                              " sessions, as many as MILLRACE_CLUSTER_MAX_SESSIONS allows it");
+  if (!sessions_.contains(name)) {
+    if (Status full = check_room(client); !full.ok()) {
+      leases_.drop(name);
+      return full;
+    }
   }
   Ref<SessionState>& found = sessions_[name];
   if (!found) {
     found = make_ref<SessionState>();
     found->name = name;
+    found->client = client;
     found->library = make_ref<FunctionLibrary>();
   }
   return found;
@@ -172,11 +261,12 @@ Status Worker::add_functions(SessionState& session, const std::string& functions
 
 Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   MR_TRY(check_incarnation(request.incarnation));
+  task_->counters->graph_received(request.graph_def.size() + request.functions.size());
   Result<Subgraph> parsed = Subgraph::from_graph_def_bytes(request.graph_def, OpRegistry::global());
   if (!parsed.ok()) return parsed.status().with_prefix(str_cat("graph for ", task_->name));
   Ref<Graph> graph = make_ref<Graph>();
   MR_TRY_ASSIGN(graph->boundary, read_boundary(*parsed, kMaxPositions, kMaxPositions));
-  MR_TRY_ASSIGN(graph->session, find_session(request.session, request.lease_ms));
+  MR_TRY_ASSIGN(graph->session, find_session(request.session, request.lease_ms, request.client));
   MR_TRY(open_session(*graph->session, request.scope));
   MR_TRY(add_functions(*graph->session, request.functions));
   CompileOptions options;
@@ -186,8 +276,15 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   MR_TRY_ASSIGN(graph->plans,
                 PlanSet::build(*parsed, graph->session->devices, device_set(*task_), options));
   const std::vector<Ref<Plan>>& plans = graph->plans->plans();
-  graph->prompt =
-      plans.size() == 1 && plans[0]->straight_allowed() && !graph->plans->has_blocking();
+  graph->prompt = plans.size() == 1 && !plans[0]->has_frames && !plans[0]->has_dead &&
+                  !plans[0]->enqueues && !graph->plans->has_blocking();
+  for (const Ref<Plan>& plan : plans) {
+    for (const PlanStep& step : plan->steps) {
+      if (!step.async) continue;
+      graph->prompt &= step.runs_when_dead;  // a _Recv
+      ++graph->receives;
+    }
+  }
   // Counted before it is looked at, so that graphs that come at once see each other.
   const int64_t bytes = graph->plans->bytes();
   graph->counted = graph_bytes_;
@@ -221,6 +318,7 @@ void Worker::deregister_graph(std::string graph_handle, StatusDone done) {
     if (graphs_.erase(graph_handle) == 1) return ok_status();
     return aborted("no graph ", graph_handle, " is registered on ", task_->name);
   }();
+  graph_bytes_->give_back(kGiveBackBytes);
   done(std::move(status));
 }
 
@@ -243,6 +341,7 @@ Result<Worker::TaskStep> Worker::find_step(int64_t step_id) {
     found.step = make_ref<Step>(step_id);
     if (pool_ != nullptr) found.step->pool = pool_;
     found.rendezvous = make_ref<StepRendezvous>(step_id, task_);
+    found.rendezvous->collectives = collectives_;
     found.step->rendezvous = found.rendezvous;
     found.step->cancel = make_ref<CancellationToken>();
   }
@@ -253,6 +352,7 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
                                              const Ref<RunAnswer>& answer) {
   const Boundary& graph = runs->boundary;
   std::vector<Tensor> feeds(slots(graph.feeds));
+  size_t feed_bytes = 0;
   for (auto& [position, value] : request.feeds) {
     auto it = graph.feeds.find(position);
     if (it == graph.feeds.end()) {
@@ -264,10 +364,14 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
       return invalid_argument("feed ", position, ": expected ", it->second, ", got ",
                               value.dtype());
     }
+    feed_bytes += value.bytes();
     slot = std::move(value);
   }
+  if (request.in_pieces && !(request.feeds.empty() && request.fetches.empty())) {
+    return invalid_argument("a run in pieces on ", task_->name, " is given no feeds or fetches");
+  }
   for (const auto& [position, type] : graph.feeds) {
-    if (feeds[static_cast<size_t>(position)].valid()) continue;
+    if (request.in_pieces || feeds[static_cast<size_t>(position)].valid()) continue;
     return invalid_argument("the graph on ", task_->name, " needs feed ", position);
   }
   std::vector<bool> asked(slots(graph.fetches));
@@ -301,6 +405,7 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
     }
     known->second.graph = runs;
     known->second.answer = answer;
+    known->second.began_ns = found.began_ns = timer_->now_ns();
     ++runs->session->running;
     return ok_status();
   }();
@@ -314,7 +419,14 @@ Result<Worker::TaskStep> Worker::prepare_run(const Ref<Graph>& runs, RunGraphReq
   step.fetches.resize(slots(graph.fetches));
   step.max_threads = std::max(1, request.max_threads);
   if (request.trace) step.trace = make_ref<TraceCollector>();
+  for (auto& [key, value] : request.brought) {
+    request.given.push_back(key);
+    // An error says that the step was aborted, as the run will say.
+    (void)found.rendezvous->give(key, std::move(value));
+  }
   if (!request.given.empty()) found.rendezvous->expect(std::move(request.given));
+  task_->counters->step_begun();
+  if (feed_bytes != 0) task_->counters->feeds_received(feed_bytes);
   return found;
 }
 
@@ -352,6 +464,7 @@ void Worker::end_run(const Ref<Graph>& graph, UpdateId update) {
 
 void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                        UniqueFunction<void(Status, RunGraphResponse)> done) {
+  const int64_t received = request.trace ? monotonic_nanos() : 0;
   end_steps(request.over_steps);
   Result<Ref<Graph>> graph = find_graph(request.graph_handle);
   if (!graph.ok()) return done(graph.status(), RunGraphResponse());
@@ -377,32 +490,42 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     ticket = cancel->on_cancel([run, token = cancel.get()] { run.end(token->status()); });
     if (ticket == 0) {
       run.end(cancel->status());
+      task_->counters->step_ended(/*failed=*/true);
       end_run(*graph, request.update);
       return done(cancel->status(), RunGraphResponse{.derived = true});
     }
   }
   auto finish = [self = Ref<Worker>(this), graph = *graph, rendezvous = run.rendezvous,
                  wanted = std::move(request.fetches), sends = std::move(request.sends),
-                 update = request.update, cancel, ticket, started = timer_->now_ns(),
+                 update = request.update, in_pieces = request.in_pieces,
+                 brought = request.brought.size(), cancel, ticket, started = run.began_ns, received,
                  done = std::move(done)](Step& step) mutable {
     if (ticket != 0) cancel->remove(ticket);
     RunGraphResponse response;
-    Status status = step.status();
+    // In pieces, who asks for a dead fetch is told so, and the rest of the run goes on.
+    Status status = in_pieces ? step.error() : step.status();
+    TaskCounters& counters = *self->task_->counters;
+    counters.step_ended(!status.ok());
     if (status.ok()) {
+      size_t bytes = 0;
       for (int position : wanted) {
         response.fetches.push_back(std::move(step.fetches[static_cast<size_t>(position)]));
+        bytes += response.fetches.back().bytes();
       }
+      if (bytes != 0) counters.fetches_sent(bytes);
     } else {
       response.derived = rendezvous->ended_from_outside();
     }
     if (step.trace) {
       response.events = step.trace->events();
-      response.wall_offset_ns = step.trace->wall_offset_ns();
+      response.received_ns = received;
+      response.answered_ns = monotonic_nanos();
     }
     step.hold_feeds({});
     step.fetches.clear();
     self->end_run(graph, update);
-    response.prompt = graph->prompt && self->timer_->now_ns() - started < kPromptNs;
+    response.prompt =
+        graph->prompt && brought == graph->receives && self->timer_->now_ns() - started < kPromptNs;
     if (!status.ok() || sends.empty()) return done(std::move(status), std::move(response));
     self->take_sent(step.id, sends,
                     [done = std::move(done), response = std::move(response)](
@@ -411,7 +534,12 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
                       done(std::move(taken), std::move(response));
                     });
   };
-  (*graph)->plans->run_async(run.step, std::move(finish));
+  if (request.in_pieces) {
+    run_in_pieces(*(*graph)->plans, (*graph)->boundary, run.rendezvous, run.step,
+                  std::move(finish));
+  } else {
+    (*graph)->plans->run_async(run.step, std::move(finish));
+  }
 }
 
 struct Worker::Gathered : RefCounted {
@@ -458,14 +586,25 @@ void Worker::give_tensor(int64_t step_id, std::string key, Value value, StatusDo
   Result<TaskStep> found = find_step(step_id);
   if (!found.ok()) return done(found.status());
   if (!found->graph) watch_for_idle();
-  done(found->rendezvous->send(key, std::move(value)));
+  if (is_feed_key(key)) {
+    task_->counters->feeds_received(value.tensor.bytes());
+  } else {
+    const std::string_view sender = std::string_view(key).substr(0, key.find(';'));
+    task_->counters->with_device(sender).received(value.tensor.bytes());
+  }
+  done(found->rendezvous->give(key, std::move(value)));
 }
 
 void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
                          UniqueFunction<void(Status, Value)> done) {
   TaskStep found;
   Ref<Device> sender;
+  TaskCounters::Traffic* traffic = nullptr;  // null: with a client, which fetches
   Status status = [&]() -> Status {
+    if (is_fetch_key(request.key)) {
+      MR_TRY_ASSIGN(found, find_step(request.step_id));
+      return ok_status();
+    }
     MR_TRY_ASSIGN(RendezvousKey key, RendezvousKey::parse(request.key));
     sender = Ref<Device>(task_->find_device(key.send_device));
     if (!sender) {
@@ -476,6 +615,7 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
       return aborted("rendezvous key ", request.key, ": ", sender->name(),
                      " has restarted, its incarnation is ", hex(sender->info().incarnation));
     }
+    traffic = &task_->counters->with_device(key.recv_device);
     MR_TRY_ASSIGN(found, find_step(request.step_id));
     return ok_status();
   }();
@@ -483,7 +623,11 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
   if (!found.graph) watch_for_idle();
   found.rendezvous->recv_here(
       request.key, std::move(cancel),
-      [sender, done = std::move(done)](Status ended, Value value) mutable {
+      // The rendezvous holds the task, and with it the counters.
+      [counters = task_->counters.get(), traffic, sender, done = std::move(done)](
+          Status ended, Value value) mutable {
+        if (ended.ok() && traffic != nullptr) traffic->sent(value.tensor.bytes());
+        if (ended.ok() && traffic == nullptr) counters->fetches_sent(value.tensor.bytes());
         const Ref<Buffer>& buffer = value.tensor.buffer();
         if (!ended.ok() || !buffer || buffer->space() != MemorySpace::kDevice) {
           return done(std::move(ended), std::move(value));
@@ -577,6 +721,8 @@ void Worker::end_session(const std::string& name, const Status& reason) {
   }
   for (const TaskStep& step : steps) step.end(reason);
   if (session) clear_resources(*session);
+  graphs.clear();
+  graph_bytes_->give_back(kGiveBackAtEndBytes);
 }
 
 void Worker::clear_resources(const SessionState& session) {
@@ -603,7 +749,7 @@ void Worker::keep_session(KeepSessionRequest request, StatusDone done) {
     if (request.lease_ms == 0) {
       return invalid_argument("session ", request.session, ": expected a lease, got 0 ms");
     }
-    MR_TRY(find_session(request.session, request.lease_ms).status());
+    MR_TRY(find_session(request.session, request.lease_ms, request.client).status());
     end_steps(request.over_steps);
     MutexLock lock(mu_);
     for (const std::string& handle : request.over_graphs) {
@@ -685,6 +831,20 @@ void Worker::reset(std::vector<std::string> containers, StatusDone done) {
   done(ok_status());
 }
 
+void Worker::join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                        UniqueFunction<void(Result<GroupView>)> done) {
+  collectives_->join_group(std::move(request), std::move(cancel), std::move(done));
+}
+
+void Worker::recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                        UniqueFunction<void(Result<Tensor>)> done) {
+  collectives_->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+}
+
+void Worker::end_group(EndGroupRequest request, StatusDone done) {
+  done(collectives_->end_group(request));
+}
+
 void Worker::shut_down(Status reason) {
   std::map<int64_t, TaskStep> steps;
   std::unordered_map<std::string, Ref<Graph>> graphs;
@@ -699,6 +859,7 @@ void Worker::shut_down(Status reason) {
     if (watch_ticket_ != 0) timer_->remove(watch_ticket_);
   }
   for (auto& [id, step] : steps) step.end(reason);
+  collectives_->shut_down(reason);
   // State may hold what holds the device.
   for (auto& [name, session] : sessions) clear_resources(*session);
 }
@@ -719,6 +880,7 @@ std::vector<std::string> Worker::steps() const {
 WorkerActivity Worker::activity(int64_t step_id) const {
   std::vector<TaskStep> steps;
   WorkerActivity out;
+  const int64_t now = timer_->now_ns();
   {
     MutexLock lock(mu_);
     for (const auto& [id, step] : steps_) {
@@ -727,20 +889,42 @@ WorkerActivity Worker::activity(int64_t step_id) const {
     if (step_id == 0) {
       std::unordered_map<std::string_view, int> graphs;
       for (const auto& [handle, graph] : graphs_) ++graphs[graph->session->name];
-      const int64_t now = timer_->now_ns();
       for (const auto& [name, lease] : leases_.known()) {
         out.sessions.push_back({name, lease.left_ms(now), graphs[name]});
       }
     }
   }
+  std::vector<std::pair<int64_t, std::string>> together = collectives_->waits();
   for (const TaskStep& known : steps) {
     std::vector<std::string> waits = known.rendezvous->waiting();
+    std::erase_if(together, [&](std::pair<int64_t, std::string>& wait) {
+      if (wait.first != known.step->id) return false;
+      waits.push_back(std::move(wait.second));
+      return true;
+    });
     for (std::string& kernel : known.rendezvous->waiting_kernels()) {
       waits.push_back(std::move(kernel));
     }
-    out.steps.push_back(
-        {known.step->id, known.graph ? known.graph->session->name : "", std::move(waits)});
+    WorkerActivity::Step& step = out.steps.emplace_back();
+    step.id = known.step->id;
+    if (known.graph) {
+      step.session = known.graph->session->name;
+      step.running_ms = (now - known.began_ns) / 1'000'000;
+    }
+    for (const std::string& wait : waits) {
+      step.defined.push_back(known.graph ? known.graph->where_defined(wait) : "");
+    }
+    step.waits_for = std::move(waits);
   }
+  if (step_id != 0) return out;
+  // Of sessions without a cluster, and of groups that form here.
+  for (auto& [step, wait] : together) {
+    out.steps.push_back({.id = step, .waits_for = {std::move(wait)}, .defined = {""}});
+  }
+  out.clock_ns = now;
+  out.up_ms = (now - began_ns_) / 1'000'000;
+  task_->counters->tell(out);
+  for (const Ref<Device>& device : task_->devices) add_queues(*device, out.queues);
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/timer.h"
+#include "millrace/distributed/collective/task_collectives.h"
 #include "millrace/distributed/patience.h"
 #include "millrace/distributed/run_answer.h"
 #include "millrace/distributed/server_limits.h"
@@ -61,6 +62,11 @@ class Worker final : public WorkerInterface {
   void delete_session(std::string session, StatusDone done) override;
   void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) override;
   void reset(std::vector<std::string> containers, StatusDone done) override;
+  void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<GroupView>)> done) override;
+  void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<Tensor>)> done) override;
+  void end_group(EndGroupRequest request, StatusDone done) override;
 
   // Ends every step with `reason` (an error) and answers every later call with it: the task's
   // process ends.
@@ -71,6 +77,8 @@ class Worker final : public WorkerInterface {
   int num_graphs() const;
   // Steps that exist, and for each what it waits for: "step 7: <key> from <task>, <key>".
   std::vector<std::string> steps() const;
+  // What the task's devices compute with those of other tasks.
+  const Ref<TaskCollectives>& collectives() const { return collectives_; }
   // What get_activity() answers.
   WorkerActivity activity(int64_t step_id) const;
 
@@ -86,6 +94,7 @@ class Worker final : public WorkerInterface {
     Ref<StepRendezvous> rendezvous;  // the step's
     Ref<Graph> graph;                // null: no run_graph has come
     Ref<RunAnswer> answer;           // of that run
+    int64_t began_ns = -1;           // when that run came
     int64_t idle_ns = -1;  // without a graph: since when nobody was seen to wait; -1: not yet
     // Ends what runs and waits, for a reason that did not arise here.
     void end(const Status& reason) const;
@@ -101,8 +110,11 @@ class Worker final : public WorkerInterface {
   }
   // ABORTED unless `incarnation` is 0 or this task's.
   Status check_incarnation(uint64_t incarnation) const;
-  // The session, heard of now; made when it is new. Its functions get these added.
-  Result<Ref<SessionState>> find_session(const std::string& name, int64_t lease_ms);
+  // The session, heard of now from a client; made when it is new.
+  Result<Ref<SessionState>> find_session(const std::string& name, int64_t lease_ms,
+                                         const std::string& client);
+  // RESOURCE_EXHAUSTED when there is no room for another session, or none of that client's.
+  Status check_room(const std::string& client) const MR_REQUIRES(mu_);
   // Gives a session with its first graph the devices it runs on; INVALID_ARGUMENT for another scope
   // than that one's.
   Status open_session(SessionState& session, const SessionScope& scope);
@@ -142,8 +154,10 @@ class Worker final : public WorkerInterface {
 
   const Ref<const TaskContext> task_;
   const Ref<Timer> timer_;
+  const int64_t began_ns_;
   const ServerLimits limits_ = ServerLimits::from_environment();
   const Ref<GraphBytes> graph_bytes_;
+  const Ref<TaskCollectives> collectives_;
   ThreadPool* const pool_;  // null: the process's own
   UpdateLogs updates_;
   const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;

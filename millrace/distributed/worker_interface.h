@@ -10,6 +10,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/distributed/collective/collective_calls.h"
 #include "millrace/distributed/session_devices.h"
 #include "millrace/kernel/device.h"
 #include "millrace/kernel/trace.h"
@@ -20,6 +21,7 @@ namespace millrace {
 
 struct WorkerStatus {
   std::vector<Device::Info> devices;  // at least one; the first one's incarnation is the task's
+  int64_t clock_ns = 0;               // monotonic_nanos() there, when it answered
 };
 
 struct RegisterGraphRequest {
@@ -40,6 +42,8 @@ struct RegisterGraphRequest {
   // What the session may reach on the task, and whether its state is its own; the same in all its
   // requests.
   SessionScope scope;
+  // Message::client of the call.
+  std::string client{};
 };
 
 struct KeepSessionRequest {
@@ -52,6 +56,7 @@ struct KeepSessionRequest {
   // ones are fine.
   std::vector<int64_t> over_steps;
   std::vector<std::string> over_graphs;
+  std::string client{};  // as in RegisterGraphRequest
 };
 
 // What a task has at a moment, for those who watch it.
@@ -66,9 +71,39 @@ struct WorkerActivity {
     std::string session;  // empty: no run_graph has named the step yet
     // "QueueDequeueV2 \"dequeue\"", "<rendezvous key> from <task>".
     std::vector<std::string> waits_for;
+    // Of each of these, where the user's program made the node that waits: "defined at train.py:14
+    // x = queue.dequeue()"; empty where that is not known.
+    std::vector<std::string> defined;
+    int64_t running_ms = -1;  // since its run_graph came; -1: none has
+  };
+  // What came from a peer, or went there, since the task began: tensors of steps from task to task,
+  // feeds, fetches and graphs from and to masters (peer "master").
+  struct Transfer {
+    std::string peer;
+    std::string kind;  // "tensor", "feed", "fetch", "graph"
+    int64_t received_bytes = 0;
+    int64_t sent_bytes = 0;
+  };
+  struct Queue {
+    std::string device;
+    std::string container;
+    // Of one that a session has to itself "_<session>/<node>".
+    std::string name;
+    int64_t size = 0;
+    int64_t capacity = -1;  // -1: no limit
+    bool closed = false;
   };
   std::vector<Session> sessions;
   std::vector<Step> steps;
+  // What follows is told when the question is about all steps. Rates are differences of two
+  // answers; clock_ns, of some clock of the task's, says how far they lie apart.
+  int64_t clock_ns = 0;
+  int64_t up_ms = 0;  // since the task began
+  int64_t steps_begun = 0;
+  int64_t steps_ended = 0;   // well or not
+  int64_t steps_failed = 0;  // of those that ended
+  std::vector<Transfer> transfers;
+  std::vector<Queue> queues;  // at most 64; none of sessions whose state is their own
 };
 
 struct RunGraphRequest {
@@ -77,6 +112,9 @@ struct RunGraphRequest {
   int64_t step_id = 0;
   std::vector<std::pair<int, Tensor>> feeds;  // by position: every _Arg of the graph, once
   std::vector<int> fetches;                   // positions of _Retval nodes
+  // Instead of both: every feed comes by give_tensor(), and every fetch is to be taken by
+  // recv_tensor() before the answer, under the keys of partial_keys.h.
+  bool in_pieces = false;
   int max_threads = 1 << 20;
   bool trace = false;
   // Steps that are over: what cleanup_step() would say of each. Unknown ones are fine.
@@ -87,6 +125,9 @@ struct RunGraphRequest {
   // Keys of what the graph receives from other tasks and give_tensor() brings: the task does not
   // ask for it.
   std::vector<std::string> given;
+  // What the graph receives from other tasks and comes with the call, by key: as if it had been
+  // `given`.
+  std::vector<std::pair<std::string, Value>> brought;
   // Where the run may be tried again, in another step or by another session: what it has changed
   // on the task by then is left out the next time. ABORTED while an earlier try has not ended
   // there.
@@ -96,12 +137,14 @@ struct RunGraphRequest {
 struct RunGraphResponse {
   std::vector<Tensor> fetches;  // in the order asked
   std::vector<Value> sent;      // tensors or dead, in the order of `sends`
-  // The graph waits for nothing outside of itself, and ran in next to no time: what it sends might
-  // as well come with the answer.
+  // The graph waits for nothing outside of itself but what the call brought, and ran in next to no
+  // time: what it sends might as well come with the answer.
   bool prompt = false;
-  // When traced; their times and what to add to them to get nanoseconds since 1970.
+  // When traced, in times of the task's clock, as are the moments when the call came and when it
+  // was answered.
   std::vector<TraceEvent> events;
-  int64_t wall_offset_ns = 0;
+  int64_t received_ns = 0;
+  int64_t answered_ns = 0;
   // With an error: it began elsewhere (a peer, an abort, a cancelled call), so another task has the
   // one that tells more.
   bool derived = false;
@@ -164,9 +207,10 @@ class WorkerInterface : public RefCounted {
                            UniqueFunction<void(Status, Value)> done) = 0;
 
   // Brings what a peer has sent in a step, under one of the keys that the step's run_graph has in
-  // `given`, before or after it. ABORTED for a second one and for a step that is over. For workers
-  // of the caller's own process (needs_lease() is false); UNIMPLEMENTED elsewhere.
-  virtual void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done);
+  // `given`, or what is fed to a run in pieces; before or after the run_graph. A second one with a
+  // key is the first one made again, since its connection was lost: it changes nothing. ABORTED for
+  // a step that is over.
+  virtual void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) = 0;
 
   // Ends what runs and waits in a step with `reason` (an error); a run_graph or recv_tensor that
   // arrives later fails with it at once. TensorFlow cancels its RunGraph calls instead.
@@ -193,10 +237,34 @@ class WorkerInterface : public RefCounted {
   // CleanupAll: drops the resources in these containers; none named: in the default one, which the
   // name of the task's job stands for too.
   virtual void reset(std::vector<std::string> containers, StatusDone done) = 0;
+
+  // What members of a group of collective operations ask; docs/collectives.md says when. `cancel`
+  // (may be null) as in recv_tensor. UNIMPLEMENTED where a worker has none.
+  //
+  // Answers when the group has formed. INVALID_ARGUMENT for a task that does not lead groups, and
+  // to all who wait when they do not agree on the group's size. TensorFlow's CompleteGroup.
+  virtual void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                          UniqueFunction<void(Result<GroupView>)> done);
+  // Answers when the value exists. ABORTED for an epoch that is over, or that the task is not in;
+  // INVALID_ARGUMENT where asker and asked do not do the same. TensorFlow's RecvBuf.
+  virtual void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                          UniqueFunction<void(Result<Tensor>)> done);
+  // Ends what the task has in an epoch. OK when it has nothing.
+  virtual void end_group(EndGroupRequest request, StatusDone done);
 };
 
-inline void WorkerInterface::give_tensor(int64_t step_id, std::string key, Value, StatusDone done) {
-  done(unimplemented("step ", step_id, ": ", key, " is for a worker of this process"));
+inline void WorkerInterface::join_group(JoinGroupRequest request, Ref<CancellationToken>,
+                                        UniqueFunction<void(Result<GroupView>)> done) {
+  done(unimplemented("group ", request.group_key, ": this worker has no collective operations"));
+}
+
+inline void WorkerInterface::recv_chunk(RecvChunkRequest request, Ref<CancellationToken>,
+                                        UniqueFunction<void(Result<Tensor>)> done) {
+  done(unimplemented("group ", request.group_key, ": this worker has no collective operations"));
+}
+
+inline void WorkerInterface::end_group(EndGroupRequest request, StatusDone done) {
+  done(unimplemented("group ", request.group_key, ": this worker has no collective operations"));
 }
 
 }  // namespace millrace

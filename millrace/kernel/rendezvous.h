@@ -10,6 +10,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
+#include "millrace/kernel/collectives.h"
 #include "millrace/kernel/update_log.h"
 #include "millrace/kernel/value.h"
 
@@ -49,6 +50,10 @@ class Rendezvous : public RefCounted {
   // part what the run has changed; null: nothing is noted. Set before the run begins.
   UpdateId update;
   Ref<UpdateLog> updates;
+
+  // Of a step that a task of a cluster runs: how its kernels compute with those of other tasks; see
+  // find_collectives(). Set before the run begins.
+  Ref<Collectives> collectives;
 
  private:
   mutable Mutex waits_mu_;

@@ -71,6 +71,8 @@ std::string_view category(TraceEvent::Kind kind) {
       return "copy";
     case TraceEvent::Kind::kRecvWait:
       return "receive wait";
+    case TraceEvent::Kind::kCall:
+      return "call";
   }
   return "?";
 }
@@ -88,6 +90,7 @@ class TraceWriter {
     int64_t origin = events.empty() ? 0 : events.front().start_ns;
     for (const TraceEvent& event : events) origin = std::min(origin, event.start_ns);
     for (const TraceEvent& event : events) write_event(event, origin);
+    write_arrows(origin);
     out_ += "\n]}\n";
     return std::move(out_);
   }
@@ -133,7 +136,9 @@ class TraceWriter {
 
   void write_event(const TraceEvent& event, int64_t origin) {
     int process = process_of(event.device);
-    begin("X", process, track_of(event, process));
+    int track = track_of(event, process);
+    note_transfer(event, process, track);
+    begin("X", process, track);
     out_ += ",\"name\":";
     append_json(out_, event.op.empty() ? event.node : event.op);
     out_ += str_cat(",\"cat\":\"", category(event.kind), "\",\"ts\":");
@@ -146,13 +151,60 @@ class TraceWriter {
     if (event.allocated_bytes != 0) {
       out_ += str_cat(",\"allocated_bytes\":", event.allocated_bytes);
     }
+    if (!event.peer.empty()) {
+      out_ += ",\"tensor\":";
+      append_json(out_, event.tensor);
+      out_ += event.kind == TraceEvent::Kind::kRecvWait ? ",\"from\":" : ",\"to\":";
+      append_json(out_, event.peer);
+    }
     out_ += "}}";
   }
+
+  void note_transfer(const TraceEvent& event, int process, int track) {
+    if (event.peer.empty() || event.kind == TraceEvent::Kind::kQueueWait) return;
+    const bool receives = event.kind == TraceEvent::Kind::kRecvWait;
+    Transfer& transfer = receives ? transfers_[{event.tensor, event.peer, event.device}]
+                                  : transfers_[{event.tensor, event.device, event.peer}];
+    // An arrow begins and ends inside of what it joins.
+    const int64_t last = std::max(event.start_ns, event.end_ns - 1);
+    (receives ? transfer.received : transfer.sent)
+        .push_back({process, track, receives ? last : event.start_ns});
+  }
+
+  // In a loop a tensor is sent once in each iteration: in that order.
+  void write_arrows(int64_t origin) {
+    int number = 0;
+    for (const auto& [key, transfer] : transfers_) {
+      const size_t count = std::min(transfer.sent.size(), transfer.received.size());
+      for (size_t i = 0; i < count; ++i) {
+        write_end(transfer.sent[i], "s", ++number, origin);
+        write_end(transfer.received[i], "f\",\"bp\":\"e", number, origin);
+      }
+    }
+  }
+
+  struct TransferEnd {
+    int process = 0;
+    int track = 0;
+    int64_t at_ns = 0;
+  };
+  void write_end(const TransferEnd& end, std::string_view phase, int number, int64_t origin) {
+    begin(phase, end.process, end.track);
+    out_ += str_cat(",\"name\":\"tensor\",\"cat\":\"transfer\",\"id\":", number, ",\"ts\":");
+    append_micros(out_, end.at_ns - origin);
+    out_ += '}';
+  }
+
+  struct Transfer {
+    std::vector<TransferEnd> sent, received;
+  };
 
   std::string out_;
   bool first_ = true;
   int last_track_ = 0;
   std::map<std::string, int> processes_;
+  // By tensor, sender and receiver.
+  std::map<std::tuple<std::string, std::string, std::string>, Transfer> transfers_;
   std::map<std::tuple<int, TraceEvent::Kind, uint32_t>, TrackGroup> groups_;
 };
 
@@ -189,7 +241,7 @@ TraceCollector::~TraceCollector() { delete impl_; }
 
 void TraceCollector::record(TraceEvent event) {
   ThreadBuffer& buffer = impl_->buffer_of_this_thread();
-  event.thread = buffer.thread;
+  if (event.thread == 0) event.thread = buffer.thread;
   MutexLock lock(buffer.mu);
   buffer.events.push_back(std::move(event));
 }

@@ -20,13 +20,18 @@ struct TraceEvent {
     kQueueWait,  // ready to run, until a thread took it
     kCopy,       // between memories
     kRecvWait,   // for a tensor of another device
+    kCall,       // of a master to another task, whose name is `device`: of its run of a graph
   };
 
   Kind kind = Kind::kKernel;
-  uint32_t thread = 0;  // see trace_thread_id(); set by record()
+  uint32_t thread = 0;  // see trace_thread_id(); 0: set by record()
   std::string node;
   std::string op;
-  std::string device;        // full name
+  std::string device;  // full name
+  // Of what sends or receives: the device at the other end, and what the tensor is called there
+  // too.
+  std::string peer;
+  std::string tensor;
   int64_t scheduled_ns = 0;  // when the node was ready; 0: not known
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -42,7 +47,7 @@ class TraceCollector : public RefCounted {
  public:
   TraceCollector();
 
-  // Keeps the event, with the calling thread's number.
+  // Keeps the event, with the calling thread's number where it has none.
   void record(TraceEvent event);
   // What was recorded so far, by start time.
   std::vector<TraceEvent> events() const;
@@ -60,11 +65,13 @@ class TraceCollector : public RefCounted {
 
 // The text of a trace file that Chrome and Perfetto open. A process per device; in it, tracks for
 // the kernels of each thread, and for queue waits, copies and receive waits, with as many tracks of
-// a kind as events overlap. Times count from the first event.
+// a kind as events overlap; arrows from what sends a tensor to what receives it. Times count from
+// the first event.
 std::string chrome_trace(const std::vector<TraceEvent>& events);
 
-// Adds the kernels, receives and copies to `stats`, by device; copies go to "<device>/memcpy". The
-// queue wait of a kernel is the time between scheduled and start.
+// Adds the kernels, receives, copies and calls to `stats`, by device; copies go to
+// "<device>/memcpy", calls to "<task>/call". The queue wait of a kernel is the time between
+// scheduled and start.
 void to_step_stats(const std::vector<TraceEvent>& events, int64_t wall_offset_ns,
                    tensorflow::StepStats& stats);
 

@@ -22,7 +22,8 @@ void fill(const TraceEvent& event, int64_t wall_offset_ns, tensorflow::NodeExecS
   stats.set_scheduled_micros(scheduled / 1000);
   stats.set_scheduled_nanos(scheduled);
   stats.set_thread_id(event.thread);
-  stats.set_timeline_label(str_cat(event.node, " = ", event.op, "()"));
+  const std::string transfer = event.peer.empty() ? "" : str_cat(event.tensor, " @", event.peer);
+  stats.set_timeline_label(str_cat(event.node, " = ", event.op, "(", transfer, ")"));
   if (event.allocated_bytes != 0) {
     tensorflow::AllocatorMemoryUsed* memory = stats.add_memory();
     memory->set_allocator_name(event.device);
@@ -42,6 +43,7 @@ void to_step_stats(const std::vector<TraceEvent>& events, int64_t wall_offset_ns
     if (event.kind == TraceEvent::Kind::kQueueWait) continue;
     std::string name = event.device;
     if (event.kind == TraceEvent::Kind::kCopy) name += "/memcpy";
+    if (event.kind == TraceEvent::Kind::kCall) name += "/call";
     tensorflow::DeviceStepStats*& device = devices[name];
     if (device == nullptr) {
       device = stats.add_dev_stats();

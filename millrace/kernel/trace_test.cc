@@ -80,6 +80,51 @@ TEST(Trace, ChromeTracksHaveNames) {
   EXPECT_EQ(count(json, "\"allocated_bytes\":64"), 1);
 }
 
+TEST(Trace, TransfersAreArrows) {
+  TraceEvent send = event("x/_1", 1000, 2000);
+  send.op = "_Send";
+  send.device = "/task:0";
+  send.peer = "/task:1";
+  send.tensor = "edge_1_x";
+  TraceEvent recv = event("x/_2", 500, 4000, Kind::kRecvWait);
+  recv.device = "/task:1";
+  recv.peer = "/task:0";
+  recv.tensor = "edge_1_x";
+  recv.allocated_bytes = 64;
+  TraceEvent other = send;  // nobody receives it
+  other.tensor = "edge_2_x";
+  const std::string json = chrome_trace({recv, send, other});
+  EXPECT_EQ(count(json,
+                  "\"ph\":\"s\",\"pid\":2,\"tid\":2,\"name\":\"tensor\","
+                  "\"cat\":\"transfer\",\"id\":1,\"ts\":0.500}"),
+            1)
+      << json;
+  EXPECT_EQ(count(json,
+                  "\"ph\":\"f\",\"bp\":\"e\",\"pid\":1,\"tid\":1,\"name\":\"tensor\","
+                  "\"cat\":\"transfer\",\"id\":1,\"ts\":3.499}"),
+            1)
+      << json;
+  EXPECT_EQ(count(json, "\"ph\":\"s\""), 1);
+  EXPECT_EQ(count(json, "\"allocated_bytes\":64,\"tensor\":\"edge_1_x\",\"from\":\"/task:0\""), 1);
+  EXPECT_EQ(count(json, "\"tensor\":\"edge_1_x\",\"to\":\"/task:1\""), 1);
+  tensorflow::StepStats stats;
+  TraceEvent call = event("run_graph", 0, 5000, Kind::kCall);
+  call.device = "/task:1";
+  to_step_stats({recv, call}, 0, stats);
+  EXPECT_EQ(stats.dev_stats(0).node_stats(0).timeline_label(), "x/_2 = MatMul(edge_1_x @/task:0)");
+  EXPECT_EQ(stats.dev_stats(1).device(), "/task:1/call");
+}
+
+TEST(Trace, EventsOfOtherProcessesKeepTheirThreads) {
+  const Ref<TraceCollector> collector = make_ref<TraceCollector>();
+  TraceEvent theirs = event("a", 0, 1);
+  theirs.thread = 4711;
+  collector->record(theirs);
+  collector->record(event("b", 2, 3));
+  EXPECT_EQ(collector->events()[0].thread, 4711u);
+  EXPECT_EQ(collector->events()[1].thread, trace_thread_id());
+}
+
 TEST(Trace, ChromeTextIsEscaped) {
   std::string json = chrome_trace({event("a\"b\\c\n", 0, 1)});
   EXPECT_NE(json.find("\"a\\\"b\\\\c\\u000a\""), std::string::npos) << json;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
@@ -17,17 +18,21 @@ struct UpdateId {
   bool operator==(const UpdateId&) const = default;
 };
 
-// The nodes by which a run has changed the state of a task: variables, queues, accumulators. When
-// the run is tried again, they are left out, so that no change is made twice. Thread-safe.
+// The changes that a run has made to the state of a task: variables, queues, accumulators. When the
+// run is tried again, they are left out, so that none is made twice. A change is known by its node
+// and, in loops, by the frame and the iteration. The first kMaxChanges of a run are noted.
+// Thread-safe.
 class UpdateLog : public RefCounted {
  public:
-  void note(const std::string& node) {
+  static constexpr size_t kMaxChanges = size_t{1} << 16;
+
+  void note(std::string change) {
     MutexLock lock(mu_);
-    made_.insert(node);
+    if (made_.size() < kMaxChanges) made_.insert(std::move(change));
   }
-  bool made(const std::string& node) const {
+  bool made(const std::string& change) const {
     MutexLock lock(mu_);
-    return !made_.empty() && made_.contains(node);
+    return made_.contains(change);
   }
 
  private:

@@ -35,6 +35,7 @@ constexpr TypeSet kNotInOldCheckpoints =
                                    DType::kInt2, DType::kUInt2});
 const Exemption kNeverRuns[] = {
     {"AddN", "T", {DType::kVariant}, "the variants of tests cannot be added; tensor lists can"},
+    {"*CollectiveBcastRecv*", "", {}, "a group of one has nobody to receive from"},
     {"DecodeAndCropJpeg", "", {}, "reads bytes of an image"},
     {"DecodeBmp", "", {}, "reads bytes of an image"},
     {"DecodeGif", "", {}, "reads bytes of an image"},
@@ -261,9 +262,14 @@ std::vector<Operand> reranked(const Operand& operand) {
   return {lower, higher};
 }
 
+// The call is written down only where something fails: there are hundreds of thousands.
 void run_whatever(const OpCall& call, const TypeChoice& types) {
-  SCOPED_TRACE(str_cat(to_string(call), " ", to_string(types)));
+  const testing::TestResult& so_far =
+      *testing::UnitTest::GetInstance()->current_test_info()->result();
+  const int failures = so_far.total_part_count();
   expect_answer(run_call(call, types, Elements::kPositive).status());
+  if (so_far.total_part_count() == failures) return;
+  ADD_FAILURE() << to_string(call) << " " << to_string(types);
 }
 
 // All tensors whose elements do not matter, with their first (or last) size zero: so the shapes
@@ -280,9 +286,12 @@ OpCall all_emptied(OpCall call, bool last) {
 }
 
 TEST_F(EveryOp, TakesTensorsWithoutElements) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(str_cat("seed ", seed));
+  std::mt19937 random(seed);
   for (const OpDef* op : ops()) {
     const OpCall call = valid_call(*op);
-    for (const TypeChoice& types : type_choices(*op)) {
+    for (const TypeChoice& types : covering_choices(*op, random)) {
       for_each_change(call, emptied, [&](const OpCall& changed) { run_whatever(changed, types); });
       run_whatever(all_emptied(call, false), types);
       run_whatever(all_emptied(call, true), types);
@@ -291,9 +300,12 @@ TEST_F(EveryOp, TakesTensorsWithoutElements) {
 }
 
 TEST_F(EveryOp, RefusesOtherRanks) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(str_cat("seed ", seed));
+  std::mt19937 random(seed);
   for (const OpDef* op : ops()) {
     const OpCall call = valid_call(*op);
-    for (const TypeChoice& types : type_choices(*op)) {
+    for (const TypeChoice& types : covering_choices(*op, random)) {
       for_each_change(call, reranked, [&](const OpCall& changed) { run_whatever(changed, types); });
     }
   }

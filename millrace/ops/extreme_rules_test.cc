@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <map>
 #include <random>
 
 #include "millrace/graph/gradient.h"
@@ -35,6 +36,17 @@ Tensor clamped(DType dtype, const Shape& shape, const Ints& elements) {
   return tensor;
 }
 
+// Made once: every op with an integer input is given it.
+const Known& million_zeros(DType dtype) {
+  static auto* made = new std::map<DType, Known>;
+  auto known = made->find(dtype);
+  if (known == made->end()) {
+    const Tensor zeros = Tensor::zeros(dtype, Shape{1'000'000}).value();
+    known = made->emplace(dtype, known_constant(zeros)).first;
+  }
+  return known->second;
+}
+
 std::vector<Known> extreme_ints(const Tensor& usual) {
   std::vector<Known> all;
   auto add = [&](const Shape& shape, const Ints& values) {
@@ -56,7 +68,7 @@ std::vector<Known> extreme_ints(const Tensor& usual) {
   for (int64_t length : {0, 254, 255, 256, 1000}) {
     add(Shape{length}, Ints(static_cast<size_t>(length), 1));
   }
-  all.push_back(known_constant(Tensor::zeros(usual.dtype(), Shape{1'000'000}).value()));
+  all.push_back(million_zeros(usual.dtype()));
   if (usual.rank() > 1) return all;
   Known partly = {.facts = {.shape = usual.shape()}};
   partly.facts.value = PartialValue{.is_scalar = usual.rank() == 0};
@@ -128,8 +140,8 @@ class Extremes {
         set_attr(call, i, extreme);
         body(call);
       }
-      if (AttrValue million = million_attr(call.op->attrs[i]); !million.empty()) {
-        set_attr(call, i, million);
+      if (AttrValue list = long_attr(call.op->attrs[i]); !list.empty()) {
+        set_attr(call, i, std::move(list));
         body(call);
       }
     }
@@ -156,15 +168,16 @@ class Extremes {
 
  private:
   // Keeps lists of inputs as long as the attribute that counts them says.
-  static void set_attr(RuleCall& call, size_t i, const AttrValue& value) {
+  static void set_attr(RuleCall& call, size_t i, AttrValue value) {
     const std::string& name = call.op->attrs[i].name;
-    call.attrs.set(name, value);
-    const int64_t* number = value.get<int64_t>();
-    if (number == nullptr || *number < 0 || *number > 1000) return;
+    const int64_t* given = value.get<int64_t>();
+    const int64_t number = given == nullptr ? -1 : *given;
+    call.attrs.set(name, std::move(value));
+    if (number < 0 || number > 1000) return;
     for (size_t k = 0; k < call.arguments.size(); ++k) {
       std::vector<Known>& list = call.arguments[k];
       if (call.op->inputs[k].number_attr != name) continue;
-      list.resize(static_cast<size_t>(*number), list.empty() ? Known{} : list.front());
+      list.resize(static_cast<size_t>(number), list.empty() ? Known{} : list.front());
     }
   }
 

@@ -3,8 +3,10 @@
 #include <charconv>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "millrace/base/file_access.h"
+#include "millrace/base/hash.h"
 #include "millrace/ops/math/math_testing.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/tensor_testing.h"
@@ -64,7 +66,21 @@ const AttrMap kEdge = {{"tensor_name", "t"},
                        {"send_device_incarnation", 1},
                        {"recv_device", "/job:a/replica:0/task:0/device:CPU:0"}};
 
+// A group of one: what takes more members is in millrace/distributed/collective.
+const AttrMap kSumAlone = {{"group_size", 1},   {"group_key", 1},   {"instance_key", 1},
+                           {"merge_op", "Add"}, {"final_op", "Id"}, {"subdiv_offsets", Ints{0}}};
+const AttrMap kGatherAlone = {
+    {"group_size", 1}, {"group_key", 1}, {"instance_key", 1}, {"shape", PartialShape(Shape{2, 3})}};
+
 const Row kRows[] = {
+    // Collective operations.
+    {"CollectiveBcastRecvV2", "1 1 1 {2}"},
+    {"CollectiveBcastSend", "[2,3]", kGatherAlone},
+    {"CollectiveBcastSendV2", "[2,3] 1 1 1"},
+    {"CollectiveGather", "[2,3]", kGatherAlone},
+    {"CollectiveGatherV2", "[2,3] 1 1 1 variable[1]|"},
+    {"CollectiveReduce", "[2,3]", kSumAlone},
+    {"CollectiveReduceV2", "[2,3] 1 1 1 variable[1]|", {{"merge_op", "Add"}, {"final_op", "Id"}}},
     // Arrays.
     {"BatchToSpace", "[4,2,2,1] [2,2]{1,0,0,1}", {{"block_size", 2}}},
     {"BatchToSpaceND", "[2,3,2] {2} [1,2]{1,2}"},
@@ -469,6 +485,7 @@ const Row kRows[] = {
     {"StepGateClose", "gate 'why'"},
     {"StepGateLeave", "gate 3 2"},
     {"StepGateOpen", "gate 8"},
+    {"StepGatePace", "gate 'one' 1"},
     {"StepGateReset", "gate 5"},
     {"StepGateWait", "gate 5"},
     {"AddManySparseToTensorsMap", "[2,2]{0,1,1,0} [2] {2,4}"},
@@ -679,7 +696,8 @@ bool is_number(DType dtype) { return (kNumberTypes | TypeSet{DType::kBool}).cont
 
 Tensor make_elements(DType dtype, const Shape& shape, Elements elements, uint64_t seed) {
   if (!is_number(dtype)) return random_tensor(dtype, shape, seed);
-  std::mt19937_64 random(seed);
+  // Many tensors of few elements: one that starts at once.
+  std::minstd_rand random(static_cast<uint32_t>(hash_combine(seed, 0)));
   const bool fraction = (kFloating | kComplex).contains(dtype);
   const bool negative = elements == Elements::kSigned && !kWithoutSign.contains(dtype);
   auto draw = [&] {
@@ -1086,6 +1104,23 @@ std::vector<TypeChoice> type_choices(const OpDef& op) {
     for (const auto& [name, dtype] : choice) attrs.set(name, dtype);
     return !KernelRegistry::global().any(op.name, DeviceKind::kCpu, attrs);
   });
+  return choices;
+}
+
+std::vector<TypeChoice> covering_choices(const OpDef& op, std::mt19937& random) {
+  std::vector<TypeChoice> choices = type_choices(op);
+#if defined(MILLRACE_THREAD_SANITIZER) || defined(MILLRACE_ADDRESS_SANITIZER)
+  std::shuffle(choices.begin(), choices.end(), random);
+  std::set<std::pair<std::string, DType>> seen;
+  std::erase_if(choices, [&](const TypeChoice& choice) {
+    if (choice.empty()) return false;
+    const size_t before = seen.size();
+    seen.insert(choice.begin(), choice.end());
+    return seen.size() == before;
+  });
+#else
+  static_cast<void>(random);
+#endif
   return choices;
 }
 

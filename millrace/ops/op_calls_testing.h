@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ using TypeChoice = std::map<std::string, DType, std::less<>>;
 
 // Every choice for which the op has a CPU kernel.
 std::vector<TypeChoice> type_choices(const OpDef& op);
+// Of these, all. Under sanitizers, where a run takes many times as long, some chosen at random that
+// together have each type of each attribute.
+std::vector<TypeChoice> covering_choices(const OpDef& op, std::mt19937& random);
 std::string to_string(const TypeChoice& types);
 
 // One tensor that is given to an op, or what stands behind the handle that is given to it.

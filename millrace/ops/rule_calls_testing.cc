@@ -205,11 +205,13 @@ std::vector<AttrValue> extreme_attrs(const AttrDef& attr, const AttrValue* usual
   return all;
 }
 
-AttrValue million_attr(const AttrDef& attr) {
+AttrValue long_attr(const AttrDef& attr) {
   constexpr size_t kMillion = 1'000'000;
   if (attr.type == "list(int)") return Ints(kMillion, 1);
   if (attr.type == "list(float)") return std::vector<float>(kMillion, 1);
-  if (attr.type == "list(shape)") return std::vector<PartialShape>(kMillion);
+  if (attr.type == "list(shape)") {
+    return std::vector<PartialShape>(kMillion * sizeof(int64_t) / sizeof(PartialShape));
+  }
   return {};
 }
 

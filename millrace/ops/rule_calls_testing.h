@@ -48,8 +48,8 @@ extern const std::vector<float> kExtremeFloats;
 // Values for an attribute whose usual value is `usual` (null: none): numbers as above at every
 // place of a list, lists of 0, 1 and 255 elements, and every allowed word.
 std::vector<AttrValue> extreme_attrs(const AttrDef& attr, const AttrValue* usual);
-// A list of a million elements; empty for other kinds.
-AttrValue million_attr(const AttrDef& attr);
+// A list of a million numbers, or of as many shapes as take that memory; empty for other kinds.
+AttrValue long_attr(const AttrDef& attr);
 // Shapes near `usual` of unknown rank and sizes, of zero and huge sizes, and of other ranks.
 std::vector<PartialShape> extreme_shapes(const Shape& usual);
 

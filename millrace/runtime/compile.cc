@@ -120,7 +120,7 @@ class Compiler {
     step.frame = frames_.node_frame[index(id)];
     step.output_frame = frames_.output_frame[index(id)];
     step.index_in_frame = frame(step.frame).num_steps++;
-    step.updates = step.frame == 0 && updates_state(node);
+    step.updates = updates_state(node);
     step.first_output = frame(step.output_frame).num_slots;
     frame(step.output_frame).num_slots += step.num_outputs;
     plan_->many_blocking |= step.blocks && plan_->has_blocking;

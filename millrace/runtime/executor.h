@@ -33,10 +33,14 @@ void run_parallel(Ref<Plan> plan, Ref<Step> step);
 // A run whose feeds come one by one and whose fetches are waited for one by one. Thread-safe.
 class PartialRun : public RefCounted {
  public:
+  // Takes fetches as they come; an invalid tensor for a dead one.
+  using OnFetch = UniqueFunction<void(int position, Tensor value)>;
+
   // Begins the step and starts the plans, which are its parts. The feeds of the step are not used,
-  // and its fetches only tell how many there are.
-  static Ref<PartialRun> start(const std::vector<Ref<Plan>>& plans, Ref<Step> step,
-                               Step::Done done);
+  // and its fetches only tell how many there are. With `on_fetch` fetches are given to it, from any
+  // thread and before the step ends, and fetch() is not to be called.
+  static Ref<PartialRun> start(const std::vector<Ref<Plan>>& plans, Ref<Step> step, Step::Done done,
+                               OnFetch on_fetch = nullptr);
   // Gives feed `position` its value: INVALID_ARGUMENT when it has one already.
   virtual Status feed(int position, Tensor value) = 0;
   // Waits for a fetch. The run's error when it failed, INVALID_ARGUMENT for a dead tensor,

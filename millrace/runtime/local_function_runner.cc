@@ -5,6 +5,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/kernel/op_state.h"
+#include "millrace/kernel/rendezvous.h"
 #include "millrace/kernel/step.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/lower.h"
@@ -70,6 +71,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     step->deadline = caller.deadline;
     step->trace = caller.trace;
     step->functions = Ref<FunctionRunner>(this);
+    if (caller.rendezvous) step->rendezvous->collectives = caller.rendezvous->collectives;
     step->hold_feeds(std::move(args));
     step->fetches.resize(instance->body->results.size());
     const PlanSet& plans = *instance->plans;

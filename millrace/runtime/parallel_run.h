@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "millrace/base/mutex.h"
@@ -110,6 +111,9 @@ class ParallelRun : public RefCounted {
 
   // Runs one step. False when it goes on asynchronously.
   bool execute(const Ready& ready, ReadyList& next);
+
+  // What the updates of a run call the change that a step makes.
+  std::string change_of(const Ready& ready) const;
 
   // The end of a step whose outputs are in its own iteration.
   void complete(const Ready& ready, Status status, ReadyList& next);

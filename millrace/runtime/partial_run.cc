@@ -9,8 +9,11 @@ namespace {
 // The plans of one step, fed and fetched from outside.
 class PartialRunImpl : public PartialRun {
  public:
-  PartialRunImpl(const std::vector<Ref<Plan>>& plans, Ref<Step> step)
-      : step_(std::move(step)), fetched_(step_->fetches.size()), has_(step_->fetches.size()) {
+  PartialRunImpl(const std::vector<Ref<Plan>>& plans, Ref<Step> step, OnFetch on_fetch)
+      : step_(std::move(step)),
+        on_fetch_(std::move(on_fetch)),
+        fetched_(step_->fetches.size()),
+        has_(step_->fetches.size()) {
     MutexLock lock(mu_);
     for (const Ref<Plan>& plan : plans) {
       Ref<ParallelRun> run = make_ref<ParallelRun>(plan, step_);
@@ -102,6 +105,7 @@ class PartialRunImpl : public PartialRun {
   };
 
   void set_fetch(int position, Tensor value) {
+    if (on_fetch_) return on_fetch_(position, std::move(value));
     MutexLock lock(mu_);
     fetched_[static_cast<size_t>(position)] = std::move(value);
     has_[static_cast<size_t>(position)] = true;
@@ -140,6 +144,7 @@ class PartialRunImpl : public PartialRun {
   }
 
   const Ref<Step> step_;
+  OnFetch on_fetch_;  // empty: fetches are kept
   Mutex mu_;
   CondVar changed_;
   bool over_ MR_GUARDED_BY(mu_) = false;
@@ -155,8 +160,8 @@ class PartialRunImpl : public PartialRun {
 }  // namespace
 
 Ref<PartialRun> PartialRun::start(const std::vector<Ref<Plan>>& plans, Ref<Step> step,
-                                  Step::Done done) {
-  Ref<PartialRunImpl> run = make_ref<PartialRunImpl>(plans, std::move(step));
+                                  Step::Done done, OnFetch on_fetch) {
+  Ref<PartialRunImpl> run = make_ref<PartialRunImpl>(plans, std::move(step), std::move(on_fetch));
   run->start(std::move(done));
   return run;
 }

@@ -41,8 +41,8 @@ struct PlanStep {
   bool runs_when_dead = false;  // Send, Recv
   bool constant_enter = false;  // an Enter whose value is the same in every iteration
   bool host_outputs = false;    // KernelNode::host_outputs has something to say
-  // Changes what its first input names, once in a run, and gives nothing but that input on: a run
-  // that is tried again may leave it out.
+  // Changes what its first input names, and gives nothing but that input on: a run that is tried
+  // again may leave it out.
   bool updates = false;
   InputNeeds needs;
   int32_t num_inputs = 0;

@@ -78,4 +78,10 @@ Result<Ref<PartialRun>> PlanSet::start_partial(Ref<Step> step, Step::Done done) 
   return PartialRun::start(plans_, std::move(step), after_clean_up(std::move(done)));
 }
 
+Ref<PartialRun> PlanSet::start_partial(Ref<Step> step, Step::Done done,
+                                       PartialRun::OnFetch on_fetch) const {
+  return PartialRun::start(plans_, std::move(step), after_clean_up(std::move(done)),
+                           std::move(on_fetch));
+}
+
 }  // namespace millrace

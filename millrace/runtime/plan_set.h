@@ -23,6 +23,9 @@ class PlanSet : public Executable {
 
   void run_async(Ref<Step> step, Step::Done done) const override;
   Result<Ref<PartialRun>> start_partial(Ref<Step> step, Step::Done done) const override;
+  // The same, with fetches given to `on_fetch`.
+  Ref<PartialRun> start_partial(Ref<Step> step, Step::Done done,
+                                PartialRun::OnFetch on_fetch) const;
   bool straight(Gear gear) const override {
     return plans_.size() == 1 && runs_straight(*plans_[0], gear);
   }

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "millrace/base/str_cat.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/runtime/parallel_run.h"
@@ -182,7 +183,7 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
   Status status;
   switch (step.kind) {
     case StepKind::kKernel:
-      if (step.updates && updates_ != nullptr && updates_->made(step.node->name)) {
+      if (step.updates && updates_ != nullptr && updates_->made(change_of(ready))) {
         if (step.num_outputs > 0) slot(iteration, step.first_output) = input(step, iteration, 0);
         break;
       }
@@ -212,6 +213,14 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
   return true;
 }
 
+std::string ParallelRun::change_of(const Ready& ready) const {
+  const std::string& node = plan_->steps[static_cast<size_t>(ready.step)].node->name;
+  const Iteration& where = *ready.iteration;
+  if (where.frame == &root_) return node;
+  // As keys of tensors: the same whenever the run is tried.
+  return str_cat(node, ";", where.frame->id, ";", where.number);
+}
+
 void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
   const PlanStep& step = plan_->steps[static_cast<size_t>(ready.step)];
   if (!status.ok()) [[unlikely]] {
@@ -222,7 +231,7 @@ void ParallelRun::complete(const Ready& ready, Status status, ReadyList& next) {
     return step_->fail(
         annotate_step(*plan_, static_cast<size_t>(ready.step), with_inputs(status, inputs)));
   }
-  if (step.updates && updates_ != nullptr) updates_->note(step.node->name);
+  if (step.updates && updates_ != nullptr) updates_->note(change_of(ready));
   if (step.kind != StepKind::kMerge) release_inputs(step, ready.iteration);
   size_t before = next.size();
   arrive(step, ready.iteration, /*node_dead=*/false, next);

@@ -6,6 +6,18 @@
 #include "millrace/runtime/executor.h"
 
 namespace millrace {
+namespace {
+
+// Who is at the other end of a send or a receive, and what it is about.
+void add_transfer(const KernelNode& node, TraceEvent& event) {
+  const bool sends = node.op->traits.send;
+  Result<std::string> peer = node.attr<std::string>(sends ? "recv_device" : "send_device");
+  if (peer.ok()) event.peer = *std::move(peer);
+  Result<std::string> tensor = node.attr<std::string>("tensor_name");
+  if (tensor.ok()) event.tensor = *std::move(tensor);
+}
+
+}  // namespace
 
 Result<Tensor> fetch_value(Value& input, bool movable) {
   if (input.is_ref()) {
@@ -48,6 +60,7 @@ void StepTimer::record(const Value* outputs) {
   event.node = step.node->name;
   event.op = step.node->op->name;
   event.device = plan_.device->name();
+  if (step.node->op->traits.send || step.node->op->traits.recv) add_transfer(*step.node, event);
   if (scheduled_ns_ != 0) {
     event.kind = TraceEvent::Kind::kQueueWait;
     event.start_ns = scheduled_ns_;

@@ -33,7 +33,7 @@ int64_t fresh_step_id() {
 struct Partial {
   Ref<Prepared> prepared;
   Ref<PartialRun> run;
-  Ref<CancellationToken> cancel;                        // of the step
+  Ref<Step> step;
   std::unordered_map<std::string, int> feeds, fetches;  // declared and not done, by name
   std::vector<bool> fed;
 };
@@ -47,14 +47,30 @@ Status own_fetches(std::vector<Tensor>& fetches) {
   return ok_status();
 }
 
+// Waits for a fetch of a partial run, which is cancelled when the caller is interrupted.
+Result<Tensor> fetch(Partial& partial, int position, Deadline deadline, bool (*interrupted)()) {
+  while (interrupted != nullptr) {
+    const Deadline turn = Deadline::after_millis(kInterruptPollMs);
+    if (deadline < turn) break;
+    Result<Tensor> value = partial.run->fetch(position, turn);
+    if (value.ok() || !turn.expired()) return value;
+    if (interrupted()) {
+      partial.step->cancel->cancel(cancelled("the run was interrupted"));
+      return partial.step->cancel->status();
+    }
+  }
+  return partial.run->fetch(position, deadline);
+}
+
 // Feeds and fetches, by position, in a partial run.
-Result<std::vector<Tensor>> piece(PartialRun& run, std::vector<std::pair<int, Tensor>>& feeds,
-                                  const std::vector<int>& fetches, int64_t timeout_ms) {
-  for (auto& [position, value] : feeds) MR_TRY(run.feed(position, std::move(value)));
+Result<std::vector<Tensor>> piece(Partial& partial, std::vector<std::pair<int, Tensor>>& feeds,
+                                  const std::vector<int>& fetches, int64_t timeout_ms,
+                                  bool (*interrupted)()) {
+  for (auto& [position, value] : feeds) MR_TRY(partial.run->feed(position, std::move(value)));
   const Deadline deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
   std::vector<Tensor> out;
   for (int position : fetches) {
-    MR_TRY_ASSIGN(Tensor value, run.fetch(position, deadline));
+    MR_TRY_ASSIGN(Tensor value, fetch(partial, position, deadline, interrupted));
     MR_TRY_ASSIGN(value, value.clone());
     out.push_back(std::move(value));
   }
@@ -408,7 +424,7 @@ Result<std::string> Session::partial_run_setup(const Signature& signature) {
   }
   MR_TRY(impl_->begin_run());
   Ref<Step> step = impl_->shared_step(*partial->prepared);
-  partial->cancel = step->cancel;
+  partial->step = step;
   Result<Ref<PartialRun>> run = partial->prepared->executable->start_partial(
       std::move(step), [impl = impl_](Step&) { impl->end_run(); });
   if (!run.ok()) {
@@ -474,14 +490,16 @@ Result<std::vector<Tensor>> Session::partial_run(const std::string& handle, cons
   uint64_t ticket = 0;
   if (options.cancel) {
     Ref<CancellationToken> user = options.cancel;
-    ticket = user->on_cancel([user, mine = partial->cancel] { mine->cancel(user->status()); });
-    if (ticket == 0) partial->cancel->cancel(user->status());
+    ticket =
+        user->on_cancel([user, mine = partial->step->cancel] { mine->cancel(user->status()); });
+    if (ticket == 0) partial->step->cancel->cancel(user->status());
   }
   const int64_t timeout_ms =
       options.timeout_ms != 0 ? options.timeout_ms : impl_->options.timeout_ms;
-  Result<std::vector<Tensor>> out = piece(*partial->run, fed, wanted, timeout_ms);
+  Result<std::vector<Tensor>> out = piece(*partial, fed, wanted, timeout_ms, options.interrupted);
   if (ticket != 0) options.cancel->remove(ticket);
-  if (options.cancel && options.cancel->cancelled()) {
+  // A run that has failed is over, whatever of it was not asked for.
+  if (partial->step->cancel->cancelled()) {
     MutexLock lock(impl_->mu);
     impl_->partials.erase(handle);
   }

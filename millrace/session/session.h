@@ -54,8 +54,9 @@ class Session {
   // Declares the feeds and fetches of a run that happens in pieces; the handle names it.
   Result<std::string> partial_run_setup(const Signature& signature);
   // Feeds and fetches some of what was declared, each once. A fetch that depends on a feed that has
-  // not come is INVALID_ARGUMENT. The run ends when all that was declared is done. Of the options
-  // the deadline counts, for this piece, and the token, which ends the whole run.
+  // not come is INVALID_ARGUMENT. The run ends when all that was declared is done, and with its
+  // first error. Of the options the deadline counts, for this piece, and the token and
+  // `interrupted`, which end the whole run.
   Result<std::vector<Tensor>> partial_run(const std::string& handle, const Feeds& feeds,
                                           const std::vector<std::string>& fetches,
                                           const RunOptions& options = {});

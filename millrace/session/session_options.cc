@@ -23,6 +23,14 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
   out.log_placement = config.log_device_placement();
   out.timeout_ms = config.operation_timeout_in_ms();
   out.isolate_state = config.isolate_session_state();
+  for (const tensorflow::JobDef& job : config.cluster_def().job()) {
+    if (job.tasks().empty()) {
+      return invalid_argument("job '", job.name(), "' of the cluster_def has no tasks");
+    }
+    for (const auto& [number, address] : job.tasks()) {
+      out.cluster.push_back({job.name(), number, address});
+    }
+  }
   bool off =
       config.graph_options().optimizer_options().opt_level() == tensorflow::OptimizerOptions::L0;
   out.optimizer_level = off ? 0 : 1;

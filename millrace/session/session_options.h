@@ -20,6 +20,13 @@ class RunOptions;
 
 namespace millrace {
 
+// A task of a cluster: its job, its number there, its address.
+struct SessionTask {
+  std::string job;
+  int number = 0;
+  std::string address;
+};
+
 // What a session is made with.
 struct SessionOptions {
   // Where it runs: empty for this process; "scheme://address" for a registered backend.
@@ -48,6 +55,11 @@ struct SessionOptions {
   // On a cluster: variables and all other state are the session's own, and end with it. Sessions of
   // one process alone have no other state.
   bool isolate_state = false;
+  // The cluster that the session is to run on, where it brings one: its servers are the tasks that
+  // stand here, whatever they were started as. Sessions of one process alone have none.
+  std::vector<SessionTask> cluster;
+  // The target in the client's own words, where the session is made for a client elsewhere.
+  std::string asked_target;
   // Kernels with this label where an op has one ("reference"): for tests.
   std::string kernel_label;
 

@@ -53,6 +53,11 @@ _COMMANDS = {
         "Run a task of a cluster until SIGTERM, or ask whether one answers.",
         "millrace.cli.server",
     ),
+    "top": (
+        "HOST:PORT [--once] [--json]",
+        "Show what the tasks of a cluster do, live.",
+        "millrace.cli.top",
+    ),
     "stop": ("HOST:PORT", "Tell all tasks of a cluster to end.", "millrace.cli.stop"),
     "launch": (
         "[-n WORKERS] [--ps N] SCRIPT [ARGUMENT ...]",

@@ -6,11 +6,9 @@
 
 #include "millrace/base/file_access.h"
 #include "millrace/base/mutex.h"
-#include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
 #include "millrace/io/checkpoint_reader.h"
 #include "millrace/io/safetensors.h"
-#include "millrace/ops/io/checkpoint_inputs.h"
 #include "python/src/array.h"
 #include "python/src/gil.h"
 #include "python/src/status.h"
@@ -153,30 +151,6 @@ class PySafetensorsWriter {
   std::unique_ptr<SafetensorsWriter> writer_;
 };
 
-// A save that goes on beside the program.
-class PyPendingSave {
- public:
-  explicit PyPendingSave(const std::string& prefix) : key_(unwrap(key_of(prefix))) {}
-
-  // Returns when it has ended; raises its error, once.
-  void wait() const {
-    Status status;
-    {
-      WithoutGil gil;
-      status = BackgroundSaves::global().take_error(key_);
-    }
-    check(status);
-  }
-
- private:
-  static Result<std::string> key_of(const std::string& prefix) {
-    MR_TRY_ASSIGN(FilePlace place, FileAccess::all()->resolve(prefix, FileAccess::Use::kWrite));
-    return checkpoint_key(place);
-  }
-
-  const std::string key_;
-};
-
 }  // namespace
 
 void bind_checkpoints(nb::module_& m) {
@@ -200,9 +174,6 @@ void bind_checkpoints(nb::module_& m) {
       .def("abandon", &PySafetensorsWriter::abandon);
   m.def("safetensors_type",
         [](int dtype) { return std::string(safetensors_type(static_cast<DType>(dtype))); });
-  nb::class_<PyPendingSave>(m, "PendingSave")
-      .def(nb::init<const std::string&>())
-      .def("wait", &PyPendingSave::wait);
 }
 
 }  // namespace millrace::python

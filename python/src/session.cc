@@ -442,11 +442,14 @@ class PySession {
                          read_feed(feed, values[i]));
     }
     Result<std::vector<Tensor>> fetched = Status(Code::kUnknown, "");
+    RunOptions options;
+    if (on_main_thread()) options.interrupted = interrupted;
     {
       WithoutGil no_gil;
-      fetched = session_->partial_run(handle, feeds, fetches);
+      fetched = session_->partial_run(handle, feeds, fetches, options);
     }
-    std::vector<Tensor> tensors = unwrap(std::move(fetched));
+    check_run(fetched.status());
+    std::vector<Tensor> tensors = *std::move(fetched);
     nb::list out;
     for (Tensor& tensor : tensors) out.append(array_from_fetch(std::move(tensor)));
     return out;

@@ -1043,6 +1043,11 @@ EXEMPT: dict[str, str] = {
         "queues and accumulators: millrace/ops/queue",
     ),
     **dict.fromkeys(
+        ["Collective*"],
+        "what several processes compute: millrace/distributed/collective and "
+        "python/tests/test_collective.py",
+    ),
+    **dict.fromkeys(
         ["*Dataset", "*DatasetV*", "*Iterator", "*IteratorV*", "Iterator*",
          "DatasetToSingleElement", "*DatasetCardinality", "*SeedGenerator", "*MemoryCache",
          "DummyIterationCounter", "*DatasetToTFRecord", "*IteratorGetDevice", "*ThreadPoolHandle",

@@ -102,8 +102,9 @@ class Client(Process):
 
     def ended(self):
         """How it ended: the type of the exception or "returned", its text, the seconds it took."""
-        line = self.line()
-        return json.loads(self.line() if line == "waits" else line)
+        while (line := self.line()) == "waits":
+            pass
+        return json.loads(line)
 
     def interrupt(self):
         """Ctrl-C: gives the seconds until the wait has ended."""

@@ -251,10 +251,36 @@ def test_training_goes_on_when_a_parameter_server_comes_back(tasks, tmp_path):
         assert worker.returncode == 0
 
 
+def test_runs_in_pieces_over_processes(tasks):
+    cluster = tasks(ps=1, worker=1)
+    ps = cluster.start("ps")
+    cluster.start("worker")
+    a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable([1.0, 2.0])
+        first = a * v
+    with tf.device("/job:worker/task:0"):
+        second = first + b
+    with tf.Session(cluster.target("worker")) as session:
+        session.run(v.initializer)
+        handle = session.partial_run_setup([first, second], [a, b])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="depends on feed"):
+            session.partial_run(handle, second, {a: 3.0})
+        np.testing.assert_equal(session.partial_run(handle, first, {a: 3.0}), [3, 6])
+        session.run(v.assign([0.0, 0.0]))  # other runs go on between the pieces
+        np.testing.assert_equal(session.partial_run(handle, second, {b: [1.0, 1.0]}), [4, 7])
+        handle = session.partial_run_setup([first, second], [a, b])
+        ps.kill()
+        with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
+            session.partial_run(handle, first, {a: 3.0})
+
+
 def activity_of(target):
     """Sessions, graphs and what steps wait for, on a task."""
-    sessions, steps = _core.server_activity(target)
-    return len(sessions), sum(graphs for _, _, graphs in sessions), [w for _, _, w in steps]
+    activity = _core.server_activity(target)
+    sessions, steps = activity["sessions"], activity["steps"]
+    waits = [[wait["for"] for wait in step["waits"]] for step in steps]
+    return len(sessions), sum(session["graphs"] for session in sessions), waits
 
 
 def test_a_killed_client_leaves_nothing_on_the_tasks(tasks):
@@ -270,6 +296,8 @@ def test_a_killed_client_leaves_nothing_on_the_tasks(tasks):
             total = v + never
         session = tf.Session({cluster.target("worker")!r})
         session.run(v.initializer)
+        x = tf.placeholder(tf.float32)
+        session.partial_run_setup([total * x], [x])  # and never a piece of it
         print("ready", flush=True)
         session.run(total)
     """

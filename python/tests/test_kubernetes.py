@@ -182,3 +182,43 @@ def test_what_the_pods_run_trains(tmp_path):
     found = dict(np.load(together))
     for name, weights in np.load(alone).items():
         np.testing.assert_array_equal(found[name], weights, err_msg=name)
+
+
+# A kubectl that writes its arguments down, and answers what check.sh asks.
+KUBECTL = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in
+  *current-context*) echo here ;;
+  *"get crd"*) exit 1 ;;
+  *uid*) echo "pod $(grep -c uid "$CALLS")" ;;
+  *"-f -"*) grep -q "replicas: two" && exit 1 ;;
+  *"$FAILS"*) exit 1 ;;
+esac
+exit 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fails", "code", "said"),
+    [
+        ([], "nothing", 0, "nothing was run"),
+        (["registry/millrace:1"], "nothing", 0, "all is well"),
+        (["registry/millrace:1"], "condition=complete", 1, "have not ended well"),
+        ([], "ps.yaml", 1, ""),
+    ],
+)
+def test_the_script_for_real_servers_leaves_nothing_behind(tmp_path, arguments, fails, code, said):
+    kubectl, calls = tmp_path / "kubectl", tmp_path / "calls"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    done = subprocess.run(
+        [manifests.FOLDER / "check.sh", *arguments], capture_output=True, text=True,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails},
+    )  # fmt: skip
+    assert done.returncode == code and said in done.stdout + done.stderr, done
+    lines = calls.read_text().splitlines()
+    created = [line for line in lines if line.startswith("create namespace ")]
+    space = created[0].split()[-1]
+    assert f"delete namespace {space} " in lines[-1]
+    changing = [line for line in lines if " apply " in line or " secret " in line]
+    assert changing and all(f"--namespace {space}" in line for line in changing)

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from ports import free_ports
 from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
@@ -98,13 +99,114 @@ def test_errors_are_told_by_the_next_call(tmp_path, no_room):
     assert saver.last_checkpoints == [good] and tf.train.latest_checkpoint(tmp_path) == good
 
 
-def test_sessions_of_clusters_are_refused(tmp_path):
-    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+@pytest.fixture
+def cluster():
+    """Two parameter servers and a worker, each a process; addresses and processes by job."""
+    first = free_ports(3)
+    jobs = {
+        "ps": [f"localhost:{first + i}" for i in range(2)],
+        "worker": [f"localhost:{first + 2}"],
+    }
+    program = (
+        "import resource, sys\n"
+        "import millrace.compat.v1 as tf\n"
+        "tf.train.Server(%r, *%r)\n"
+        "print('up', flush=True)\n"
+        "for line in sys.stdin:  # makes larger files impossible\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, -1))\n"
+        "    print('limited', flush=True)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program % (jobs, task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        for task in (("ps", 0), ("ps", 1), ("worker", 0))
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "up\n"
+    yield "grpc://" + jobs["worker"][0], processes
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def on_two_servers(size):
+    made = []
+    for task in range(2):
+        with tf.device(f"/job:ps/task:{task}"):
+            made.append(tf.get_variable(f"v{task}", [size], initializer=tf.zeros_initializer()))
+    return made, tf.group(*[tf.assign_add(v, tf.ones([size])) for v in made])
+
+
+def test_parameter_servers_write_their_parts_beside_training(tmp_path, cluster):
+    variables, step = on_two_servers(1000)
+    saver = tf.train.Saver(asynchronous=True, max_to_keep=2)
+    with tf.Session(cluster[0]) as session:
+        session.run(tf.global_variables_initializer())
+        for count in range(4):
+            path = saver.save(session, str(tmp_path / "model"), count)
+            session.run(step)
+        saver.wait()
+        assert path == tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model-3")
+        assert all((tf.train.load_variable(path, f"v{i}") == 3).all() for i in range(2))
+        assert len(list(tmp_path.glob("model-3.data-*-of-00002"))) == 2
+        assert not tf.train.checkpoint_exists(str(tmp_path / "model-1"))
+        assert not list(tmp_path.glob("*_temp*"))
+        saver.restore(session, path)
+        assert all((session.run(v) == 3).all() for v in variables)
+        # A graph from a file saves as this one does.
+        with tf.Graph().as_default() as graph:
+            again = tf.train.import_meta_graph(path + ".meta")
+            with tf.Session(cluster[0], graph=graph) as other:
+                newest = again.save(other, str(tmp_path / "again"))
+        assert tf.train.latest_checkpoint(str(tmp_path)) == newest
+
+
+def test_a_task_that_cannot_write_its_part_is_told_of(tmp_path, cluster):
+    target, processes = cluster
+    variables, step = on_two_servers(SIZE)
     saver = tf.train.Saver(asynchronous=True)
-    with tf.Session(tf.train.Server.create_local_server().target) as session:
-        session.run(v.initializer)
-        with pytest.raises(tf.errors.UnimplementedError, match="in this process"):
-            saver.save(session, str(tmp_path / "model"))
+    with tf.Session(target) as session:
+        session.run([v.initializer for v in variables])
+        good = saver.save(session, str(tmp_path / "good"), write_meta_graph=False)
+        saver.wait()
+        processes[1].stdin.write("\n")
+        processes[1].stdin.flush()
+        assert processes[1].stdout.readline() == "limited\n"
+        session.run(step)
+        bad = saver.save(session, str(tmp_path / "bad"), write_meta_graph=False)
+        with pytest.raises(tf.errors.OpError, match=r"'.*bad' was not saved: [^$]*part-00001"):
+            saver.wait()
+        assert not tf.train.checkpoint_exists(bad) and not list(tmp_path.glob("*_temp"))
+        assert tf.train.latest_checkpoint(str(tmp_path)) == good
+        saver.restore(session, good)
+        assert (session.run(variables[0]) == 0).all()
+
+
+def test_a_task_that_dies_leaves_the_checkpoint_before(tmp_path, cluster):
+    target, processes = cluster
+    variables, step = on_two_servers(SIZE)
+    saver = tf.train.Saver(asynchronous=True)
+    with tf.Session(target) as session:
+        session.run([v.initializer for v in variables])
+        good = saver.save(session, str(tmp_path / "good"), write_meta_graph=False)
+        saver.wait()
+        session.run(step)
+        newer = saver.save(session, str(tmp_path / "newer"), write_meta_graph=False)
+        processes[1].kill()
+        try:
+            saver.wait()
+            good = newer  # it was quick
+        except tf.errors.OpError as error:
+            assert "/job:ps/replica:0/task:1" in error.message
+            assert not tf.train.checkpoint_exists(newer)
+    newest = tf.train.latest_checkpoint(str(tmp_path))
+    assert newest == good
+    for i in range(2):
+        assert (tf.train.load_variable(newest, f"v{i}") == (newest == newer)).all()
 
 
 PROGRAM = f"""

@@ -120,6 +120,58 @@ def test_runs_in_pieces_and_the_end_of_what_waits():
     assert ends
 
 
+def brought(*servers, **more):
+    """A config that makes task 0, 1, ... of a job "brought" of the servers."""
+    config = tf.ConfigProto(**more)
+    job = config.cluster_def.job.add(name="brought")
+    for number, server in enumerate(servers):
+        job.tasks[number] = server.target.removeprefix("grpc://")
+    return config
+
+
+def test_a_session_brings_its_cluster():
+    # Neither knows of the other, and both have the same name.
+    servers = [tf.train.Server.create_local_server() for _ in range(2)]
+    with tf.device("/job:brought/task:1"):
+        v = tf.Variable(3.0)
+    with tf.device("/job:brought/task:0"):
+        doubled = v * 2.0
+    shared, own = brought(*servers), brought(*servers, isolate_session_state=True)
+    with tf.Session(servers[0].target, config=shared) as session:
+        assert [d.name for d in session.list_devices()] == [
+            f"/job:brought/replica:0/task:{task}/device:CPU:0" for task in range(2)
+        ]
+        session.run(v.initializer)
+        assert session.run(doubled) == 6.0
+        handle = session.partial_run_setup([doubled, tf.identity(v)], [])
+        assert session.partial_run(handle, doubled) == 6.0
+    # What it left is the server's, whatever that is called: here it is the other task, alone.
+    with tf.Graph().as_default():
+        again = tf.Variable(0.0, name="Variable")
+        with tf.Session(servers[1].target) as session:
+            assert session.run(again) == 3.0
+    with tf.Session(servers[1].target, config=shared) as session:
+        assert session.run(v) == 3.0
+    session = tf.Session(servers[0].target, config=own)
+    with session, pytest.raises(tf.errors.FailedPreconditionError):
+        session.run(v)
+
+
+def test_clusters_that_no_session_can_bring():
+    server, other = (tf.train.Server.create_local_server() for _ in range(2))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="where the session begins"):
+        tf.Session(server.target, config=brought(other))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="have one address"):
+        tf.Session(server.target, config=brought(server, server))
+    no_address = brought(server)
+    no_address.cluster_def.job[0].tasks[1] = "somewhere"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="host:port"):
+        tf.Session(server.target, config=no_address)
+    # A session of this process has no cluster, as in TensorFlow.
+    with tf.Session(config=brought(server)) as session:
+        assert session.run(tf.constant(1)) == 1
+
+
 def test_what_no_server_can_be():
     with pytest.raises(tf.errors.InvalidArgumentError, match="port"):
         tf.train.Server({"local": ["localhost"]})

@@ -1,8 +1,11 @@
 """TensorFlow's own client against a Millrace server."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+from ports import free_ports
 from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
@@ -146,6 +149,36 @@ with tf.Session(target) as session:
 """,
     )
     assert said == [4, 12]
+
+
+def test_runs_in_pieces_over_two_tasks():
+    first = free_ports(2)
+    addresses = [f"localhost:{first + i}" for i in range(2)]
+    program = (
+        "import millrace.compat.v1 as tf\n"
+        f"tf.train.Server({{'worker': {addresses!r}}}, 'worker', %d).join()\n"
+    )
+    servers = [subprocess.Popen([sys.executable, "-c", program % index]) for index in range(2)]
+    try:
+        said = run_client(
+            "grpc://" + addresses[0],
+            """
+a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
+with tf.device("/job:worker/task:1"):
+    first = a + 1
+with tf.device("/job:worker/task:0"):
+    second = first * b
+with tf.Session(target) as session:
+    handle = session.partial_run_setup([first, second], [a, b])
+    say(float(session.partial_run(handle, first, {a: 3.0})))
+    say(float(session.partial_run(handle, second, {b: 4.0})))
+""",
+        )
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
+    assert said == [4, 16]
 
 
 def test_a_network_of_keras_trains(target):

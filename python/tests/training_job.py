@@ -5,6 +5,7 @@ down what it was told: when, and the counters after the step. These lines show w
 """
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -70,14 +71,21 @@ class TrainingJob:
         self.folder, self.workers, self.ps = folder, workers, ps
         self.tasks = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)]
         self.kills = []  # (when, task)
+        self.log = open(folder / "log", "w+")  # noqa: SIM115: until end()
         script = folder / "program.py"
         script.write_text(PROGRAM)
-        self.log = open(folder / "log", "w+")  # noqa: SIM115: until end()
+        self._start([str(script), str(folder), str(pause)], {**os.environ, **(environment or {})})
+
+    def _start(self, program, environment):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "millrace", "launch", "-n", str(workers), "--ps", str(ps),
-             "--restart", "1000", str(script), str(folder), str(pause)],
-            stdout=self.log, stderr=self.log, env={**os.environ, **(environment or {})},
+            [sys.executable, "-m", "millrace", "launch", "-n", str(self.workers),
+             "--ps", str(self.ps), "--restart", "1000", *program],
+            stdout=self.log, stderr=self.log, env=environment,
         )  # fmt: skip
+
+    def has_ended(self):
+        """Whether it is over, which nobody asked for."""
+        return self.process.poll() is not None
 
     def pid(self, task):
         """The process of a task; None before it has one."""
@@ -110,7 +118,7 @@ class TrainingJob:
         become so."""
         end = time.monotonic() + seconds
         while not (got := condition()):
-            assert self.process.poll() is None, f"the job has ended, before {what}:\n{self.text()}"
+            assert not self.has_ended(), f"the job has ended, before {what}:\n{self.text()}"
             assert time.monotonic() < end, f"{what}: not within {seconds} s\n{self.text()}"
             time.sleep(0.005)
         return got
@@ -188,3 +196,63 @@ class TrainingJob:
                     yield f"worker {worker}, ps {ps}: {had} became {has}, expected {most} at most"
                 elif has <= had and f"ps{ps}" not in between:
                     yield f"worker {worker}, ps {ps}: {had} became {has}, an update was lost"
+
+
+class JobOnHosts(TrainingJob):
+    """The same on the hosts of a NetworkLab, one for each task, by gRPC between them. Nobody starts
+    a task again."""
+
+    PORT = 2222
+
+    @staticmethod
+    def hosts(workers=3, ps=2):
+        """The names that the lab's hosts must have."""
+        return [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)]
+
+    def __init__(self, lab, folder, **options):
+        self._lab = lab
+        super().__init__(folder, **options)
+
+    def _start(self, program, environment):
+        token = self.folder / "token"
+        token.write_text("of-the-job")
+        environment = {
+            **environment, "MILLRACE_CLUSTER_PLAIN_TEXT": "1",
+            "MILLRACE_CLUSTER_TOKEN_FILE": str(token),
+        }  # fmt: skip
+        cluster = {
+            job: [f"{self._lab.address(f'{job}{i}')}:{self.PORT}" for i in range(number)]
+            for job, number in (("ps", self.ps), ("worker", self.workers))
+        }
+        self.processes = {}
+        for task in self.tasks:
+            job = task.rstrip("0123456789")
+            place = {"type": job, "index": int(task.removeprefix(job))}
+            config = json.dumps({"cluster": cluster, "task": place})
+            with open(self.folder / f"{task}.err", "w") as errors:
+                self.processes[task] = subprocess.Popen(
+                    self._lab.command(task, sys.executable, *program),
+                    stdout=self.log, stderr=errors, env={**environment, "TF_CONFIG": config},
+                )  # fmt: skip
+
+    def has_ended(self):
+        return any(process.poll() is not None for process in self.processes.values())
+
+    def said(self, task):
+        """What a task printed on stderr."""
+        return (self.folder / f"{task}.err").read_text()
+
+    def text(self):
+        return "".join(f"== {task}\n{self.said(task)}" for task in self.tasks)
+
+    def stop(self):
+        """Lets all workers end; gives the largest of their exit codes."""
+        (self.folder / "stop").touch()
+        workers = [self.processes[task] for task in self.tasks if task.startswith("worker")]
+        return max(process.wait(timeout=120) for process in workers)
+
+    def end(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.log.close()

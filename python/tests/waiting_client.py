@@ -17,11 +17,34 @@ PS, OTHER = "/job:ps/task:0", "/job:ps/task:1"
 OWN = f"/job:{job}/task:{index}"
 
 WAYS = {}
+AT_ONCE = set()  # those that wait from the beginning; the others once they have a session
 
 
 def way(function):
     WAYS[function.__name__] = function
     return function
+
+
+def at_once(function):
+    AT_ONCE.add(function.__name__)
+    return function
+
+
+class Waits:
+    """Says "waits" when a wait that has begun has lasted for a moment."""
+
+    timer = None
+
+    @classmethod
+    def begin(cls):
+        cls.end()
+        cls.timer = threading.Timer(0.2, lambda: print("waits", flush=True))
+        cls.timer.start()
+
+    @classmethod
+    def end(cls):
+        if cls.timer is not None:
+            cls.timer.cancel()
 
 
 def session(*tasks, **settings):
@@ -31,6 +54,7 @@ def session(*tasks, **settings):
 
 def run(fetch, options=None):
     with session(PS) as sess:
+        Waits.begin()
         sess.run(fetch, options=options)
 
 
@@ -165,11 +189,13 @@ def read_variable():
         v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
     with session(PS) as sess:
         sess.run(v.initializer)
+        Waits.begin()
         while True:
             sess.run(v)
 
 
 @way
+@at_once
 def new_session():
     with session(PS) as sess:
         sess.list_devices()
@@ -222,16 +248,19 @@ def save():
     saver = tf.train.Saver()
     with session(PS) as sess:
         sess.run(v.initializer)
+        Waits.begin()
         while True:
             saver.save(sess, os.path.join(sys.argv[4], f"saved_{index}"), write_meta_graph=False)
 
 
 @way
+@at_once
 def reset():
     tf.Session.reset(server.target, config=tf.ConfigProto(device_filters=[PS, OWN]))
 
 
 @way
+@at_once
 def activity():
     from millrace import _core
 
@@ -243,6 +272,7 @@ def activity():
 
 
 @way
+@at_once
 def join():
     server.join()
 
@@ -276,17 +306,17 @@ def workers_end():
 def main():
     print("ready", flush=True)
     for line in sys.stdin:
-        # Said when the wait has lasted for a moment.
-        timer = threading.Timer(0.2, lambda: print("waits", flush=True))
+        name = line.strip()
         began = time.monotonic()
         try:
             with tf.Graph().as_default():
-                timer.start()
-                WAYS[line.strip()]()
+                if name in AT_ONCE:
+                    Waits.begin()
+                WAYS[name]()
             ended = ["returned", ""]
         except BaseException as error:
             ended = [type(error).__name__, str(error)]
-        timer.cancel()
+        Waits.end()
         print("ended:", *ended, file=sys.stderr, flush=True)
         print(json.dumps([*ended, time.monotonic() - began]), flush=True)
 

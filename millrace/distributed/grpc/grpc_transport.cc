@@ -14,6 +14,7 @@
 #include "millrace/distributed/grpc/grpc_library.h"
 #include "millrace/distributed/grpc/stream_message.h"
 #include "millrace/distributed/grpc/tcp_owner.h"
+#include "millrace/distributed/patience.h"
 
 namespace millrace {
 namespace {
@@ -82,8 +83,13 @@ std::string status_text(std::string_view text) {
 // A call of a peer that is listened to.
 class AnsweredCall final : public Listener {
  public:
-  AnsweredCall(Ref<CallHandler> handler, std::string_view method, std::shared_ptr<Stream> stream)
-      : handler_(std::move(handler)), method_(method), stream_(std::move(stream)) {}
+  // `peer` is the caller's address, "ipv4:10.0.0.7:41234".
+  AnsweredCall(Ref<CallHandler> handler, std::string_view method, std::string_view peer,
+               std::shared_ptr<Stream> stream)
+      : handler_(std::move(handler)),
+        method_(method),
+        client_(peer.substr(0, peer.rfind(':'))),
+        stream_(std::move(stream)) {}
 
   Work message(const std::vector<Bytes>& pieces) override {
     if (is_tensorflows(method_)) {
@@ -114,6 +120,7 @@ class AnsweredCall final : public Listener {
     return [token = token_, reason = std::move(reason)] { token->cancel(reason); };
   }
   Work handle(Message request) {
+    request.client = client_;
     return [handler = handler_, method = method_, token = token_, stream = stream_,
             request = std::move(request)]() mutable {
       handler->handle(method, std::move(request), token,
@@ -139,6 +146,7 @@ class AnsweredCall final : public Listener {
 
   const Ref<CallHandler> handler_;
   const std::string method_;
+  const std::string client_;  // a machine: its connections come and go
   const std::shared_ptr<Stream> stream_;
   const Ref<CancellationToken> token_ = make_ref<CancellationToken>();
   StreamReader reader_;
@@ -182,7 +190,7 @@ class HandlerService final : public grpc_library::Service {
       return std::make_unique<RefusedCall>();
     }
     const bool to_others = others_ && !same_user_ && !is_own(peer);
-    return std::make_unique<AnsweredCall>(to_others ? others_ : handler_, method,
+    return std::make_unique<AnsweredCall>(to_others ? others_ : handler_, method, peer.address,
                                           std::move(stream));
   }
 
@@ -281,8 +289,10 @@ class CallInFlight final : public RefCounted {
       case Code::kResourceExhausted:
         return Status(known, str_cat(peer_, ": ", text));
       default:
-        if (text.find("keepalive") != std::string::npos) {
-          return unavailable("lost ", peer_, ": it has said nothing for ", lost_after_ms_, " ms");
+        // No answer to a ping, or no word from the peer's kernel that anything has arrived.
+        if (text.find("keepalive") != std::string::npos ||
+            text.find("recvmsg:Connection timed out") != std::string::npos) {
+          return silent_peer(peer_, lost_after_ms_);
         }
         return unavailable("lost ", peer_, ", or cannot reach it: ", text);
     }

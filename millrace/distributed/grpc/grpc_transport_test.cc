@@ -101,6 +101,9 @@ TEST_F(Grpc, TheKernelSaysWhoseAConnectionIs) {
   EXPECT_EQ(tcp_owner(peer, "localhost", port).value(), geteuid());
   EXPECT_EQ(tcp_owner("ipv4:127.0.0.1:1", "localhost", port).status().code(), Code::kNotFound);
   EXPECT_EQ(tcp_owner("ipv6:%5B::1%5D:1", "localhost", port).status().code(), Code::kNotFound);
+  // Who listens at the port that a peer claims is not the peer.
+  const std::string claimed = str_cat("ipv4:127.0.0.1:", port);
+  EXPECT_EQ(tcp_owner(claimed, "localhost", 1).status().code(), Code::kNotFound);
   for (const char* none : {"", "ipv4:", "ipv4:1", "unix:/x", "ipv4:127.0.0.1:x", "ipv4:a:1",
                            "ipv4:127.0.0.1:99999", "ipv6:1:2", ":"}) {
     EXPECT_EQ(tcp_owner(none, "localhost", port).status().code(), Code::kInvalidArgument) << none;

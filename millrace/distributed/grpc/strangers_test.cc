@@ -37,8 +37,14 @@ constexpr std::string_view kMethods[] = {
     wire::kGetActivity,
     wire::kDeleteSession,
     wire::kReset,
+    wire::kGiveTensor,
+    wire::kJoinGroup,
+    wire::kRecvChunk,
+    wire::kEndGroup,
     "/millrace.Task/Describe",
     "/millrace.Task/Stop",
+    "/millrace.Alias/0123456789abcdef/Join",
+    "/millrace.Alias/0123456789abcdef/GetStatus",
     "/no.such/Method",
 };
 

@@ -24,6 +24,9 @@ struct Message {
 
   std::string fields;  // a message of proto/worker_call.proto; the method tells which
   std::vector<Part> parts;
+  // Of a call that came from elsewhere: who made it, as far as the transport can tell, "process 12"
+  // of this machine or "ipv4:10.0.0.7". Not carried; empty: not known.
+  std::string client{};
 
   size_t part_bytes() const {
     size_t total = 0;

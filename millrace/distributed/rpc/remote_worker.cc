@@ -1,5 +1,6 @@
 #include "millrace/distributed/rpc/remote_worker.h"
 
+#include "millrace/distributed/patience.h"
 #include "millrace/distributed/rpc/worker_wire.h"
 
 namespace millrace {
@@ -34,7 +35,8 @@ class RemoteWorker final : public WorkerInterface {
                      } else {
                        // The channel's error: of a lost peer, or of a call that was given up.
                        response.derived = cancel && cancel->cancelled();
-                       response.lost = !response.derived && status.code() == Code::kUnavailable;
+                       response.lost = !response.derived && status.code() == Code::kUnavailable &&
+                                       !is_silent_peer(status);
                      }
                      done(std::move(status), std::move(response));
                    });
@@ -48,6 +50,11 @@ class RemoteWorker final : public WorkerInterface {
                      if (!value.ok()) return done(value.status(), Value());
                      done(ok_status(), *std::move(value));
                    });
+  }
+  void give_tensor(int64_t step_id, std::string key, Value value, StatusDone done) override {
+    Result<Message> message = wire::give_tensor_call({step_id, std::move(key), std::move(value)});
+    if (!message.ok()) return done(message.status());
+    call(wire::kGiveTensor, *std::move(message), std::move(done));
   }
   void abort_step(int64_t step_id, Status reason, StatusDone done) override {
     call(wire::kAbortStep, wire::abort_step_call({step_id, std::move(reason)}), std::move(done));
@@ -68,6 +75,19 @@ class RemoteWorker final : public WorkerInterface {
   void reset(std::vector<std::string> containers, StatusDone done) override {
     call(wire::kReset, wire::reset_call(containers), std::move(done));
   }
+  void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<GroupView>)> done) override {
+    call(wire::kJoinGroup, wire::join_group_call(request), wire::read_join_group_answer,
+         std::move(done), std::move(cancel));
+  }
+  void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                  UniqueFunction<void(Result<Tensor>)> done) override {
+    call(wire::kRecvChunk, wire::recv_chunk_call(request), wire::read_recv_chunk_answer,
+         std::move(done), std::move(cancel));
+  }
+  void end_group(EndGroupRequest request, StatusDone done) override {
+    call(wire::kEndGroup, wire::end_group_call(request), std::move(done));
+  }
 
  private:
   // A call whose answer says nothing but that all went well.
@@ -79,8 +99,8 @@ class RemoteWorker final : public WorkerInterface {
   }
   template <class Answer>
   void call(std::string_view method, Message request, Result<Answer> (*read)(const Message&),
-            UniqueFunction<void(Result<Answer>)> done) {
-    channel_->call(method, std::move(request), nullptr,
+            UniqueFunction<void(Result<Answer>)> done, Ref<CancellationToken> cancel = nullptr) {
+    channel_->call(method, std::move(request), std::move(cancel),
                    [read, done = std::move(done)](Status status, const Message& answer) mutable {
                      if (!status.ok()) return done(std::move(status));
                      done(read(answer));
@@ -99,6 +119,12 @@ class WorkerService final : public CallHandler {
     if (method == wire::kRunGraph) return run_graph(request, std::move(cancel), std::move(done));
     if (method == wire::kRecvTensor) {
       return recv_tensor(request, std::move(cancel), std::move(done));
+    }
+    if (method == wire::kGiveTensor) {
+      Result<wire::GiveTensor> give = wire::read_give_tensor_call(request);
+      if (!give.ok()) return done(give.status(), Message());
+      return worker_->give_tensor(give->step_id, std::move(give->key), std::move(give->value),
+                                  answer_nothing(std::move(done)));
     }
     if (method == wire::kCleanupStep) {
       const Result<int64_t> step = wire::read_cleanup_step_call(request);
@@ -120,6 +146,7 @@ class WorkerService final : public CallHandler {
     if (method == wire::kRegisterGraph) {
       Result<RegisterGraphRequest> graph = wire::read_register_graph_call(request);
       if (!graph.ok()) return done(graph.status(), Message());
+      graph->client = std::move(request.client);
       return worker_->register_graph(*std::move(graph),
                                      [done = std::move(done)](Result<std::string> handle) mutable {
                                        if (!handle.ok()) return done(handle.status(), Message());
@@ -134,6 +161,7 @@ class WorkerService final : public CallHandler {
     if (method == wire::kKeepSession) {
       Result<KeepSessionRequest> keep = wire::read_keep_session_call(request);
       if (!keep.ok()) return done(keep.status(), Message());
+      keep->client = std::move(request.client);
       return worker_->keep_session(*std::move(keep), answer_nothing(std::move(done)));
     }
     if (method == wire::kGetActivity) {
@@ -154,6 +182,17 @@ class WorkerService final : public CallHandler {
       Result<std::vector<std::string>> containers = wire::read_reset_call(request);
       if (!containers.ok()) return done(containers.status(), Message());
       return worker_->reset(*std::move(containers), answer_nothing(std::move(done)));
+    }
+    if (method == wire::kRecvChunk) {
+      return recv_chunk(request, std::move(cancel), std::move(done));
+    }
+    if (method == wire::kJoinGroup) {
+      return join_group(request, std::move(cancel), std::move(done));
+    }
+    if (method == wire::kEndGroup) {
+      Result<EndGroupRequest> end = wire::read_end_group_call(request);
+      if (!end.ok()) return done(end.status(), Message());
+      return worker_->end_group(*std::move(end), answer_nothing(std::move(done)));
     }
     done(unimplemented("a worker has no method ", method), Message());
   }
@@ -182,6 +221,27 @@ class WorkerService final : public CallHandler {
                            if (!answer.ok()) return done(answer.status(), Message());
                            done(ok_status(), *std::move(answer));
                          });
+  }
+
+  void join_group(const Message& request, Ref<CancellationToken> cancel, CallDone done) {
+    Result<JoinGroupRequest> join = wire::read_join_group_call(request);
+    if (!join.ok()) return done(join.status(), Message());
+    worker_->join_group(*std::move(join), std::move(cancel),
+                        [done = std::move(done)](Result<GroupView> view) mutable {
+                          if (!view.ok()) return done(view.status(), Message());
+                          done(ok_status(), wire::join_group_answer(*view));
+                        });
+  }
+  void recv_chunk(const Message& request, Ref<CancellationToken> cancel, CallDone done) {
+    Result<RecvChunkRequest> recv = wire::read_recv_chunk_call(request);
+    if (!recv.ok()) return done(recv.status(), Message());
+    worker_->recv_chunk(*std::move(recv), std::move(cancel),
+                        [done = std::move(done)](Result<Tensor> chunk) mutable {
+                          if (!chunk.ok()) return done(chunk.status(), Message());
+                          Result<Message> answer = wire::recv_chunk_answer(*chunk);
+                          if (!answer.ok()) return done(answer.status(), Message());
+                          done(ok_status(), *std::move(answer));
+                        });
   }
 
   const Ref<WorkerInterface> worker_;

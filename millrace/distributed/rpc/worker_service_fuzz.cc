@@ -30,10 +30,11 @@ constexpr auto kPatience = std::chrono::milliseconds(10);
 constexpr std::string_view kTask = "/job:worker/replica:0/task:0";
 
 constexpr std::string_view kMethods[] = {
-    worker_wire::kGetStatus,   worker_wire::kRegisterGraph,   worker_wire::kDeregisterGraph,
-    worker_wire::kRunGraph,    worker_wire::kRecvTensor,      worker_wire::kAbortStep,
-    worker_wire::kCleanupStep, worker_wire::kDeleteSession,   worker_wire::kReset,
-    "/millrace.Task/Describe", "/millrace.Worker/NoSuchThing"};
+    worker_wire::kGetStatus,   worker_wire::kRegisterGraph,    worker_wire::kDeregisterGraph,
+    worker_wire::kRunGraph,    worker_wire::kRecvTensor,       worker_wire::kAbortStep,
+    worker_wire::kCleanupStep, worker_wire::kDeleteSession,    worker_wire::kReset,
+    "/millrace.Task/Describe", "/millrace.Worker/NoSuchThing", worker_wire::kGiveTensor,
+    worker_wire::kJoinGroup,   worker_wire::kRecvChunk,        worker_wire::kEndGroup};
 
 struct Task {
   Ref<Worker> worker;
@@ -86,6 +87,11 @@ std::string prepare(std::string_view method, std::string fields, const std::stri
   }
   if (method == worker_wire::kRecvTensor) {
     return changed(RecvTensorCall(), [&](RecvTensorCall& request) {
+      request.set_step_id(own_step(request.step_id()));
+    });
+  }
+  if (method == worker_wire::kGiveTensor) {
+    return changed(GiveTensorCall(), [&](GiveTensorCall& request) {
       request.set_step_id(own_step(request.step_id()));
     });
   }

@@ -113,6 +113,45 @@ class TensorReader {
   size_t next_ = 0;
 };
 
+void put_counters(const WorkerActivity& activity, GetActivityAnswer& fields) {
+  fields.set_clock_ns(activity.clock_ns);
+  fields.set_up_ms(activity.up_ms);
+  fields.set_steps_begun(activity.steps_begun);
+  fields.set_steps_ended(activity.steps_ended);
+  fields.set_steps_failed(activity.steps_failed);
+  for (const WorkerActivity::Transfer& in : activity.transfers) {
+    GetActivityAnswer::Transfer& out = *fields.add_transfer();
+    out.set_peer(in.peer);
+    out.set_kind(in.kind);
+    out.set_received_bytes(in.received_bytes);
+    out.set_sent_bytes(in.sent_bytes);
+  }
+  for (const WorkerActivity::Queue& in : activity.queues) {
+    GetActivityAnswer::Queue& out = *fields.add_queue();
+    out.set_device(in.device);
+    out.set_container(in.container);
+    out.set_name(in.name);
+    out.set_size(in.size);
+    out.set_capacity(in.capacity);
+    out.set_closed(in.closed);
+  }
+}
+
+void get_counters(const GetActivityAnswer& fields, WorkerActivity& activity) {
+  activity.clock_ns = fields.clock_ns();
+  activity.up_ms = fields.up_ms();
+  activity.steps_begun = fields.steps_begun();
+  activity.steps_ended = fields.steps_ended();
+  activity.steps_failed = fields.steps_failed();
+  for (const GetActivityAnswer::Transfer& in : fields.transfer()) {
+    activity.transfers.push_back({in.peer(), in.kind(), in.received_bytes(), in.sent_bytes()});
+  }
+  for (const GetActivityAnswer::Queue& in : fields.queue()) {
+    activity.queues.push_back(
+        {in.device(), in.container(), in.name(), in.size(), in.capacity(), in.closed()});
+  }
+}
+
 }  // namespace
 
 Message get_status_answer(const WorkerStatus& status) {
@@ -127,6 +166,7 @@ Message get_status_answer(const WorkerStatus& status) {
     out.set_incarnation(info.incarnation);
     out.set_physical_device_desc(info.description);
   }
+  fields.set_clock_ns(status.clock_ns);
   return to_message(fields);
 }
 
@@ -155,6 +195,7 @@ Result<WorkerStatus> read_get_status_answer(const Message& message) {
     info.description = in.physical_device_desc();
     status.devices.push_back(std::move(info));
   }
+  status.clock_ns = fields.clock_ns();
   if (status.devices.empty()) return invalid_argument("expected at least one device, got none");
   return status;
 }
@@ -215,6 +256,12 @@ Result<Message> run_graph_call(const RunGraphRequest& request) {
   for (const std::string& key : request.given) fields.add_given(key);
   fields.set_update_stream(request.update.stream);
   fields.set_update_number(request.update.number);
+  fields.set_in_pieces(request.in_pieces);
+  for (const auto& [key, value] : request.brought) {
+    RunGraphCall::Brought& brought = *fields.add_brought();
+    brought.set_key(key);
+    MR_TRY(put_value(value, *brought.mutable_value(), message));
+  }
   fields.AppendToString(&message.fields);
   return message;
 }
@@ -236,6 +283,11 @@ Result<RunGraphRequest> read_run_graph_call(const Message& message) {
   request.sends.assign(fields.send().begin(), fields.send().end());
   request.given.assign(fields.given().begin(), fields.given().end());
   request.update = {fields.update_stream(), fields.update_number()};
+  request.in_pieces = fields.in_pieces();
+  for (RunGraphCall::Brought& brought : *fields.mutable_brought()) {
+    MR_TRY_ASSIGN(Value value, tensors.value(brought.value()));
+    request.brought.emplace_back(std::move(*brought.mutable_key()), std::move(value));
+  }
   return request;
 }
 
@@ -270,8 +322,11 @@ Message run_graph_answer(const Status& status, const RunGraphResponse& response)
     out.set_start_ns(event.start_ns);
     out.set_end_ns(event.end_ns);
     out.set_allocated_bytes(event.allocated_bytes);
+    out.set_peer(event.peer);
+    out.set_tensor(event.tensor);
   }
-  fields.set_wall_offset_ns(response.wall_offset_ns);
+  fields.set_received_ns(response.received_ns);
+  fields.set_answered_ns(response.answered_ns);
   fields.AppendToString(&message.fields);
   return message;
 }
@@ -279,10 +334,11 @@ Message run_graph_answer(const Status& status, const RunGraphResponse& response)
 Status read_run_graph_answer(const Message& message, RunGraphResponse& response) {
   MR_TRY_ASSIGN(RunGraphAnswer fields, parse<RunGraphAnswer>(message));
   response.derived = fields.derived();
-  response.wall_offset_ns = fields.wall_offset_ns();
+  response.received_ns = fields.received_ns();
+  response.answered_ns = fields.answered_ns();
   response.prompt = fields.prompt();
   for (RunGraphAnswer::Event& in : *fields.mutable_event()) {
-    if (in.kind() < 0 || in.kind() > static_cast<int32_t>(TraceEvent::Kind::kRecvWait)) {
+    if (in.kind() < 0 || in.kind() > static_cast<int32_t>(TraceEvent::Kind::kCall)) {
       return invalid_argument("expected a kind of trace event, got number ", in.kind());
     }
     response.events.push_back({.kind = static_cast<TraceEvent::Kind>(in.kind()),
@@ -290,6 +346,8 @@ Status read_run_graph_answer(const Message& message, RunGraphResponse& response)
                                .node = std::move(*in.mutable_node()),
                                .op = std::move(*in.mutable_op()),
                                .device = std::move(*in.mutable_device()),
+                               .peer = std::move(*in.mutable_peer()),
+                               .tensor = std::move(*in.mutable_tensor()),
                                .scheduled_ns = in.scheduled_ns(),
                                .start_ns = in.start_ns(),
                                .end_ns = in.end_ns(),
@@ -331,6 +389,23 @@ Result<Message> recv_tensor_answer(const Value& value) {
 Result<Value> read_recv_tensor_answer(const Message& message) {
   MR_TRY_ASSIGN(const auto fields, parse<RecvTensorAnswer>(message));
   return TensorReader(message).value(fields);
+}
+
+Result<Message> give_tensor_call(const GiveTensor& give) {
+  GiveTensorCall fields;
+  Message message;
+  fields.set_step_id(give.step_id);
+  fields.set_key(give.key);
+  MR_TRY(put_value(give.value, *fields.mutable_value(), message));
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Result<GiveTensor> read_give_tensor_call(const Message& message) {
+  MR_TRY_ASSIGN(GiveTensorCall fields, parse<GiveTensorCall>(message));
+  GiveTensor give{.step_id = fields.step_id(), .key = std::move(*fields.mutable_key())};
+  MR_TRY_ASSIGN(give.value, TensorReader(message).value(fields.value()));
+  return give;
 }
 
 Message abort_step_call(const AbortStep& abort) {
@@ -411,7 +486,10 @@ Message get_activity_answer(const WorkerActivity& activity) {
     out.set_id(in.id);
     out.set_session(in.session);
     for (const std::string& wait : in.waits_for) out.add_waits_for(wait);
+    for (const std::string& line : in.defined) out.add_defined(line);
+    out.set_running_ms(in.running_ms);
   }
+  put_counters(activity, fields);
   return to_message(fields);
 }
 
@@ -422,9 +500,15 @@ Result<WorkerActivity> read_get_activity_answer(const Message& message) {
     activity.sessions.push_back({in.name(), in.lease_left_ms(), in.graphs()});
   }
   for (const GetActivityAnswer::Step& in : fields.step()) {
-    activity.steps.push_back(
-        {in.id(), in.session(), {in.waits_for().begin(), in.waits_for().end()}});
+    WorkerActivity::Step& out = activity.steps.emplace_back();
+    out.id = in.id();
+    out.session = in.session();
+    out.waits_for.assign(in.waits_for().begin(), in.waits_for().end());
+    out.defined.assign(in.defined().begin(), in.defined().end());
+    out.defined.resize(out.waits_for.size());
+    out.running_ms = in.running_ms();
   }
+  get_counters(fields, activity);
   return activity;
 }
 
@@ -448,6 +532,99 @@ Message reset_call(const std::vector<std::string>& containers) {
 Result<std::vector<std::string>> read_reset_call(const Message& message) {
   MR_TRY_ASSIGN(const auto fields, parse<ResetCall>(message));
   return std::vector<std::string>(fields.container().begin(), fields.container().end());
+}
+
+Message join_group_call(const JoinGroupRequest& request) {
+  JoinGroupCall fields;
+  fields.set_group_key(request.group_key);
+  fields.set_group_size(request.group_size);
+  fields.set_min_size(request.min_size);
+  fields.set_member(request.member);
+  fields.set_incarnation(request.incarnation);
+  fields.set_attempt(request.attempt);
+  fields.set_last_number(request.last_number);
+  return to_message(fields);
+}
+
+Result<JoinGroupRequest> read_join_group_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<JoinGroupCall>(message));
+  return JoinGroupRequest{.group_key = fields.group_key(),
+                          .group_size = fields.group_size(),
+                          .min_size = fields.min_size(),
+                          .member = fields.member(),
+                          .incarnation = fields.incarnation(),
+                          .attempt = fields.attempt(),
+                          .last_number = fields.last_number()};
+}
+
+Message join_group_answer(const GroupView& view) {
+  JoinGroupAnswer fields;
+  fields.set_epoch(view.epoch);
+  fields.set_number(view.number);
+  for (const std::string& member : view.members) fields.add_member(member);
+  return to_message(fields);
+}
+
+Result<GroupView> read_join_group_answer(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<JoinGroupAnswer>(message));
+  return GroupView{.epoch = fields.epoch(),
+                   .number = fields.number(),
+                   .members = {fields.member().begin(), fields.member().end()}};
+}
+
+Message recv_chunk_call(const RecvChunkRequest& request) {
+  RecvChunkCall fields;
+  fields.set_group_key(request.group_key);
+  fields.set_epoch(request.epoch);
+  fields.set_member(request.member);
+  fields.set_rank(request.rank);
+  fields.set_asker(request.asker);
+  fields.set_instance_key(request.instance_key);
+  fields.set_sequence(request.sequence);
+  fields.set_what(request.what);
+  fields.set_phase(request.phase);
+  fields.set_chunk(request.chunk);
+  return to_message(fields);
+}
+
+Result<RecvChunkRequest> read_recv_chunk_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<RecvChunkCall>(message));
+  return RecvChunkRequest{.group_key = fields.group_key(),
+                          .epoch = fields.epoch(),
+                          .member = fields.member(),
+                          .rank = fields.rank(),
+                          .asker = fields.asker(),
+                          .instance_key = fields.instance_key(),
+                          .sequence = fields.sequence(),
+                          .what = fields.what(),
+                          .phase = fields.phase(),
+                          .chunk = fields.chunk()};
+}
+
+Result<Message> recv_chunk_answer(const Tensor& chunk) {
+  WireTensor fields;
+  Message message;
+  MR_TRY(put_tensor(chunk, fields, message));
+  fields.AppendToString(&message.fields);
+  return message;
+}
+
+Result<Tensor> read_recv_chunk_answer(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<WireTensor>(message));
+  return TensorReader(message).next(fields);
+}
+
+Message end_group_call(const EndGroupRequest& request) {
+  EndGroupCall fields;
+  fields.set_group_key(request.group_key);
+  fields.set_epoch(request.epoch);
+  put_status(request.reason, *fields.mutable_reason());
+  return to_message(fields);
+}
+
+Result<EndGroupRequest> read_end_group_call(const Message& message) {
+  MR_TRY_ASSIGN(const auto fields, parse<EndGroupCall>(message));
+  return EndGroupRequest{fields.group_key(), fields.epoch(), get_status(fields.reason())};
 }
 
 }  // namespace millrace::worker_wire

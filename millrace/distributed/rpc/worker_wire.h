@@ -19,12 +19,16 @@ inline constexpr std::string_view kRegisterGraph = "/millrace.Worker/RegisterGra
 inline constexpr std::string_view kDeregisterGraph = "/millrace.Worker/DeregisterGraph";
 inline constexpr std::string_view kRunGraph = "/millrace.Worker/RunGraph";
 inline constexpr std::string_view kRecvTensor = "/millrace.Worker/RecvTensor";
+inline constexpr std::string_view kGiveTensor = "/millrace.Worker/GiveTensor";
 inline constexpr std::string_view kAbortStep = "/millrace.Worker/AbortStep";
 inline constexpr std::string_view kCleanupStep = "/millrace.Worker/CleanupStep";
 inline constexpr std::string_view kKeepSession = "/millrace.Worker/KeepSession";
 inline constexpr std::string_view kGetActivity = "/millrace.Worker/GetActivity";
 inline constexpr std::string_view kDeleteSession = "/millrace.Worker/DeleteSession";
 inline constexpr std::string_view kReset = "/millrace.Worker/Reset";
+inline constexpr std::string_view kJoinGroup = "/millrace.Worker/JoinGroup";
+inline constexpr std::string_view kRecvChunk = "/millrace.Worker/RecvChunk";
+inline constexpr std::string_view kEndGroup = "/millrace.Worker/EndGroup";
 
 Message get_status_answer(const WorkerStatus& status);
 Result<WorkerStatus> read_get_status_answer(const Message& message);
@@ -45,6 +49,14 @@ Message recv_tensor_call(const RecvTensorRequest& request);
 Result<RecvTensorRequest> read_recv_tensor_call(const Message& message);
 Result<Message> recv_tensor_answer(const Value& value);
 Result<Value> read_recv_tensor_answer(const Message& message);
+
+struct GiveTensor {
+  int64_t step_id = 0;
+  std::string key;
+  Value value;
+};
+Result<Message> give_tensor_call(const GiveTensor& give);
+Result<GiveTensor> read_give_tensor_call(const Message& message);
 
 struct AbortStep {
   int64_t step_id = 0;
@@ -67,5 +79,16 @@ Message delete_session_call(const std::string& session);
 Result<std::string> read_delete_session_call(const Message& message);
 Message reset_call(const std::vector<std::string>& containers);
 Result<std::vector<std::string>> read_reset_call(const Message& message);
+
+Message join_group_call(const JoinGroupRequest& request);
+Result<JoinGroupRequest> read_join_group_call(const Message& message);
+Message join_group_answer(const GroupView& view);
+Result<GroupView> read_join_group_answer(const Message& message);
+Message recv_chunk_call(const RecvChunkRequest& request);
+Result<RecvChunkRequest> read_recv_chunk_call(const Message& message);
+Result<Message> recv_chunk_answer(const Tensor& chunk);
+Result<Tensor> read_recv_chunk_answer(const Message& message);
+Message end_group_call(const EndGroupRequest& request);
+Result<EndGroupRequest> read_end_group_call(const Message& message);
 
 }  // namespace millrace::worker_wire

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "millrace/distributed/rpc/remote_worker.h"
 
@@ -24,6 +25,10 @@ RunGraphRequest some_run() {
   request.over_steps = {5, -6};
   request.sends = {"a", "b"};
   request.given = {"c"};
+  Value dead;
+  dead.set_dead();
+  request.brought = {{"d", Value::of(Tensor::scalar(5.0F))}, {"e", dead}};
+  request.in_pieces = true;
   return request;
 }
 
@@ -38,6 +43,11 @@ TEST(WorkerWire, RunsArriveAsTheyWere) {
   EXPECT_EQ(got.over_steps, sent.over_steps);
   EXPECT_EQ(got.sends, sent.sends);
   EXPECT_EQ(got.given, sent.given);
+  EXPECT_TRUE(got.in_pieces);
+  ASSERT_EQ(got.brought.size(), 2u);
+  EXPECT_EQ(got.brought[0].first, "d");
+  EXPECT_EQ(got.brought[0].second.tensor.item<float>(), 5);
+  EXPECT_TRUE(got.brought[1].second.dead());
   ASSERT_EQ(got.feeds.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(got.feeds[i].first, sent.feeds[i].first);
@@ -48,8 +58,14 @@ TEST(WorkerWire, RunsArriveAsTheyWere) {
 TEST(WorkerWire, AnswersArriveAsTheyWere) {
   RunGraphResponse sent;
   sent.fetches = {Tensor::scalar<int64_t>(7)};
-  sent.events = {{.kind = TraceEvent::Kind::kCopy, .thread = 3, .node = "n", .end_ns = 9}};
-  sent.wall_offset_ns = 11;
+  sent.events = {{.kind = TraceEvent::Kind::kCopy,
+                  .thread = 3,
+                  .node = "n",
+                  .peer = "p",
+                  .tensor = "t",
+                  .end_ns = 9}};
+  sent.received_ns = 11;
+  sent.answered_ns = 12;
   sent.prompt = true;
   sent.sent = {Value::of(Tensor::vector<float>({1, 2})), Value()};
   sent.sent[1].set_dead();
@@ -58,7 +74,10 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   EXPECT_TRUE(bit_equal(got.fetches.at(0), sent.fetches[0]));
   EXPECT_EQ(got.events.at(0).kind, TraceEvent::Kind::kCopy);
   EXPECT_EQ(got.events[0].end_ns, 9);
-  EXPECT_EQ(got.wall_offset_ns, 11);
+  EXPECT_EQ(got.events[0].peer, "p");
+  EXPECT_EQ(got.events[0].tensor, "t");
+  EXPECT_EQ(got.received_ns, 11);
+  EXPECT_EQ(got.answered_ns, 12);
   EXPECT_TRUE(got.prompt);
   ASSERT_EQ(got.sent.size(), 2u);
   EXPECT_TRUE(bit_equal(got.sent[0].tensor, sent.sent[0].tensor));
@@ -98,7 +117,14 @@ TEST(WorkerWire, WhatATaskDoesArrivesAsItWas) {
   EXPECT_EQ(wire::read_get_activity_call(wire::get_activity_call(9)).value(), 9);
   WorkerActivity sent;
   sent.sessions = {{"s", 12, 3}, {"here", -1, 0}};
-  sent.steps = {{5, "s", {"a", "b"}}};
+  sent.steps = {{5, "s", {"a", "b"}, {"", "defined at x.py:1"}, 77}};
+  sent.clock_ns = 1;
+  sent.up_ms = 2;
+  sent.steps_begun = 3;
+  sent.steps_ended = 4;
+  sent.steps_failed = 5;
+  sent.transfers = {{"p", "tensor", 6, 7}};
+  sent.queues = {{"d", "c", "q", 8, -1, true}};
   const auto got = wire::read_get_activity_answer(wire::get_activity_answer(sent)).value();
   ASSERT_EQ(got.sessions.size(), 2u);
   EXPECT_EQ(got.sessions[0].name, "s");
@@ -108,6 +134,23 @@ TEST(WorkerWire, WhatATaskDoesArrivesAsItWas) {
   ASSERT_EQ(got.steps.size(), 1u);
   EXPECT_EQ(got.steps[0].id, 5);
   EXPECT_EQ(got.steps[0].session, "s");
+  EXPECT_EQ(got.steps[0].defined, sent.steps[0].defined);
+  EXPECT_EQ(got.steps[0].running_ms, 77);
+  EXPECT_EQ(std::tie(got.clock_ns, got.up_ms), std::tie(sent.clock_ns, sent.up_ms));
+  EXPECT_EQ(std::tie(got.steps_begun, got.steps_ended, got.steps_failed),
+            std::tie(sent.steps_begun, sent.steps_ended, sent.steps_failed));
+  ASSERT_EQ(got.transfers.size(), 1u);
+  EXPECT_EQ(got.transfers[0].peer, "p");
+  EXPECT_EQ(got.transfers[0].kind, "tensor");
+  EXPECT_EQ(got.transfers[0].received_bytes, 6);
+  EXPECT_EQ(got.transfers[0].sent_bytes, 7);
+  ASSERT_EQ(got.queues.size(), 1u);
+  EXPECT_EQ(got.queues[0].device, "d");
+  EXPECT_EQ(got.queues[0].container, "c");
+  EXPECT_EQ(got.queues[0].name, "q");
+  EXPECT_EQ(got.queues[0].size, 8);
+  EXPECT_EQ(got.queues[0].capacity, -1);
+  EXPECT_TRUE(got.queues[0].closed);
   EXPECT_EQ(got.steps[0].waits_for, sent.steps[0].waits_for);
 }
 
@@ -155,6 +198,7 @@ class Agreeable final : public WorkerInterface {
                    UniqueFunction<void(Status, Value)> done) override {
     done(ok_status(), Value::of(Tensor::scalar(1.0F)));
   }
+  void give_tensor(int64_t, std::string, Value, StatusDone done) override { done(ok_status()); }
   void abort_step(int64_t, Status, StatusDone done) override { done(ok_status()); }
   void cleanup_step(int64_t, StatusDone done) override { done(ok_status()); }
   void keep_session(KeepSessionRequest, StatusDone done) override { done(ok_status()); }
@@ -163,6 +207,15 @@ class Agreeable final : public WorkerInterface {
   }
   void delete_session(std::string, StatusDone done) override { done(ok_status()); }
   void reset(std::vector<std::string>, StatusDone done) override { done(ok_status()); }
+  void join_group(JoinGroupRequest, Ref<CancellationToken>,
+                  UniqueFunction<void(Result<GroupView>)> done) override {
+    done(GroupView{.epoch = 7, .number = 1, .members = {"a", "b"}});
+  }
+  void recv_chunk(RecvChunkRequest, Ref<CancellationToken>,
+                  UniqueFunction<void(Result<Tensor>)> done) override {
+    done(Tensor::vector({1.0F, 2.0F}));
+  }
+  void end_group(EndGroupRequest, StatusDone done) override { done(ok_status()); }
 };
 
 TEST(WorkerWire, ChangedBytesAreAnsweredOnce) {
@@ -177,12 +230,17 @@ TEST(WorkerWire, ChangedBytesAreAnsweredOnce) {
       {wire::kDeregisterGraph, wire::deregister_graph_call("h")},
       {wire::kRunGraph, wire::run_graph_call(some_run()).value()},
       {wire::kRecvTensor, wire::recv_tensor_call({.step_id = 1, .key = "k"})},
+      {wire::kGiveTensor,
+       wire::give_tensor_call({1, "k", Value::of(Tensor::scalar(1.0F))}).value()},
       {wire::kAbortStep, wire::abort_step_call({1, aborted("x")})},
       {wire::kCleanupStep, wire::cleanup_step_call(1)},
       {wire::kKeepSession, wire::keep_session_call(some_beat())},
       {wire::kGetActivity, wire::get_activity_call(7)},
       {wire::kDeleteSession, wire::delete_session_call("s")},
       {wire::kReset, wire::reset_call({"c"})},
+      {wire::kJoinGroup, wire::join_group_call({.group_key = 1, .group_size = 2, .member = "m"})},
+      {wire::kRecvChunk, wire::recv_chunk_call({.group_key = 1, .epoch = 7, .what = "w"})},
+      {wire::kEndGroup, wire::end_group_call({1, 7, aborted("x")})},
       {"/millrace.Worker/Dance", Message()},
   };
   for (int round = 0; round < 2000; ++round) {

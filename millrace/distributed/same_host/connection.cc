@@ -9,6 +9,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/thread_pool.h"
+#include "millrace/distributed/patience.h"
 
 namespace millrace {
 namespace {
@@ -75,16 +76,19 @@ void Connection::call(std::string_view method, const Message& request,
                       Ref<CancellationToken> cancel, CallDone done) {
   if (cancel && cancel->cancelled()) return done(cancel->status(), Message());
   uint64_t call = 0;
-  Status refused;
+  Status reason;
+  CallDone refused;  // who is told so
   {
     MutexLock lock(mu_);
-    refused = reason_;
-    if (refused.ok()) {
+    reason = reason_;
+    if (reason.ok()) {
       call = ++last_call_;
       waiting_[call] = {std::move(done), cancel, 0, 0};
+    } else {
+      refused = std::move(done);
     }
   }
-  if (!refused.ok()) return done(std::move(refused), Message());
+  if (refused) return refused(std::move(reason), Message());
   const Result<std::string> frame = call_frame(call, method, request);
   if (!frame.ok()) return finish(call, frame.status(), Message());
   send(call, *frame, request);
@@ -304,6 +308,7 @@ Connection::Work Connection::arrived(uint64_t call, Arriving message) {
     };
   }
   Ref<CancellationToken> token = make_ref<CancellationToken>();
+  message.body.message.client = peer_;
   {
     MutexLock lock(mu_);
     if (!reason_.ok()) return Work();
@@ -357,8 +362,7 @@ void Connection::look_for_life() {
   }
   const int64_t silent = now - heard_ns_.load(std::memory_order_relaxed);
   if (silent > patience) {
-    return close(unavailable("lost ", peer_, ": it has said nothing for ", silent / 1'000'000,
-                             " ms, while ", waiting, " calls wait for it"));
+    return close(silent_peer(peer_, silent / 1'000'000));
   }
   send(0, empty_frame(FrameKind::kPing));
 }

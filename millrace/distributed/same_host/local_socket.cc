@@ -81,13 +81,13 @@ Result<OwnedFd> connect_on_host(std::string_view name) {
   return fd;
 }
 
-Status check_same_user(const OwnedFd& socket) {
+Result<pid_t> check_same_user(const OwnedFd& socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return permission_denied("cannot tell who is at the other end: ", errno_text());
   }
-  if (peer.uid == geteuid() || peer.uid == 0) return ok_status();
+  if (peer.uid == geteuid() || peer.uid == 0) return peer.pid;
   return permission_denied("process ", peer.pid, " runs as user ", peer.uid, ", expected user ",
                            geteuid());
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -41,8 +43,8 @@ Result<OwnedFd> accept_on_host(const OwnedFd& listener);
 // Without waiting: UNAVAILABLE when nobody listens under `name`, or too many want to be accepted.
 Result<OwnedFd> connect_on_host(std::string_view name);
 
-// PERMISSION_DENIED unless the process at the other end runs as this user, or as root.
-Status check_same_user(const OwnedFd& socket);
+// The process at the other end. PERMISSION_DENIED unless it runs as this user, or as root.
+Result<pid_t> check_same_user(const OwnedFd& socket);
 
 // Sends bytes together with descriptors, and receives both. For greetings: few bytes, few
 // descriptors. UNAVAILABLE when the other end is gone or says something else; DEADLINE_EXCEEDED

@@ -43,7 +43,7 @@ class SameHostChannel final : public Channel {
     MutexLock lock(mu_);
     if (connection_ && !connection_->closed()) return connection_;
     MR_TRY_ASSIGN(OwnedFd socket, connect_on_host(name_));
-    MR_TRY(check_same_user(socket));
+    MR_TRY(check_same_user(socket).status());
     MR_TRY_ASSIGN(Ref<SharedRing> out, SharedRing::create());
     MR_TRY_ASSIGN(Ref<SharedRing> in, SharedRing::create());
     const int fds[] = {out->fd().get(), in->fd().get()};
@@ -91,7 +91,7 @@ struct SameHostServer::Impl : RefCounted {
   }
 
   Status greet(OwnedFd socket) {
-    MR_TRY(check_same_user(socket));
+    MR_TRY_ASSIGN(const pid_t process, check_same_user(socket));
     char greeting[sizeof kGreeting];
     MR_TRY_ASSIGN(std::vector<OwnedFd> fds,
                   receive_with_fds(socket, greeting, 2, kGreetingTimeoutMs));
@@ -104,7 +104,7 @@ struct SameHostServer::Impl : RefCounted {
     if (stopped) return cancelled("the server has ended");
     std::erase_if(connections, [](const auto& connection) { return connection->closed(); });
     connections.push_back(Connection::start(std::move(socket), std::move(out), std::move(in),
-                                            "a caller", handler, options));
+                                            str_cat("process ", process), handler, options));
     return ok_status();
   }
 

@@ -68,6 +68,15 @@ void SimulatedClient::fail(const Status& status) {
   for (const std::string& task : process_->ways->tasks()) retire(task, session_);
 }
 
+void SimulatedClient::fail_in_haste(const Status& status) {
+  if (ended_) return;
+  close();
+  state_ = str_cat("makes another session after ", status.to_string());
+  process_->timer->schedule(50 * kMilli, [self = Ref<SimulatedClient>(this)] {
+    if (!self->ended_) self->open();
+  });
+}
+
 void SimulatedClient::retire(const std::string& task, const std::string& session) {
   if (ended_) return;
   process_->ways->find(task).value()->delete_session(
@@ -106,9 +115,9 @@ void SimulatedClient::make_ready(const Signature& signature,
 }
 
 void SimulatedClient::run(const Signature& signature, std::vector<Tensor> feeds,
-                          UniqueFunction<void(const Status&, Fetches)> done) {
+                          UniqueFunction<void(const Status&, Fetches)> done, UpdateId update) {
   make_ready(signature, [self = Ref<SimulatedClient>(this), count = signature.fetches.size(),
-                         feeds = std::move(feeds),
+                         update, feeds = std::move(feeds),
                          done = std::move(done)](Result<Ref<Executable>> executable) mutable {
     if (!executable.ok()) return done(executable.status(), {});
     const Ref<Step> step = Step::make_shared(++self->runs_);
@@ -116,6 +125,7 @@ void SimulatedClient::run(const Signature& signature, std::vector<Tensor> feeds,
     step->max_threads = 1;
     step->hold_feeds(std::move(feeds));
     step->fetches.resize(count);
+    step->rendezvous->update = update;
     self->state_ = "runs";
     self->step_ = step;
     (*executable)->run_async(step, [self, done = std::move(done)](Step& ended) mutable {

@@ -40,11 +40,14 @@ class SimulatedClient : public RefCounted {
   virtual void go_on() = 0;
 
   // Makes the signature ready where it is not, and runs it. `done` is called unless the process
-  // has ended; an error of a run ends the session where `done` calls fail().
+  // has ended; an error of a run ends the session where `done` calls fail(). `update`: who the run
+  // is when it is tried again.
   void run(const Signature& signature, std::vector<Tensor> feeds,
-           UniqueFunction<void(const Status&, Fetches)> done);
+           UniqueFunction<void(const Status&, Fetches)> done, UpdateId update = {});
   // The session is of no use: begins anew.
   void fail(const Status& status);
+  // The same without making sure that nothing of it goes on.
+  void fail_in_haste(const Status& status);
   // Calls go_on() later.
   void pause(int64_t ms);
   void close();

@@ -24,9 +24,10 @@ class SimulatedCluster {
   };
   // Bugs put in on purpose, for tests of the simulation itself.
   struct Bugs {
-    bool lost_abort = false;        // a master's aborts and cancellations never arrive
-    bool doubled_update = false;    // who lost the answer of a run does it again as another one
-    bool missing_deadline = false;  // nobody notices that a peer is silent
+    bool lost_abort = false;         // a master's aborts and cancellations never arrive
+    bool doubled_update = false;     // who lost the answer of a run does it again as another one
+    bool missing_deadline = false;   // nobody notices that a peer is silent
+    bool renumbered_update = false;  // a run that is tried again has another number
   };
   // What a client has of its process.
   struct Process : RefCounted {

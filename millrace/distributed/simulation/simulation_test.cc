@@ -77,6 +77,12 @@ TEST(Simulation, FindsADoubledUpdate) {
   EXPECT_NE(failure.find(" times"), std::string::npos) << failure;
 }
 
+TEST(Simulation, FindsAnUpdateThatIsTriedAgainByAnotherNumber) {
+  const std::string failure = found({.renumbered_update = true});
+  EXPECT_TRUE(failure.starts_with("update ")) << failure;
+  EXPECT_NE(failure.find(" times"), std::string::npos) << failure;
+}
+
 TEST(Simulation, FindsAMissingDeadline) {
   const std::string failure = found({.missing_deadline = true});
   EXPECT_TRUE(failure.starts_with("nobody is done in time")) << failure;

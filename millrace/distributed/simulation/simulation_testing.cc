@@ -49,7 +49,7 @@ class NamedGraph {
 // How often what goes wrong in the run of a seed: each kind alone, and all together.
 SimulatedCluster::Chances chances_of(uint64_t seed) {
   SimulatedCluster::Chances chances;
-  const uint64_t kind = seed / 2 % 6;
+  const uint64_t kind = seed / 3 % 6;
   if (kind == 1 || kind == 5) chances.reset = 0.02;
   if (kind == 2 || kind == 5) chances.silence = 0.01;
   if (kind == 3 || kind == 5) chances.cut = 0.005;
@@ -125,12 +125,16 @@ struct UpdatesRun : Verdict {
 
 class Updater final : public SimulatedClient {
  public:
+  // `tries_again`: an update that fails is tried until it is acknowledged, by the same id, instead
+  // of another one.
   Updater(SimulatedCluster& cluster, Ref<SimulatedCluster::Process> process, int worker,
-          UpdatesRun& run)
+          UpdatesRun& run, bool tries_again)
       : SimulatedClient(cluster, std::move(process), graph_of(worker).named.graph()),
         graph_(graph_of(worker)),
         worker_(worker),
-        run_(run) {}
+        run_(run),
+        tries_again_(tries_again),
+        stream_(static_cast<int64_t>(cluster_.time().random() >> 1) | 1) {}
 
   void go_on() override {
     if (worker_ == 0) return look_after_servers();
@@ -164,8 +168,10 @@ class Updater final : public SimulatedClient {
 
   void update() {
     if (run_.all_updated()) return end_of_run();
+    if (under_way_ && tries_again_) return apply();
     if (run_.acknowledged[static_cast<size_t>(worker_)] >= kUpdatesEach) return pause(500);
     number_ = run_.updates.size();
+    under_way_ = true;
     if (number_ >= kPlaces) return run_.fail(str_cat(kPlaces, " updates were not enough"));
     Update& begun = run_.updates.emplace_back();
     for (int s = 0; s < kServers; ++s)
@@ -176,8 +182,14 @@ class Updater final : public SimulatedClient {
   void apply() {
     Signature signature = {.feeds = {graph_.place, graph_.amount}, .fetches = {graph_.updated}};
     signature.targets.assign(graph_.update.begin(), graph_.update.end());
-    run(signature, {Tensor::scalar(static_cast<int32_t>(number_)), Tensor::scalar(1.0F)},
-        [this](const Status& status, const Fetches& updated) { applied(status, updated); });
+    UpdateId id;
+    if (tries_again_) {
+      id = {stream_, static_cast<int64_t>(number_)};
+      if (cluster_.bugs().renumbered_update) id.number = ++tries_;
+    }
+    run(
+        signature, {Tensor::scalar(static_cast<int32_t>(number_)), Tensor::scalar(1.0F)},
+        [this](const Status& status, const Fetches& updated) { applied(status, updated); }, id);
   }
 
   void applied(const Status& status, const Fetches& updated) {
@@ -187,8 +199,9 @@ class Updater final : public SimulatedClient {
       if (status.code() == Code::kFailedPrecondition || status.code() == Code::kNotFound) {
         return pause(200);
       }
-      return fail(status);
+      return tries_again_ ? fail_in_haste(status) : fail(status);
     }
+    under_way_ = false;
     const float there = updated[0].item<float>();
     if (there != 1) run_.fail(str_cat("update ", number_, " is there ", there, " times"));
     run_.updates[number_].acknowledged = true;
@@ -226,7 +239,11 @@ class Updater final : public SimulatedClient {
   UpdateGraph& graph_;
   const int worker_;
   UpdatesRun& run_;
-  size_t number_ = 0;  // of the update that is under way
+  const bool tries_again_;
+  const int64_t stream_;
+  bool under_way_ = false;  // an update
+  size_t number_ = 0;       // of the update that is under way
+  int64_t tries_ = 0;
 };
 
 // Synchronous steps.
@@ -415,8 +432,10 @@ SimulationResult drive(
 
 }  // namespace
 
-SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
-                                  const SimulatedCluster::Chances& chances) {
+namespace {
+
+SimulationResult run_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                             const SimulatedCluster::Chances& chances, bool try_again) {
   UpdatesRun run;
   return drive(
       seed, bugs, chances, run, [&] { return run.audited; },
@@ -424,10 +443,22 @@ SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& b
         Ref<SimulatedClient> client;
         for (int worker = 0; worker < 2; ++worker) {
           if (process->task != task_name("worker", worker)) continue;
-          client = make_ref<Updater>(cluster, process, worker, run);
+          client = make_ref<Updater>(cluster, process, worker, run, try_again);
         }
         return client;
       });
+}
+
+}  // namespace
+
+SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                  const SimulatedCluster::Chances& chances) {
+  return run_updates(seed, bugs, chances, /*try_again=*/false);
+}
+
+SimulationResult simulate_tries(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                const SimulatedCluster::Chances& chances) {
+  return run_updates(seed, bugs, chances, /*try_again=*/true);
 }
 
 SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs,
@@ -447,8 +478,14 @@ SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bug
 SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs,
                           const SimulatedCluster::Chances* chances) {
   const SimulatedCluster::Chances by_seed = chances != nullptr ? *chances : chances_of(seed);
-  return seed % 2 == 0 ? simulate_updates(seed, bugs, by_seed)
-                       : simulate_synchronous(seed, bugs, by_seed);
+  switch (seed % 3) {
+    case 0:
+      return simulate_updates(seed, bugs, by_seed);
+    case 1:
+      return simulate_synchronous(seed, bugs, by_seed);
+    default:
+      return simulate_tries(seed, bugs, by_seed);
+  }
 }
 
 }  // namespace millrace

@@ -26,13 +26,19 @@ struct SimulationResult {
 SimulationResult simulate_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
                                   const SimulatedCluster::Chances& chances);
 
+// The same where an update whose run fails is tried again, as MonitoredSession does: by its id, in
+// another session at once, while the first may go on. Each update is acknowledged at last, unless
+// its worker ends; the points above hold.
+SimulationResult simulate_tries(uint64_t seed, const SimulatedCluster::Bugs& bugs,
+                                const SimulatedCluster::Chances& chances);
+
 // Synchronous training: one client on worker 0 runs steps that all tasks take part in, saves every
 // third, and after an error goes on from what it saved. What each step gives is what it gives when
 // nothing goes wrong. The last two points above hold too.
 SimulationResult simulate_synchronous(uint64_t seed, const SimulatedCluster::Bugs& bugs,
                                       const SimulatedCluster::Chances& chances);
 
-// One or the other. `chances` null: by the seed, nothing, each kind of trouble alone, or all.
+// One of these. `chances` null: by the seed, nothing, each kind of trouble alone, or all.
 SimulationResult simulate(uint64_t seed, const SimulatedCluster::Bugs& bugs = {},
                           const SimulatedCluster::Chances* chances = nullptr);
 

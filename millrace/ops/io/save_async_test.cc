@@ -80,6 +80,23 @@ class SaveAsyncTest : public testing::Test {
   const std::string prefix_ = directory_ / "model";
 };
 
+TEST_F(SaveAsyncTest, AMergeWaitsForPartsOfItsTask) {
+  const std::string part = directory_ / "part";
+  const auto merge = [&] {
+    return OpTester(*env_, "MergeV2Checkpoints")
+        .input(Tensor::vector<std::string>({part}))
+        .input(Tensor::scalar(prefix_))
+        .run()
+        .status();
+  };
+  Gate gate(part);
+  ASSERT_TRUE(save(part, filled(2)).ok());
+  std::thread opens([&] { gate.open(); });
+  EXPECT_TRUE(merge().ok());
+  opens.join();
+  EXPECT_EQ(restore(prefix_), 2);
+}
+
 TEST_F(SaveAsyncTest, ReferenceVariablesAreSavedAsTheyWere) {
   const Ref<RefCell> cell = make_ref_cell(filled(1));
   Gate gate(prefix_);

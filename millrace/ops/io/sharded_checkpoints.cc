@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <set>
 
+#include "millrace/io/background_saves.h"
 #include "millrace/io/bundle_writer.h"
 #include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/registry.h"
@@ -70,6 +71,9 @@ class MergeV2Checkpoints : public Kernel {
         return invalid_argument("'", part, "' and '", ctx.input(1).item<std::string>(),
                                 "' are of different file systems");
       }
+      // It may be written beside this step, by this task.
+      MR_TRY_ASSIGN(const std::string key, checkpoint_key(from));
+      MR_TRY(BackgroundSaves::global().take_error(key, ctx.cancel()));
       if (allow_missing_) {
         MR_TRY_ASSIGN(const bool there, to.fs->exists(index_path(from.path)));
         if (!there) continue;

@@ -103,6 +103,62 @@ void StepGate::wait(int64_t local_step, CancellationToken* cancel, Done done) {
   finish(finished);
 }
 
+uint64_t StepGate::join(const std::string& replica) {
+  MutexLock lock(mu_);
+  replicas_.erase(replica);
+  int64_t slowest = set_ ? step_ : 0;
+  if (!replicas_.empty()) slowest = std::numeric_limits<int64_t>::max();
+  for (const auto& [name, other] : replicas_) slowest = std::min(slowest, other.steps);
+  replicas_[replica] = {++last_number_, slowest};
+  return last_number_;
+}
+
+void StepGate::follow_slowest(Line& finished) {
+  if (replicas_.empty()) return;
+  set_ = true;
+  step_ = std::numeric_limits<int64_t>::max();
+  for (const auto& [name, replica] : replicas_) step_ = std::min(step_, replica.steps);
+  serve(finished);
+}
+
+void StepGate::pace(const std::string& replica, uint64_t number, int64_t staleness,
+                    CancellationToken* cancel, Done done) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  int64_t steps = -1;
+  {
+    MutexLock lock(mu_);
+    const auto it = replicas_.find(replica);
+    if (it != replicas_.end() && it->second.number == number) {
+      steps = ++it->second.steps;
+      follow_slowest(finished);
+    }
+  }
+  finish(finished);
+  if (steps < 0) {
+    return done(aborted("replica '", replica, "' of step gate '", name_,
+                        "' has gone, or is another session's by now"),
+                0);
+  }
+  wait(steps - staleness - 1, cancel,
+       [steps, done = std::move(done)](Status status, int64_t) mutable {
+         done(std::move(status), steps);
+       });
+}
+
+void StepGate::withdraw(const std::string& replica, uint64_t number) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    const auto it = replicas_.find(replica);
+    if (it == replicas_.end() || it->second.number != number) return;
+    replicas_.erase(it);
+    follow_slowest(finished);
+  }
+  finish(finished);
+}
+
 std::string StepGate::describe() const {
   MutexLock lock(mu_);
   return str_cat("StepGate at step ", set_ ? str_cat(step_) : "none", ", ", waiting_.size(),

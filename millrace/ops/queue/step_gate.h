@@ -1,6 +1,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,20 @@ class StepGate final : public Resource {
   // cancellation callback is gone. `cancel` may be null.
   void wait(int64_t local_step, CancellationToken* cancel, Done done);
 
+  // Replicas that do not step together, but stay close: the gate is where the slowest of them is.
+  // Not beside the functions above.
+
+  // One more, or the same anew: it is where the slowest of the others is. The number that stands
+  // for it below, and for nobody who was called so before.
+  uint64_t join(const std::string& replica);
+  // It has made a step. Calls `done` with how many it has made, once none of the others is more
+  // than `staleness` steps behind it; ABORTED when it is not there any more. Otherwise as wait().
+  void pace(const std::string& replica, uint64_t number, int64_t staleness,
+            CancellationToken* cancel, Done done);
+  // It makes no more: nobody waits for it.
+  void withdraw(const std::string& replica, uint64_t number);
+
+  const std::string& name() const { return name_; }
   std::string describe() const override;
 
  private:
@@ -54,6 +69,8 @@ class StepGate final : public Resource {
   bool passes(int64_t local_step, int64_t& step) MR_REQUIRES(mu_);
   // Moves those who wait no longer to `finished`.
   void serve(Line& finished) MR_REQUIRES(mu_);
+  // Puts the gate where the slowest replica is.
+  void follow_slowest(Line& finished) MR_REQUIRES(mu_);
   void abandon(Line::iterator waiter);
   static void finish(Line& finished);
 
@@ -67,6 +84,12 @@ class StepGate final : public Resource {
   int64_t left_ MR_GUARDED_BY(mu_) = 0;
   std::string closed_ MR_GUARDED_BY(mu_);  // why, empty while it is not
   Line waiting_ MR_GUARDED_BY(mu_);
+  struct Replica {
+    uint64_t number = 0;
+    int64_t steps = 0;
+  };
+  uint64_t last_number_ MR_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Replica> replicas_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -145,5 +145,37 @@ TEST_F(StepGates, TakesTheLargestNumbers) {
             Code::kInvalidArgument);
 }
 
+// Two that may be one step apart, and what ends the wait of the faster one.
+TEST(StepGatePace, HoldsUpWhoIsTooFarAhead) {
+  const Ref<StepGate> gate = make_ref<StepGate>("gate");
+  std::vector<int64_t> told;
+  const auto pace = [&](const char* replica, uint64_t number) {
+    gate->pace(replica, number, 1, nullptr, [&told](const Status& status, int64_t step) {
+      told.push_back(status.ok() ? step : -1);
+    });
+  };
+  const uint64_t fast = gate->join("fast"), slow = gate->join("slow");
+  pace("fast", fast);
+  EXPECT_EQ(told, (std::vector<int64_t>{1})) << "the other is one step behind";
+  pace("fast", fast);
+  EXPECT_EQ(told.size(), 1u) << "two are too many";
+  pace("slow", slow);
+  EXPECT_EQ(told, (std::vector<int64_t>{1, 2, 1})) << "the waiting one first";
+  pace("fast", fast);
+  EXPECT_EQ(told.size(), 3u);
+  // Another session with its name, as after a restart, begins where the slowest is.
+  const uint64_t again = gate->join("slow");
+  EXPECT_EQ(told.size(), 3u);
+  pace("slow", slow);
+  EXPECT_EQ(told.back(), -1) << "the one before is not it any more";
+  gate->withdraw("slow", slow);
+  EXPECT_EQ(told.size(), 4u) << "nor can it leave in its place";
+  gate->withdraw("slow", again);
+  EXPECT_EQ(told.back(), 3) << "who is left waits for nobody";
+  const uint64_t late = gate->join("late");
+  pace("late", late);
+  EXPECT_EQ(told.back(), 4) << "who joins begins where the slowest is";
+}
+
 }  // namespace
 }  // namespace millrace

@@ -76,6 +76,61 @@ class Wait : public AsyncKernel {
   }
 };
 
+// A replica at a gate, for as long as its session lives.
+class GateMember final : public Resource {
+ public:
+  static constexpr std::string_view kTypeName = "GateMember";
+
+  GateMember(Ref<StepGate> gate, std::string replica)
+      : gate_(std::move(gate)), replica_(std::move(replica)), number_(gate_->join(replica_)) {}
+
+  void pace(int64_t staleness, CancellationToken* cancel, StepGate::Done done) {
+    gate_->pace(replica_, number_, staleness, cancel, std::move(done));
+  }
+  std::string describe() const override { return str_cat("replica '", replica_, "' at a gate"); }
+
+ protected:
+  ~GateMember() override { gate_->withdraw(replica_, number_); }
+
+ private:
+  const Ref<StepGate> gate_;
+  const std::string replica_;
+  const uint64_t number_;
+};
+
+class Pace : public AsyncKernel {
+ public:
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode&) {
+    return std::make_unique<Pace>();
+  }
+
+  void compute_async(KernelContext& ctx, Done done) const override {
+    int64_t staleness = 0;
+    Result<Ref<GateMember>> member = find(ctx, staleness);
+    if (!member.ok()) return done(member.status());
+    // Not held while it waits: the end of its session is what lets the others go on.
+    (*member)->pace(staleness, ctx.cancel(),
+                    [&ctx, done = std::move(done)](Status status, int64_t step) mutable {
+                      if (status.ok()) ctx.set_output(0, Tensor::scalar(step));
+                      done(std::move(status));
+                    });
+  }
+
+ private:
+  static Result<Ref<GateMember>> find(KernelContext& ctx, int64_t& staleness) {
+    MR_TRY_ASSIGN(Ref<StepGate> gate, resource_input<StepGate>(ctx, 0));
+    MR_TRY(expect_rank(ctx, 1, 0));
+    MR_TRY_ASSIGN(const std::string replica, ctx.scalar_input<std::string>(1));
+    MR_TRY_ASSIGN(staleness, count(ctx, 2, "staleness"));
+    const std::string name = ResourceManager::session_name(
+        ctx.node().session_prefix, str_cat("gate of ", replica, " ", gate->name()));
+    return ctx.resources().lookup_or_create<GateMember>(
+        ResourceManager::kDefaultContainer, name, [&]() -> Result<Ref<GateMember>> {
+          return make_ref<GateMember>(std::move(gate), replica);
+        });
+  }
+};
+
 template <void (StepGate::*kSet)(int64_t)>
 Status set_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<StepGate> gate, resource_input<StepGate>(ctx, 0));
@@ -147,6 +202,17 @@ void register_step_gates(Registry& registry) {
                 .traits = traits,
                 .shape = gate_shape});
   registry.kernel({.op = "StepGateWait", .factory = Wait::make});
+  registry.add({.name = "StepGatePace",
+                .doc = "Says that a replica has made a step, and waits while others are too far "
+                       "behind it; says how many it has made. Nobody waits for a replica whose "
+                       "session is over.",
+                .inputs = {{"handle", "resource"},
+                           {"replica", "host(string)", "Its name among the others."},
+                           {"staleness", "host(int64)", "How many steps others may be behind."}},
+                .outputs = {{"step", "host(int64)"}},
+                .traits = traits,
+                .shape = gate_shape});
+  registry.kernel({.op = "StepGatePace", .factory = Pace::make});
   registry.add({.name = "StepGateLeave",
                 .doc = "Says that a replica gives no more gradients; closes a gate behind which "
                        "too few are left.",

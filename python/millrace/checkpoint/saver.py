@@ -3,12 +3,13 @@
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from millrace import protos
-from millrace.checkpoint.background import BackgroundSave
+from millrace.checkpoint.background import BackgroundSave, SaveWaiter
 from millrace.checkpoint.checkpoint_state import (
     checkpoint_exists,
     get_checkpoint_mtimes,
@@ -58,9 +59,10 @@ class Saver:
       random_state: saves and restores where random ops stand, too, dropout's among them, under the
         name "_RANDOM_STATE". Not in TensorFlow. Checkpoints without it are restored as well.
       asynchronous: `save` returns when it has taken hold of the values; they are written while the
-        program goes on, by one device. When all is written the `checkpoint` file names it, and old
+        program goes on: by one device, or, where variables are on tasks of a cluster or the saver
+        is sharded, a part by each. When all is written the `checkpoint` file names it, and old
         checkpoints are deleted. An error is raised by the next `save`, by `wait`, or where the
-        session is closed. For sessions of this process. Not in TensorFlow.
+        session is closed. Not in TensorFlow.
     """
 
     def __init__(
@@ -115,7 +117,8 @@ class Saver:
                     name = prepend_name_scope(getattr(self.saver_def, field), self._name)
                     setattr(self.saver_def, field, name)
             self._asynchronous = any(
-                ASYNCHRONOUS_ATTR in op.graph._node_attr_names(op._id) for op in self._save_ops()
+                ASYNCHRONOUS_ATTR in op.graph._node_attr_names(op._id)
+                for op in self._writers(get_default_graph())[0]
             )
         else:
             self._build()
@@ -142,19 +145,35 @@ class Saver:
         more = {"random_state": True} if self._random_state else {}
         self.saver_def = self._builder.build(
             self._var_list, reshape=self._reshape,
-            sharded=self._sharded and not self._asynchronous, max_to_keep=self._max_to_keep,
+            sharded=self._sharded or (self._asynchronous and self._on_tasks()),
+            max_to_keep=self._max_to_keep,
             keep_checkpoint_every_n_hours=self._keep_checkpoint_every_n_hours, name=self._name,
             restore_sequentially=self._restore_sequentially, filename=self._filename, **more,
         )  # fmt: skip
         if self._asynchronous:
-            for op in self._save_ops():
+            for op in self._writers(get_default_graph())[0]:
                 op._set_attr(ASYNCHRONOUS_ATTR, True)
 
-    def _save_ops(self) -> list[Any]:
-        """What its tensor waits for; nothing where the graph is another one."""
-        graph = get_default_graph()
+    def _on_tasks(self) -> bool:
+        """Whether what it saves says on which tasks of a cluster it is."""
+        saveables = validate_and_slice_inputs(self._var_list)
+        return any("/job:" in (spec.device or "") for s in saveables for spec in s.specs)
+
+    def _writers(self, graph: Any) -> tuple[list[Any], Any]:
+        """The SaveV2s that its tensor waits for, and what merges their parts, or None; no SaveV2
+        where the graph is another one."""
         found = graph._find(self.saver_def.save_tensor_name.partition(":")[0])
-        return [] if found < 0 else list(graph._operation(found).control_inputs)
+        todo = [] if found < 0 else [graph._operation(found)]
+        writers, merge = [], None
+        while todo:
+            op = todo.pop()
+            if op.type == "SaveV2":
+                writers.append(op)
+                continue
+            if op.type == "MergeV2Checkpoints":
+                merge = op
+            todo += op.control_inputs
+        return writers, merge
 
     def _check_saver_def(self) -> None:
         if not isinstance(self.saver_def, protos.SaverDef):
@@ -245,17 +264,9 @@ class Saver:
             raise TypeError(f"'sess' must be a Session; {sess}")
         save_path = as_str(path_to_str(save_path))
         path = self._path(sess, save_path, global_step, latest_filename)
-        session = sess.raw_session() if hasattr(sess, "raw_session") else sess
-        if self._asynchronous and session.sess_str:
-            raise errors.UnimplementedError(
-                None, None,
-                "A saver that is asynchronous saves what is in this process; the session's target "
-                f"is '{as_str(session.sess_str)}'. Expected tf.train.Saver(asynchronous=False)",
-            )  # fmt: skip
         self.wait()
         saved = None
         if not self._is_empty:
-            saved = self._write(sess, save_path, path)
 
             def finish() -> None:
                 if write_state:
@@ -267,9 +278,10 @@ class Saver:
                     self._delete_old(meta_graph_suffix)
 
             if self._asynchronous:
-                self._background = BackgroundSave(saved, finish)
-                session._call_before_close(self.wait)
+                saved = path
+                self._begin(sess, save_path, path, finish)
             else:
+                saved = as_str(self._write(sess, save_path, path, self.saver_def.save_tensor_name))
                 finish()
         if write_meta_graph:
             filename = meta_graph_filename(path, meta_graph_suffix)
@@ -291,10 +303,25 @@ class Saver:
             f"{save_path}-{global_step}"
         )  # fmt: skip
 
-    def _write(self, sess: Any, save_path: str, path: str) -> str:
+    def _begin(self, sess: Any, save_path: str, path: str, finish: Callable[[], None]) -> None:
+        """Writes a checkpoint beside the program; calls `finish` when it is whole."""
+        session = sess.raw_session() if hasattr(sess, "raw_session") else sess
+        writers, merge = self._writers(sess.graph)
+        waiter = SaveWaiter(session, writers, merge)
         try:
-            feed = {self.saver_def.filename_tensor_name: path}
-            return as_str(sess.run(self.saver_def.save_tensor_name, feed))
+            parts = [writer.inputs[0] for writer in writers]
+            names, _ = self._write(sess, save_path, path, (parts, writers))
+        except BaseException:
+            waiter.close()
+            raise
+        self._background = BackgroundSave(
+            path, lambda: waiter.wait(path, [as_str(name) for name in names]), finish
+        )
+        session._call_before_close(self.wait)
+
+    def _write(self, sess: Any, save_path: str, path: str, fetches: Any) -> Any:
+        try:
+            return sess.run(fetches, {self.saver_def.filename_tensor_name: path})
         except (errors.FailedPreconditionError, errors.NotFoundError):
             if not gfile.IsDirectory(os.path.dirname(save_path) or "."):
                 raise ValueError(

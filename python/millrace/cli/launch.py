@@ -162,11 +162,12 @@ class _Moves:
 
 
 class _Task:
-    """One task. `ssh`: the host that it is on and how to get there; None: this machine."""
+    """One task. `ssh`: the host that it is on and how to get there; None: this machine. `number`:
+    among all tasks of the launch."""
 
     def __init__(
         self, job: str, index: int, command: list[str], cluster: dict[str, list[str]],
-        ssh: tuple[str, str] | None, moved: str,
+        ssh: tuple[str, str] | None, moved: str, number: int,
     ):  # fmt: skip
         self.job, self.name = job, f"{job} {index}"
         # None: it is in no cluster, or on another machine.
@@ -179,6 +180,9 @@ class _Task:
         }
         if ssh is None:
             self._environment["MILLRACE_CLUSTER_MOVED"] = moved
+        metrics = os.environ.get("MILLRACE_METRICS_PORT", "")
+        if metrics.isdecimal() and int(metrics) > 0:  # the first one's; they may share a machine
+            self._environment["MILLRACE_METRICS_PORT"] = str(int(metrics) + number)
         self._remote = ssh is not None
         if ssh is not None:
             command = ssh_command(ssh[1], ssh[0], command, self._environment)
@@ -261,8 +265,9 @@ class _Launch:
                 cluster,
                 None if host is None else (host, ssh),
                 self._moves.path,
+                number,
             )  # fmt: skip
-            for (job, index), (host, _) in zip(names, places, strict=True)
+            for number, ((job, index), (host, _)) in enumerate(zip(names, places, strict=True))
         ]
         self._restarts = restarts
         self._display = TaskDisplay(self._tasks)

@@ -26,7 +26,8 @@ Run a task of a cluster until SIGTERM or SIGINT.
 
 Which task it is say --job, --task and --cluster, or else the environment:
 MILLRACE_CLUSTER, TF_CONFIG, or the variables of Slurm or mpirun. It says on
-standard output where it listens.
+standard output where it listens, and where its metrics are, with --metrics-port
+or MILLRACE_METRICS_PORT.
 
 The first SIGTERM or SIGINT drains it: the ready file is removed, it serves on
 for --drain seconds, and ends with exit code 0. A second one ends it at once.
@@ -60,6 +61,10 @@ def main(arguments: list[str]) -> int:
         help="what clients of others than its own user may reach: some of files, py_func, "
         "libraries and state between commas, all or none",
     )  # fmt: skip
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="N",
+        help="a port of this machine that tells Prometheus what the task does; 0: a free one",
+    )  # fmt: skip
     parser.add_argument("--check", metavar="HOST:PORT", help="ask whether the task there answers")
     parser.add_argument(
         "--timeout", type=_seconds, default=5.0, metavar="SECONDS",
@@ -90,6 +95,8 @@ def _work(options: Any) -> int:
         )
     if options.allow is not None:
         os.environ["MILLRACE_CLUSTER_ALLOW"] = options.allow or "none"
+    if options.metrics_port is not None:
+        os.environ["MILLRACE_METRICS_PORT"] = str(options.metrics_port)
     return _serve(task, options.ready_file, options.drain)
 
 
@@ -131,6 +138,8 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
         if ready_file:
             _write_whole(ready_file, server.target + "\n")
         print(f"{name} listens at {server.target}", flush=True)
+        if server.metrics_url:
+            print(f"{name} has metrics at {server.metrics_url}", flush=True)
         while not signals:
             select.select([reader], [], [])
             os.read(reader, 64)

@@ -1,5 +1,6 @@
 """Clusters: which jobs and tasks there are, and where they listen."""
 
+import os
 import time
 from typing import Any
 
@@ -175,6 +176,16 @@ def _server_def(given: Any, job_name: Any, task_index: Any, protocol: Any, confi
 _started: list["Server"] = []
 
 
+def metrics_port_from_environment() -> int:
+    """MILLRACE_METRICS_PORT, -1 where it is not set. ValueError for what is no port."""
+    text = os.environ.get("MILLRACE_METRICS_PORT", "")
+    if not text:
+        return -1
+    if not text.isdecimal() or len(text) > 5 or int(text) > 0xFFFF:
+        raise ValueError(f"MILLRACE_METRICS_PORT: expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
 def stop_cluster(target: str) -> None:
     """Tells every task of a cluster to end.
 
@@ -228,7 +239,7 @@ class Server:
         """Makes its devices, for sessions to find. Twice is fine.
 
         A port of 0 becomes a free one. InvalidArgumentError for an address without a port,
-        UnknownError for a port that somebody has.
+        UnknownError for a port that somebody has, also that of MILLRACE_METRICS_PORT.
         """
         if self._core is not None:
             return
@@ -241,7 +252,7 @@ class Server:
         ]
         cpus = definition.default_session_config.device_count.get("CPU", 1)
         config = definition.default_session_config.SerializeToString()
-        self._core = _core.Server(tasks, *own, cpus, config)
+        self._core = _core.Server(tasks, *own, cpus, config, metrics_port_from_environment())
         self._address = self._core.address
         _started.append(self)  # it serves though nobody holds it
 
@@ -278,6 +289,11 @@ class Server:
     def target(self) -> str:
         """What a Session connects to: "grpc://host:port"."""
         return f"{self._server_def.protocol}://{self._address}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds what the task does, with MILLRACE_METRICS_PORT; "" otherwise."""
+        return "" if self._core is None else self._core.metrics_url
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> "Server":

@@ -7,6 +7,7 @@ from typing import Any
 
 _LABEL = re.compile(r"(.*?) = ([^(]+)\((.*)\)$", re.DOTALL)
 _TRANSFER = re.compile(r"\[.*B\] (.*) from (\S+) to (\S+)")
+_OTHER_END = re.compile(r"(.*) @(\S+)")  # of a send or a receive: tensor, other device
 
 AllocationMaximum = namedtuple("AllocationMaximum", ["timestamp", "num_bytes", "tensors"])
 StepStatsAnalysis = namedtuple("StepStatsAnalysis", ["chrome_trace", "allocator_maximums"])
@@ -88,7 +89,15 @@ class Timeline:
                 args.update({f"input{i}": text for i, text in enumerate(inputs)})
                 trace.add("X", "Op", op, pid, tid, start, dur=length, args=args)
                 ends[name] = (pid, tid, start + length)
-                takes += [(text.lstrip("^").partition(":")[0], pid, tid, start) for text in inputs]
+                transfer = _transfer(op, inputs, device.device)
+                if transfer is None:
+                    takes += [
+                        (text.lstrip("^").partition(":")[0], pid, tid, start) for text in inputs
+                    ]
+                elif op == "_Send":
+                    ends[transfer] = (pid, tid, start)
+                else:
+                    takes.append((transfer, pid, tid, start + length))
                 for used in node.memory:
                     held = memory.setdefault(used.allocator_name, [])
                     held.append((start, used.total_bytes, name))
@@ -113,6 +122,16 @@ def _parsed(node: Any) -> tuple[str, str, list[str]]:
     if match is not None:
         return match.group(1), node.node_name, []
     return node.node_name, node.node_name.rpartition(":")[2], []
+
+
+def _transfer(op: str, inputs: list[str], device: str) -> str | None:
+    """What a node of a device sends or receives, the same for both ends; None for other nodes."""
+    match = _OTHER_END.fullmatch(inputs[0]) if inputs else None
+    if match is None:
+        return None
+    tensor, peer = match.groups()
+    sender, receiver = (device, peer) if op == "_Send" else (peer, device)
+    return f"{tensor} from {sender} to {receiver}"
 
 
 def _free_lane(lanes: list[int], start: int, end: int) -> int:

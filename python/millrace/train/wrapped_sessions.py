@@ -116,6 +116,8 @@ class RecoverableSession(_WrappedSession):
                     self._sess = self._create_session()
                 return call()
             except _PREEMPTION_ERRORS as error:
+                if self._sess is not None and self._sess_creator.mend_session(error):
+                    continue
                 logging.warning("The session is made anew, for: %s", error)
                 self.close()
 
@@ -298,6 +300,17 @@ class CoordinatedSessionCreator(SessionCreator):
         return _CoordinatedSession(
             _HookedSession(self.tf_sess, self._hooks), self.coord, self._stop_grace_period_secs
         )
+
+    def mend_session(self, error: Exception) -> bool:
+        """Has hooks bring a session in order whose state is in this process: those with a method
+        `mend_session(session)`. False where there are none: it has to be made anew."""
+        hooks = [hook for hook in self._hooks if hasattr(hook, "mend_session")]
+        if not hooks or self.tf_sess is None or self.tf_sess.sess_str:
+            return False
+        logging.warning("The run is made again, for: %s", error)
+        for hook in hooks:
+            hook.mend_session(self.tf_sess)
+        return True
 
 
 class StepContext:

@@ -1,7 +1,9 @@
 #include <absl/synchronization/mutex.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -15,6 +17,25 @@
 namespace millrace::grpc_library {
 namespace {
 
+// Calls `act` in an environment with one variable ("NAME=value") more. Other threads may read the
+// environment meanwhile, which setenv() would not let them: they find an array that is whole and
+// stays, with the variable or without. Once in a process.
+void with_variable(char* variable, void (*act)()) {
+  char** const before = environ;
+  size_t count = 0;
+  while (before != nullptr && before[count] != nullptr) ++count;
+  // For good, since somebody may be reading it.
+  static char** const more = new char*[count + 2];
+  std::copy_n(before, count, more);
+  more[count] = variable;
+  more[count + 1] = nullptr;
+  __atomic_store_n(&environ, more, __ATOMIC_RELEASE);
+  act();
+  // What somebody has set meanwhile stays, and the variable with it.
+  char** mine = more;
+  __atomic_compare_exchange_n(&environ, &mine, before, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 void set_up() {
   // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
   // asks with GRPC_VERBOSITY.
@@ -25,11 +46,10 @@ void set_up() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // Each queue's thread waits for its own sockets. (Otherwise one thread waits for those of all
   // queues, and wakes another for most of what comes.)
-  constexpr const char* kStrategy = "GRPC_POLL_STRATEGY";
-  const bool given = std::getenv(kStrategy) != nullptr;
-  if (!given) setenv(kStrategy, "poll", 1);
-  grpc_init();  // for good: calls may outlive servers and channels
-  if (!given) unsetenv(kStrategy);
+  const auto begin = [] { grpc_init(); };  // for good: calls may outlive servers and channels
+  if (std::getenv("GRPC_POLL_STRATEGY") != nullptr) return begin();
+  static char poll[] = "GRPC_POLL_STRATEGY=poll";
+  with_variable(poll, begin);
 }
 
 class LibraryImpl final : public Library {

@@ -1,0 +1,466 @@
+#include "millrace/distributed/collective/collective_group.h"
+
+#include <algorithm>
+
+#include "millrace/distributed/collective/exchange.h"
+#include "millrace/distributed/patience.h"
+
+namespace millrace {
+namespace {
+
+// What peers may leave here before this member has begun.
+constexpr size_t kMaxWaitingPulls = 65'536;
+constexpr size_t kMaxMailboxes = 4096;
+constexpr size_t kMaxEarlyPulls = 1024;
+constexpr int64_t kMilli = 1'000'000;
+
+}  // namespace
+
+std::string CollectiveEpoch::who(int64_t member_rank) const {
+  return str_cat("rank ", member_rank, " (",
+                 task_of_member(view.members[static_cast<size_t>(member_rank)]), ")");
+}
+
+CollectiveEpoch::CollectiveEpoch(GroupView agreed, int own_rank)
+    : view(std::move(agreed)), rank(own_rank) {}
+
+CollectiveEpoch::~CollectiveEpoch() = default;
+
+CollectiveGroup::CollectiveGroup(Ref<CollectiveLinks> links, int64_t key, std::string member)
+    : links_(std::move(links)), key_(key), member_(std::move(member)) {}
+
+CollectiveGroup::~CollectiveGroup() = default;
+
+Status CollectiveGroup::admit(const Exchange& exchange) {
+  MR_TRY(stopped_);
+  const Collectives::Request& request = exchange.request();
+  if (!untold_.ok()) {
+    told_steps_ = {request.step_id};
+    return std::exchange(untold_, ok_status());
+  }
+  // What else a step that has failed begins must not pass for a part of the next.
+  if (request.step_id != 0 && told_steps_.contains(request.step_id)) return last_reason_;
+  if (!epoch_ && !joining_) {
+    size_ = request.group_size;
+    min_size_ = request.min_size;
+    return ok_status();
+  }
+  if (request.group_size == size_ && request.min_size == min_size_) return ok_status();
+  return invalid_argument(exchange.name(), ": expected a group of ", size_,
+                          ", as other instances on ", member_, " say, got ", request.group_size);
+}
+
+Status CollectiveGroup::enter(const Ref<Exchange>& exchange) {
+  const int64_t instance = exchange->request().instance_key;
+  const int64_t sequence = epoch_->begun[instance]++;
+  exchange->enter(epoch_, sequence);
+  Mailbox& mailbox = epoch_->mailboxes[{instance, sequence}];
+  mailbox.exchange = exchange;
+  for (const Mailbox::Pull& pull : mailbox.pulls) {
+    if (pull.request.what != exchange->what()) return differ(*epoch_, *exchange, pull.request);
+  }
+  return ok_status();
+}
+
+void CollectiveGroup::start(const Ref<Exchange>& exchange, const Status& entered) {
+  if (entered.ok()) return exchange->start();
+  end_epoch(exchange->epoch()->view.epoch, entered, /*tell=*/true);
+}
+
+void CollectiveGroup::begin(const Ref<Exchange>& exchange) {
+  Status refused, entered;
+  bool in_epoch = false, must_join = false;
+  {
+    MutexLock lock(mu_);
+    if (exchange->over()) return;
+    refused = admit(*exchange);
+    if (refused.ok() && epoch_) {
+      in_epoch = true;
+      entered = enter(exchange);
+    } else if (refused.ok()) {
+      waiting_.push_back(exchange);
+      must_join = !std::exchange(joining_, true);
+      if (must_join) {
+        ++attempt_;
+        retries_ = 0;
+        join_over_ = make_ref<CancellationToken>();
+      }
+    }
+  }
+  if (!refused.ok()) return exchange->end(refused);
+  if (in_epoch) return start(exchange, entered);
+  if (must_join) join();
+}
+
+void CollectiveGroup::join() {
+  JoinGroupRequest request;
+  Ref<CancellationToken> over;
+  {
+    MutexLock lock(mu_);
+    if (!joining_) return;
+    request = {.group_key = key_,
+               .group_size = size_,
+               .min_size = min_size_,
+               .member = member_,
+               .incarnation = links_->incarnation(),
+               .attempt = attempt_,
+               .last_number = last_number_};
+    over = join_over_;
+  }
+  const int64_t attempt = request.attempt;
+  links_->join(std::move(request), std::move(over),
+               [self = Ref<CollectiveGroup>(this), attempt](Result<GroupView> view) {
+                 self->joined(attempt, std::move(view));
+               });
+}
+
+void CollectiveGroup::join_later() {
+  int64_t delay_ms = lost_after_ms() / 4;
+  int64_t attempt = 0;
+  {
+    MutexLock lock(mu_);
+    if (retries_ < kMaxRepeats) delay_ms = repeat_after_ms(lost_after_ms(), retries_++);
+    attempt = attempt_;
+  }
+  links_->timer().schedule(delay_ms * kMilli, [self = Ref<CollectiveGroup>(this), attempt] {
+    {
+      MutexLock lock(self->mu_);
+      if (self->attempt_ != attempt) return;
+    }
+    self->join();
+  });
+}
+
+void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
+  std::vector<Ref<Exchange>> exchanges;
+  std::vector<Status> entered;
+  std::vector<Mailbox::Pull> early;
+  Status failed, over;
+  {
+    MutexLock lock(mu_);
+    if (!joining_ || attempt != attempt_) return;
+    if (view.ok() && view->epoch == early_end_) over = early_reason_;
+    if (view.ok()) {
+      const std::vector<std::string>& members = view->members;
+      const auto own = std::find(members.begin(), members.end(), member_);
+      if (own == members.end()) {
+        failed = internal("group ", key_, " has formed without ", member_, ", which has joined it");
+      } else {
+        last_number_ = view->number;
+        epoch_ = make_ref<CollectiveEpoch>(*view, static_cast<int>(own - members.begin()));
+      }
+    } else if (view.status().code() != Code::kUnavailable || join_over_->cancelled() ||
+               !stopped_.ok()) {
+      failed = view.status().with_prefix(str_cat("group ", key_));
+    }
+    if (epoch_ || !failed.ok()) {
+      joining_ = false;
+      exchanges.swap(waiting_);
+      early.swap(early_);
+    }
+    if (epoch_) {
+      for (const Ref<Exchange>& exchange : exchanges) entered.push_back(enter(exchange));
+    }
+  }
+  if (exchanges.empty() && failed.ok()) return join_later();
+  if (!over.ok()) end_epoch(view->epoch, over, /*tell=*/false);
+  for (size_t i = 0; i < exchanges.size(); ++i) {
+    failed.ok() ? start(exchanges[i], entered[i]) : exchanges[i]->end(failed);
+  }
+  for (Mailbox::Pull& pull : early) {
+    recv_chunk(std::move(pull.request), nullptr,
+               [call = pull.call](Result<Tensor> value) { call->answer(std::move(value)); });
+  }
+}
+
+Status CollectiveGroup::no_such_epoch(const RecvChunkRequest& request) const {
+  if (request.epoch == last_epoch_) return last_reason_;
+  return aborted("group ", key_, ": ", task_of_member(member_), " is not in the epoch that rank ",
+                 request.asker, " is in: it was started again, or has left");
+}
+
+Status CollectiveGroup::differ(const CollectiveEpoch& epoch, const Exchange& exchange,
+                               const RecvChunkRequest& request) const {
+  return invalid_argument(exchange.request().op, " instance ", exchange.request().instance_key,
+                          " of group ", key_, ": members do not agree: ", epoch.who(epoch.rank),
+                          " has ", exchange.what(), ", ", epoch.who(request.asker), " has ",
+                          request.what.substr(0, 256));
+}
+
+Result<CollectiveEpoch::Mailbox*> CollectiveGroup::find_mailbox(const RecvChunkRequest& request) {
+  const int64_t size = epoch_->size();
+  if (request.rank != epoch_->rank || request.asker < 0 || request.asker >= size ||
+      request.asker == request.rank) {
+    return invalid_argument("group ", key_, " of ", size, ": rank ", request.asker, " asks rank ",
+                            request.rank, " at rank ", epoch_->rank);
+  }
+  const CollectiveEpoch::Key at = {request.instance_key, request.sequence};
+  if (const auto it = epoch_->mailboxes.find(at); it != epoch_->mailboxes.end()) return &it->second;
+  const auto begun = epoch_->begun.find(request.instance_key);
+  const int64_t next = begun == epoch_->begun.end() ? 0 : begun->second;
+  if (request.sequence != next) {
+    return aborted("group ", key_, ": execution ", request.sequence, " of instance ",
+                   request.instance_key, " is asked for, the next one of rank ", epoch_->rank,
+                   " is ", next);
+  }
+  if (epoch_->mailboxes.size() >= kMaxMailboxes) {
+    return resource_exhausted("group ", key_, ": ", kMaxMailboxes, " instances wait on ", member_);
+  }
+  return &epoch_->mailboxes[at];
+}
+
+void CollectiveGroup::recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                                 CollectiveLinks::ChunkDone done) {
+  const Ref<ChunkCall> call = make_ref<ChunkCall>(std::move(cancel), std::move(done));
+  const Slot slot = {request.phase, request.chunk};
+  Result<Tensor> answer = unknown("it waits");
+  Status mismatch;
+  bool waits = false, early = false;
+  Ref<ChunkCall> replaced;
+  {
+    MutexLock lock(mu_);
+    const auto wait = [&](std::vector<Mailbox::Pull>& pulls) {
+      waits = true;
+      pulls.push_back({request, call});
+    };
+    if (!stopped_.ok()) {
+      answer = stopped_;
+    } else if (!epoch_ || epoch_->view.epoch != request.epoch) {
+      // The others may know of the epoch already that this one is about to hear of.
+      if (joining_ && request.epoch != last_epoch_ && early_.size() < kMaxEarlyPulls) {
+        early = true;
+        wait(early_);
+      } else {
+        answer = no_such_epoch(request);
+      }
+    } else if (Result<Mailbox*> found = find_mailbox(request); !found.ok()) {
+      answer = found.status();
+    } else {
+      Mailbox& mailbox = **found;
+      const auto value = mailbox.values.find(slot);
+      if (mailbox.exchange && mailbox.exchange->what() != request.what) {
+        mismatch = differ(*epoch_, *mailbox.exchange, request);
+        answer = mismatch;
+      } else if (mailbox.handed_out.contains({slot, request.asker})) {
+        // The memory may have something else by now.
+        answer = aborted(epoch_->who(request.rank), " has given chunk ", slot.chunk, " of phase ",
+                         slot.phase, " to ", epoch_->who(request.asker), " before");
+      } else if (value != mailbox.values.end()) {
+        answer = value->second.tensor;
+        mailbox.handed_out.emplace(slot, request.asker);
+        if (--value->second.readers == 0) mailbox.values.erase(value);
+        if (mailbox.finished && mailbox.values.empty()) {
+          epoch_->mailboxes.erase({request.instance_key, request.sequence});
+        }
+      } else if (epoch_->waiting_pulls >= kMaxWaitingPulls || mailbox.finished) {
+        answer = invalid_argument("group ", key_, ": ", epoch_->who(request.rank), " has no chunk ",
+                                  slot.chunk, " of phase ", slot.phase, " for ",
+                                  epoch_->who(request.asker));
+      } else {
+        // Who asks again has lost its connection.
+        const auto before = std::find_if(
+            mailbox.pulls.begin(), mailbox.pulls.end(), [&](const Mailbox::Pull& pull) {
+              return Slot{pull.request.phase, pull.request.chunk} == slot &&
+                     pull.request.asker == request.asker;
+            });
+        if (before != mailbox.pulls.end()) {
+          waits = true;
+          replaced = std::exchange(before->call, call);
+        } else {
+          ++epoch_->waiting_pulls;
+          wait(mailbox.pulls);
+        }
+      }
+    }
+  }
+  if (!mismatch.ok()) end_epoch(request.epoch, mismatch, /*tell=*/true);
+  if (replaced) replaced->answer(aborted("it was asked for again"));
+  if (!waits) return call->answer(std::move(answer));
+  if (early) forget_early(request, call);
+  call->watch([self = Ref<CollectiveGroup>(this), request = std::move(request),
+               call](const Status& reason) { self->drop_pull(request, call, reason); });
+}
+
+void CollectiveGroup::forget_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call) {
+  links_->timer().schedule(
+      lost_after_ms() * kMilli, [self = Ref<CollectiveGroup>(this), request, call] {
+        Status status;
+        {
+          MutexLock lock(self->mu_);
+          const size_t found =
+              std::erase_if(self->early_, [&](const auto& pull) { return pull.call == call; });
+          if (found == 0) return;
+          status = self->no_such_epoch(request);
+        }
+        call->answer(status);
+      });
+}
+
+void CollectiveGroup::drop_pull(const RecvChunkRequest& request, const Ref<ChunkCall>& call,
+                                const Status& reason) {
+  Status ended;
+  {
+    MutexLock lock(mu_);
+    const auto is_it = [&](const Mailbox::Pull& pull) { return pull.call == call; };
+    std::erase_if(early_, is_it);
+    if (epoch_ && epoch_->view.epoch == request.epoch) {
+      const auto box = epoch_->mailboxes.find({request.instance_key, request.sequence});
+      if (box != epoch_->mailboxes.end() && std::erase_if(box->second.pulls, is_it) > 0) {
+        --epoch_->waiting_pulls;
+      }
+      ended = reason.code() == Code::kInvalidArgument || reason.code() == Code::kAborted
+                  ? reason
+                  : aborted("instance ", request.instance_key, " of group ", key_, ": ",
+                            epoch_->who(epoch_->rank), " has lost ", epoch_->who(request.asker),
+                            ", which waited for it: ", reason.message());
+    }
+  }
+  call->answer_taken(reason);
+  if (!ended.ok()) end_epoch(request.epoch, ended, /*tell=*/true);
+}
+
+void CollectiveGroup::publish(const Exchange& exchange, Slot slot, Tensor value, int readers) {
+  std::vector<Ref<ChunkCall>> calls;
+  {
+    MutexLock lock(mu_);
+    if (exchange.epoch() != epoch_) return;
+    Mailbox& mailbox = epoch_->mailboxes[{exchange.request().instance_key, exchange.sequence()}];
+    std::erase_if(mailbox.pulls, [&](const Mailbox::Pull& pull) {
+      if (Slot{pull.request.phase, pull.request.chunk} != slot || readers == 0) return false;
+      calls.push_back(pull.call);
+      mailbox.handed_out.emplace(slot, pull.request.asker);
+      --readers;
+      return true;
+    });
+    epoch_->waiting_pulls -= calls.size();
+    if (readers > 0) mailbox.values[slot] = {value, readers};
+  }
+  for (const Ref<ChunkCall>& call : calls) call->answer(value);
+}
+
+void CollectiveGroup::finished(const Exchange& exchange) {
+  std::vector<Ref<ChunkCall>> left;
+  {
+    MutexLock lock(mu_);
+    if (exchange.epoch() != epoch_) return;
+    const CollectiveEpoch::Key at = {exchange.request().instance_key, exchange.sequence()};
+    Mailbox& mailbox = epoch_->mailboxes[at];
+    mailbox.finished = true;
+    for (const Mailbox::Pull& pull : mailbox.pulls) left.push_back(pull.call);
+    epoch_->waiting_pulls -= mailbox.pulls.size();
+    mailbox.pulls.clear();
+    if (mailbox.values.empty()) epoch_->mailboxes.erase(at);
+  }
+  for (const Ref<ChunkCall>& call : left) {
+    call->answer(invalid_argument(exchange.name(), " has no such chunk"));
+  }
+}
+
+void CollectiveGroup::end_epoch(uint64_t epoch, const Status& reason, bool tell) {
+  Ref<CollectiveEpoch> ended;
+  std::vector<Ref<ChunkCall>> pulls;
+  std::vector<Ref<Exchange>> exchanges;
+  {
+    MutexLock lock(mu_);
+    if (joining_) {
+      early_end_ = epoch;
+      early_reason_ = reason;
+    }
+    if (!epoch_ || epoch_->view.epoch != epoch) return;
+    ended = std::move(epoch_);
+    last_epoch_ = epoch;
+    last_reason_ = reason;
+    for (auto& [at, mailbox] : ended->mailboxes) {
+      for (Mailbox::Pull& pull : mailbox.pulls) pulls.push_back(std::move(pull.call));
+      if (mailbox.exchange && !mailbox.finished) exchanges.push_back(mailbox.exchange);
+    }
+    ended->mailboxes.clear();
+    told_steps_.clear();
+    for (const Ref<Exchange>& exchange : exchanges) told_steps_.insert(exchange->request().step_id);
+    if (exchanges.empty()) untold_ = reason;
+  }
+  // The others first: who waits here may end the process.
+  if (tell) tell_others(*ended, reason);
+  for (const Ref<ChunkCall>& call : pulls) call->answer(reason);
+  ended->over->cancel(reason);
+  for (const Ref<Exchange>& exchange : exchanges) exchange->end(reason);
+}
+
+void CollectiveGroup::tell_others(const CollectiveEpoch& epoch, const Status& reason) {
+  std::set<std::string> tasks = {links_->leader()};
+  for (const std::string& member : epoch.view.members) tasks.insert(task_of_member(member));
+  for (const std::string& task : tasks) links_->end_group(task, {key_, epoch.view.epoch, reason});
+}
+
+void CollectiveGroup::leave(const Exchange& exchange, const Status& to_others) {
+  Ref<CancellationToken> join_over;
+  uint64_t epoch = 0;
+  {
+    MutexLock lock(mu_);
+    const auto it = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [&](const auto& other) { return other.get() == &exchange; });
+    if (it != waiting_.end()) {
+      waiting_.erase(it);
+      if (waiting_.empty()) {
+        joining_ = false;
+        join_over = std::move(join_over_);
+      }
+    } else if (epoch_ && exchange.entered() && exchange.epoch() == epoch_) {
+      epoch = epoch_->view.epoch;
+    }
+  }
+  if (join_over) join_over->cancel(to_others);
+  if (epoch != 0) end_epoch(epoch, to_others, /*tell=*/true);
+}
+
+bool CollectiveGroup::expire(const Exchange& exchange, const Status& reason) {
+  Ref<CancellationToken> join_over;
+  {
+    MutexLock lock(mu_);
+    // The leader's answer tells who has come.
+    if (waiting_.size() == 1 && waiting_[0].get() == &exchange) join_over = join_over_;
+  }
+  if (join_over) join_over->cancel(reason);
+  return join_over != nullptr;
+}
+
+void CollectiveGroup::shut_down(const Status& reason) {
+  uint64_t epoch = 0;
+  Ref<CancellationToken> join_over;
+  std::vector<Ref<Exchange>> exchanges;
+  std::vector<Mailbox::Pull> early;
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) return;
+    stopped_ = reason;
+    joining_ = false;
+    join_over = std::move(join_over_);
+    exchanges.swap(waiting_);
+    early.swap(early_);
+    if (epoch_) epoch = epoch_->view.epoch;
+  }
+  if (join_over) join_over->cancel(reason);
+  for (const Ref<Exchange>& exchange : exchanges) exchange->end(reason);
+  for (const Mailbox::Pull& pull : early) pull.call->answer(reason);
+  if (epoch != 0) end_epoch(epoch, reason, /*tell=*/false);
+}
+
+std::vector<std::pair<int64_t, std::string>> CollectiveGroup::waits() const {
+  std::vector<Ref<Exchange>> exchanges;
+  {
+    MutexLock lock(mu_);
+    exchanges = waiting_;
+    if (epoch_) {
+      for (const auto& [at, mailbox] : epoch_->mailboxes) {
+        if (mailbox.exchange && !mailbox.finished) exchanges.push_back(mailbox.exchange);
+      }
+    }
+  }
+  std::vector<std::pair<int64_t, std::string>> out;
+  for (const Ref<Exchange>& exchange : exchanges) {
+    out.emplace_back(exchange->request().step_id, exchange->waits());
+  }
+  return out;
+}
+
+}  // namespace millrace
