@@ -4,6 +4,7 @@
 
 #include "millrace/io/coding.h"
 #include "millrace/io/crc32c.h"
+#include "millrace/tensor/snapshot_copy.h"
 
 namespace millrace {
 namespace {
@@ -43,6 +44,7 @@ Status BundleWriter::write_elements(const Tensor& tensor, BundleEntry& entry) {
   // A copy is summed and written: a reference variable may change between the two.
   std::string chunk;
   for (std::string_view rest = bytes_of(tensor); !rest.empty();) {
+    SnapshotCopy::give_way();
     chunk.assign(rest.substr(0, kChunkBytes));
     crc = crc32c_extend(crc, chunk);
     MR_TRY(append(chunk));

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/snapshot_copy.h"
 
 namespace millrace {
 namespace {
@@ -90,7 +91,9 @@ Result<Tensor*> VariableUpdate::writable(int k) {
     if (in_snapshot(*tensor)) [[unlikely]]
       MR_TRY(leave_snapshot(k));
   } else if (!tensor->writable()) {
-    MR_TRY_ASSIGN(*tensor, tensor->clone(ctx_.device().allocator()));
+    MR_TRY_ASSIGN(*tensor, in_snapshot(*tensor)
+                               ? SnapshotCopy::make(*tensor, ctx_.device().allocator())
+                               : tensor->clone(ctx_.device().allocator()));
   }
   return tensor;
 }
@@ -100,7 +103,7 @@ Status VariableUpdate::leave_snapshot(int k) {
   RefCell& cell = ctx_.input_ref(k);
   MutexLock lock(cell.mu);
   if (in_snapshot(cell.tensor)) {
-    MR_TRY_ASSIGN(cell.tensor, cell.tensor.clone(ctx_.device().allocator()));
+    MR_TRY_ASSIGN(cell.tensor, SnapshotCopy::make(cell.tensor, ctx_.device().allocator()));
   }
   if (cell.tensor.dtype() != held_[k].dtype() || cell.tensor.shape() != held_[k].shape()) {
     return aborted("the variable '", cell.name, "' was assigned another shape during an update");
