@@ -363,14 +363,18 @@ Status Server::stop_cluster(std::string_view target) {
   return group->wait(kDescribeTimeoutMs);
 }
 
-Status Server::reset(std::string_view target, std::span<const std::string> containers) {
+Status Server::reset(std::string_view target, std::span<const std::string> containers,
+                     const std::vector<std::string>& device_filters) {
   const Ref<ServerTask> own = server_at(address_of(target));
   std::vector<Ref<ServerTask>> tasks;
   if (own) {
-    MR_TRY_ASSIGN(tasks, tasks_here(own, {}));
+    MR_TRY_ASSIGN(tasks, tasks_here(own, device_filters));
   }
   if (tasks.empty()) {
-    MR_TRY_ASSIGN(const auto backend, make_master(own, {.target = std::string(target)}));
+    SessionOptions options;
+    options.target = target;
+    options.device_filters = device_filters;
+    MR_TRY_ASSIGN(const auto backend, make_master(own, options));
     return backend->reset(containers);
   }
   for (const Ref<ServerTask>& task : tasks) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/base/file_access.h"
 #include "millrace/distributed/cluster.h"
@@ -66,9 +67,10 @@ class Server {
   // PERMISSION_DENIED for clients that may not reach everything there.
   static Status stop_cluster(std::string_view target);
 
-  // Drops the resources in these containers on the tasks that a session with this target would use;
-  // none named: in the default one, which a job's name stands for too.
-  static Status reset(std::string_view target, std::span<const std::string> containers);
+  // Drops the resources in these containers on the tasks that a session with this target and these
+  // device filters would use; none named: in the default one, which a job's name stands for too.
+  static Status reset(std::string_view target, std::span<const std::string> containers,
+                      const std::vector<std::string>& device_filters = {});
 
  private:
   explicit Server(Ref<ServerTask> task);

@@ -174,8 +174,11 @@ void bind_server(nb::module_& m) {
   });
   // After how many milliseconds a wait is told of; 0: never.
   m.def("report_after_ms", &report_after_ms);
-  m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers) {
-    check(interruptible([target, containers] { return Server::reset(target, containers); }));
+  m.def("reset_servers", [](const std::string& target, const std::vector<std::string>& containers,
+                            const std::vector<std::string>& device_filters) {
+    check(interruptible([target, containers, device_filters] {
+      return Server::reset(target, containers, device_filters);
+    }));
   });
 }
 

@@ -71,6 +71,21 @@ def test_reset_drops_containers_and_ends_sessions():
     assert untouched.run([boxed, plain]) == [1.0, 2.0]
 
 
+def test_reset_leaves_tasks_alone_that_filters_leave_out():
+    server = tf.train.Server({"local": ["localhost:0"], "absent": [free_address()]}, "local", 0)
+    near = tf.ConfigProto(device_filters=["/job:local"], operation_timeout_in_ms=20_000)
+    variable = tf.Variable(2.0)
+    with tf.Session(server.target, config=near) as session:
+        session.run(variable.initializer)
+    tf.Session.reset(server.target, config=near)
+    with tf.Session(server.target, config=near) as session:
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            session.run(variable)
+    everywhere = tf.ConfigProto(operation_timeout_in_ms=5)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="/job:absent"):
+        tf.Session.reset(server.target, config=everywhere)
+
+
 def test_a_cluster_in_one_process():
     spec = tf.train.ClusterSpec({"ps": [free_address()], "worker": {3: free_address()}})
     worker = tf.train.Server(spec, job_name="worker", task_index=3)

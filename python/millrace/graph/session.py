@@ -464,11 +464,12 @@ class Session(BaseSession):
 
         Args:
           containers: which state: of these containers, or of the default one.
-          config: a ConfigProto.
+          config: a ConfigProto; its device_filters leave tasks alone.
         """
         if target.startswith("grpc://"):
             names = list(containers or [])
-            _when_reached(target, config, lambda: _core.reset_servers(target, names))
+            filters = [] if config is None else list(config.device_filters)
+            _when_reached(target, config, lambda: _core.reset_servers(target, names, filters))
             for session in list(_open_sessions):
                 if session._target == target.encode():
                     session._abort()
