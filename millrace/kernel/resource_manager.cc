@@ -180,13 +180,14 @@ std::vector<ResourceManager::Entry> ResourceManager::list() const {
   for (Impl::Shard& shard : impl_->shards) {
     MutexLock lock(shard.mu);
     for (const auto& [key, resource] : shard.resources) {
-      if (resource) found.push_back({{key.container, key.type, key.name, {}}, resource});
+      if (resource) found.push_back({{key.container, key.type, key.name, {}, {}}, resource});
     }
   }
   std::vector<Entry> entries;
   entries.reserve(found.size());
   for (auto& [entry, resource] : found) {
     entry.description = resource->describe();
+    entry.fill = resource->fill();
     entries.push_back(std::move(entry));
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {

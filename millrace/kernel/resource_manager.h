@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,15 @@ class Resource : public RefCounted {
  public:
   // One line for people: "Variable float [10,10]".
   virtual std::string describe() const = 0;
+
+  // How full it is at a moment.
+  struct Fill {
+    int64_t size = 0;
+    int64_t capacity = -1;  // -1: no limit
+    bool closed = false;    // nothing more comes
+  };
+  // For who watches what is filled and emptied, such as a queue; none: it is not of that kind.
+  virtual std::optional<Fill> fill() const { return std::nullopt; }
 };
 
 // Resources by (container, type, name). Thread-safe; a resource lives while somebody holds it, also
@@ -68,6 +78,7 @@ class ResourceManager : public RefCounted {
 
   struct Entry {
     std::string container, type, name, description;
+    std::optional<Resource::Fill> fill;
   };
   // All resources, sorted.
   std::vector<Entry> list() const;

@@ -20,6 +20,7 @@ class Counter : public Resource {
     if (ended_ != nullptr) ++*ended_;
   }
   std::string describe() const override { return str_cat("Counter ", number_); }
+  std::optional<Fill> fill() const override { return Fill{.size = number_, .capacity = 40}; }
   int number() const { return number_; }
 
  private:
@@ -83,6 +84,19 @@ TEST(ResourceManager, ClearContainerAndList) {
   EXPECT_EQ(list[0].name, "1");
   EXPECT_EQ(list[0].description, "Counter 1");
   EXPECT_EQ(list[1].name, "11");
+}
+
+TEST(ResourceManager, ListTellsHowFull) {
+  Ref<ResourceManager> m = make_ref<ResourceManager>();
+  ASSERT_TRUE(m->create("c", "x", make_ref<Counter>(3)).ok());
+  ASSERT_TRUE(m->create("c", "x", make_ref<Other>()).ok());
+  std::vector<ResourceManager::Entry> list = m->list();
+  ASSERT_EQ(list.size(), 2u);
+  ASSERT_TRUE(list[0].fill.has_value());
+  EXPECT_EQ(list[0].fill->size, 3);
+  EXPECT_EQ(list[0].fill->capacity, 40);
+  EXPECT_FALSE(list[0].fill->closed);
+  EXPECT_FALSE(list[1].fill.has_value());
 }
 
 TEST(ResourceManager, ClearSessionDropsWhatItHadToItself) {

@@ -85,11 +85,6 @@ int64_t Queue::size() const {
   return store_->size();
 }
 
-bool Queue::closed() const {
-  MutexLock lock(mu_);
-  return closed_;
-}
-
 std::string Queue::describe() const {
   std::string text = str_cat(queue_kind_name(spec_.kind), " (");
   for (size_t i = 0; i < spec_.types.size(); ++i) {
@@ -100,6 +95,11 @@ std::string Queue::describe() const {
   if (spec_.capacity >= 0) append_to(text, str_cat(" of ", spec_.capacity));
   if (closed_) append_to(text, ", closed");
   return text;
+}
+
+std::optional<Resource::Fill> Queue::fill() const {
+  MutexLock lock(mu_);
+  return Fill{.size = store_->size(), .capacity = spec_.capacity, .closed = closed_};
 }
 
 void Queue::submit(Line one) {

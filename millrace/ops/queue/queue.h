@@ -2,6 +2,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,8 @@ class Queue final : public Resource {
   void put_back(std::vector<QueueElement> elements);
 
   int64_t size() const;
-  bool closed() const;
   std::string describe() const override;
+  std::optional<Fill> fill() const override;
 
  private:
   struct Request;
