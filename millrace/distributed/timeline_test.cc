@@ -5,6 +5,7 @@
 #include <map>
 
 #include "millrace/distributed/distributed_testing.h"
+#include "millrace/distributed/forwarding_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/session/session_backend.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 
 // A task whose clock is ahead by `skew_ns`, as everybody else sees it.
-class SkewedWorker final : public WorkerInterface {
+class SkewedWorker final : public ForwardingWorker {
  public:
   SkewedWorker(Ref<WorkerInterface> worker, int64_t skew_ns)
       : worker_(std::move(worker)), skew_ns_(skew_ns) {}
@@ -43,38 +44,8 @@ class SkewedWorker final : public WorkerInterface {
                        });
   }
 
-  void register_graph(RegisterGraphRequest request,
-                      UniqueFunction<void(Result<std::string>)> done) override {
-    worker_->register_graph(std::move(request), std::move(done));
-  }
-  void deregister_graph(std::string handle, StatusDone done) override {
-    worker_->deregister_graph(std::move(handle), std::move(done));
-  }
-  void recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cancel,
-                   UniqueFunction<void(Status, Value)> done) override {
-    worker_->recv_tensor(std::move(request), std::move(cancel), std::move(done));
-  }
-  void give_tensor(int64_t step, std::string key, Value value, StatusDone done) override {
-    worker_->give_tensor(step, std::move(key), std::move(value), std::move(done));
-  }
-  void abort_step(int64_t step, Status reason, StatusDone done) override {
-    worker_->abort_step(step, std::move(reason), std::move(done));
-  }
-  void cleanup_step(int64_t step, StatusDone done) override {
-    worker_->cleanup_step(step, std::move(done));
-  }
-  void keep_session(KeepSessionRequest request, StatusDone done) override {
-    worker_->keep_session(std::move(request), std::move(done));
-  }
-  void delete_session(std::string session, StatusDone done) override {
-    worker_->delete_session(std::move(session), std::move(done));
-  }
-  void get_activity(int64_t step, UniqueFunction<void(Result<WorkerActivity>)> done) override {
-    worker_->get_activity(step, std::move(done));
-  }
-  void reset(std::vector<std::string> containers, StatusDone done) override {
-    worker_->reset(std::move(containers), std::move(done));
-  }
+ protected:
+  Result<Ref<WorkerInterface>> find_worker() const override { return worker_; }
 
  private:
   const Ref<WorkerInterface> worker_;
