@@ -7,15 +7,13 @@
 
 namespace millrace {
 
-// Stays where it is in memory until finish() has taken the cancellation callback back.
 struct Accumulator::Request {
   int64_t required = 0;
-  CancellationToken* cancel = nullptr;
   Done done;
-  bool waiting = true;
-  uint64_t ticket = 0;
-  Status status;
-  AccumulatorGradient gradient;
+  Status status{};
+  AccumulatorGradient gradient{};
+
+  void tell() { done(std::move(status), std::move(gradient)); }
 };
 
 Accumulator::Accumulator(std::string_view container, std::string_view name, AccumulatorSpec spec)
@@ -46,7 +44,7 @@ Result<bool> Accumulator::apply(int64_t local_step, std::string_view giver,
     if (!giver.empty()) givers_.emplace(giver);
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
   return true;
 }
 
@@ -55,22 +53,16 @@ void Accumulator::take(int64_t required, CancellationToken* cancel, Done done) {
   Line finished;
   {
     MutexLock lock(mu_);
-    const Line::iterator request = taking_.emplace(
-        taking_.end(),
-        Request{.required = required, .cancel = cancel, .done = std::move(done), .status = {}});
-    if (cancel != nullptr && cancel->cancelled()) {
+    const Line::Place request =
+        taking_.add({.required = required, .done = std::move(done)}, cancel);
+    if (request->cancelled()) {
       drop(request, finished);
     } else {
       serve(finished);
     }
-    if (request->waiting && cancel != nullptr) {
-      // With the lock held, so that the callback cannot come before the ticket is known. The token
-      // calls back without a lock of its own.
-      request->ticket = cancel->on_cancel([this, request] { abandon(request); });
-      if (request->ticket == 0) drop(request, finished);
-    }
+    if (!taking_.watch(request, [this, request] { abandon(request); })) drop(request, finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 void Accumulator::set_global_step(int64_t step) {
@@ -90,10 +82,9 @@ std::string Accumulator::describe() const {
 }
 
 void Accumulator::serve(Line& finished) {
-  while (!taking_.empty() && taking_.front().required <= count_) {
-    Request& request = taking_.front();
+  while (!taking_.empty() && taking_.begin()->required <= count_) {
+    Request& request = *taking_.begin();
     Result<AccumulatorGradient> taken = sum_->result(count_);
-    request.waiting = false;
     request.status = taken.status();
     if (taken.ok()) {
       request.gradient = std::move(*taken);
@@ -102,39 +93,26 @@ void Accumulator::serve(Line& finished) {
       givers_.clear();
       ++global_step_;
     }
-    finished.splice(finished.end(), taking_, taking_.begin());
+    taking_.finish(taking_.begin(), finished);
   }
 }
 
-void Accumulator::drop(Line::iterator request, Line& finished) {
-  request->waiting = false;
+void Accumulator::drop(Line::Place request, Line& finished) {
   request->status = cancelled("TakeGrad operation was cancelled");
-  finished.splice(finished.end(), taking_, request);
+  taking_.finish(request, finished);
   serve(finished);
 }
 
-void Accumulator::abandon(Line::iterator request) {
+void Accumulator::abandon(Line::Place request) {
   // A request that somebody else finished has not been told yet: it waits for this call to end.
   const Ref<Accumulator> self(this);
   Line finished;
   {
     MutexLock lock(mu_);
-    if (!request->waiting) return;
+    if (!request->waiting()) return;
     drop(request, finished);
   }
-  finish(finished);
-}
-
-void Accumulator::finish(Line& finished) {
-  while (!finished.empty()) {
-    Request& request = finished.front();
-    if (request.ticket != 0) request.cancel->remove(request.ticket);
-    Done done = std::move(request.done);
-    Status status = std::move(request.status);
-    AccumulatorGradient gradient = std::move(request.gradient);
-    finished.pop_front();
-    done(std::move(status), std::move(gradient));
-  }
+  finished.tell();
 }
 
 }  // namespace millrace

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/kernel/value.h"
+#include "millrace/ops/queue/waiting_line.h"
 #include "millrace/tensor/partial_shape.h"
 #include "millrace/tensor/tensor.h"
 
@@ -77,15 +77,14 @@ class Accumulator final : public Resource {
 
  private:
   struct Request;
-  using Line = std::list<Request>;
+  using Line = WaitingLine<Request>;
 
   ~Accumulator() override;
   // Moves those who have enough to `finished`.
   void serve(Line& finished) MR_REQUIRES(mu_);
-  void drop(Line::iterator request, Line& finished) MR_REQUIRES(mu_);
+  void drop(Line::Place request, Line& finished) MR_REQUIRES(mu_);
   // A request's token was cancelled.
-  void abandon(Line::iterator request);
-  static void finish(Line& finished);
+  void abandon(Line::Place request);
 
   const AccumulatorSpec spec_;
   const std::string name_;

@@ -7,21 +7,18 @@
 
 namespace millrace {
 
-// Stands in a line, or in a list of finished ones. The node stays where it is in memory until
-// finish() has taken the cancellation callback back, so that callback may always look at it.
 struct Queue::Request {
   enum class Kind : uint8_t { kPut, kTake, kClose };
 
   Kind kind;
-  bool waiting = true;
   bool up_to = false;
-  int64_t wanted = 0;                  // kTake
-  std::vector<QueueElement> elements;  // kPut: what to put; kTake: what was taken so far
-  size_t next = 0;                     // kPut: the first element not put yet
-  CancellationToken* cancel = nullptr;
-  uint64_t ticket = 0;
-  Status status;
+  int64_t wanted = 0;                    // kTake
+  std::vector<QueueElement> elements{};  // kPut: what to put; kTake: what was taken so far
+  size_t next = 0;                       // kPut: the first element not put yet
+  Status status{};
   Done done;
+
+  void tell() { done(std::move(status), std::move(elements)); }
 };
 
 Queue::Queue(std::string_view container, std::string_view name, QueueSpec spec)
@@ -34,30 +31,19 @@ Queue::~Queue() = default;
 
 void Queue::enqueue(std::vector<QueueElement> elements, CancellationToken* cancel, Done done) {
   if (elements.empty()) return done(ok_status(), {});
-  Line one;
-  one.push_back({.kind = Request::Kind::kPut,
-                 .elements = std::move(elements),
-                 .cancel = cancel,
-                 .done = std::move(done)});
-  submit(std::move(one));
+  submit({.kind = Request::Kind::kPut, .elements = std::move(elements), .done = std::move(done)},
+         cancel);
 }
 
 void Queue::dequeue(int64_t n, bool up_to, CancellationToken* cancel, Done done) {
   if (n == 0) return done(ok_status(), {});
-  Line one;
-  one.push_back({.kind = Request::Kind::kTake,
-                 .up_to = up_to,
-                 .wanted = n,
-                 .cancel = cancel,
-                 .done = std::move(done)});
-  submit(std::move(one));
+  submit({.kind = Request::Kind::kTake, .up_to = up_to, .wanted = n, .done = std::move(done)},
+         cancel);
 }
 
 void Queue::close(bool cancel_pending, CancellationToken* cancel, Done done) {
   if (!cancel_pending) {
-    Line one;
-    one.push_back({.kind = Request::Kind::kClose, .cancel = cancel, .done = std::move(done)});
-    return submit(std::move(one));
+    return submit({.kind = Request::Kind::kClose, .done = std::move(done)}, cancel);
   }
   Line finished;
   {
@@ -65,7 +51,7 @@ void Queue::close(bool cancel_pending, CancellationToken* cancel, Done done) {
     closed_ = true;
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
   done(ok_status(), {});
 }
 
@@ -77,7 +63,7 @@ void Queue::put_back(std::vector<QueueElement> elements) {
     give_back(elements);
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 int64_t Queue::size() const {
@@ -102,43 +88,37 @@ std::optional<Resource::Fill> Queue::fill() const {
   return Fill{.size = store_->size(), .capacity = spec_.capacity, .closed = closed_};
 }
 
-void Queue::submit(Line one) {
+void Queue::submit(Request request, CancellationToken* cancel) {
   const Ref<Queue> self(this);  // `done` may be the last to hold it
-  const Line::iterator request = one.begin();
   Line finished;
   {
     MutexLock lock(mu_);
-    Line& line = line_of(*request);
-    line.splice(line.end(), one);
-    if (request->cancel != nullptr && request->cancel->cancelled()) {
-      drop(request, finished);
+    Line& line = line_of(request);
+    const Line::Place place = line.add(std::move(request), cancel);
+    if (place->cancelled()) {
+      drop(place, finished);
     } else {
       serve(finished);
     }
-    if (request->waiting && request->cancel != nullptr) {
-      // With the lock held, so that the callback cannot come before the ticket is known. The token
-      // calls back without a lock of its own.
-      request->ticket = request->cancel->on_cancel([this, request] { abandon(request); });
-      if (request->ticket == 0) {
-        drop(request, finished);
-        serve(finished);
-      }
+    if (!line.watch(place, [this, place] { abandon(place); })) {
+      drop(place, finished);
+      serve(finished);
     }
   }
-  finish(finished);
+  finished.tell();
 }
 
-void Queue::abandon(Line::iterator request) {
+void Queue::abandon(Line::Place request) {
   // A request that somebody else finished has not been told yet: it waits for this call to end.
   const Ref<Queue> self(this);
   Line finished;
   {
     MutexLock lock(mu_);
-    if (!request->waiting) return;
+    if (!request->waiting()) return;
     drop(request, finished);
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 void Queue::serve(Line& finished) {
@@ -152,11 +132,10 @@ void Queue::serve(Line& finished) {
 bool Queue::serve_line(Line& line, Line& finished) {
   bool moved = false;
   while (!line.empty()) {
-    const Progress progress = advance(line.front());
+    const Progress progress = advance(*line.begin());
     moved |= progress != Progress::kNone;
     if (progress != Progress::kFinished) break;
-    line.front().waiting = false;
-    finished.splice(finished.end(), line, line.begin());
+    line.finish(line.begin(), finished);
   }
   return moved;
 }
@@ -224,16 +203,15 @@ Queue::Progress Queue::advance_take(Request& request) {
   return taken > 0 ? Progress::kSome : Progress::kNone;
 }
 
-void Queue::drop(Line::iterator request, Line& finished) {
+void Queue::drop(Line::Place request, Line& finished) {
   const bool takes = request->kind == Request::Kind::kTake;
-  request->waiting = false;
   request->status = cancelled(takes                                    ? "Dequeue"
                               : request->kind == Request::Kind::kClose ? "Close"
                                                                        : "Enqueue",
                               " operation was cancelled");
   if (takes) give_back(request->elements);
   request->elements.clear();
-  finished.splice(finished.end(), line_of(*request), request);
+  line_of(*request).finish(request, finished);
 }
 
 void Queue::give_back(std::vector<QueueElement>& elements) {
@@ -246,17 +224,5 @@ Queue::Line& Queue::line_of(const Request& request) {
 }
 
 bool Queue::has_room() const { return spec_.capacity < 0 || store_->size() < spec_.capacity; }
-
-void Queue::finish(Line& finished) {
-  while (!finished.empty()) {
-    Request& request = finished.front();
-    if (request.ticket != 0) request.cancel->remove(request.ticket);
-    Done done = std::move(request.done);
-    Status status = std::move(request.status);
-    std::vector<QueueElement> elements = std::move(request.elements);
-    finished.pop_front();
-    done(std::move(status), std::move(elements));
-  }
-}
 
 }  // namespace millrace

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/kernel/value.h"
 #include "millrace/ops/queue/element_store.h"
+#include "millrace/ops/queue/waiting_line.h"
 
 namespace millrace {
 
@@ -24,8 +24,7 @@ namespace millrace {
 // 2. A request that was given a number of elements to take holds what it got so far; it gives them
 //    back when it fails, so no element is ever lost. Those are not in size().
 // 3. `done` is called once, without the lock, after the request's cancellation callback is gone;
-// the
-//    token is not touched afterwards. It must keep the queue alive until then.
+//    the token is not touched afterwards. It must keep the queue alive until then.
 class Queue final : public Resource {
  public:
   static constexpr std::string_view kTypeName = "Queue";
@@ -58,15 +57,15 @@ class Queue final : public Resource {
 
  private:
   struct Request;
-  using Line = std::list<Request>;
+  using Line = WaitingLine<Request>;
   enum class Progress : uint8_t { kNone, kSome, kFinished };
 
   ~Queue() override;
 
-  // Puts the only request of `one` in its line and serves.
-  void submit(Line one);
+  // Puts a request in its line and serves.
+  void submit(Request request, CancellationToken* cancel);
   // A request's token was cancelled.
-  void abandon(Line::iterator request);
+  void abandon(Line::Place request);
   void serve(Line& finished) MR_REQUIRES(mu_);
   // True when something moved.
   bool serve_line(Line& line, Line& finished) MR_REQUIRES(mu_);
@@ -74,12 +73,10 @@ class Queue final : public Resource {
   Progress advance_put(Request& request) MR_REQUIRES(mu_);
   Progress advance_take(Request& request) MR_REQUIRES(mu_);
   // Moves a request from its line to `finished`, cancelled.
-  void drop(Line::iterator request, Line& finished) MR_REQUIRES(mu_);
+  void drop(Line::Place request, Line& finished) MR_REQUIRES(mu_);
   void give_back(std::vector<QueueElement>& elements) MR_REQUIRES(mu_);
   Line& line_of(const Request& request) MR_REQUIRES(mu_);
   bool has_room() const MR_REQUIRES(mu_);
-  // Calls what the requests wait for. No lock is held.
-  static void finish(Line& finished);
 
   const QueueSpec spec_;
   const std::string name_;

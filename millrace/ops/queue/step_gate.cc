@@ -9,15 +9,13 @@
 
 namespace millrace {
 
-// Stays where it is in memory until finish() has taken the cancellation callback back.
 struct StepGate::Waiter {
   int64_t local_step = 0;
-  CancellationToken* cancel = nullptr;
   Done done;
-  bool waiting = true;
-  uint64_t ticket = 0;
-  Status status;
+  Status status{};
   int64_t step = 0;
+
+  void tell() { done(std::move(status), step); }
 };
 
 StepGate::StepGate(std::string_view name) : name_(name) {}
@@ -43,7 +41,7 @@ void StepGate::open(int64_t step) {
     step_ = step;
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 void StepGate::admit(int64_t step, int64_t count) {
@@ -55,7 +53,7 @@ void StepGate::admit(int64_t step, int64_t count) {
     admissions_ = count;
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 void StepGate::leave(int64_t replicas, int64_t required) {
@@ -77,7 +75,7 @@ void StepGate::close(std::string_view reason) {
     if (closed_.empty()) closed_ = reason;
     serve(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 void StepGate::wait(int64_t local_step, CancellationToken* cancel, Done done) {
@@ -85,22 +83,12 @@ void StepGate::wait(int64_t local_step, CancellationToken* cancel, Done done) {
   Line finished;
   {
     MutexLock lock(mu_);
-    const Line::iterator waiter = waiting_.emplace(
-        waiting_.end(),
-        Waiter{.local_step = local_step, .cancel = cancel, .done = std::move(done), .status = {}});
+    const Line::Place waiter =
+        waiting_.add({.local_step = local_step, .done = std::move(done)}, cancel);
     serve(finished);
-    if (waiter->waiting && cancel != nullptr) {
-      // With the lock held, so that the callback cannot come before the ticket is known. The token
-      // calls back without a lock of its own.
-      waiter->ticket = cancel->on_cancel([this, waiter] { abandon(waiter); });
-      if (waiter->ticket == 0) {
-        waiter->waiting = false;
-        waiter->status = cancelled("the wait for a step was cancelled");
-        finished.splice(finished.end(), waiting_, waiter);
-      }
-    }
+    if (!waiting_.watch(waiter, [this, waiter] { abandon(waiter); })) drop(waiter, finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 uint64_t StepGate::join(const std::string& replica) {
@@ -134,7 +122,7 @@ void StepGate::pace(const std::string& replica, uint64_t number, int64_t stalene
       follow_slowest(finished);
     }
   }
-  finish(finished);
+  finished.tell();
   if (steps < 0) {
     return done(aborted("replica '", replica, "' of step gate '", name_,
                         "' has gone, or is another session's by now"),
@@ -156,7 +144,7 @@ void StepGate::withdraw(const std::string& replica, uint64_t number) {
     replicas_.erase(it);
     follow_slowest(finished);
   }
-  finish(finished);
+  finished.tell();
 }
 
 std::string StepGate::describe() const {
@@ -177,43 +165,33 @@ bool StepGate::passes(int64_t local_step, int64_t& step) {
 }
 
 void StepGate::serve(Line& finished) {
-  for (Line::iterator waiter = waiting_.begin(); waiter != waiting_.end();) {
-    const Line::iterator next = std::next(waiter);
+  for (Line::Place waiter = waiting_.begin(); waiter != waiting_.end();) {
+    const Line::Place next = std::next(waiter);
     if (passes(waiter->local_step, waiter->step)) {
-      waiter->waiting = false;
+      waiting_.finish(waiter, finished);
     } else if (!closed_.empty()) {
-      waiter->waiting = false;
       waiter->status = out_of_range("step gate '", name_, "' is closed: ", closed_);
+      waiting_.finish(waiter, finished);
     }
-    if (!waiter->waiting) finished.splice(finished.end(), waiting_, waiter);
     waiter = next;
   }
 }
 
-void StepGate::abandon(Line::iterator waiter) {
+void StepGate::drop(Line::Place waiter, Line& finished) {
+  waiter->status = cancelled("the wait for a step was cancelled");
+  waiting_.finish(waiter, finished);
+}
+
+void StepGate::abandon(Line::Place waiter) {
   // A waiter that somebody else finished has not been told yet: it waits for this call to end.
   const Ref<StepGate> self(this);
   Line finished;
   {
     MutexLock lock(mu_);
-    if (!waiter->waiting) return;
-    waiter->waiting = false;
-    waiter->status = cancelled("the wait for a step was cancelled");
-    finished.splice(finished.end(), waiting_, waiter);
+    if (!waiter->waiting()) return;
+    drop(waiter, finished);
   }
-  finish(finished);
-}
-
-void StepGate::finish(Line& finished) {
-  while (!finished.empty()) {
-    Waiter& waiter = finished.front();
-    if (waiter.ticket != 0) waiter.cancel->remove(waiter.ticket);
-    Done done = std::move(waiter.done);
-    Status status = std::move(waiter.status);
-    const int64_t step = waiter.step;
-    finished.pop_front();
-    done(std::move(status), step);
-  }
+  finished.tell();
 }
 
 }  // namespace millrace

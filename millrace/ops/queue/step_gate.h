@@ -1,6 +1,5 @@
 #pragma once
 
-#include <list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/mutex.h"
 #include "millrace/kernel/resource_manager.h"
+#include "millrace/ops/queue/waiting_line.h"
 
 namespace millrace {
 
@@ -62,7 +62,7 @@ class StepGate final : public Resource {
 
  private:
   struct Waiter;
-  using Line = std::list<Waiter>;
+  using Line = WaitingLine<Waiter>;
 
   ~StepGate() override;
   // Whether one at `local_step` may go on, and with which step; uses up an admission.
@@ -71,8 +71,9 @@ class StepGate final : public Resource {
   void serve(Line& finished) MR_REQUIRES(mu_);
   // Puts the gate where the slowest replica is.
   void follow_slowest(Line& finished) MR_REQUIRES(mu_);
-  void abandon(Line::iterator waiter);
-  static void finish(Line& finished);
+  void drop(Line::Place waiter, Line& finished) MR_REQUIRES(mu_);
+  // A waiter's token was cancelled.
+  void abandon(Line::Place waiter);
 
   const std::string name_;
 
