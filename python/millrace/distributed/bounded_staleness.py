@@ -7,9 +7,10 @@ from millrace.core.device import DeviceSpec
 from millrace.graph.default_graph import control_dependencies, device, get_default_graph
 from millrace.ops.ordering import group, no_op
 from millrace.train.optimizer import Optimizer
+from millrace.train.wrapped_optimizer import WrappedOptimizer
 
 
-class BoundedStaleness(Optimizer):
+class BoundedStaleness(WrappedOptimizer):
     """An optimiser for workers that train asynchronously, of which none may run ahead of the
     slowest by more than some steps: after its update a worker waits until the others are near.
 
@@ -30,14 +31,9 @@ class BoundedStaleness(Optimizer):
     ):  # fmt: skip
         if staleness < 0:
             raise ValueError(f"staleness must not be negative, got {staleness}")
-        super().__init__(use_locking=False, name=name)
-        self._opt = opt
+        super().__init__(opt, name)
         self._staleness = staleness
         self._worker = worker
-
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """As of the optimiser inside."""
-        return self._opt.compute_gradients(*args, **kwargs)
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
@@ -54,18 +50,6 @@ class BoundedStaleness(Optimizer):
             gate = gen_ops.step_gate(shared_name=self._name)
             made = gen_ops.step_gate_pace(gate, worker, self._staleness)
         return group(made, name=name)
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As of the optimiser inside."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """As of the optimiser inside."""
-        return self._opt.get_slot_names(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """As of the optimiser inside."""
-        return self._opt.variables()
 
 
 def _task_of_default_device() -> str:

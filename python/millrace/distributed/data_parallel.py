@@ -24,6 +24,7 @@ from millrace.state.variable_lists import global_variables
 from millrace.train.global_step import get_or_create_global_step
 from millrace.train.optimizer import Optimizer
 from millrace.train.session_run_hook import SessionRunHook
+from millrace.train.wrapped_optimizer import WrappedOptimizer
 
 _LOST = (errors.AbortedError, errors.UnavailableError)
 # How long the processes wait for each other at the end.
@@ -42,7 +43,7 @@ _BROADCAST = (
 )  # fmt: skip
 
 
-class DistributedOptimizer(Optimizer):
+class DistributedOptimizer(WrappedOptimizer):
     """Has another optimiser apply the mean of the gradients of all processes of the group.
 
     Gradients of one type travel together, in buckets. Rows of a gradient (IndexedSlices) are
@@ -55,10 +56,9 @@ class DistributedOptimizer(Optimizer):
     """
 
     def __init__(self, opt: Optimizer, bucket_bytes: int = 16 << 20, name: str = "distributed"):
-        super().__init__(False, name)
+        super().__init__(opt, name)
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes: expected at least 1, got {bucket_bytes}")
-        self._opt = opt
         self._bucket_bytes = bucket_bytes
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
@@ -89,24 +89,6 @@ class DistributedOptimizer(Optimizer):
             for (place, _), mean in zip(bucket, parts, strict=True):
                 means[place] = mean
         return means
-
-    def apply_gradients(
-        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
-    ) -> Any:
-        """As of the optimiser inside."""
-        return self._opt.apply_gradients(grads_and_vars, global_step, name)
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As of the optimiser inside."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """As of the optimiser inside."""
-        return self._opt.get_slot_names(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """As of the optimiser inside."""
-        return self._opt.variables()
 
 
 def _buckets(dense: list[tuple[int, Tensor]], most: int) -> list[list[tuple[int, Tensor]]]:

@@ -20,10 +20,11 @@ from millrace.state.variables import Variable
 from millrace.train.optimizer import Optimizer
 from millrace.train.session_manager import is_ready
 from millrace.train.session_run_hook import SessionRunHook
+from millrace.train.wrapped_optimizer import WrappedOptimizer
 
 
 @export(v1="train.SyncReplicasOptimizer")
-class SyncReplicasOptimizer(Optimizer):
+class SyncReplicasOptimizer(WrappedOptimizer):
     """Has another optimiser apply the mean of the gradients of several replicas.
 
     Gradients are gathered in accumulators, which drop those of earlier steps. When enough came, the
@@ -52,10 +53,9 @@ class SyncReplicasOptimizer(Optimizer):
         variable_averages: Any = None, variables_to_average: Any = None, use_locking: bool = False,
         name: str = "sync_replicas",
     ):  # fmt: skip
-        super().__init__(use_locking, name)
+        super().__init__(opt, name, use_locking)
         if total_num_replicas is None:
             total_num_replicas = replicas_to_aggregate
-        self._opt = opt
         self._replicas_to_aggregate = replicas_to_aggregate
         self._total_num_replicas = total_num_replicas
         self._variable_averages = variable_averages
@@ -65,10 +65,6 @@ class SyncReplicasOptimizer(Optimizer):
         self._gate: Any = None
         self._chief_queue_runner: Any = None
         self._accumulator_list: list[tuple[Any, str]] = []
-
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """As of the optimiser inside."""
-        return self._opt.compute_gradients(*args, **kwargs)
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
@@ -197,18 +193,6 @@ class SyncReplicasOptimizer(Optimizer):
         """
         self._check_applied("get_chief_queue_runner")
         return self._chief_queue_runner
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As of the optimiser inside."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """As of the optimiser inside."""
-        return self._opt.variables()
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """As of the optimiser inside."""
-        return self._opt.get_slot_names(*args, **kwargs)
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
         """The operation that the chief runs once, before the first step.
