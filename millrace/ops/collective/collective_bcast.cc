@@ -127,14 +127,8 @@ class CollectiveBcastRecv final : public AsyncKernel {
 void register_collective_bcast(Registry& registry) {
   const TypeSet types = {DType::kBool,   DType::kFloat, DType::kHalf,
                          DType::kDouble, DType::kInt32, DType::kInt64};
-  const OpSpec::Attr size = {"group_size", "int"}, group = {"group_key", "int"},
-                     instance = {"instance_key", "int"}, shape = {"shape", "shape"},
-                     hint = {"communication_hint", "string = 'auto'"},
-                     timeout = {"timeout_seconds", "float = 0.0",
-                                "0: waits for as long as it takes."};
-  const OpSpec::Arg size_in = {"group_size", "host(int32)"},
-                    group_in = {"group_key", "host(int32)"},
-                    instance_in = {"instance_key", "host(int32)"};
+  using namespace collective_spec;
+  const OpSpec::Attr shape = {"shape", "shape"};
   const char* const why = "who receives does not know whose gradient it has";
   const OpTraits send = {.stateful = true, .may_alias = 1, .retains = 1};
   const OpTraits recv = {.stateful = true};
@@ -143,7 +137,7 @@ void register_collective_bcast(Registry& registry) {
                 .inputs = {{"input", "T"}},
                 .outputs = {{"data", "T"}},
                 .types = {{"T", types}},
-                .attrs = {size, group, instance, shape, hint, timeout},
+                .attrs = {kGroupSize, kGroupKey, kInstanceKey, shape, kHint, kTimeout},
                 .traits = send,
                 .shape = send_shape,
                 .no_gradient = why});
@@ -153,7 +147,7 @@ void register_collective_bcast(Registry& registry) {
                 .doc = "Takes the tensor that another member of a group gives to all.",
                 .outputs = {{"data", "T"}},
                 .types = {{"T", types}},
-                .attrs = {size, group, instance, shape, hint, timeout},
+                .attrs = {kGroupSize, kGroupKey, kInstanceKey, shape, kHint, kTimeout},
                 .traits = recv,
                 .shape = recv_shape,
                 .no_gradient = why});
@@ -161,24 +155,25 @@ void register_collective_bcast(Registry& registry) {
                    .factory = CollectiveBcastRecv<CollectiveCall::kByAttributes>::make});
   registry.add({.name = "CollectiveBcastSendV2",
                 .doc = "Gives a tensor to all other members of a group.",
-                .inputs = {{"input", "T"}, size_in, group_in, instance_in},
+                .inputs = {{"input", "T"}, kGroupSizeInput, kGroupKeyInput, kInstanceKeyInput},
                 .outputs = {{"data", "T"}},
                 .types = {{"T", types}},
-                .attrs = {hint, timeout},
+                .attrs = {kHint, kTimeout},
                 .traits = send,
                 .shape = send_v2_shape,
                 .no_gradient = why});
   registry.kernel(
       {.op = "CollectiveBcastSendV2", .factory = CollectiveBcastSend<kSendGroupInput>::make});
-  registry.add({.name = "CollectiveBcastRecvV2",
-                .doc = "Takes the tensor that another member of a group gives to all.",
-                .inputs = {size_in, group_in, instance_in, {"shape", "host(Tshape)"}},
-                .outputs = {{"data", "T"}},
-                .types = {{"T", types}, {"Tshape", kIndexTypes, DType::kInt32}},
-                .attrs = {hint, timeout},
-                .traits = recv,
-                .shape = recv_v2_shape,
-                .no_gradient = why});
+  registry.add(
+      {.name = "CollectiveBcastRecvV2",
+       .doc = "Takes the tensor that another member of a group gives to all.",
+       .inputs = {kGroupSizeInput, kGroupKeyInput, kInstanceKeyInput, {"shape", "host(Tshape)"}},
+       .outputs = {{"data", "T"}},
+       .types = {{"T", types}, {"Tshape", kIndexTypes, DType::kInt32}},
+       .attrs = {kHint, kTimeout},
+       .traits = recv,
+       .shape = recv_v2_shape,
+       .no_gradient = why});
   registry.kernel(
       {.op = "CollectiveBcastRecvV2", .factory = CollectiveBcastRecv<kRecvGroupInput>::make});
   mark_reach({"CollectiveBcastSend", "CollectiveBcastRecv", "CollectiveBcastSendV2",

@@ -82,43 +82,36 @@ class CollectiveGather final : public AsyncKernel {
 
 void register_collective_gather(Registry& registry) {
   const TypeSet types = {DType::kFloat, DType::kHalf, DType::kDouble, DType::kInt32, DType::kInt64};
-  const OpSpec::Attr hint = {"communication_hint", "string = 'auto'"};
-  const OpSpec::Attr timeout = {"timeout_seconds", "float = 0.0",
-                                "0: waits for as long as it takes."};
+  using namespace collective_spec;
   const OpTraits traits = {.stateful = true, .may_alias = 1, .retains = 1};
   registry.add({.name = "CollectiveGather",
                 .doc = "Joins the inputs of all members of a group along the first dimension.",
                 .inputs = {{"input", "T"}},
                 .outputs = {{"data", "T"}},
                 .types = {{"T", types}},
-                .attrs = {{"group_size", "int"},
-                          {"group_key", "int"},
-                          {"instance_key", "int"},
+                .attrs = {kGroupSize,
+                          kGroupKey,
+                          kInstanceKey,
                           {"shape", "shape", "Not used: it follows from the inputs."},
-                          hint,
-                          timeout},
+                          kHint,
+                          kTimeout},
                 .traits = traits,
                 .shape = gather_shape,
                 .no_gradient = "each member would need its own rows of the sum"});
   registry.kernel({.op = "CollectiveGather",
                    .factory = CollectiveGather<CollectiveCall::kByAttributes, true>::make});
-  registry.add({.name = "CollectiveGatherV2",
-                .doc = "Joins the inputs of all members of a group along the first dimension, in "
-                       "which they may differ.",
-                .inputs = {{"input", "T"},
-                           {"group_size", "host(int32)"},
-                           {"group_key", "host(int32)"},
-                           {"instance_key", "host(int32)"},
-                           {"ordering_token", "Nordering_token*resource"}},
-                .outputs = {{"data", "T"}},
-                .types = {{"T", types}},
-                .attrs = {hint,
-                          timeout,
-                          {"is_stateless", "bool = false"},
-                          {"Nordering_token", "int = 0 >= 0"}},
-                .traits = traits,
-                .shape = gather_v2_shape,
-                .no_gradient = "each member would need its own rows of the sum"});
+  registry.add(
+      {.name = "CollectiveGatherV2",
+       .doc = "Joins the inputs of all members of a group along the first dimension, in "
+              "which they may differ.",
+       .inputs =
+           {{"input", "T"}, kGroupSizeInput, kGroupKeyInput, kInstanceKeyInput, kOrderingToken},
+       .outputs = {{"data", "T"}},
+       .types = {{"T", types}},
+       .attrs = {kHint, kTimeout, kIsStateless, kOrderingTokens},
+       .traits = traits,
+       .shape = gather_v2_shape,
+       .no_gradient = "each member would need its own rows of the sum"});
   registry.kernel(
       {.op = "CollectiveGatherV2", .factory = CollectiveGather<kGroupInput, false>::make});
   mark_reach({"CollectiveGather", "CollectiveGatherV2"}, Reach::kState);

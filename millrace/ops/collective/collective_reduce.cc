@@ -104,52 +104,47 @@ class CollectiveReduce final : public AsyncKernel {
 }  // namespace
 
 void register_collective_reduce(Registry& registry) {
+  using namespace collective_spec;
   const OpSpec::Attr merge = {"merge_op", "string in {'Min','Max','Mul','Add'}"};
   const OpSpec::Attr final = {"final_op", "string in {'Id','Div'}",
                               "Div: divides the result by the number of members."};
-  const OpSpec::Attr hint = {"communication_hint", "string = 'auto'",
-                             "'ring' or 'tree'; otherwise what is faster."};
-  const OpSpec::Attr timeout = {"timeout_seconds", "float = 0.0",
-                                "0: waits for as long as it takes."};
   const OpTraits traits = {.stateful = true, .may_alias = 1};
   registry.add({.name = "CollectiveReduce",
                 .doc = "Reduces the inputs of all members of a group, element by element.",
                 .inputs = {{"input", "T"}},
                 .outputs = {{"data", "T"}},
                 .types = {{"T", kReducedTypes}},
-                .attrs = {{"group_size", "int"},
-                          {"group_key", "int"},
-                          {"instance_key", "int"},
+                .attrs = {kGroupSize,
+                          kGroupKey,
+                          kInstanceKey,
                           merge,
                           final,
                           {"subdiv_offsets", "list(int)"},
                           {"wait_for", "list(int) = []"},
-                          hint,
-                          timeout},
+                          kHint,
+                          kTimeout},
                 .traits = traits,
                 .shape = reduce_shape<CollectiveCall::kByAttributes>,
                 .gradient = reduce_grad});
   registry.kernel(
       {.op = "CollectiveReduce", .factory = CollectiveReduce::make<CollectiveCall::kByAttributes>});
-  registry.add({.name = "CollectiveReduceV2",
-                .doc = "Reduces the inputs of all members of a group, element by element.",
-                .inputs = {{"input", "T"},
-                           {"group_size", "host(int32)"},
-                           {"group_key", "host(int32)"},
-                           {"instance_key", "host(int32)"},
-                           {"ordering_token", "Nordering_token*resource"}},
-                .outputs = {{"data", "T"}},
-                .types = {{"T", kReducedTypes}},
-                .attrs = {merge,
-                          final,
-                          hint,
-                          timeout,
-                          {"is_stateless", "bool = false"},
-                          {"Nordering_token", "int = 0 >= 0"},
-                          {"max_subdivs_per_device", "int = -1"}},
-                .traits = traits,
-                .shape = reduce_shape<kGroupInput>,
-                .gradient = reduce_v2_grad});
+  registry.add(
+      {.name = "CollectiveReduceV2",
+       .doc = "Reduces the inputs of all members of a group, element by element.",
+       .inputs =
+           {{"input", "T"}, kGroupSizeInput, kGroupKeyInput, kInstanceKeyInput, kOrderingToken},
+       .outputs = {{"data", "T"}},
+       .types = {{"T", kReducedTypes}},
+       .attrs = {merge,
+                 final,
+                 kHint,
+                 kTimeout,
+                 kIsStateless,
+                 kOrderingTokens,
+                 {"max_subdivs_per_device", "int = -1"}},
+       .traits = traits,
+       .shape = reduce_shape<kGroupInput>,
+       .gradient = reduce_v2_grad});
   registry.kernel({.op = "CollectiveReduceV2", .factory = CollectiveReduce::make<kGroupInput>});
   mark_reach({"CollectiveReduce", "CollectiveReduceV2"}, Reach::kState);
 }
