@@ -8,23 +8,11 @@
 namespace millrace {
 namespace {
 
-// What peers may leave here before this member has begun.
-constexpr size_t kMaxWaitingPulls = 65'536;
-constexpr size_t kMaxMailboxes = 4096;
+// What peers may leave here before this member has joined.
 constexpr size_t kMaxEarlyPulls = 1024;
 constexpr int64_t kMilli = 1'000'000;
 
 }  // namespace
-
-std::string CollectiveEpoch::who(int64_t member_rank) const {
-  return str_cat("rank ", member_rank, " (",
-                 task_of_member(view.members[static_cast<size_t>(member_rank)]), ")");
-}
-
-CollectiveEpoch::CollectiveEpoch(GroupView agreed, int own_rank)
-    : view(std::move(agreed)), rank(own_rank) {}
-
-CollectiveEpoch::~CollectiveEpoch() = default;
 
 CollectiveGroup::CollectiveGroup(Ref<CollectiveLinks> links, int64_t key, std::string member)
     : links_(std::move(links)), key_(key), member_(std::move(member)) {}
@@ -50,18 +38,6 @@ Status CollectiveGroup::admit(const Exchange& exchange) {
                           ", as other instances on ", member_, " say, got ", request.group_size);
 }
 
-Status CollectiveGroup::enter(const Ref<Exchange>& exchange) {
-  const int64_t instance = exchange->request().instance_key;
-  const int64_t sequence = epoch_->begun[instance]++;
-  exchange->enter(epoch_, sequence);
-  Mailbox& mailbox = epoch_->mailboxes[{instance, sequence}];
-  mailbox.exchange = exchange;
-  for (const Mailbox::Pull& pull : mailbox.pulls) {
-    if (pull.request.what != exchange->what()) return differ(*epoch_, *exchange, pull.request);
-  }
-  return ok_status();
-}
-
 void CollectiveGroup::start(const Ref<Exchange>& exchange, const Status& entered) {
   if (entered.ok()) return exchange->start();
   end_epoch(exchange->epoch()->view.epoch, entered, /*tell=*/true);
@@ -76,7 +52,7 @@ void CollectiveGroup::begin(const Ref<Exchange>& exchange) {
     refused = admit(*exchange);
     if (refused.ok() && epoch_) {
       in_epoch = true;
-      entered = enter(exchange);
+      entered = epoch_->enter(exchange);
     } else if (refused.ok()) {
       waiting_.push_back(exchange);
       must_join = !std::exchange(joining_, true);
@@ -134,7 +110,7 @@ void CollectiveGroup::join_later() {
 void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
   std::vector<Ref<Exchange>> exchanges;
   std::vector<Status> entered;
-  std::vector<Mailbox::Pull> early;
+  std::vector<ChunkPull> early;
   Status failed, over;
   {
     MutexLock lock(mu_);
@@ -147,7 +123,7 @@ void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
         failed = internal("group ", key_, " has formed without ", member_, ", which has joined it");
       } else {
         last_number_ = view->number;
-        epoch_ = make_ref<CollectiveEpoch>(*view, static_cast<int>(own - members.begin()));
+        epoch_ = make_ref<CollectiveEpoch>(key_, *view, static_cast<int>(own - members.begin()));
       }
     } else if (view.status().code() != Code::kUnavailable || join_over_->cancelled() ||
                !stopped_.ok()) {
@@ -159,7 +135,7 @@ void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
       early.swap(early_);
     }
     if (epoch_) {
-      for (const Ref<Exchange>& exchange : exchanges) entered.push_back(enter(exchange));
+      for (const Ref<Exchange>& exchange : exchanges) entered.push_back(epoch_->enter(exchange));
     }
   }
   if (exchanges.empty() && failed.ok()) return join_later();
@@ -167,7 +143,7 @@ void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
   for (size_t i = 0; i < exchanges.size(); ++i) {
     failed.ok() ? start(exchanges[i], entered[i]) : exchanges[i]->end(failed);
   }
-  for (Mailbox::Pull& pull : early) {
+  for (ChunkPull& pull : early) {
     recv_chunk(std::move(pull.request), nullptr,
                [call = pull.call](Result<Tensor> value) { call->answer(std::move(value)); });
   }
@@ -179,103 +155,28 @@ Status CollectiveGroup::no_such_epoch(const RecvChunkRequest& request) const {
                  request.asker, " is in: it was started again, or has left");
 }
 
-Status CollectiveGroup::differ(const CollectiveEpoch& epoch, const Exchange& exchange,
-                               const RecvChunkRequest& request) const {
-  return invalid_argument(exchange.request().op, " instance ", exchange.request().instance_key,
-                          " of group ", key_, ": members do not agree: ", epoch.who(epoch.rank),
-                          " has ", exchange.what(), ", ", epoch.who(request.asker), " has ",
-                          request.what.substr(0, 256));
-}
-
-Result<CollectiveEpoch::Mailbox*> CollectiveGroup::find_mailbox(const RecvChunkRequest& request) {
-  const int64_t size = epoch_->size();
-  if (request.rank != epoch_->rank || request.asker < 0 || request.asker >= size ||
-      request.asker == request.rank) {
-    return invalid_argument("group ", key_, " of ", size, ": rank ", request.asker, " asks rank ",
-                            request.rank, " at rank ", epoch_->rank);
-  }
-  const CollectiveEpoch::Key at = {request.instance_key, request.sequence};
-  if (const auto it = epoch_->mailboxes.find(at); it != epoch_->mailboxes.end()) return &it->second;
-  const auto begun = epoch_->begun.find(request.instance_key);
-  const int64_t next = begun == epoch_->begun.end() ? 0 : begun->second;
-  if (request.sequence != next) {
-    return aborted("group ", key_, ": execution ", request.sequence, " of instance ",
-                   request.instance_key, " is asked for, the next one of rank ", epoch_->rank,
-                   " is ", next);
-  }
-  if (epoch_->mailboxes.size() >= kMaxMailboxes) {
-    return resource_exhausted("group ", key_, ": ", kMaxMailboxes, " instances wait on ", member_);
-  }
-  return &epoch_->mailboxes[at];
-}
-
 void CollectiveGroup::recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
                                  CollectiveLinks::ChunkDone done) {
   const Ref<ChunkCall> call = make_ref<ChunkCall>(std::move(cancel), std::move(done));
-  const Slot slot = {request.phase, request.chunk};
-  Result<Tensor> answer = unknown("it waits");
-  Status mismatch;
-  bool waits = false, early = false;
-  Ref<ChunkCall> replaced;
+  CollectiveEpoch::Answer answer;
+  bool early = false;
   {
     MutexLock lock(mu_);
-    const auto wait = [&](std::vector<Mailbox::Pull>& pulls) {
-      waits = true;
-      pulls.push_back({request, call});
-    };
     if (!stopped_.ok()) {
-      answer = stopped_;
-    } else if (!epoch_ || epoch_->view.epoch != request.epoch) {
+      answer.value = stopped_;
+    } else if (epoch_ && epoch_->view.epoch == request.epoch) {
+      answer = epoch_->ask(request, call);
+    } else if (joining_ && request.epoch != last_epoch_ && early_.size() < kMaxEarlyPulls) {
       // The others may know of the epoch already that this one is about to hear of.
-      if (joining_ && request.epoch != last_epoch_ && early_.size() < kMaxEarlyPulls) {
-        early = true;
-        wait(early_);
-      } else {
-        answer = no_such_epoch(request);
-      }
-    } else if (Result<Mailbox*> found = find_mailbox(request); !found.ok()) {
-      answer = found.status();
+      answer.waits = early = true;
+      early_.push_back({request, call});
     } else {
-      Mailbox& mailbox = **found;
-      const auto value = mailbox.values.find(slot);
-      if (mailbox.exchange && mailbox.exchange->what() != request.what) {
-        mismatch = differ(*epoch_, *mailbox.exchange, request);
-        answer = mismatch;
-      } else if (mailbox.handed_out.contains({slot, request.asker})) {
-        // The memory may have something else by now.
-        answer = aborted(epoch_->who(request.rank), " has given chunk ", slot.chunk, " of phase ",
-                         slot.phase, " to ", epoch_->who(request.asker), " before");
-      } else if (value != mailbox.values.end()) {
-        answer = value->second.tensor;
-        mailbox.handed_out.emplace(slot, request.asker);
-        if (--value->second.readers == 0) mailbox.values.erase(value);
-        if (mailbox.finished && mailbox.values.empty()) {
-          epoch_->mailboxes.erase({request.instance_key, request.sequence});
-        }
-      } else if (epoch_->waiting_pulls >= kMaxWaitingPulls || mailbox.finished) {
-        answer = invalid_argument("group ", key_, ": ", epoch_->who(request.rank), " has no chunk ",
-                                  slot.chunk, " of phase ", slot.phase, " for ",
-                                  epoch_->who(request.asker));
-      } else {
-        // Who asks again has lost its connection.
-        const auto before = std::find_if(
-            mailbox.pulls.begin(), mailbox.pulls.end(), [&](const Mailbox::Pull& pull) {
-              return Slot{pull.request.phase, pull.request.chunk} == slot &&
-                     pull.request.asker == request.asker;
-            });
-        if (before != mailbox.pulls.end()) {
-          waits = true;
-          replaced = std::exchange(before->call, call);
-        } else {
-          ++epoch_->waiting_pulls;
-          wait(mailbox.pulls);
-        }
-      }
+      answer.value = no_such_epoch(request);
     }
   }
-  if (!mismatch.ok()) end_epoch(request.epoch, mismatch, /*tell=*/true);
-  if (replaced) replaced->answer(aborted("it was asked for again"));
-  if (!waits) return call->answer(std::move(answer));
+  if (!answer.disagree.ok()) end_epoch(request.epoch, answer.disagree, /*tell=*/true);
+  if (answer.instead) answer.instead->answer(aborted("it was asked for again"));
+  if (!answer.waits) return call->answer(std::move(answer.value));
   if (early) forget_early(request, call);
   call->watch([self = Ref<CollectiveGroup>(this), request = std::move(request),
                call](const Status& reason) { self->drop_pull(request, call, reason); });
@@ -301,13 +202,9 @@ void CollectiveGroup::drop_pull(const RecvChunkRequest& request, const Ref<Chunk
   Status ended;
   {
     MutexLock lock(mu_);
-    const auto is_it = [&](const Mailbox::Pull& pull) { return pull.call == call; };
-    std::erase_if(early_, is_it);
+    std::erase_if(early_, [&](const ChunkPull& pull) { return pull.call == call; });
     if (epoch_ && epoch_->view.epoch == request.epoch) {
-      const auto box = epoch_->mailboxes.find({request.instance_key, request.sequence});
-      if (box != epoch_->mailboxes.end() && std::erase_if(box->second.pulls, is_it) > 0) {
-        --epoch_->waiting_pulls;
-      }
+      epoch_->drop(request, call);
       ended = reason.code() == Code::kInvalidArgument || reason.code() == Code::kAborted
                   ? reason
                   : aborted("instance ", request.instance_key, " of group ", key_, ": ",
@@ -324,16 +221,7 @@ void CollectiveGroup::publish(const Exchange& exchange, Slot slot, Tensor value,
   {
     MutexLock lock(mu_);
     if (exchange.epoch() != epoch_) return;
-    Mailbox& mailbox = epoch_->mailboxes[{exchange.request().instance_key, exchange.sequence()}];
-    std::erase_if(mailbox.pulls, [&](const Mailbox::Pull& pull) {
-      if (Slot{pull.request.phase, pull.request.chunk} != slot || readers == 0) return false;
-      calls.push_back(pull.call);
-      mailbox.handed_out.emplace(slot, pull.request.asker);
-      --readers;
-      return true;
-    });
-    epoch_->waiting_pulls -= calls.size();
-    if (readers > 0) mailbox.values[slot] = {value, readers};
+    calls = epoch_->publish(exchange, slot, value, readers);
   }
   for (const Ref<ChunkCall>& call : calls) call->answer(value);
 }
@@ -343,13 +231,7 @@ void CollectiveGroup::finished(const Exchange& exchange) {
   {
     MutexLock lock(mu_);
     if (exchange.epoch() != epoch_) return;
-    const CollectiveEpoch::Key at = {exchange.request().instance_key, exchange.sequence()};
-    Mailbox& mailbox = epoch_->mailboxes[at];
-    mailbox.finished = true;
-    for (const Mailbox::Pull& pull : mailbox.pulls) left.push_back(pull.call);
-    epoch_->waiting_pulls -= mailbox.pulls.size();
-    mailbox.pulls.clear();
-    if (mailbox.values.empty()) epoch_->mailboxes.erase(at);
+    left = epoch_->finish(exchange);
   }
   for (const Ref<ChunkCall>& call : left) {
     call->answer(invalid_argument(exchange.name(), " has no such chunk"));
@@ -370,11 +252,8 @@ void CollectiveGroup::end_epoch(uint64_t epoch, const Status& reason, bool tell)
     ended = std::move(epoch_);
     last_epoch_ = epoch;
     last_reason_ = reason;
-    for (auto& [at, mailbox] : ended->mailboxes) {
-      for (Mailbox::Pull& pull : mailbox.pulls) pulls.push_back(std::move(pull.call));
-      if (mailbox.exchange && !mailbox.finished) exchanges.push_back(mailbox.exchange);
-    }
-    ended->mailboxes.clear();
+    exchanges = ended->under_way();
+    pulls = ended->clear();
     told_steps_.clear();
     for (const Ref<Exchange>& exchange : exchanges) told_steps_.insert(exchange->request().step_id);
     if (exchanges.empty()) untold_ = reason;
@@ -428,7 +307,7 @@ void CollectiveGroup::shut_down(const Status& reason) {
   uint64_t epoch = 0;
   Ref<CancellationToken> join_over;
   std::vector<Ref<Exchange>> exchanges;
-  std::vector<Mailbox::Pull> early;
+  std::vector<ChunkPull> early;
   {
     MutexLock lock(mu_);
     if (!stopped_.ok()) return;
@@ -441,7 +320,7 @@ void CollectiveGroup::shut_down(const Status& reason) {
   }
   if (join_over) join_over->cancel(reason);
   for (const Ref<Exchange>& exchange : exchanges) exchange->end(reason);
-  for (const Mailbox::Pull& pull : early) pull.call->answer(reason);
+  for (const ChunkPull& pull : early) pull.call->answer(reason);
   if (epoch != 0) end_epoch(epoch, reason, /*tell=*/false);
 }
 
@@ -451,9 +330,8 @@ std::vector<std::pair<int64_t, std::string>> CollectiveGroup::waits() const {
     MutexLock lock(mu_);
     exchanges = waiting_;
     if (epoch_) {
-      for (const auto& [at, mailbox] : epoch_->mailboxes) {
-        if (mailbox.exchange && !mailbox.finished) exchanges.push_back(mailbox.exchange);
-      }
+      const std::vector<Ref<Exchange>> begun = epoch_->under_way();
+      exchanges.insert(exchanges.end(), begun.begin(), begun.end());
     }
   }
   std::vector<std::pair<int64_t, std::string>> out;

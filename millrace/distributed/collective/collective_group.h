@@ -1,8 +1,6 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,12 +9,10 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/timer.h"
 #include "millrace/distributed/collective/collective_calls.h"
-#include "millrace/distributed/collective/waiting_call.h"
+#include "millrace/distributed/collective/collective_epoch.h"
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
-
-class Exchange;
 
 // How a member reaches the other tasks of its group, and its own. Thread-safe.
 class CollectiveLinks : public RefCounted {
@@ -33,50 +29,6 @@ class CollectiveLinks : public RefCounted {
   virtual std::string leader() const = 0;  // the task that forms groups
   virtual uint64_t incarnation() const = 0;
   virtual Timer& timer() const = 0;
-};
-
-// A part of what a member has in an instance, which others ask for.
-struct Slot {
-  int64_t phase = 0;
-  int64_t chunk = 0;
-  friend auto operator<=>(const Slot&, const Slot&) = default;
-};
-
-// A group as one member sees it while it is the same.
-struct CollectiveEpoch : RefCounted {
-  using ChunkCall = WaitingCall<Result<Tensor>>;
-  // What the members exchange in one execution of an instance.
-  struct Mailbox {
-    struct Value {
-      Tensor tensor;
-      int readers = 0;  // who have not asked for it yet
-    };
-    struct Pull {
-      RecvChunkRequest request;
-      Ref<ChunkCall> call;
-    };
-    Ref<Exchange> exchange;  // null: this member has not begun it
-    bool finished = false;   // what is left here is for others
-    std::map<Slot, Value> values;
-    std::set<std::pair<Slot, int64_t>> handed_out;  // to which ranks
-    std::vector<Pull> pulls;                        // that wait for values
-  };
-  using Key = std::pair<int64_t, int64_t>;  // instance, sequence
-
-  CollectiveEpoch(GroupView agreed, int own_rank);
-  ~CollectiveEpoch() override;
-
-  const GroupView view;
-  const int rank;
-  const Ref<CancellationToken> over = make_ref<CancellationToken>();  // ends what it has asked for
-  int size() const { return static_cast<int>(view.members.size()); }
-  // "rank 2 (/job:worker/replica:0/task:2)".
-  std::string who(int64_t member_rank) const;
-
-  // The rest belongs to the group's lock.
-  std::map<Key, Mailbox> mailboxes;
-  std::map<int64_t, int64_t> begun;  // executions, by instance
-  size_t waiting_pulls = 0;
 };
 
 // A member of a group: joins it when it is first used, and anew after something was lost. An epoch
@@ -116,20 +68,12 @@ class CollectiveGroup final : public RefCounted {
   std::vector<std::pair<int64_t, std::string>> waits() const;
 
  private:
-  using Mailbox = CollectiveEpoch::Mailbox;
-  using ChunkCall = CollectiveEpoch::ChunkCall;
-
   void join();
   void joined(int64_t attempt, Result<GroupView> view);
   void join_later();
   Status admit(const Exchange& exchange) MR_REQUIRES(mu_);
-  // INVALID_ARGUMENT when somebody who asks for a value of it does something else.
-  Status enter(const Ref<Exchange>& exchange) MR_REQUIRES(mu_);
   void start(const Ref<Exchange>& exchange, const Status& entered);
-  Result<Mailbox*> find_mailbox(const RecvChunkRequest& request) MR_REQUIRES(mu_);
   Status no_such_epoch(const RecvChunkRequest& request) const MR_REQUIRES(mu_);
-  Status differ(const CollectiveEpoch& epoch, const Exchange& exchange,
-                const RecvChunkRequest& request) const;
   // A pull of an epoch that this member does not hear of in time is of an old one.
   void forget_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call);
   void drop_pull(const RecvChunkRequest& request, const Ref<ChunkCall>& call, const Status& reason);
@@ -150,7 +94,7 @@ class CollectiveGroup final : public RefCounted {
   Ref<CancellationToken> join_over_ MR_GUARDED_BY(mu_);
   int retries_ MR_GUARDED_BY(mu_) = 0;
   std::vector<Ref<Exchange>> waiting_ MR_GUARDED_BY(mu_);
-  std::vector<Mailbox::Pull> early_ MR_GUARDED_BY(mu_);  // of an epoch that it may be joining
+  std::vector<ChunkPull> early_ MR_GUARDED_BY(mu_);  // of an epoch that it may be joining
   // Of the epoch that ended last.
   uint64_t last_epoch_ MR_GUARDED_BY(mu_) = 0;
   int64_t last_number_ MR_GUARDED_BY(mu_) = 0;
