@@ -25,6 +25,7 @@
 #include "millrace/distributed/task_alias.h"
 #include "millrace/distributed/task_port.h"
 #include "millrace/distributed/task_service.h"
+#include "millrace/distributed/waiting_calls.h"
 #include "millrace/kernel/collectives.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/session/session_backend.h"
@@ -251,6 +252,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
   const ServerLimits limits = ServerLimits::from_environment();
   task->aliases = make_ref<TaskAliases>(task->devices, network, limits);
+  const Ref<WaitingCalls> waiting = make_ref<WaitingCalls>(limits);
   const auto make_service = [&](const GraphRights& rights) {
     return MasterService::create(
         {.target = str_cat(kScheme, "://", task->address),
@@ -260,9 +262,11 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
          .max_sessions = limits.sessions,
          .max_sessions_per_client = limits.sessions_per_client,
          .max_graph_bytes = limits.graph_bytes,
-         .next = make_task_service(description, make_narrowed_worker(task->worker, rights),
-                                   rights.all() ? end_this_process : nullptr,
-                                   rights.all() ? task->aliases : nullptr)});
+         .next = make_limited_service(
+             make_task_service(description, make_narrowed_worker(task->worker, rights),
+                               rights.all() ? end_this_process : nullptr,
+                               rights.all() ? task->aliases : nullptr),
+             waiting)});
   };
   MR_TRY_ASSIGN(task->master, make_service(GraphRights()));
   task->others_master = task->master;

@@ -6,8 +6,12 @@
 #include <thread>
 
 #include "millrace/base/file_testing.h"
+#include "millrace/distributed/call_group.h"
 #include "millrace/distributed/distributed_testing.h"
 #include "millrace/distributed/grpc/grpc_transport.h"
+#include "millrace/distributed/network.h"
+#include "millrace/distributed/partial_keys.h"
+#include "millrace/distributed/rpc/remote_worker.h"
 #include "proto/node_def.pb.h"
 
 namespace millrace {
@@ -83,6 +87,33 @@ TEST(Server, APortOf0BecomesAFreeOne) {
   t.open({.target = str_cat("grpc://", server->address())});
   EXPECT_EQ(t.run(y).value(), 3);
   EXPECT_EQ(Server::start(options_of("w|localhost:99999", "w", 0)).status().code(), Code::kUnknown);
+}
+
+TEST(Server, LimitsTheCallsThatWait) {
+  setenv("MILLRACE_CLUSTER_MAX_CALLS_PER_CLIENT", "2", 1);
+  const auto server = start("w|localhost:0", "w", 0);
+  unsetenv("MILLRACE_CLUSTER_MAX_CALLS_PER_CLIENT");
+  Network network;
+  const Ref<WorkerInterface> worker = make_remote_worker(network.connect(server->address(), "it"));
+  const auto recv = [&](int position, const Ref<CancellationToken>& cancel) {
+    const Ref<CallGroup> answer = make_ref<CallGroup>("recv");
+    answer->expect("it");
+    worker->recv_tensor({.step_id = 7, .key = fetch_key(position)}, cancel,
+                        [answer](Status status, const Value&) { answer->answer("it", status); });
+    return answer;
+  };
+  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  const Ref<CallGroup> first = recv(0, cancel), second = recv(1, cancel);
+  // Calls may overtake each other: those that wait are there.
+  while (Server::activity(server->address())->steps.empty() ||
+         Server::activity(server->address())->steps[0].waits_for.size() < 2) {
+    std::this_thread::yield();
+  }
+  const Status full = recv(2, cancel)->wait(60'000);
+  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.to_string();
+  cancel->cancel(aborted("enough"));
+  EXPECT_EQ(first->wait(60'000).code(), Code::kAborted);
+  EXPECT_EQ(second->wait(60'000).code(), Code::kAborted);
 }
 
 TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
