@@ -1,12 +1,11 @@
-#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
+#include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 
 // AvgPool, AvgPool3D and their gradients. Padding does not count: a window at the edge averages
@@ -49,36 +48,27 @@ Status avg_pool_grad_grad(GradientContext& c) {
   return ok_status();
 }
 
-// One output pixel of an image, all channels.
-template <class T, int N>
-void average(const PoolGeometry<N>& g, const T* image, const typename PoolGeometry<N>::Place& at,
-             T* out) {
-  using Sum = SumType<T>;
-  constexpr int64_t kChunk = 128;
-  const Sum count = static_cast<Sum>(g.window_size(at));
-  for (int64_t first = 0; first < g.channels; first += kChunk) {
-    const int64_t channels = std::min(kChunk, g.channels - first);
-    Sum sums[kChunk] = {};
-    g.for_each_in_window(at, [&](int64_t offset) {
-      const T* const x = image + offset + first;
-      for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<Sum>(x[c]);
-    });
-    for (int64_t c = 0; c < channels; ++c) out[first + c] = static_cast<T>(sums[c] / count);
-  }
-}
+// What an element of a window costs in nanoseconds.
+constexpr double kCost = 0.1;
 
 template <class T, int N>
 class AvgPoolKernel final : public PoolKernel<AvgPoolKernel<T, N>, N> {
  public:
   Status compute(KernelContext& ctx) const override {
+    using C = ComputeType<T>;
     MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(this->spec_, ctx.input(0).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
     if (out->num_elements() == 0) return ok_status();
-    const T* const in = ctx.input(0).data<T>().data();
-    T* const to = out->mutable_data<T>().data();
-    g.for_each_output(ctx, [&](int64_t n, const auto& at, int64_t offset) {
-      average(g, in + n * g.image_size(), at, to + offset);
+    MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
+    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+    const C* const in = input.data<C>().data();
+    C* const to = result.mutable_data<C>().data();
+    const PoolVolume volume = g.volume();
+    g.for_each_row(ctx, kCost, [&](int64_t image, int64_t row, int64_t offset) {
+      isa_table<PoolLoops<C>>().average(volume, in + image * g.image_size(), row, 0, g.channels,
+                                        to + offset);
     });
+    finish_output<T>(ctx, result, *out);
     return ok_status();
   }
 };
@@ -87,39 +77,23 @@ template <class T, int N>
 class AvgPoolGradKernel final : public PoolKernel<AvgPoolGradKernel<T, N>, N> {
  public:
   Status compute(KernelContext& ctx) const override {
-    using Sum = SumType<T>;
+    using C = ComputeType<T>;
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
     MR_TRY_ASSIGN(const PoolGeometry<N> g,
                   pool_geometry(this->spec_, shape, &ctx.input(1).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
-    Tensor sums = *out;
-    if constexpr (!std::is_same_v<T, Sum>) {
-      MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<Sum>, shape));
-    }
-    const T* const gradient = ctx.input(1).data<T>().data();
-    Sum* const all_sums = sums.mutable_data<Sum>().data();
-    T* const to = out->mutable_data<T>().data();
-    const int64_t image_size = g.image_size(), output_size = g.output_size();
-    const double cost = g.work(static_cast<double>(output_size));
-    ctx.parallel_for(g.batch, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        Sum* const image = all_sums + n * image_size;
-        std::fill_n(image, image_size, Sum{});
-        g.for_each_output([&](const auto& at, int64_t place) {
-          const T* const dy = gradient + n * output_size + place;
-          const Sum count = static_cast<Sum>(g.window_size(at));
-          g.for_each_in_window(at, [&](int64_t offset) {
-            Sum* const x = image + offset;
-            for (int64_t c = 0; c < g.channels; ++c) x[c] += static_cast<Sum>(dy[c]) / count;
-          });
-        });
-        if constexpr (!std::is_same_v<T, Sum>) {
-          for (int64_t i = 0; i < image_size; ++i)
-            to[n * image_size + i] = static_cast<T>(image[i]);
-        }
-      }
+    MR_TRY_ASSIGN(const Tensor gradient, as_compute_type<T>(ctx, ctx.input(1)));
+    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+    const C* const grad = gradient.data<C>().data();
+    C* const sums = result.mutable_data<C>().data();
+    const PoolVolume volume = g.volume();
+    g.sum_windows(ctx, kCost, sums, [&](int64_t image, int64_t row, int64_t from, int64_t to) {
+      const C* const dy = grad + image * g.output_size() + row * g.row_size();
+      isa_table<PoolLoops<C>>().average_gradient(volume, dy, row, from, to,
+                                                 sums + image * g.image_size());
     });
+    finish_output<T>(ctx, result, *out);
     return ok_status();
   }
 };

@@ -2,10 +2,12 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "millrace/ops/nn/batch_norm_loops.h"
 #include "millrace/ops/nn/depthwise_loops.h"
+#include "millrace/ops/nn/pool_loops.h"
 #include "millrace/ops/nn/softmax_rows.h"
 
 namespace millrace {
@@ -89,6 +91,49 @@ TYPED_TEST(IsaCopies, BatchNorm) {
       loops.differentiate_plane(dy.data(), x.data(), n, a[0], b[0], c[0], d[0], y.data());
       append(y, results);
     });
+  }
+}
+
+// Channels in one go, and cut in two.
+TYPED_TEST(IsaCopies, Pools) {
+  using T = TypeParam;
+  for (int64_t channels : {1, 5, 16, 37, 101}) {
+    const PoolVolume g{.depth = {.input = 3, .window = 2, .output = 2},
+                       .height = {.input = 7, .window = 3, .stride = 2, .before = 1, .output = 4},
+                       .width = {.input = 9, .window = 3, .before = 1, .output = 9},
+                       .channels = channels};
+    const int64_t row_size = g.width.output * channels;
+    const int64_t rows = g.depth.output * g.height.output;
+    const int64_t image_size = g.depth.input * g.height.input * g.width.input * channels;
+    const std::vector<T> image = this->numbers(image_size), values = this->numbers(image_size),
+                         dy = this->numbers(rows * row_size);
+    std::vector<T> whole;
+    for (int64_t cut : {int64_t{0}, channels / 3}) {
+      std::vector<T> cut_results;
+      this->template expect_same_bits<PoolLoops<T>>([&](const auto& loops,
+                                                        std::vector<T>& results) {
+        std::vector<T> sums(image.size()), shares(image.size());
+        for (int64_t row = 0; row < rows; ++row) {
+          std::vector<T> max(static_cast<size_t>(row_size)), average = max, at_max = max;
+          const T* const dy_row = dy.data() + row * row_size;
+          for (const auto& [from, to] : {std::pair(int64_t{0}, cut), std::pair(cut, channels)}) {
+            loops.max(g, image.data(), row, from, to, max.data());
+            loops.average(g, image.data(), row, from, to, average.data());
+            loops.at_max(g, image.data(), values.data(), row, from, to, at_max.data());
+            loops.max_gradient(g, image.data(), dy_row, row, from, to, sums.data());
+            loops.average_gradient(g, dy_row, row, from, to, shares.data());
+          }
+          append(max, results);
+          append(average, results);
+          append(at_max, results);
+        }
+        append(sums, results);
+        append(shares, results);
+        cut_results = results;
+      });
+      if (cut == 0) whole = cut_results;
+      EXPECT_EQ(cut_results, whole);
+    }
   }
 }
 

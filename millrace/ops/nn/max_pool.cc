@@ -1,12 +1,12 @@
-#include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/accumulate.h"
 #include "millrace/ops/nn/pooling.h"
+#include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 
 // MaxPool, MaxPool3D and their gradients. A NaN in a window is its largest element; of equal ones
@@ -73,134 +73,85 @@ Status max_pool_grad_grad_grad(GradientContext& c) {
   return grad_by_last_input(c, Names<N>::kGrad);
 }
 
-template <class T>
-bool larger(T a, T b) {
-  const auto x = static_cast<ComputeType<T>>(a), y = static_cast<ComputeType<T>>(b);
-  return x > y || (x != x && y == y);
-}
+// What an element of a window costs in nanoseconds, and in the gradient, where its place is found.
+constexpr double kCost = 0.1, kGradCost = 0.2;
 
 template <class T, int N>
-void max_pool(KernelContext& ctx, const PoolGeometry<N>& g, const T* in, T* out) {
-  g.for_each_output(ctx, [&](int64_t n, const auto& at, int64_t place) {
-    const T* const image = in + n * g.image_size();
-    T* const best = out + place;
-    bool first = true;
-    g.for_each_in_window(at, [&](int64_t offset) {
-      const T* const x = image + offset;
-      if (first) {
-        std::copy_n(x, g.channels, best);
-      } else {
-        for (int64_t c = 0; c < g.channels; ++c) best[c] = larger(x[c], best[c]) ? x[c] : best[c];
-      }
-      first = false;
-    });
-  });
-}
-
-// Calls found(output element, input element) for the largest element of every window of image `n`,
-// channels [from, to).
-template <class T, int N, class Found>
-void for_each_largest(const PoolGeometry<N>& g, const T* in, int64_t n, int64_t from, int64_t to,
-                      Found found) {
-  const int64_t image = n * g.image_size(), output = n * g.output_size();
-  g.for_each_output([&](const auto& at, int64_t place) {
-    for (int64_t c = from; c < to; ++c) {
-      int64_t best = -1;
-      g.for_each_in_window(at, [&](int64_t offset) {
-        const int64_t element = image + offset + c;
-        if (best < 0 || larger(in[element], in[best])) best = element;
-      });
-      if (best >= 0) found(output + place + c, best);
-    }
-  });
-}
-
-enum class Kind : uint8_t { kPool, kGrad, kGradGrad };
-
-template <class T, int N, Kind kKind>
-class MaxPoolKernel final : public PoolKernel<MaxPoolKernel<T, N, kKind>, N> {
+class MaxPoolKernel final : public PoolKernel<MaxPoolKernel<T, N>, N> {
  public:
   Status compute(KernelContext& ctx) const override {
-    const WindowSpec<N>& spec = this->spec_;
-    const Tensor& input = ctx.input(0);
-    const T* in = input.data<T>().data();
-    if constexpr (kKind == Kind::kPool) {
-      MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(spec, input.shape()));
-      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
-      if (out->num_elements() > 0) max_pool(ctx, g, in, out->mutable_data<T>().data());
-      return ok_status();
-    } else {
-      MR_TRY(pool_geometry(spec, input.shape(), &ctx.input(1).shape(), "orig_output").status());
-      const Tensor& gradient = ctx.input(2);
-      const bool forward = kKind == Kind::kGradGrad;
-      MR_TRY_ASSIGN(const PoolGeometry<N> g,
-                    pool_geometry(spec, input.shape(), forward ? nullptr : &gradient.shape()));
-      if (forward && !(gradient.shape() == input.shape())) {
-        return invalid_argument("grad must have the shape of orig_input, ", input.shape(), ", got ",
-                                gradient.shape());
-      }
-      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, forward ? g.output : input.shape()));
-      if (out->num_elements() == 0) return ok_status();
-      return scatter(ctx, g, in, gradient.data<T>().data(), *out);
-    }
-  }
-
- private:
-  Status scatter(KernelContext& ctx, const PoolGeometry<N>& g, const T* in, const T* gradient,
-                 Tensor& out) const {
-    constexpr int64_t kChannels = 32;
-    using Sum = SumType<T>;
-    T* const to = out.mutable_data<T>().data();
-    // Windows overlap, so half precision is summed in float.
-    Tensor sums;
-    if constexpr (kKind == Kind::kGrad) {
-      std::fill_n(to, out.num_elements(), T{});
-      if constexpr (!std::is_same_v<T, Sum>) {
-        MR_TRY_ASSIGN(sums, ctx.allocate_temp(dtype_of<Sum>, out.shape()));
-        std::fill_n(sums.mutable_data<Sum>().data(), out.num_elements(), Sum{});
-      } else {
-        sums = out;
-      }
-    }
-    Sum* const sum = sums.valid() ? sums.mutable_data<Sum>().data() : nullptr;
-    const int64_t blocks = (g.channels + kChannels - 1) / kChannels;
-    const int64_t pixels = g.output_size() / g.channels;
-    const double cost =
-        g.work(static_cast<double>(pixels)) * static_cast<double>(std::min(kChannels, g.channels));
-    ctx.parallel_for(g.batch * blocks, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const int64_t from = t % blocks * kChannels;
-        for_each_largest(g, in, t / blocks, from, std::min(from + kChannels, g.channels),
-                         [&](int64_t at_out, int64_t at_in) {
-                           if constexpr (kKind == Kind::kGrad) {
-                             sum[at_in] += static_cast<Sum>(gradient[at_out]);
-                           } else {
-                             to[at_out] = gradient[at_in];
-                           }
-                         });
-      }
+    using C = ComputeType<T>;
+    MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(this->spec_, ctx.input(0).shape()));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
+    if (out->num_elements() == 0) return ok_status();
+    MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
+    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+    const C* const in = input.data<C>().data();
+    C* const to = result.mutable_data<C>().data();
+    const PoolVolume volume = g.volume();
+    g.for_each_row(ctx, kCost, [&](int64_t image, int64_t row, int64_t offset) {
+      isa_table<PoolLoops<C>>().max(volume, in + image * g.image_size(), row, 0, g.channels,
+                                    to + offset);
     });
-    if constexpr (!std::is_same_v<T, Sum>) {
-      if (sum != nullptr) {
-        for (int64_t i = 0; i < out.num_elements(); ++i) to[i] = static_cast<T>(sum[i]);
-      }
+    finish_output<T>(ctx, result, *out);
+    return ok_status();
+  }
+};
+
+// The gradient of the pool, and of that gradient.
+template <class T, int N, bool kGradGrad>
+class MaxPoolGradKernel final : public PoolKernel<MaxPoolGradKernel<T, N, kGradGrad>, N> {
+ public:
+  Status compute(KernelContext& ctx) const override {
+    using C = ComputeType<T>;
+    const Shape &input_shape = ctx.input(0).shape(), &gradient_shape = ctx.input(2).shape();
+    MR_TRY_ASSIGN(const PoolGeometry<N> g,
+                  pool_geometry(this->spec_, input_shape, &ctx.input(1).shape(), "orig_output"));
+    if (const Shape& wanted = kGradGrad ? input_shape : g.output; !(gradient_shape == wanted)) {
+      return invalid_argument("grad must have shape ", wanted, " for an orig_input of ",
+                              input_shape, ", got ", gradient_shape);
     }
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, kGradGrad ? g.output : input_shape));
+    if (out->num_elements() == 0) return ok_status();
+    MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
+    MR_TRY_ASSIGN(const Tensor gradient, as_compute_type<T>(ctx, ctx.input(2)));
+    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+    const C *const in = input.data<C>().data(), *const grad = gradient.data<C>().data();
+    C* const to = result.mutable_data<C>().data();
+    const PoolVolume volume = g.volume();
+    const PoolLoops<C>& loops = isa_table<PoolLoops<C>>();
+    if constexpr (kGradGrad) {
+      g.for_each_row(ctx, kGradCost, [&](int64_t image, int64_t row, int64_t offset) {
+        const int64_t first = image * g.image_size();
+        loops.at_max(volume, in + first, grad + first, row, 0, g.channels, to + offset);
+      });
+    } else {
+      if (g.window_size() > std::numeric_limits<int32_t>::max()) {
+        return unimplemented("the gradient of windows of ", g.window_size(), " pixels");
+      }
+      g.sum_windows(ctx, kGradCost, to,
+                    [&](int64_t image, int64_t row, int64_t from_channel, int64_t to_channel) {
+                      const int64_t first = image * g.image_size();
+                      const C* dy = grad + image * g.output_size() + row * g.row_size();
+                      loops.max_gradient(volume, in + first, dy, row, from_channel, to_channel,
+                                         to + first);
+                    });
+    }
+    finish_output<T>(ctx, result, *out);
     return ok_status();
   }
 };
 
 template <int N, class... Ts>
 void register_kernels(Registry& registry, TypeList<Ts...>) {
-  (registry.kernel<Ts, MaxPoolKernel<Ts, N, Kind::kPool>>(Names<N>::kPool, DeviceKind::kCpu), ...);
-  (registry.kernel<Ts, MaxPoolKernel<Ts, N, Kind::kGradGrad>>(Names<N>::kGradGrad,
-                                                              DeviceKind::kCpu),
-   ...);
+  (registry.kernel<Ts, MaxPoolKernel<Ts, N>>(Names<N>::kPool, DeviceKind::kCpu), ...);
+  (registry.kernel<Ts, MaxPoolGradKernel<Ts, N, true>>(Names<N>::kGradGrad, DeviceKind::kCpu), ...);
   const auto add_grad = [&](DType type, KernelFactory factory) {
     KernelDef def{.op = Names<N>::kGrad, .constraints = {{"T", {type}}}, .factory = factory};
     if (N == 3) def.constraints.push_back({"TInput", {type}});
     registry.kernel(std::move(def));
   };
-  (add_grad(dtype_of<Ts>, &MaxPoolKernel<Ts, N, Kind::kGrad>::make), ...);
+  (add_grad(dtype_of<Ts>, &MaxPoolGradKernel<Ts, N, false>::make), ...);
 }
 
 template <int N>

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "millrace/graph/op_def.h"
 #include "millrace/kernel/kernel.h"
-#include "millrace/ops/nn/window_geometry.h"
+#include "millrace/ops/nn/pool_loops.h"
 
 namespace millrace {
 
@@ -25,14 +26,6 @@ struct PoolGeometry {
   int64_t channels = 0;
   Shape output;  // in the op's layout
 
-  // How many input elements the windows of `outputs` output elements hold, roughly: for costs.
-  double work(double outputs) const {
-    for (const AxisGeometry& axis : axes) {
-      outputs *= static_cast<double>(axis.window < axis.input ? axis.window : axis.input);
-    }
-    return outputs;
-  }
-
   // Elements of one image, and of its output.
   int64_t image_size() const {
     int64_t size = channels;
@@ -40,11 +33,23 @@ struct PoolGeometry {
     return size;
   }
   int64_t output_size() const { return rows() * row_size(); }
-  // Elements that the window of an output pixel sees.
-  int64_t window_size(const Place& at) const {
+  // The output of an image is so many rows along the last axis, of so many elements.
+  int64_t rows() const {
+    int64_t count = 1;
+    for (size_t a = 0; a + 1 < N; ++a) count *= axes[a].output;
+    return count;
+  }
+  int64_t row_size() const { return axes[N - 1].output * channels; }
+  // How many elements of an image the largest window sees, of one channel.
+  int64_t window_size() const {
     int64_t size = 1;
-    for (size_t a = 0; a < N; ++a) size *= axes[a].last(at[a]) - axes[a].first(at[a]);
+    for (const AxisGeometry& axis : axes) size *= std::min(axis.window, axis.input);
     return size;
+  }
+  // Of one image, for PoolLoops.
+  PoolVolume volume() const {
+    return {N == 3 ? axes[0] : AxisGeometry{.input = 1, .output = 1}, axes[N - 2], axes[N - 1],
+            channels};
   }
 
   // Calls body(offset) for every pixel of the window of an output pixel, in order: where in the
@@ -54,43 +59,80 @@ struct PoolGeometry {
     in_window<0>(at, 0, body);
   }
 
+  // Calls body(image, row, offset) for every row of the output, shared among threads: the number of
+  // its image, the row's there, and where in the whole output its first element is. An element of a
+  // window takes about `cost` nanoseconds.
+  template <class Body>
+  void for_each_row(KernelContext& ctx, double cost, Body body) const {
+    ctx.parallel_for(batch * rows(), work(row_size()) * cost, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        body(row / rows(), row % rows(), row * row_size());
+      }
+    });
+  }
   // Calls body(image, place, offset) for every output pixel, rows shared among threads: the number
   // of its image, its place there, and where in the whole output its first channel is.
   template <class Body>
   void for_each_output(KernelContext& ctx, Body body) const {
-    const double cost = work(static_cast<double>(row_size())) * 0.5;
-    ctx.parallel_for(batch * rows(), cost, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        for_each_in_row(row % rows(), [&](const Place& at, int64_t offset) {
-          body(row / rows(), at, row * row_size() + offset);
-        });
+    for_each_row(ctx, 0.5, [&](int64_t image, int64_t row, int64_t offset) {
+      Place at = {};
+      for (size_t a = N - 1; a-- > 0; row /= axes[a].output) at[a] = row % axes[a].output;
+      for (int64_t& x = at[N - 1]; x < axes[N - 1].output; ++x) {
+        body(image, at, offset + x * channels);
       }
     });
   }
-  // Calls body(place, offset) for every output pixel of one image, in order: where in its output
-  // the first channel is.
-  template <class Body>
-  void for_each_output(Body body) const {
-    for (int64_t row = 0; row < rows(); ++row) {
-      for_each_in_row(
-          row, [&](const Place& at, int64_t offset) { body(at, row * row_size() + offset); });
-    }
+  // Adds up `sums`, which is like the input, from all windows: calls add(image, row, from, to) for
+  // every row of the output and channels [from, to), images and channels shared among threads, rows
+  // in order. Where a row's windows lie, `sums` has been set to zeros before. An element of a
+  // window takes about `cost` nanoseconds.
+  template <class T, class Add>
+  void sum_windows(KernelContext& ctx, double cost, T* sums, Add add) const {
+    // Channels are cut where images are few, and then into long runs of memory.
+    constexpr int64_t kShares = 16, kRun = 64;
+    const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    const int64_t cuts =
+        std::min(ceil_div(kShares, std::max<int64_t>(batch, 1)), ceil_div(channels, kRun));
+    const int64_t width = ceil_div(ceil_div(channels, cuts), kRun) * kRun;
+    const int64_t blocks = ceil_div(channels, width);
+    ctx.parallel_for(batch * blocks, work(output_size()) / static_cast<double>(blocks) * cost,
+                     [&](int64_t begin, int64_t end) {
+                       while (begin < end) {
+                         const int64_t image = begin / blocks, from = begin % blocks;
+                         const int64_t to = std::min(from + end - begin, blocks);
+                         sum_image(image, from * width, std::min(to * width, channels),
+                                   sums + image * image_size(), add);
+                         begin += to - from;
+                       }
+                     });
   }
 
  private:
-  // A row runs along the last axis.
-  int64_t row_size() const { return axes[N - 1].output * channels; }
-  int64_t rows() const {
-    int64_t count = 1;
-    for (size_t a = 0; a + 1 < N; ++a) count *= axes[a].output;
-    return count;
+  // How many elements the windows of `outputs` output elements hold, roughly.
+  double work(int64_t outputs) const {
+    return static_cast<double>(outputs) * static_cast<double>(window_size());
   }
 
-  template <class Body>
-  void for_each_in_row(int64_t row, Body body) const {
-    Place at = {};
-    for (size_t a = N - 1; a-- > 0; row /= axes[a].output) at[a] = row % axes[a].output;
-    for (int64_t& x = at[N - 1]; x < axes[N - 1].output; ++x) body(at, x * channels);
+  template <class T, class Add>
+  void sum_image(int64_t image, int64_t from, int64_t to, T* sums, Add add) const {
+    const AxisGeometry& axis = axes[0];
+    const int64_t plane = image_size() / axis.input;
+    const int64_t plane_rows = axis.output == 0 ? 0 : rows() / axis.output;
+    int64_t clean = 0;  // planes of zeros or sums
+    const auto clean_until = [&](int64_t end) {
+      for (; clean < end; ++clean) {
+        for (int64_t at = clean * plane; at < (clean + 1) * plane; at += channels) {
+          std::fill(sums + at + from, sums + at + to, T{});
+        }
+      }
+    };
+    for (int64_t o = 0; o < axis.output; ++o) {
+      clean_until(std::min(axis.origin(o) + axis.window, axis.input));
+      for (int64_t row = o * plane_rows; row < (o + 1) * plane_rows; ++row) {
+        add(image, row, from, to);
+      }
+    }
+    clean_until(axis.input);
   }
 
   template <size_t kAxis, class Body>

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -26,7 +27,7 @@ const Case kCases[] = {
     {{1, 8, 8, 40}, 3, 3, 2, 2, "SAME"}, {{1, 9, 9, 2}, 1, 2, 3, 4, "VALID"},
     {{1, 4, 4, 1}, 5, 5, 1, 1, "SAME"},  {{0, 4, 4, 2}, 2, 2, 2, 2, "SAME"},
     {{2, 0, 4, 2}, 2, 2, 2, 2, "SAME"},  {{2, 4, 4, 0}, 2, 2, 2, 2, "VALID"},
-    {{1, 1, 4, 2}, 2, 2, 2, 2, "VALID"},
+    {{1, 1, 4, 2}, 2, 2, 2, 2, "VALID"}, {{2, 7, 9, 86}, 3, 3, 2, 2, "SAME"},
 };
 
 Shape in_layout(const Shape& nhwc, bool nchw) {
@@ -125,6 +126,42 @@ TEST(MaxPool, NanIsTheLargest) {
   EXPECT_EQ(y.data<float>()[1], 3);
 }
 
+// Among numbers of which many are equal, and some NaN: the first NaN of a window is its largest
+// element, or else the first of the largest ones.
+TEST(MaxPool, GradientsGoToTheFirstOfEqualElements) {
+  std::mt19937 random(3);
+  const Case c{{2, 9, 8, 86}, 3, 3, 2, 2, "SAME"};
+  for (DType type : kFloatingTypes) {
+    SCOPED_TRACE(str_cat(type));
+    std::vector<double> x(static_cast<size_t>(c.image.num_elements()));
+    for (double& v : x) {
+      v = static_cast<double>(random() % 3);
+      if (random() % 8 == 0) v = std::nan("");
+    }
+    const Tensor image = tensor_of(type, c.image, x);
+    OpTester pool("MaxPool"), grad("MaxPoolGrad"), grad_grad("MaxPoolGradGrad");
+    const Tensor y = with_attrs(pool, c, false).input(image).run_one().value();
+    const Tensor dy = random_tensor(type, y.shape(), random);
+    const Tensor ddx = random_tensor(type, image.shape(), random);
+    const std::vector<double> g = doubles_of(dy), gg = doubles_of(ddx);
+    std::vector<double> want(g.size()), want_grad(x.size()), want_grad_grad(g.size());
+    for_each_window(c, false, [&](size_t out, const std::vector<size_t>& window) {
+      size_t best = window.at(0);
+      for (size_t i : window) {
+        if (x[i] > x[best] || (std::isnan(x[i]) && !std::isnan(x[best]))) best = i;
+      }
+      want[out] = x[best];
+      want_grad[best] += g[out];
+      want_grad_grad[out] = gg[best];
+    });
+    expect_close(y, want);
+    expect_close(with_attrs(grad, c, false).input(image).input(y).input(dy).run_one().value(),
+                 want_grad);
+    expect_close(with_attrs(grad_grad, c, false).input(image).input(y).input(ddx).run_one().value(),
+                 want_grad_grad);
+  }
+}
+
 TEST(AvgPool, AgreesWithTheDefinition) {
   std::mt19937 random(2);
   for_each_case([&](const Case& c, bool nchw, DType type) {
@@ -150,6 +187,44 @@ TEST(AvgPool, AgreesWithTheDefinition) {
         .input(dy);
     expect_close(grad.run_one().value(), want_grad, 8);
   });
+}
+
+// To the bit: sums of floats that round, in the order of windows and of elements in a window.
+TEST(Pools, AddInOrder) {
+  const Case c{{2, 9, 11, 86}, 3, 3, 1, 1, "SAME"};
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  const auto numbers = [&] {
+    Tensor t = Tensor::allocate(DType::kFloat, c.image).value();
+    for (float& v : t.mutable_data<float>()) v = normal(random);
+    return t;
+  };
+  const Tensor image = numbers(), dy = numbers();
+  const float *x = image.data<float>().data(), *g = dy.data<float>().data();
+  const auto size = static_cast<size_t>(c.image.num_elements());
+  std::vector<float> average(size), average_grad(size), max_grad(size);
+  for_each_window(c, false, [&](size_t out, const std::vector<size_t>& window) {
+    const auto count = static_cast<float>(window.size());
+    size_t best = window.at(0);
+    for (size_t i : window) {
+      average[out] += x[i];
+      average_grad[i] += g[out] / count;
+      if (x[i] > x[best]) best = i;
+    }
+    average[out] /= count;
+    max_grad[best] += g[out];
+  });
+  const auto expect_bits = [](const Result<Tensor>& got, const std::vector<float>& want) {
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    const std::span<const float> bits = got->data<float>();
+    EXPECT_TRUE(std::equal(bits.begin(), bits.end(), want.begin(), want.end()));
+  };
+  OpTester avg("AvgPool"), avg_grad("AvgPoolGrad"), pool("MaxPool"), grad("MaxPoolGrad");
+  expect_bits(with_attrs(avg, c, false).input(image).run_one(), average);
+  const Tensor sizes = Tensor::vector<int32_t>({2, 9, 11, 86});
+  expect_bits(with_attrs(avg_grad, c, false).input(sizes).input(dy).run_one(), average_grad);
+  const Tensor y = with_attrs(pool, c, false).input(image).run_one().value();
+  expect_bits(with_attrs(grad, c, false).input(image).input(y).input(dy).run_one(), max_grad);
 }
 
 TEST(Pools, BadInputs) {
@@ -180,7 +255,7 @@ TEST(Pools, BadInputs) {
   EXPECT_HAS(error_of(with_attrs(grad2, c, false).input(image).input(bad).input(good)),
              "orig_output must have shape");
   EXPECT_HAS(error_of(with_attrs(grad3, c, false).input(image).input(good).input(good)),
-             "shape of orig_input");
+             "grad must have shape [1,4,4,2]");
   EXPECT_HAS(
       error_of(with_attrs(grad4, c, false).input(Tensor::vector<int32_t>({1, 4, 4, 2})).input(bad)),
       "grad must have shape");
