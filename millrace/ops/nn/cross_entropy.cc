@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -70,21 +68,6 @@ Status sparse_cross_entropy_grad(GradientContext& c) {
   return ok_status();
 }
 
-// A row of softmax, and what a loss is made of.
-template <class C>
-struct RowSums {
-  C largest;
-  C log_sum;  // of exp(x - largest)
-};
-template <class C>
-RowSums<C> softmax_into(const SoftmaxRows<C>& rows, const C* x, int64_t n, C* y) {
-  const C largest = rows.max(x, n);
-  const C sum = rows.exp_sum(x, largest, n, y);
-  const C scale = 1 / sum;
-  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
-  return {largest, std::log(sum)};
-}
-
 // Allocates the outputs and calls row(x, i, y), which returns the loss of row i and writes its
 // gradient to y, for every row x of the features.
 template <class T, class Row>
@@ -118,15 +101,7 @@ Status cross_entropy(KernelContext& ctx) {
   const int64_t n = labels.dim(1);
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
   return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
-    const C* label = all_labels + i * n;
-    const RowSums<C> sums = softmax_into(rows, x, n, y);
-    C loss = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      // A class without weight adds nothing, even where its probability is zero.
-      if (label[j] != 0) loss += label[j] * (sums.log_sum - (x[j] - sums.largest));
-      y[j] -= label[j];
-    }
-    return loss;
+    return rows.cross_entropy(x, all_labels + i * n, n, y);
   });
 }
 
@@ -150,10 +125,7 @@ Status sparse_cross_entropy(KernelContext& ctx) {
   }
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
   return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
-    const int64_t label = classes[i];
-    const RowSums<C> sums = softmax_into(rows, x, n, y);
-    y[label] -= 1;
-    return sums.log_sum - (x[label] - sums.largest);
+    return rows.class_cross_entropy(x, classes[i], n, y);
   });
 }
 

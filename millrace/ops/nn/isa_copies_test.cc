@@ -7,6 +7,7 @@
 
 #include "millrace/ops/nn/batch_norm_loops.h"
 #include "millrace/ops/nn/depthwise_loops.h"
+#include "millrace/ops/nn/lrn_loops.h"
 #include "millrace/ops/nn/pool_loops.h"
 #include "millrace/ops/nn/softmax_rows.h"
 
@@ -51,13 +52,19 @@ void append(const std::vector<T>& values, std::vector<T>& to) {
 TYPED_TEST(IsaCopies, Softmax) {
   using T = TypeParam;
   const std::vector<T> x = this->numbers(200);
+  std::vector<T> labels = this->numbers(200);
+  for (size_t i = 0; i < labels.size(); i += 3) labels[i] = 0;
   this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& rows, std::vector<T>& results) {
     for (int64_t n : {0, 1, 7, 16, 17, 64, 200}) {
-      std::vector<T> terms(x.size());
-      const T max = rows.max(x.data(), n);
-      results.push_back(max);
-      results.push_back(rows.exp_sum(x.data(), max, n, terms.data()));
-      append(terms, results);
+      std::vector<T> y(x.size());
+      rows.softmax(x.data(), n, y.data());
+      append(y, results);
+      rows.log_softmax(x.data(), n, y.data());
+      append(y, results);
+      results.push_back(rows.cross_entropy(x.data(), labels.data(), n, y.data()));
+      append(y, results);
+      if (n > 0) results.push_back(rows.class_cross_entropy(x.data(), n / 2, n, y.data()));
+      append(y, results);
     }
   });
 }
@@ -91,6 +98,30 @@ TYPED_TEST(IsaCopies, BatchNorm) {
       loops.differentiate_plane(dy.data(), x.data(), n, a[0], b[0], c[0], d[0], y.data());
       append(y, results);
     });
+  }
+}
+
+TYPED_TEST(IsaCopies, LocalResponseNormalization) {
+  using T = TypeParam;
+  if constexpr (std::is_same_v<T, float>) {
+    for (int64_t channels : {1, 5, 16, 37}) {
+      const std::vector<T> x = this->numbers(channels), y = this->numbers(channels),
+                           dy = this->numbers(channels);
+      for (float beta : {0.5F, 0.6F, 0.75F, 1.0F}) {
+        for (int64_t radius : {0, 2, 50}) {
+          const LrnParameters p{.radius = radius, .bias = 2, .alpha = 0.3F, .beta = beta};
+          this->template expect_same_bits<LrnLoops>([&](const LrnLoops& loops,
+                                                        std::vector<T>& results) {
+            std::vector<T> scratch(static_cast<size_t>(p.scratch_size(channels)));
+            std::vector<T> out(x.size());
+            loops.forward(p, x.data(), channels, scratch.data(), out.data());
+            append(out, results);
+            loops.backward(p, x.data(), y.data(), dy.data(), channels, scratch.data(), out.data());
+            append(out, results);
+          });
+        }
+      }
+    }
   }
 }
 

@@ -1,11 +1,12 @@
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/nn/lrn_loops.h"
+#include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
 
 // Local response normalisation along the channels of an NHWC image:
@@ -15,11 +16,6 @@ namespace millrace {
 namespace {
 
 using LrnTypes = TypeList<float, Half, BFloat16>;
-
-struct LrnParameters {
-  int64_t radius = 5;
-  float bias = 1, alpha = 1, beta = 0.5f;
-};
 
 Result<LrnParameters> read_parameters(const AttrMap& attrs) {
   LrnParameters p;
@@ -94,27 +90,6 @@ Status lrn_grad(GradientContext& c) {
   return ok_status();
 }
 
-// norm[c] for one pixel.
-template <class T>
-void norms(const LrnParameters& p, const T* x, int64_t channels, float* norm) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const int64_t first = std::max<int64_t>(0, c - p.radius);
-    const int64_t last = std::min(channels, c + p.radius + 1);
-    float sum = 0;
-    for (int64_t d = first; d < last; ++d) {
-      sum += static_cast<float>(x[d]) * static_cast<float>(x[d]);
-    }
-    norm[c] = p.bias + p.alpha * sum;
-  }
-}
-
-// norm^-beta, with the usual exponents written out.
-float power(float norm, float beta) {
-  if (beta == 0.5f) return 1 / std::sqrt(norm);
-  if (beta == 1.0f) return 1 / norm;
-  return std::pow(norm, -beta);
-}
-
 template <class T, bool kGradient>
 class LrnKernel final : public Kernel {
  public:
@@ -133,60 +108,44 @@ class LrnKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, x.shape()));
     if (x.num_elements() == 0) return ok_status();
-    const int64_t channels = x.dim(3), pixels = x.num_elements() / channels;
-    const T* const from = x.data<T>().data();
-    T* const to = out->mutable_data<T>().data();
-    const T* dy = nullptr;
-    const T* y = nullptr;
-    if constexpr (kGradient) {
-      dy = ctx.input(0).template data<T>().data();
-      y = ctx.input(2).template data<T>().data();
+    Tensor inputs[3];
+    for (int i = 0; i < (kGradient ? 3 : 1); ++i) {
+      MR_TRY_ASSIGN(inputs[i], as_compute_type<T>(ctx, ctx.input(i)));
     }
-    // Pixels in blocks, each with a row of norms of its own.
+    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+    const int64_t channels = x.dim(3), pixels = x.num_elements() / channels;
+    const float* const first = inputs[0].data<float>().data();
+    float* const to = result.mutable_data<float>().data();
+    // Pixels in blocks, each with memory of its own.
     constexpr int64_t kPixels = 64;
     const int64_t blocks = (pixels + kPixels - 1) / kPixels;
-    const int64_t dims[] = {blocks, channels};
+    const int64_t dims[] = {blocks, p_.scratch_size(channels)};
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
-    MR_TRY_ASSIGN(Tensor norm_tensor, ctx.allocate_temp(DType::kFloat, shape));
-    float* const norm_rows = norm_tensor.mutable_data<float>().data();
+    MR_TRY_ASSIGN(Tensor scratch_tensor, ctx.allocate_temp(DType::kFloat, shape));
+    float* const all_scratch = scratch_tensor.mutable_data<float>().data();
     const double cost = static_cast<double>(kPixels * channels) *
-                        static_cast<double>(std::min<int64_t>(channels, 2 * p_.radius + 1));
+                        (1 + 0.1 * static_cast<double>(std::min(channels, p_.radius)));
+    const LrnLoops& loops = isa_table<LrnLoops>();
     ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
-        float* const norm = norm_rows + b * channels;
+        float* const scratch = all_scratch + b * dims[1];
         for (int64_t i = b * kPixels; i < std::min(pixels, (b + 1) * kPixels); ++i) {
           const int64_t at = i * channels;
-          norms(p_, from + at, channels, norm);
           if constexpr (kGradient) {
-            differentiate(from + at, y + at, dy + at, norm, channels, to + at);
+            loops.backward(p_, inputs[1].data<float>().data() + at,
+                           inputs[2].data<float>().data() + at, first + at, channels, scratch,
+                           to + at);
           } else {
-            for (int64_t c = 0; c < channels; ++c) {
-              to[at + c] =
-                  static_cast<T>(static_cast<float>(from[at + c]) * power(norm[c], p_.beta));
-            }
+            loops.forward(p_, first + at, channels, scratch, to + at);
           }
         }
       }
     });
+    finish_output<T>(ctx, result, *out);
     return ok_status();
   }
 
  private:
-  // dx[d] = dy[d] norm[d]^-beta - 2 alpha beta x[d] sum of dy[c] y[c] / norm[c] over |d - c| <=
-  // radius.
-  void differentiate(const T* x, const T* y, const T* dy, const float* norm, int64_t channels,
-                     T* dx) const {
-    for (int64_t d = 0; d < channels; ++d) {
-      float sum = 0;
-      for (int64_t c = std::max<int64_t>(0, d - p_.radius);
-           c < std::min(channels, d + p_.radius + 1); ++c) {
-        sum += static_cast<float>(dy[c]) * static_cast<float>(y[c]) / norm[c];
-      }
-      dx[d] = static_cast<T>(static_cast<float>(dy[d]) * power(norm[d], p_.beta) -
-                             2 * p_.alpha * p_.beta * static_cast<float>(x[d]) * sum);
-    }
-  }
-
   LrnParameters p_;
 };
 

@@ -3,8 +3,8 @@
 #include "millrace/ops/kernel_runner_testing.h"
 #include "millrace/ops/register_ops.h"
 
-// Pools and BiasAdd, most over 8 NHWC images of 56x56x64, through their kernels, next to a memcpy
-// of their input: "vs_memcpy" is the op's time over the copy's.
+// Pools, BiasAdd, softmax and LRN, most over 8 NHWC images of 56x56x64, through their kernels, next
+// to a memcpy of their input: "vs_memcpy" is the op's time over the copy's.
 
 namespace millrace {
 namespace {
@@ -65,6 +65,29 @@ BENCHMARK_CAPTURE(bias_add, NHWC, Shape{8, 56, 56, 64}, "NHWC")->UseManualTime()
 BENCHMARK_CAPTURE(bias_add, NCHW, Shape{8, 64, 56, 56}, "NCHW")->UseManualTime();
 BENCHMARK_CAPTURE(bias_add, few_channels, Shape{8, 224, 224, 3}, "NHWC")->UseManualTime();
 BENCHMARK_CAPTURE(bias_add, small, Shape{8, 256}, "NHWC")->UseManualTime();
+
+void bias_add_grad(benchmark::State& state, const Shape& shape, const char* format) {
+  run(state, "BiasAddGrad", {numbers(shape)}, {{"T", DType::kFloat}, {"data_format", format}});
+}
+BENCHMARK_CAPTURE(bias_add_grad, NHWC, Shape{8, 56, 56, 64}, "NHWC")->UseManualTime();
+BENCHMARK_CAPTURE(bias_add_grad, NCHW, Shape{8, 64, 56, 56}, "NCHW")->UseManualTime();
+BENCHMARK_CAPTURE(bias_add_grad, small, Shape{8, 256}, "NHWC")->UseManualTime();
+
+void softmax(benchmark::State& state, const char* op) {
+  run(state, op, {numbers({(1 << 18) / state.range(0), state.range(0)})}, {{"T", DType::kFloat}});
+}
+BENCHMARK_CAPTURE(softmax, Softmax, "Softmax")->Arg(10)->Arg(128)->Arg(1024)->UseManualTime();
+BENCHMARK_CAPTURE(softmax, LogSoftmax, "LogSoftmax")->Arg(1024)->UseManualTime();
+
+void lrn(benchmark::State& state) {
+  run(state, "LRN", {images()},
+      {{"T", DType::kFloat},
+       {"depth_radius", 2},
+       {"bias", 1.0F},
+       {"alpha", 1.0F},
+       {"beta", 0.75F}});
+}
+BENCHMARK(lrn)->UseManualTime();
 
 }  // namespace
 }  // namespace millrace

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -36,19 +34,6 @@ Status log_softmax_grad(GradientContext& c) {
   return ok_status();
 }
 
-template <class C, bool kLog>
-void softmax_row(const SoftmaxRows<C>& rows, const C* x, int64_t n, C* y) {
-  const C largest = rows.max(x, n);
-  const C sum = rows.exp_sum(x, largest, n, kLog ? nullptr : y);
-  if constexpr (kLog) {
-    const C log_sum = std::log(sum);
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - largest) - log_sum;
-  } else {
-    const C scale = 1 / sum;
-    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
-  }
-}
-
 template <class T, bool kLog>
 Status softmax(KernelContext& ctx) {
   using C = ComputeType<T>;
@@ -62,10 +47,11 @@ Status softmax(KernelContext& ctx) {
   const C* const x = logits.data<C>().data();
   C* const y = result.mutable_data<C>().data();
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
+  const auto row = kLog ? rows.log_softmax : rows.softmax;
   ctx.parallel_for(shape.num_elements() / n, 10 + static_cast<double>(n),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i) {
-                       softmax_row<C, kLog>(rows, x + i * n, n, y + i * n);
+                       row(x + i * n, n, y + i * n);
                      }
                    });
   finish_output<T>(ctx, result, *out);
