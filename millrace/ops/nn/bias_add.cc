@@ -1,12 +1,10 @@
-#include <algorithm>
 #include <memory>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/accumulate.h"
 #include "millrace/ops/math/binary_ops.h"
-#include "millrace/tensor/dispatch.h"
+#include "millrace/ops/reduce/reduce.h"
 
 // BiasAdd, its older twin, and the sum that is their gradient. The bias runs along the channels:
 // the last dimension, or dimension 1 for NCHW.
@@ -132,47 +130,6 @@ class BiasAddKernel final : public Kernel {
   const BinaryFunction add_;
 };
 
-// Rows are summed in blocks of fixed size and the blocks in order, so the result does not depend on
-// threads.
-template <class T>
-Status sum_channels(KernelContext& ctx, const BiasGeometry& g, Tensor& out) {
-  using Sum = SumType<T>;
-  T* const to = out.mutable_data<T>().data();
-  const int64_t row = g.channels * g.inner;
-  const int64_t rows_per_block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
-  const int64_t blocks = (g.outer + rows_per_block - 1) / rows_per_block;
-  const int64_t dims[] = {std::max<int64_t>(blocks, 1), g.channels};
-  MR_TRY_ASSIGN(const Shape sums_shape, Shape::make(dims));
-  MR_TRY_ASSIGN(Tensor sums, ctx.allocate_temp(dtype_of<Sum>, sums_shape));
-  Sum* const all_sums = sums.mutable_data<Sum>().data();
-  const T* const value = ctx.input(0).data<T>().data();
-  const double cost = static_cast<double>(rows_per_block * row) * 0.5;
-  ctx.parallel_for(blocks, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      Sum* const sum = all_sums + b * g.channels;
-      std::fill_n(sum, g.channels, Sum{});
-      for (int64_t i = b * rows_per_block; i < std::min(g.outer, (b + 1) * rows_per_block); ++i) {
-        const T* x = value + i * row;
-        if (g.inner == 1) {
-          for (int64_t c = 0; c < g.channels; ++c) sum[c] += static_cast<Sum>(x[c]);
-          continue;
-        }
-        for (int64_t c = 0; c < g.channels; ++c, x += g.inner) {
-          Sum total{};
-          for (int64_t j = 0; j < g.inner; ++j) total += static_cast<Sum>(x[j]);
-          sum[c] += total;
-        }
-      }
-    }
-  });
-  for (int64_t c = 0; c < g.channels; ++c) {
-    Sum total{};
-    for (int64_t b = 0; b < blocks; ++b) total += all_sums[b * g.channels + c];
-    to[c] = static_cast<T>(total);
-  }
-  return ok_status();
-}
-
 class BiasAddGradKernel final : public Kernel {
  public:
   explicit BiasAddGradKernel(bool nchw) : nchw_(nchw) {}
@@ -184,8 +141,11 @@ class BiasAddGradKernel final : public Kernel {
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const BiasGeometry g, bias_geometry(ctx.input(0).shape(), nchw_));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{g.channels}));
-    return dispatch<NumberTypes>(out->dtype(),
-                                 [&]<class T>() { return sum_channels<T>(ctx, g, *out); });
+    ReduceDims dims;
+    dims.add(g.outer, true);
+    dims.add(g.channels, false);
+    dims.add(g.inner, true);
+    return sum_tensor(ctx, ctx.input(0), dims, *out);
   }
 
  private:

@@ -65,10 +65,19 @@ MR_VECTOR_FN A fold_row(const A* x, int64_t n) {
       acc[r] = Op::apply(acc[r], vec::load(x + i + r * kWidth));
     }
   }
-  A lanes[kFoldLanes<A>];
-  for (int64_t r = 0; r < kRegisters; ++r) vec::store(lanes + r * kWidth, acc[r]);
-  for (int64_t k = 0; i + k < n; ++k) lanes[k] = Op::apply(lanes[k], x[i + k]);
-  for (int64_t half = kFoldLanes<A> / 2; half > 0; half /= 2) {
+  // Lanes meet from the outer halves inwards, as far as registers go one register at a time.
+  alignas(vec::kVectorBytes) A lanes[kFoldLanes<A>];
+  if (i < n) {
+    for (int64_t r = 0; r < kRegisters; ++r) vec::store(lanes + r * kWidth, acc[r]);
+    for (int64_t k = 0; i + k < n; ++k) lanes[k] = Op::apply(lanes[k], x[i + k]);
+    for (int64_t r = 0; r < kRegisters; ++r) acc[r] = vec::load(lanes + r * kWidth);
+  }
+#pragma GCC unroll 8
+  for (int64_t half = kRegisters / 2; half > 0; half /= 2) {
+    for (int64_t r = 0; r < half; ++r) acc[r] = Op::apply(acc[r], acc[r + half]);
+  }
+  vec::store(lanes, acc[0]);
+  for (int64_t half = kWidth / 2; half > 0; half /= 2) {
     for (int64_t k = 0; k < half; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + half]);
   }
   return lanes[0];

@@ -62,4 +62,8 @@ struct FoldSource {
 template <class A>
 Status reduce(KernelContext& ctx, FoldOp op, const FoldSource<A>& x, ReduceDims& dims, A* out);
 
+// The sum of `x`, numbers of any type, over the reduced dimensions, as the op Sum has it, written
+// to `out`, of the same type. `dims` is used up.
+Status sum_tensor(KernelContext& ctx, const Tensor& x, ReduceDims& dims, Tensor& out);
+
 }  // namespace millrace

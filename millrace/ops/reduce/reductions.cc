@@ -215,12 +215,29 @@ Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& di
   return ok_status();
 }
 
+// Reduces `x`, which has elements, to `y`, along one dimension at least.
+template <class T>
+Status reduce_to(KernelContext& ctx, Reduction kind, const Tensor& x, ReduceDims& dims, Tensor& y) {
+  const int64_t outputs = y.num_elements(), count = x.num_elements() / outputs;
+  if constexpr (is_complex_v<T>) {
+    if (kind == Reduction::kProd) {
+      return reduce<T>(ctx, FoldOp::kProd, {.data = x.raw()}, dims,
+                       static_cast<T*>(y.mutable_raw()));
+    }
+    // A sum of complex numbers is two sums side by side.
+    dims.add(2, false);
+    using R = typename RealPart<T>::Type;
+    return fold_to<R>(ctx, kind, x.raw(), dims, count, y.mutable_raw(), 2 * outputs);
+  } else {
+    return fold_to<T>(ctx, kind, x.raw(), dims, count, y.mutable_raw(), outputs);
+  }
+}
+
 template <class T>
 Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
   const Tensor& x = ctx.input(0);
   ReduceDims dims;
   MR_TRY_ASSIGN(const Shape shape, read_reduction(ctx, x.shape(), 1, keep_dims, dims));
-  const int64_t outputs = shape.num_elements();
   if (x.num_elements() == 0) {
     MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
     std::ranges::fill(y->mutable_data<T>(), empty_result<T>(kind));
@@ -233,19 +250,7 @@ Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
     return ok_status();
   }
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
-  const int64_t count = x.num_elements() / outputs;
-  if constexpr (is_complex_v<T>) {
-    if (kind == Reduction::kProd) {
-      return reduce<T>(ctx, FoldOp::kProd, {.data = x.raw()}, dims,
-                       static_cast<T*>(y->mutable_raw()));
-    }
-    // A sum of complex numbers is two sums side by side.
-    dims.add(2, false);
-    using R = typename RealPart<T>::Type;
-    return fold_to<R>(ctx, kind, x.raw(), dims, count, y->mutable_raw(), 2 * outputs);
-  } else {
-    return fold_to<T>(ctx, kind, x.raw(), dims, count, y->mutable_raw(), outputs);
-  }
+  return reduce_to<T>(ctx, kind, x, dims, *y);
 }
 
 class Reduce final : public Kernel {
@@ -307,6 +312,20 @@ void register_logical(Registry& registry, const char* name, const char* doc) {
 }
 
 }  // namespace
+
+Status sum_tensor(KernelContext& ctx, const Tensor& x, ReduceDims& dims, Tensor& out) {
+  return dispatch<NumberTypes>(x.dtype(), [&]<class T>() -> Status {
+    if (x.num_elements() == 0) {
+      std::ranges::fill(out.mutable_data<T>(), empty_result<T>(Reduction::kSum));
+      return ok_status();
+    }
+    if (dims.num_reduced() == 0) {
+      std::ranges::copy(x.data<T>(), out.mutable_data<T>().begin());
+      return ok_status();
+    }
+    return reduce_to<T>(ctx, Reduction::kSum, x, dims, out);
+  });
+}
 
 void register_reductions(Registry& registry) {
   register_one<Reduction::kSum>(registry, "Sum", "The sum over the given axes.", kNumbers,
