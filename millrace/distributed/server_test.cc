@@ -105,10 +105,11 @@ TEST(Server, LimitsTheCallsThatWait) {
   const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
   const Ref<CallGroup> first = recv(0, cancel), second = recv(1, cancel);
   // Calls may overtake each other: those that wait are there.
-  while (Server::activity(server->address())->steps.empty() ||
-         Server::activity(server->address())->steps[0].waits_for.size() < 2) {
-    std::this_thread::yield();
-  }
+  const auto waiting = [&] {
+    const WorkerActivity told = Server::activity(str_cat("grpc://", server->address())).value();
+    return told.steps.empty() ? 0 : told.steps[0].waits_for.size();
+  };
+  while (waiting() < 2) std::this_thread::yield();
   const Status full = recv(2, cancel)->wait(60'000);
   EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.to_string();
   cancel->cancel(aborted("enough"));
