@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/base/hash.h"
+#include "millrace/base/hex.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
@@ -93,12 +94,6 @@ void to_proto(const Device::Info& info, tensorflow::DeviceAttributes& out) {
   out.set_memory_limit(info.memory_limit);
   out.set_incarnation(info.incarnation);
   out.set_physical_device_desc(info.description);
-}
-
-std::string hex_digits(uint64_t value) {
-  std::string out;
-  for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[(value >> shift) & 15];
-  return out;
 }
 
 // Waits so long; ends earlier when one of the tokens is cancelled.

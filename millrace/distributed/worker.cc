@@ -1,6 +1,7 @@
 #include "millrace/distributed/worker.h"
 
 #include "millrace/base/clock.h"
+#include "millrace/base/hex.h"
 #include "millrace/base/log.h"
 #include "millrace/distributed/partial_keys.h"
 #include "millrace/distributed/task_activity.h"
@@ -14,12 +15,6 @@ namespace {
 // fewer.
 constexpr int64_t kGiveBackBytes = int64_t{8} << 20;
 constexpr int64_t kGiveBackAtEndBytes = int64_t{1} << 20;
-
-std::string hex(uint64_t value) {
-  std::string out(16, '0');
-  for (size_t i = 16; i-- > 0; value >>= 4) out[i] = "0123456789abcdef"[value & 15];
-  return out;
-}
 
 // Of a graph's handle, see add_graph(); empty for what is none.
 std::string session_of(const std::string& handle) {
@@ -74,8 +69,8 @@ void Worker::register_graph(RegisterGraphRequest request,
 
 Status Worker::check_incarnation(uint64_t expected) const {
   if (expected == 0 || expected == incarnation()) return ok_status();
-  return aborted("task ", task_->name, " has restarted: expected incarnation ", hex(expected),
-                 ", it is ", hex(incarnation()));
+  return aborted("task ", task_->name, " has restarted: expected incarnation ",
+                 hex_digits(expected), ", it is ", hex_digits(incarnation()));
 }
 
 Result<Ref<TaskSession>> Worker::hear_of(const std::string& name, int64_t lease_ms,
@@ -103,7 +98,7 @@ Result<std::string> Worker::add_graph(const RegisterGraphRequest& request) {
   MR_TRY(session->check());
   // With the incarnation, so that a handle given before a restart is never taken for a new one, and
   // with the session, so that it says whose it was when it is gone.
-  std::string handle = str_cat(hex(incarnation()), "_", next_graph_++, "_", request.session);
+  std::string handle = str_cat(hex_digits(incarnation()), "_", next_graph_++, "_", request.session);
   graphs_.emplace(handle, std::move(graph));
   return handle;
 }
@@ -162,7 +157,7 @@ void Worker::recv_tensor(RecvTensorRequest request, Ref<CancellationToken> cance
     }
     if (key.incarnation != sender->info().incarnation) {
       return aborted("rendezvous key ", request.key, ": ", sender->name(),
-                     " has restarted, its incarnation is ", hex(sender->info().incarnation));
+                     " has restarted, its incarnation is ", hex_digits(sender->info().incarnation));
     }
     traffic = &task_->counters->with_device(key.recv_device);
     MR_TRY_ASSIGN(found, steps_.find(request.step_id));

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "millrace/base/hash.h"
+#include "millrace/base/hex.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -199,12 +200,8 @@ uint64_t frame_id(uint64_t parent, uint64_t iteration, std::string_view name) {
 }
 
 std::string RendezvousKey::to_string() const {
-  std::string hex(16, '0');
-  for (int i = 0; i < 16; ++i) {
-    hex[static_cast<size_t>(15 - i)] = "0123456789abcdef"[(incarnation >> (4 * i)) & 15];
-  }
-  return str_cat(send_device, ";", hex, ";", recv_device, ";", tensor_name, ";", frame, ":",
-                 iteration);
+  return str_cat(send_device, ";", hex_digits(incarnation), ";", recv_device, ";", tensor_name, ";",
+                 frame, ":", iteration);
 }
 
 Result<RendezvousKey> RendezvousKey::parse(std::string_view text) {

@@ -15,8 +15,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kMaxNodes = 10'000'000;
-
 // Steps of functions are told apart from those of sessions, which count up from 1.
 int64_t fresh_step_id() {
   static std::atomic<int64_t> next{-1};
@@ -109,7 +107,7 @@ class LocalFunctionRunner final : public FunctionRunner {
   Result<Ref<PlanSet>> build(const FunctionBody& body, const std::string& scope) {
     Subgraph graph = Subgraph::from_graph(*body.graph);
     LoweredOutputs outputs;
-    MR_TRY(lower_functions(graph, 0, body.graph->shared_functions(), kMaxNodes, outputs));
+    MR_TRY(lower_functions(graph, 0, body.graph->shared_functions(), outputs));
     for (NodeId id : body.control_results) {
       graph.node(id).set_attr(kTargetAttr, true);
     }

@@ -10,6 +10,8 @@
 namespace millrace {
 namespace {
 
+constexpr int kMaxNodes = 10'000'000;
+
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
 bool calls_by_name(const SubNode& node) { return node.op_owner && !node.op->unknown; }
@@ -38,13 +40,9 @@ struct Placed {
 
 class Lowering {
  public:
-  Lowering(Subgraph& graph, const Ref<FunctionLibrary>& functions, int max_nodes,
-           LoweredOutputs& outputs, Lower which)
-      : graph_(graph),
-        functions_(functions),
-        max_nodes_(max_nodes),
-        outputs_(outputs),
-        which_(which) {}
+  Lowering(Subgraph& graph, const Ref<FunctionLibrary>& functions, LoweredOutputs& outputs,
+           Lower which)
+      : graph_(graph), functions_(functions), outputs_(outputs), which_(which) {}
 
   Status run(NodeId first) {
     for (NodeId id = first; id < graph_.size(); ++id) {
@@ -146,8 +144,8 @@ class Lowering {
                   functions_->instantiate(f.name, f.attrs, graph_.registry()));
     MR_TRY(check_types(f.name, "takes", body->arg_types, arg_types));
     MR_TRY(check_types(f.name, "gives", body->result_types, result_types));
-    if (graph_.size() + body->graph->num_nodes() > max_nodes_) {
-      return resource_exhausted("inlining functions makes more than ", max_nodes_, " nodes");
+    if (graph_.size() + body->graph->num_nodes() > kMaxNodes) {
+      return resource_exhausted("inlining functions makes more than ", kMaxNodes, " nodes");
     }
     return body;
   }
@@ -557,7 +555,6 @@ class Lowering {
 
   Subgraph& graph_;
   const Ref<FunctionLibrary>& functions_;
-  int max_nodes_;
   LoweredOutputs& outputs_;
   const Lower which_;
   std::vector<Todo> todo_;
@@ -573,8 +570,8 @@ void LoweredOutputs::erase_from(NodeId first) {
 }
 
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
-                       int max_nodes, LoweredOutputs& outputs, Lower which) {
-  return Lowering(graph, functions, max_nodes, outputs, which).run(first);
+                       LoweredOutputs& outputs, Lower which) {
+  return Lowering(graph, functions, outputs, which).run(first);
 }
 
 }  // namespace millrace

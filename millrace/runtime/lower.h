@@ -48,9 +48,9 @@ class LoweredOutputs {
 // With `which` kTakesReferences only nodes whose inputs are references are replaced, in bodies too.
 //
 // A node whose functions do not fit it, or hold ops that nobody registered, stays, with an error
-// that names it. More than `max_nodes` nodes in all are RESOURCE_EXHAUSTED.
+// that names it. More than ten million nodes in all are RESOURCE_EXHAUSTED.
 enum class Lower : uint8_t { kAll, kTakesReferences };
 Status lower_functions(Subgraph& graph, NodeId first, const Ref<FunctionLibrary>& functions,
-                       int max_nodes, LoweredOutputs& outputs, Lower which = Lower::kAll);
+                       LoweredOutputs& outputs, Lower which = Lower::kAll);
 
 }  // namespace millrace

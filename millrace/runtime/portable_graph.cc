@@ -7,8 +7,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kMaxNodes = 10'000'000;
-
 bool takes_references(const Graph& graph, const Node& node) {
   if (node.op().traits.functional == FunctionalOp::kNone) return false;
   for (const Output& input : node.inputs()) {
@@ -28,8 +26,7 @@ Result<std::string> portable_graph_def_bytes(const Graph& graph) {
   MR_TRY(export_graph_def(graph, def, 0, size));
   Subgraph lowered = Subgraph::from_graph(graph);
   LoweredOutputs outputs;
-  MR_TRY(lower_functions(lowered, 0, graph.shared_functions(), kMaxNodes, outputs,
-                         Lower::kTakesReferences));
+  MR_TRY(lower_functions(lowered, 0, graph.shared_functions(), outputs, Lower::kTakesReferences));
   for (NodeId id = 0; id < size; ++id) MR_TRY(outputs.error(id));
   MR_TRY_ASSIGN(const std::string bytes, lowered.to_graph_def_bytes());
   tensorflow::GraphDef nodes;

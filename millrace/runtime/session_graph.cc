@@ -14,7 +14,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kMaxNodes = 10'000'000;
 constexpr std::string_view kColocation = "loc:@";
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
@@ -336,7 +335,7 @@ Status SessionGraph::take(int count, const PinnedDevices& pinned) {
   for (NodeId id = first; id < lowered_.size(); ++id) {
     for (Output& input : lowered_.node(id).inputs) input = lowered_outputs_(input);
   }
-  MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), kMaxNodes, lowered_outputs_));
+  MR_TRY(lower_functions(lowered_, first, graph_->shared_functions(), lowered_outputs_));
   for (NodeId id = first; id < lowered_.size(); ++id) {
     auto it = pinned.find(lowered_.node(id).name);
     if (it != pinned.end()) lowered_.node(id).device = lowered_.devices().intern(it->second);
