@@ -1,9 +1,7 @@
 #include <absl/synchronization/mutex.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -13,28 +11,10 @@
 #include "millrace/distributed/grpc/library/channel.h"
 #include "millrace/distributed/grpc/library/poller.h"
 #include "millrace/distributed/grpc/library/server.h"
+#include "millrace/distributed/grpc/library/with_variable.h"
 
 namespace millrace::grpc_library {
 namespace {
-
-// Calls `act` in an environment with one variable ("NAME=value") more. Other threads may read the
-// environment meanwhile, which setenv() would not let them: they find an array that is whole and
-// stays, with the variable or without. Once in a process.
-void with_variable(char* variable, void (*act)()) {
-  char** const before = environ;
-  size_t count = 0;
-  while (before != nullptr && before[count] != nullptr) ++count;
-  // For good, since somebody may be reading it.
-  static char** const more = new char*[count + 2];
-  std::copy_n(before, count, more);
-  more[count] = variable;
-  more[count + 1] = nullptr;
-  __atomic_store_n(&environ, more, __ATOMIC_RELEASE);
-  act();
-  // What somebody has set meanwhile stays, and the variable with it.
-  char** mine = more;
-  __atomic_compare_exchange_n(&environ, &mine, before, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-}
 
 void set_up() {
   // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
