@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/hex.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/direct_worker.h"
+#include "millrace/distributed/forwarding_worker.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/master_service.h"
 #include "millrace/distributed/metrics.h"
@@ -83,6 +85,38 @@ Ref<ServerTask> server_at(std::string_view address) {
   const auto it = all.by_address.find(address);
   return it == all.by_address.end() ? nullptr : it->second;
 }
+
+// What a server's task tells, and what it tells as the tasks that it is to sessions which brought
+// their clusters.
+WorkerActivity activity_of(const Worker& worker, const TaskAliases& aliases) {
+  WorkerActivity out = worker.activity(0);
+  aliases.tell(0, out);
+  return out;
+}
+
+// A server's task as it is called: it tells of its aliases too.
+class ServerWorker final : public ForwardingWorker {
+ public:
+  ServerWorker(Ref<Worker> worker, Ref<TaskAliases> aliases)
+      : worker_(std::move(worker)), aliases_(std::move(aliases)) {}
+
+  void get_activity(int64_t step_id, UniqueFunction<void(Result<WorkerActivity>)> done) override {
+    worker_->get_activity(step_id, [aliases = aliases_, step_id, done = std::move(done)](
+                                       Result<WorkerActivity> activity) mutable {
+      if (activity.ok()) aliases->tell(step_id, *activity);
+      done(std::move(activity));
+    });
+  }
+
+ protected:
+  Result<Ref<WorkerInterface>> find_worker() const override {
+    return Ref<WorkerInterface>(worker_);
+  }
+
+ private:
+  const Ref<Worker> worker_;
+  const Ref<TaskAliases> aliases_;
+};
 
 // How all tasks of a cluster but `own` are reached.
 Result<Ref<WorkerCache>> peers_of(const TaskDescription& own, const Network& network) {
@@ -182,11 +216,8 @@ Result<Ref<SessionBackend>> make_own_master(const SessionOptions& options) {
   master.kernel_label = options.kernel_label;
   master.scope = {.rights = options.rights, .isolated = options.isolate_state};
   MR_TRY_ASSIGN(const Network network, Network::from_environment());
-  std::string id;
-  for (uint64_t digits = random_incarnation(); id.size() < 16; digits >>= 4) {
-    id += "0123456789abcdef"[digits & 15];
-  }
-  MR_TRY_ASSIGN(Ref<WorkerCache> workers, alias_workers(cluster, id, network));
+  MR_TRY_ASSIGN(Ref<WorkerCache> workers,
+                alias_workers(cluster, hex_digits(random_incarnation()), network));
   return make_master_backend(std::move(workers), master);
 }
 
@@ -253,6 +284,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
   const ServerLimits limits = ServerLimits::from_environment();
   task->aliases = make_ref<TaskAliases>(task->devices, network, limits);
   const Ref<WaitingCalls> waiting = make_ref<WaitingCalls>(limits);
+  const Ref<WorkerInterface> called = make_ref<ServerWorker>(task->worker, task->aliases);
   const auto make_service = [&](const GraphRights& rights) {
     return MasterService::create(
         {.target = str_cat(kScheme, "://", task->address),
@@ -263,7 +295,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
          .max_sessions_per_client = limits.sessions_per_client,
          .max_graph_bytes = limits.graph_bytes,
          .next = make_limited_service(
-             make_task_service(description, make_narrowed_worker(task->worker, rights),
+             make_task_service(description, make_narrowed_worker(called, rights),
                                rights.all() ? end_this_process : nullptr,
                                rights.all() ? task->aliases : nullptr),
              waiting)});
@@ -274,9 +306,11 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     MR_TRY_ASSIGN(task->others_master, make_service(rights));
   }
   if (options.metrics_port >= 0) {
-    auto metrics = MetricsPort::open(
-        MetricsPort::Options::of(network, task->address, options.metrics_port),
-        [worker = task->worker] { return metrics_text(worker->task(), worker->activity(0)); });
+    auto metrics =
+        MetricsPort::open(MetricsPort::Options::of(network, task->address, options.metrics_port),
+                          [worker = task->worker, aliases = task->aliases] {
+                            return metrics_text(worker->task(), activity_of(*worker, *aliases));
+                          });
     if (!metrics.ok()) return could_not(metrics.status());
     task->metrics = *std::move(metrics);
   }
@@ -321,7 +355,8 @@ Status Server::register_targets() {
 
 Result<WorkerActivity> Server::activity(std::string_view target) {
   const std::string_view address = address_of(target);
-  if (const Ref<ServerTask> own = server_at(address)) return own->worker->activity(0);
+  if (const Ref<ServerTask> own = server_at(address))
+    return activity_of(*own->worker, *own->aliases);
   struct Answer : RefCounted {
     Mutex mu;
     WorkerActivity activity MR_GUARDED_BY(mu);

@@ -117,6 +117,35 @@ TEST(Server, LimitsTheCallsThatWait) {
   EXPECT_EQ(second->wait(60'000).code(), Code::kAborted);
 }
 
+TEST(Server, TellsOfSessionsThatBringTheirCluster) {
+  const auto server = start("w|localhost:0", "w", 0);
+  const std::string target = str_cat("grpc://", server->address());
+  ClusterTest t;
+  t.on("/job:brought/task:0");
+  const Expr y = t.add("Add", {t.placeholder(DType::kFloat), t.constant(2)});
+  t.open({.target = target, .cluster = {{"brought", 0, server->address()}}});
+  EXPECT_EQ(t.run(y, {{"Placeholder:0", Tensor::scalar(1.0F)}}).value(), 3);
+  WorkerActivity told = Server::activity(target).value();
+  ASSERT_EQ(told.sessions.size(), 1u);
+  EXPECT_EQ(told.sessions[0].graphs, 1);
+  EXPECT_EQ(told.steps_ended, 1);
+  const auto fed = [&] {
+    int64_t bytes = 0;
+    for (const WorkerActivity::Transfer& transfer : told.transfers) {
+      if (transfer.kind == "feed") bytes += transfer.received_bytes;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(fed(), 4);
+  t.close();
+  // What was counted stays. Tasks are told of an end without waiting for it.
+  do {
+    told = Server::activity(target).value();
+  } while (!told.sessions.empty());
+  EXPECT_EQ(told.steps_ended, 1);
+  EXPECT_EQ(fed(), 4);
+}
+
 TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
   const auto server = start("w|a:1", "w", 0);
   ClusterTest t;

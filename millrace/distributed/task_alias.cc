@@ -76,6 +76,24 @@ bool is_id(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+// Adds what was counted to what others have counted: one row for each peer and kind.
+void add_counts(const WorkerActivity& from, WorkerActivity& to) {
+  to.steps_begun += from.steps_begun;
+  to.steps_ended += from.steps_ended;
+  to.steps_failed += from.steps_failed;
+  for (const WorkerActivity::Transfer& in : from.transfers) {
+    const auto row = std::find_if(to.transfers.begin(), to.transfers.end(), [&](const auto& known) {
+      return known.peer == in.peer && known.kind == in.kind;
+    });
+    if (row == to.transfers.end()) {
+      to.transfers.push_back(in);
+    } else {
+      row->received_bytes += in.received_bytes;
+      row->sent_bytes += in.sent_bytes;
+    }
+  }
+}
+
 }  // namespace
 
 Ref<Channel> make_alias_channel(Ref<Channel> channel, std::string id,
@@ -187,6 +205,21 @@ Result<Ref<TaskAliases::Alias>> TaskAliases::make_alias(const std::string& id,
   return alias;
 }
 
+void TaskAliases::tell(int64_t step_id, WorkerActivity& out) const {
+  std::vector<Ref<Alias>> aliases;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [id, alias] : aliases_) aliases.push_back(alias);
+    if (step_id == 0) add_counts(forgotten_, out);
+  }
+  for (const Ref<Alias>& alias : aliases) {
+    WorkerActivity told = alias->worker->activity(step_id);
+    std::move(told.sessions.begin(), told.sessions.end(), std::back_inserter(out.sessions));
+    std::move(told.steps.begin(), told.steps.end(), std::back_inserter(out.steps));
+    add_counts(told, out);
+  }
+}
+
 void TaskAliases::forget_idle(const std::string& ended) {
   const int64_t lease_ns = lease_ms_for(lost_after_ms()) * 1'000'000;
   std::vector<Ref<Alias>> dropped;
@@ -196,7 +229,14 @@ void TaskAliases::forget_idle(const std::string& ended) {
     std::erase_if(aliases_, [&](auto& entry) {
       const Alias& alias = *entry.second;
       const bool waits = entry.first != ended && now - alias.made_ns < lease_ns;
-      if (waits || !alias.worker->activity(0).sessions.empty()) return false;
+      if (waits) return false;
+      WorkerActivity told = alias.worker->activity(0);
+      if (!told.sessions.empty()) return false;
+      // Their names are whatever sessions brought: no list of them grows.
+      for (WorkerActivity::Transfer& transfer : told.transfers) {
+        if (transfer.peer != TaskCounters::kMaster) transfer.peer = TaskCounters::kOther;
+      }
+      add_counts(told, forgotten_);
       dropped.push_back(std::move(entry.second));
       return true;
     });

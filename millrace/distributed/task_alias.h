@@ -45,6 +45,10 @@ class TaskAliases final : public CallHandler {
   // RESOURCE_EXHAUSTED where there are as many as there may be sessions, else what the worker says.
   void handle(std::string_view method, Message request, Ref<CancellationToken> cancel,
               CallDone done) override;
+  // Adds to what the server's own task tells: sessions and steps of all aliases, or of the one step
+  // named, and, with all (0), what they have counted, also those that are forgotten. Queues are the
+  // server's own.
+  void tell(int64_t step_id, WorkerActivity& out) const;
   // As Worker::shut_down(), of all; none is made any more.
   void shut_down(const Status& reason);
 
@@ -69,6 +73,7 @@ class TaskAliases final : public CallHandler {
   mutable Mutex mu_;
   Status stopped_ MR_GUARDED_BY(mu_);
   std::map<std::string, Ref<Alias>> aliases_ MR_GUARDED_BY(mu_);
+  WorkerActivity forgotten_ MR_GUARDED_BY(mu_);  // what they had counted, all peers as one
 };
 
 }  // namespace millrace

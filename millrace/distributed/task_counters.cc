@@ -10,13 +10,13 @@ int64_t read(const std::atomic<int64_t>& counter) {
 }  // namespace
 
 TaskCounters::TaskCounters(const std::vector<std::string>& peers)
-    : peers_(peers), traffic_(peers.size()) {
-  for (size_t i = 0; i < peers_.size(); ++i) by_peer_.emplace(peers_[i], &traffic_[i]);
+    : names_(peers), peers_(peers.size()) {
+  for (size_t i = 0; i < names_.size(); ++i) by_name_.emplace(names_[i], &peers_[i]);
 }
 
-TaskCounters::Traffic& TaskCounters::with_task(std::string_view task) {
-  const auto it = by_peer_.find(task);
-  return it == by_peer_.end() ? other_ : *it->second;
+TaskCounters::Peer& TaskCounters::find(std::string_view task) {
+  const auto it = by_name_.find(task);
+  return it == by_name_.end() ? other_ : *it->second;
 }
 
 void TaskCounters::tell(WorkerActivity& activity) const {
@@ -29,10 +29,12 @@ void TaskCounters::tell(WorkerActivity& activity) const {
     if (received == 0 && sent == 0) return;
     activity.transfers.push_back({std::string(peer), std::string(kind), received, sent});
   };
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    add_row(peers_[i], "tensor", read(traffic_[i].received_), read(traffic_[i].sent_));
-  }
-  add_row(kOther, "tensor", read(other_.received_), read(other_.sent_));
+  const auto add_peer = [&](std::string_view name, const Peer& peer) {
+    add_row(name, "tensor", read(peer.tensors.received_), read(peer.tensors.sent_));
+    add_row(name, "collective", read(peer.together.received_), read(peer.together.sent_));
+  };
+  for (size_t i = 0; i < names_.size(); ++i) add_peer(names_[i], peers_[i]);
+  add_peer(kOther, other_);
   add_row(kMaster, "feed", read(feed_bytes_), 0);
   add_row(kMaster, "fetch", 0, read(fetch_bytes_));
   add_row(kMaster, "graph", read(graph_bytes_), 0);

@@ -22,7 +22,7 @@ class TaskCounters {
   }
 
  public:
-  // Bytes of tensors that steps exchange with another task.
+  // Bytes of tensors that are exchanged with another task.
   class Traffic {
    public:
     void received(size_t bytes) { add(received_, bytes); }
@@ -47,11 +47,13 @@ class TaskCounters {
     add(steps_ended_, 1);
   }
 
-  // With a task, and with the task of a device that has this full name.
-  Traffic& with_task(std::string_view task);
+  // What steps exchange with a task, and with the task of a device that has this full name.
+  Traffic& with_task(std::string_view task) { return find(task).tensors; }
   Traffic& with_device(std::string_view device) {
     return with_task(device.substr(0, device.rfind('/')));
   }
+  // What collective operations exchange with a task.
+  Traffic& together_with(std::string_view task) { return find(task).together; }
   // What masters said, or were told.
   void feeds_received(size_t bytes) { add(feed_bytes_, bytes); }
   void fetches_sent(size_t bytes) { add(fetch_bytes_, bytes); }
@@ -65,10 +67,15 @@ class TaskCounters {
   alignas(64) Counter steps_begun_{0};
   Counter steps_ended_{0}, steps_failed_{0};
   Counter feed_bytes_{0}, fetch_bytes_{0}, graph_bytes_{0};
-  alignas(64) Traffic other_;
-  const std::vector<std::string> peers_;
-  std::vector<Traffic> traffic_;                            // by peer
-  std::unordered_map<std::string_view, Traffic*> by_peer_;  // into the two
+  struct Peer {
+    Traffic tensors, together;
+  };
+  Peer& find(std::string_view task);
+
+  alignas(64) Peer other_;
+  const std::vector<std::string> names_;
+  std::vector<Peer> peers_;                              // by name
+  std::unordered_map<std::string_view, Peer*> by_name_;  // into the two
 };
 
 }  // namespace millrace

@@ -32,12 +32,16 @@ TEST(TaskCounters, BytesAreByPeerAndKind) {
   counters.with_device("/job:ps/replica:0/task:10/device:CPU:1").sent(7);
   counters.with_device("/job:worker/replica:0/task:0/device:CPU:1").sent(8);
   counters.with_device("?").received(9);
+  counters.together_with("/job:ps/replica:0/task:1").sent(13);
+  counters.together_with("").received(14);
   counters.feeds_received(10);
   counters.fetches_sent(11);
   counters.graph_received(12);
   EXPECT_EQ(bytes_of(counters), (Bytes{{"/job:ps/replica:0/task:1 tensor", {11, 0}},
                                        {"/job:ps/replica:0/task:10 tensor", {0, 7}},
+                                       {"/job:ps/replica:0/task:1 collective", {0, 13}},
                                        {"other tensor", {9, 8}},
+                                       {"other collective", {14, 0}},
                                        {"master feed", {10, 0}},
                                        {"master fetch", {0, 11}},
                                        {"master graph", {12, 0}}}));

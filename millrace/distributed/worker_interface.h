@@ -76,11 +76,12 @@ struct WorkerActivity {
     std::vector<std::string> defined;
     int64_t running_ms = -1;  // since its run_graph came; -1: none has
   };
-  // What came from a peer, or went there, since the task began: tensors of steps from task to task,
-  // feeds, fetches and graphs from and to masters (peer "master").
+  // What came from a peer, or went there, since the task began: tensors of steps and parts of
+  // collective operations from task to task, feeds, fetches and graphs from and to masters (peer
+  // "master").
   struct Transfer {
     std::string peer;
-    std::string kind;  // "tensor", "feed", "fetch", "graph"
+    std::string kind;  // "tensor", "collective", "feed", "fetch", "graph"
     int64_t received_bytes = 0;
     int64_t sent_bytes = 0;
   };

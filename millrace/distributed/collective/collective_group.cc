@@ -92,19 +92,24 @@ void CollectiveGroup::join() {
 
 void CollectiveGroup::join_later() {
   int64_t delay_ms = lost_after_ms() / 4;
-  int64_t attempt = 0;
-  {
-    MutexLock lock(mu_);
-    if (retries_ < kMaxRepeats) delay_ms = repeat_after_ms(lost_after_ms(), retries_++);
-    attempt = attempt_;
-  }
-  links_->timer().schedule(delay_ms * kMilli, [self = Ref<CollectiveGroup>(this), attempt] {
-    {
-      MutexLock lock(self->mu_);
-      if (self->attempt_ != attempt) return;
-    }
-    self->join();
-  });
+  MutexLock lock(mu_);
+  if (!joining_) return;
+  if (retries_ < kMaxRepeats) delay_ms = repeat_after_ms(lost_after_ms(), retries_++);
+  join_ticket_ = links_->timer().schedule(delay_ms * kMilli,
+                                          [self = Ref<CollectiveGroup>(this), attempt = attempt_] {
+                                            {
+                                              MutexLock due(self->mu_);
+                                              if (self->attempt_ != attempt) return;
+                                              self->join_ticket_ = 0;
+                                            }
+                                            self->join();
+                                          });
+}
+
+void CollectiveGroup::stop_joining() {
+  joining_ = false;
+  // What the timer has holds the group, and with it the task.
+  if (join_ticket_ != 0) links_->timer().remove(std::exchange(join_ticket_, 0));
 }
 
 void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
@@ -130,9 +135,9 @@ void CollectiveGroup::joined(int64_t attempt, Result<GroupView> view) {
       failed = view.status().with_prefix(str_cat("group ", key_));
     }
     if (epoch_ || !failed.ok()) {
-      joining_ = false;
+      stop_joining();
       exchanges.swap(waiting_);
-      early.swap(early_);
+      early = take_early();
     }
     if (epoch_) {
       for (const Ref<Exchange>& exchange : exchanges) entered.push_back(epoch_->enter(exchange));
@@ -159,7 +164,6 @@ void CollectiveGroup::recv_chunk(RecvChunkRequest request, Ref<CancellationToken
                                  CollectiveLinks::ChunkDone done) {
   const Ref<ChunkCall> call = make_ref<ChunkCall>(std::move(cancel), std::move(done));
   CollectiveEpoch::Answer answer;
-  bool early = false;
   {
     MutexLock lock(mu_);
     if (!stopped_.ok()) {
@@ -168,8 +172,8 @@ void CollectiveGroup::recv_chunk(RecvChunkRequest request, Ref<CancellationToken
       answer = epoch_->ask(request, call);
     } else if (joining_ && request.epoch != last_epoch_ && early_.size() < kMaxEarlyPulls) {
       // The others may know of the epoch already that this one is about to hear of.
-      answer.waits = early = true;
-      early_.push_back({request, call});
+      answer.waits = true;
+      wait_early(request, call);
     } else {
       answer.value = no_such_epoch(request);
     }
@@ -177,24 +181,41 @@ void CollectiveGroup::recv_chunk(RecvChunkRequest request, Ref<CancellationToken
   if (!answer.disagree.ok()) end_epoch(request.epoch, answer.disagree, /*tell=*/true);
   if (answer.instead) answer.instead->answer(aborted("it was asked for again"));
   if (!answer.waits) return call->answer(std::move(answer.value));
-  if (early) forget_early(request, call);
   call->watch([self = Ref<CollectiveGroup>(this), request = std::move(request),
                call](const Status& reason) { self->drop_pull(request, call, reason); });
 }
 
-void CollectiveGroup::forget_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call) {
-  links_->timer().schedule(
+void CollectiveGroup::wait_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call) {
+  const uint64_t ticket = links_->timer().schedule(
       lost_after_ms() * kMilli, [self = Ref<CollectiveGroup>(this), request, call] {
         Status status;
         {
           MutexLock lock(self->mu_);
-          const size_t found =
-              std::erase_if(self->early_, [&](const auto& pull) { return pull.call == call; });
-          if (found == 0) return;
+          if (!self->take_early(call)) return;
           status = self->no_such_epoch(request);
         }
         call->answer(status);
       });
+  early_.push_back({{request, call}, ticket});
+}
+
+bool CollectiveGroup::take_early(const Ref<ChunkCall>& call) {
+  const auto it = std::find_if(early_.begin(), early_.end(),
+                               [&](const EarlyPull& early) { return early.pull.call == call; });
+  if (it == early_.end()) return false;
+  links_->timer().remove(it->ticket);
+  early_.erase(it);
+  return true;
+}
+
+std::vector<ChunkPull> CollectiveGroup::take_early() {
+  std::vector<ChunkPull> out;
+  for (EarlyPull& early : early_) {
+    links_->timer().remove(early.ticket);
+    out.push_back(std::move(early.pull));
+  }
+  early_.clear();
+  return out;
 }
 
 void CollectiveGroup::drop_pull(const RecvChunkRequest& request, const Ref<ChunkCall>& call,
@@ -202,7 +223,7 @@ void CollectiveGroup::drop_pull(const RecvChunkRequest& request, const Ref<Chunk
   Status ended;
   {
     MutexLock lock(mu_);
-    std::erase_if(early_, [&](const ChunkPull& pull) { return pull.call == call; });
+    take_early(call);
     if (epoch_ && epoch_->view.epoch == request.epoch) {
       epoch_->drop(request, call);
       ended = reason.code() == Code::kInvalidArgument || reason.code() == Code::kAborted
@@ -281,7 +302,7 @@ void CollectiveGroup::leave(const Exchange& exchange, const Status& to_others) {
     if (it != waiting_.end()) {
       waiting_.erase(it);
       if (waiting_.empty()) {
-        joining_ = false;
+        stop_joining();
         join_over = std::move(join_over_);
       }
     } else if (epoch_ && exchange.entered() && exchange.epoch() == epoch_) {
@@ -312,16 +333,22 @@ void CollectiveGroup::shut_down(const Status& reason) {
     MutexLock lock(mu_);
     if (!stopped_.ok()) return;
     stopped_ = reason;
-    joining_ = false;
+    stop_joining();
     join_over = std::move(join_over_);
     exchanges.swap(waiting_);
-    early.swap(early_);
+    early = take_early();
     if (epoch_) epoch = epoch_->view.epoch;
   }
   if (join_over) join_over->cancel(reason);
   for (const Ref<Exchange>& exchange : exchanges) exchange->end(reason);
   for (const ChunkPull& pull : early) pull.call->answer(reason);
   if (epoch != 0) end_epoch(epoch, reason, /*tell=*/false);
+}
+
+std::string CollectiveGroup::task_of(uint64_t epoch, int64_t rank) const {
+  MutexLock lock(mu_);
+  if (!epoch_ || epoch_->view.epoch != epoch || rank < 0 || rank >= epoch_->size()) return "";
+  return task_of_member(epoch_->view.members[static_cast<size_t>(rank)]);
 }
 
 std::vector<std::pair<int64_t, std::string>> CollectiveGroup::waits() const {

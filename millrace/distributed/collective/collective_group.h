@@ -64,18 +64,33 @@ class CollectiveGroup final : public RefCounted {
   // The exchange has waited for the group for too long. False: it does not wait for that.
   bool expire(const Exchange& exchange, const Status& reason);
 
+  // The task of a rank in an epoch; empty where that is not the one that lives, or has no such
+  // rank.
+  std::string task_of(uint64_t epoch, int64_t rank) const;
   // What its exchanges wait for, by step.
   std::vector<std::pair<int64_t, std::string>> waits() const;
 
  private:
+  // A pull of an epoch that this member may be joining, and what the timer has to forget it.
+  struct EarlyPull {
+    ChunkPull pull;
+    uint64_t ticket = 0;
+  };
+
   void join();
   void joined(int64_t attempt, Result<GroupView> view);
   void join_later();
   Status admit(const Exchange& exchange) MR_REQUIRES(mu_);
   void start(const Ref<Exchange>& exchange, const Status& entered);
   Status no_such_epoch(const RecvChunkRequest& request) const MR_REQUIRES(mu_);
-  // A pull of an epoch that this member does not hear of in time is of an old one.
-  void forget_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call);
+  // Keeps a pull until the epoch begins. One of an epoch that this member does not hear of in time
+  // is of an old one.
+  void wait_early(const RecvChunkRequest& request, const Ref<ChunkCall>& call) MR_REQUIRES(mu_);
+  // Takes them out, with what the timer has of them.
+  std::vector<ChunkPull> take_early() MR_REQUIRES(mu_);
+  // True when the call was among them.
+  bool take_early(const Ref<ChunkCall>& call) MR_REQUIRES(mu_);
+  void stop_joining() MR_REQUIRES(mu_);
   void drop_pull(const RecvChunkRequest& request, const Ref<ChunkCall>& call, const Status& reason);
   void tell_others(const CollectiveEpoch& epoch, const Status& reason);
 
@@ -94,7 +109,8 @@ class CollectiveGroup final : public RefCounted {
   Ref<CancellationToken> join_over_ MR_GUARDED_BY(mu_);
   int retries_ MR_GUARDED_BY(mu_) = 0;
   std::vector<Ref<Exchange>> waiting_ MR_GUARDED_BY(mu_);
-  std::vector<ChunkPull> early_ MR_GUARDED_BY(mu_);  // of an epoch that it may be joining
+  uint64_t join_ticket_ MR_GUARDED_BY(mu_) = 0;  // of the timer, until join_later() is due
+  std::vector<EarlyPull> early_ MR_GUARDED_BY(mu_);
   // Of the epoch that ended last.
   uint64_t last_epoch_ MR_GUARDED_BY(mu_) = 0;
   int64_t last_number_ MR_GUARDED_BY(mu_) = 0;

@@ -399,11 +399,6 @@ TEST_P(CollectiveTest, WaitsForMembersUntilTheDeadline) {
 
 TEST_P(CollectiveTest, SmallerGroupsGoOnAfterAWhile) {
   const Ref<ManualTimer> timer = make_ref<ManualTimer>();
-  // What a task that has ended still has scheduled, to ask again for one, goes when it is due.
-  struct Pass {
-    ManualTimer& timer;
-    ~Pass() { timer.advance(int64_t{3600} * 1'000'000'000); }
-  } pass{*timer};
   // Over function calls alone: elsewhere this time passes faster than messages do.
   CollectiveCluster members(Transport::kDirect, 3, timer);
   const auto mean = [&](int member) {
@@ -424,6 +419,42 @@ TEST_P(CollectiveTest, SmallerGroupsGoOnAfterAWhile) {
     expect_failed({two[static_cast<size_t>(i)]}, Code::kAborted, "/job:worker/replica:0/task:2");
   }
   expect_all({mean(0), mean(1), late}, filled<float>(2, 2));
+}
+
+// What is scheduled holds the task.
+TEST(CollectiveTimers, ATaskThatHasEndedHasNothingScheduled) {
+  const Ref<ManualTimer> timer = make_ref<ManualTimer>();
+  {
+    CollectiveCluster members(Transport::kDirect, 2, timer);
+    members.stop(0);  // who leads, and is asked again and again
+    const size_t before = timer->scheduled();
+    const Ref<PendingResult> waits = members.reduce(1, 7, filled<float>(2, 1));
+    EXPECT_FALSE(waits->ready());
+    EXPECT_GT(timer->scheduled(), before);
+    members.stop(1);
+    EXPECT_FALSE(waits->wait().ok());
+  }
+  EXPECT_EQ(timer->scheduled(), 0u);
+}
+
+TEST_P(CollectiveTest, CountsItsBytes) {
+  CollectiveCluster members = make(2);
+  expect_sum(members, 7);
+  const auto bytes = [&](int member) {
+    const Ref<Worker> worker = members.cluster().worker(CollectiveCluster::task(member)).value();
+    std::pair<int64_t, int64_t> out;
+    for (const WorkerActivity::Transfer& row : worker->activity(0).transfers) {
+      if (row.kind != "collective") continue;
+      out.first += row.received_bytes;
+      out.second += row.sent_bytes;
+    }
+    return out;
+  };
+  const auto first = bytes(0), second = bytes(1);
+  EXPECT_GT(first.first, 0);
+  EXPECT_GT(first.second, 0);
+  EXPECT_EQ(first.first, second.second);
+  EXPECT_EQ(first.second, second.first);
 }
 
 TEST_P(CollectiveTest, SaysWhatItWaitsFor) {

@@ -1,6 +1,7 @@
 #include "millrace/distributed/collective/exchange.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "millrace/base/log.h"
 #include "millrace/distributed/patience.h"
@@ -55,6 +56,13 @@ void Exchange::settle() {
   if (const uint64_t ticket = deadline_.exchange(0); ticket != 0) {
     group_->links().timer().remove(ticket);
   }
+  // What the timer has holds the exchange, and with it the task.
+  std::set<uint64_t> repeats;
+  {
+    MutexLock lock(mu_);
+    repeats.swap(repeats_);
+  }
+  for (const uint64_t ticket : repeats) group_->links().timer().remove(ticket);
 }
 
 void Exchange::answer(Result<Tensor> result) {
@@ -158,17 +166,31 @@ void Exchange::ask(Pull pull) {
       task_of_member(member), std::move(request), epoch_->over,
       [self = Ref<Exchange>(this), pull = std::move(pull)](Result<Tensor> value) mutable {
         if (!value.ok() && self->repeats(pull, value.status())) {
-          pull.repeated = true;
-          self->group_->links().timer().schedule(
-              repeat_after_ms(lost_after_ms(), 0) * kMilli,
-              [self, pull = std::move(pull)]() mutable { self->ask(std::move(pull)); });
-          return;
+          return self->ask_again(std::move(pull));
         }
         self->later(
             [self = self.get(), pull = std::move(pull), value = std::move(value)]() mutable {
               self->pulled(std::move(pull), std::move(value));
             });
       });
+}
+
+void Exchange::ask_again(Pull pull) {
+  pull.repeated = true;
+  MutexLock lock(mu_);
+  if (over_) return;
+  // The ticket is known to the task when it is due, which takes the lock.
+  const std::shared_ptr<uint64_t> ticket = std::make_shared<uint64_t>(0);
+  *ticket = group_->links().timer().schedule(
+      repeat_after_ms(lost_after_ms(), 0) * kMilli,
+      [self = Ref<Exchange>(this), ticket, pull = std::move(pull)]() mutable {
+        {
+          MutexLock due(self->mu_);
+          self->repeats_.erase(*ticket);
+        }
+        self->ask(std::move(pull));
+      });
+  repeats_.insert(*ticket);
 }
 
 bool Exchange::repeats(const Pull& pull, const Status& status) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Exchange : public Waiting {
   // A connection may have ended before anything was asked, one to a process that is no more: then
   // asking once more is worth it.
   bool repeats(const Pull& pull, const Status& status) const;
+  void ask_again(Pull pull);
   void pulled(Pull pull, Result<Tensor> value);
   void lost(int from, const Status& status);
   // Ends with an error of its own.
@@ -109,7 +111,8 @@ class Exchange : public Waiting {
   mutable Mutex mu_;
   std::deque<UniqueFunction<void()>> queue_ MR_GUARDED_BY(mu_);
   bool draining_ MR_GUARDED_BY(mu_) = false;
-  std::map<int, int> asked_ MR_GUARDED_BY(mu_);  // pulls that wait, by rank
+  std::map<int, int> asked_ MR_GUARDED_BY(mu_);    // pulls that wait, by rank
+  std::set<uint64_t> repeats_ MR_GUARDED_BY(mu_);  // of the timer: pulls to be asked again
 };
 
 // Elements in a chunk, which is asked for at once: 1 MiB.

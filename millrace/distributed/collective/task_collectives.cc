@@ -31,11 +31,16 @@ class TaskCollectives::Links final : public CollectiveLinks {
   void recv_chunk(const std::string& task, RecvChunkRequest request, Ref<CancellationToken> cancel,
                   ChunkDone done) override {
     if (task == own_->task_->name) {
-      return own_->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+      return own_->recv_here(std::move(request), std::move(cancel), std::move(done));
     }
     Result<Ref<WorkerInterface>> peer = own_->task_->peers->find(task);
     if (!peer.ok()) return done(peer.status());
-    (*peer)->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+    (*peer)->recv_chunk(std::move(request), std::move(cancel),
+                        [traffic = &own_->task_->counters->together_with(task), held = own_->task_,
+                         done = std::move(done)](Result<Tensor> chunk) mutable {
+                          if (chunk.ok()) traffic->received(chunk->bytes());
+                          done(std::move(chunk));
+                        });
   }
   void end_group(const std::string& task, EndGroupRequest request) override {
     own_->tell(task, std::move(request));
@@ -153,22 +158,35 @@ void TaskCollectives::join_group(JoinGroupRequest request, Ref<CancellationToken
   leads_->join(std::move(request), std::move(cancel), std::move(done));
 }
 
+Result<Ref<CollectiveGroup>> TaskCollectives::find_member(const RecvChunkRequest& request) const {
+  MutexLock lock(mu_);
+  MR_TRY(stopped_);
+  const auto it = groups_.find({request.group_key, request.member});
+  if (it != groups_.end()) return it->second;
+  return aborted("group ", request.group_key, ": ", task_->name, " has no member ",
+                 request.member.substr(0, 256), " in it: it was probably started again");
+}
+
+void TaskCollectives::recv_here(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                                CollectiveLinks::ChunkDone done) {
+  Result<Ref<CollectiveGroup>> group = find_member(request);
+  if (!group.ok()) return done(group.status());
+  (*group)->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+}
+
 void TaskCollectives::recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
                                  CollectiveLinks::ChunkDone done) {
-  Ref<CollectiveGroup> group;
-  Status status = [&]() -> Status {
-    MutexLock lock(mu_);
-    MR_TRY(stopped_);
-    const auto it = groups_.find({request.group_key, request.member});
-    if (it != groups_.end()) {
-      group = it->second;
-      return ok_status();
+  Result<Ref<CollectiveGroup>> found = find_member(request);
+  if (!found.ok()) return done(found.status());
+  CollectiveGroup& group = **found;
+  auto count = [task = task_, group = *std::move(found), epoch = request.epoch,
+                asker = request.asker, done = std::move(done)](Result<Tensor> chunk) mutable {
+    if (chunk.ok()) {
+      task->counters->together_with(group->task_of(epoch, asker)).sent(chunk->bytes());
     }
-    return aborted("group ", request.group_key, ": ", task_->name, " has no member ",
-                   request.member.substr(0, 256), " in it: it was probably started again");
-  }();
-  if (!status.ok()) return done(std::move(status));
-  group->recv_chunk(std::move(request), std::move(cancel), std::move(done));
+    done(std::move(chunk));
+  };
+  group.recv_chunk(std::move(request), std::move(cancel), std::move(count));
 }
 
 Status TaskCollectives::end_group(const EndGroupRequest& request) {

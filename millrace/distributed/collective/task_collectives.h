@@ -48,6 +48,10 @@ class TaskCollectives final : public Collectives {
   std::string leader() const;
   // Says to a task, perhaps this one, that an epoch is over.
   void tell(const std::string& task, EndGroupRequest request);
+  // What recv_chunk() does, uncounted: also for members of this task.
+  void recv_here(RecvChunkRequest request, Ref<CancellationToken> cancel,
+                 CollectiveLinks::ChunkDone done);
+  Result<Ref<CollectiveGroup>> find_member(const RecvChunkRequest& request) const;
   // The group in which the request's device is a member; fills in its full name.
   Result<Ref<CollectiveGroup>> find_group(Request& request, const Tensor& input);
   template <class Make>
