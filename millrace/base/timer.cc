@@ -40,7 +40,9 @@ class RealTimer final : public Timer {
     tasks_.emplace(std::pair(at, ticket), std::move(task));
     // Where the system gives no thread now, it may with the next task.
     if (!running_) running_ = start_thread();
-    changed_.notify_all();
+    // Most tasks are taken back before they are due: the thread is not woken for one that can wait
+    // until it looks again.
+    if (at < sleeps_until_ns_) changed_.notify_all();
     return ticket;
   }
 
@@ -74,9 +76,11 @@ class RealTimer final : public Timer {
     MutexLock lock(mu_);
     for (;;) {
       if (tasks_.empty()) {
+        sleeps_until_ns_ = INT64_MAX;
         changed_.wait(mu_);
         continue;
       }
+      sleeps_until_ns_ = tasks_.begin()->first.first;
       const int64_t left = tasks_.begin()->first.first - monotonic_nanos();
       if (left > 0) {
         changed_.wait_until(mu_, Deadline::after_nanos(left));
@@ -93,6 +97,7 @@ class RealTimer final : public Timer {
   Mutex mu_;
   CondVar changed_;
   bool running_ MR_GUARDED_BY(mu_) = false;
+  int64_t sleeps_until_ns_ MR_GUARDED_BY(mu_) = INT64_MAX;  // the thread, where it sleeps
   uint64_t last_ticket_ MR_GUARDED_BY(mu_) = 0;
   Tasks tasks_ MR_GUARDED_BY(mu_);
 };
