@@ -316,8 +316,25 @@ class Placer {
     MR_TRY(find_candidates(g));
     if (g.device >= 0) return ok_status();
     int near = near_device(id, g);
-    g.device = near >= 0 ? near : g.candidates->front();
+    g.device = near >= 0 ? near : best_device(g);
     return ok_status();
+  }
+
+  const Device::Info& info(int device) const {
+    return devices_.devices()[static_cast<size_t>(device)];
+  }
+  bool is_clients(int device) const {
+    const DeviceName &name = info(device).name, &client = devices_.client().name;
+    return name.job == client.job && name.replica == client.replica && name.task == client.task;
+  }
+
+  // The first of the best kind, of the client's own task if that has one.
+  int best_device(const Group& g) const {
+    const int first = g.candidates->front();
+    for (int device : *g.candidates) {
+      if (info(device).kind == info(first).kind && is_clients(device)) return device;
+    }
+    return first;
   }
 
   bool may_use(const Group& g, int device) const {
@@ -358,7 +375,8 @@ class Placer {
     return at;
   }
 
-  // Among the devices of the best kind. Feeds come from the client and say nothing.
+  // Among the devices of the best kind; of several with as many, one of the client's own task.
+  // Feeds come from the client and say nothing.
   int most_inputs_device(const Group& g) {
     std::vector<int> votes(devices_.devices().size(), 0);
     for (NodeId id : g.members.ids) {
@@ -368,11 +386,11 @@ class Placer {
       }
     }
     int best = -1;
-    DeviceKind kind = devices_.devices()[static_cast<size_t>(g.candidates->front())].kind;
     for (int device : *g.candidates) {
-      size_t d = static_cast<size_t>(device);
-      if (devices_.devices()[d].kind != kind || votes[d] == 0) continue;
-      if (best < 0 || votes[d] > votes[static_cast<size_t>(best)]) best = device;
+      const int count = votes[static_cast<size_t>(device)];
+      if (info(device).kind != info(g.candidates->front()).kind || count == 0) continue;
+      const int most = best < 0 ? 0 : votes[static_cast<size_t>(best)];
+      if (count > most || (count == most && is_clients(device) && !is_clients(best))) best = device;
     }
     return best;
   }

@@ -20,8 +20,8 @@ struct PlaceOptions {
 // Gives every node a device: SubNode::device is then of a full name. Obeys, in this order: what
 // nodes ask for, colocation (attribute _class, reference and resource edges), the kernels there
 // are, and then the cost of moving tensors: a node without a wish goes where most of its inputs
-// are, sources to their consumers, Shape-like ops to their input. INVALID_ARGUMENT names the node,
-// what it asked for and what there is.
+// are, sources to their consumers, Shape-like ops to their input. What might still be anywhere goes
+// to the client's task. INVALID_ARGUMENT names the node, what it asked for and what there is.
 Status place(Subgraph& graph, const DeviceSet& devices, const PlaceOptions& options);
 
 // Fixes, for the session's life, the devices of nodes that have state, and of those that must be

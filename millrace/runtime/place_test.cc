@@ -69,6 +69,20 @@ TEST(SemanticsOfPlacement, NodesFollowMostOfTheirInputs) {
   EXPECT_EQ(g.device("e"), at("CPU:1"));
 }
 
+// The client's is the first that is given; by name it is the last.
+TEST(SemanticsOfPlacement, NodesThatMightBeAnywhereAreOnTheClientsTask) {
+  ToyGraph g;
+  Output there = g.constant(1, {.device = "/job:worker/task:0"});
+  Output here = g.constant(2, {.device = "/job:worker/task:1"});
+  g.constant(3, {.name = "source"});
+  g.add("Add", {there, here}, {.name = "tie"});
+  g.add("Add", {there, there}, {.name = "clear"});
+  ASSERT_TRUE(place_on(g, {at("CPU:0", 1), at("CPU:0", 0)}).ok());
+  EXPECT_EQ(g.device("source"), at("CPU:0", 1));
+  EXPECT_EQ(g.device("tie"), at("CPU:0", 1));
+  EXPECT_EQ(g.device("clear"), at("CPU:0", 0));
+}
+
 TEST(SemanticsOfPlacement, SourcesGoToTheirConsumers) {
   ToyGraph g;
   Output one = g.constant(1, {.name = "one"});
