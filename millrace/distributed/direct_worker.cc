@@ -24,6 +24,9 @@ class DirectWorker final : public ForwardingWorker {
                  UniqueFunction<void(Status, RunGraphResponse)> done) override {
     Result<Ref<Worker>> worker = find_();
     if (!worker.ok()) return done(worker.status(), RunGraphResponse());
+    if (request.on_caller) {
+      return (*worker)->run_graph(std::move(request), std::move(cancel), std::move(done));
+    }
     pool_.schedule([worker = *worker, request = std::move(request), cancel = std::move(cancel),
                     done = std::move(done)]() mutable {
       worker->run_graph(std::move(request), std::move(cancel), std::move(done));

@@ -7,6 +7,7 @@
 
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/distributed_testing.h"
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/rpc/remote_worker.h"
@@ -72,9 +73,10 @@ class LossyChannel final : public Channel {
   std::minstd_rand random_ MR_GUARDED_BY(mu_);
 };
 
-// A variable on task 1 is increased by what task 0 sends; steps that end well count exactly once,
-// those that fail once or not at all.
-TEST(LostConnection, UpdatesCountOnceThoughCallsAreMadeAgain) {
+// A variable on task 1 is increased by what task 0 makes of its value; steps that end well count
+// exactly once, those that fail once or not at all. `own`: task 0 is of the master's process, so
+// that a step is two calls; otherwise tasks ask each other.
+void expect_updates_count_once(bool own) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(str_cat("seed ", seed));
   const Ref<WorkerCache> workers = make_ref<WorkerCache>();
@@ -86,6 +88,10 @@ TEST(LostConnection, UpdatesCountOnceThoughCallsAreMadeAgain) {
     channels.push_back(make_ref<LossyChannel>(make_worker_service(tasks.back()), seed));
     ASSERT_TRUE(workers->add(std::string(task), make_remote_worker(channels.back())).ok());
   }
+  const Ref<WorkerCache> ways = make_ref<WorkerCache>();
+  const Ref<WorkerInterface> direct = make_direct_worker([worker = tasks[0]] { return worker; });
+  ASSERT_TRUE(ways->add(std::string(kTask0), own ? direct : *workers->find(kTask0)).ok());
+  ASSERT_TRUE(ways->add(std::string(kTask1), *workers->find(kTask1)).ok());
   TestGraph g;
   GraphBuilder& b = g.builder();
   const auto on = [&](std::string_view task) { b.context().device = std::string(task); };
@@ -98,9 +104,11 @@ TEST(LostConnection, UpdatesCountOnceThoughCallsAreMadeAgain) {
     return b.add(op, "", inputs).value();
   };
   const NodeId init = add("AssignVariableOp", b.constant(Tensor::scalar(0.0F)));
+  const Expr before = b.emit("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}})[0];
   on(kTask0);
   const Expr fed = b.emit("Placeholder", {}, {{"dtype", DType::kFloat}})[0];
-  const Expr one = b.emit("Mul", {fed, fed}, {})[0];
+  const Expr zero = b.emit("Sub", {before, before}, {})[0];
+  const Expr one = b.emit("Add", {fed, zero}, {})[0];
   on(kTask1);
   const NodeId update = add("AssignAddVariableOp", one);
   b.context().control_inputs = {update};
@@ -108,7 +116,7 @@ TEST(LostConnection, UpdatesCountOnceThoughCallsAreMadeAgain) {
   ASSERT_TRUE(b.status().ok()) << b.status().to_string();
 
   const Ref<SessionBackend> master =
-      make_master_backend(workers, {.task = std::string(kTask0)}).value();
+      make_master_backend(ways, {.task = std::string(kTask0)}).value();
   SessionGraph view(Ref<Graph>(&g.graph()), master->devices(), PlaceOptions());
   ASSERT_TRUE(view.extend().ok());
   const auto prepare = [&](const Signature& signature) {
@@ -152,6 +160,9 @@ TEST(LostConnection, UpdatesCountOnceThoughCallsAreMadeAgain) {
   for (const Ref<Worker>& task : tasks) task->shut_down(cancelled("the test is over"));
   for (const Ref<LossyChannel>& channel : channels) channel->close();
 }
+
+TEST(LostConnection, UpdatesCountOnceThoughTasksAskAgain) { expect_updates_count_once(false); }
+TEST(LostConnection, UpdatesCountOnceThoughTheMasterCallsAgain) { expect_updates_count_once(true); }
 
 // Who asks, who is lost, who asks again and the end of the run, all at once.
 TEST(LostConnection, EveryoneIsAnsweredOnceWhoeverComesFirst) {

@@ -120,6 +120,7 @@ class MasterBackend final : public Master {
       requests.push_back(std::move(request));
       MR_TRY(executable->add_part(part.location, part.graph));
     }
+    MR_TRY(executable->find_traffic(parts));
     MR_TRY(executable->check_fetches(signature.fetches.size()));
     Ref<CallGroup> answers = executable->register_parts(std::move(requests));
     return Registering{std::move(executable), std::move(answers)};

@@ -11,11 +11,11 @@
 #include "millrace/distributed/call_group.h"
 #include "millrace/distributed/cluster.h"
 #include "millrace/distributed/lease_keeper.h"
-#include "millrace/distributed/part_sends.h"
 #include "millrace/distributed/step_ids.h"
 #include "millrace/distributed/wait_watch.h"
 #include "millrace/graph/origin.h"
 #include "millrace/runtime/executable.h"
+#include "millrace/runtime/partition.h"
 #include "millrace/runtime/subgraph.h"
 
 namespace millrace {
@@ -42,6 +42,8 @@ class RemoteExecutable : public Executable {
   // Building, in this order, before the first run. Adds what runs on `task`; NOT_FOUND for an
   // unknown one.
   Status add_part(const std::string& task, const Subgraph& graph);
+  // Finds out what calls can carry; `parts` are those that were added.
+  Status find_traffic(const std::vector<Partition>& parts);
   // INTERNAL when a fetch of the signature is in no part.
   Status check_fetches(size_t count) const;
   // Sends `requests`, one for each part. What waits for the answers.
@@ -60,38 +62,38 @@ class RemoteExecutable : public Executable {
 
  private:
   struct Calls;
-  struct Waits;
-  // What a part sends to the session's own task. Where that is of this process, and the part is one
-  // that waits for nothing, small tensors come with the answer of run_graph and are handed over
-  // here; everything else is asked for by who receives it.
-  struct Sends {
-    struct Send {
-      std::string key;
-      std::atomic<bool> large{false};  // when it was last seen
-    };
-    std::deque<Send> all;
-    std::atomic<bool> prompt{false};  // when it last ran
+  // What a part and the session's own task send each other, where that is of this process: the
+  // master carries it with its calls, so that neither need ask for it.
+  static constexpr size_t kRounds = 2;
+  struct Carried {
+    explicit Carried(std::string of) : key(std::move(of)) {}
+    const std::string key;
+    std::atomic<bool> large{false};  // when it was last seen
   };
-  // What the session's own task sends to a part before it receives anything. Where that task is of
-  // this process, the part is called when these are there, and they come with the call, so that it
-  // need not ask for them.
-  using Brought = std::vector<std::string>;  // keys
+  struct Traffic {
+    std::deque<Carried> to[kRounds], from[kRounds];  // the part; by round, see part_sends.h
+    bool known = true;                               // `to` is all that the part receives
+    bool only_takes = true;                          // the part sends nothing
+    // What its task said when it last ran: see RunGraphResponse.
+    std::atomic<bool> prompt{false}, waits_for_peers_only{false};
+    // So many runs are still not answered early: it took long when one was, or what it was to
+    // receive then was not there in time.
+    std::atomic<int> not_early{0};
+  };
   struct Part {
     std::string task;
     Ref<WorkerInterface> worker;
-    std::string handle;               // empty until registered
-    std::vector<int> feeds, fetches;  // positions
-    std::string text;                 // the part, a line for each node
-    int64_t graph_bytes = 0;          // of the message that registers it
-    std::unique_ptr<Sends> sends;     // null: nothing can be handed over
-    Brought brought;
+    std::string handle;                // empty until registered
+    std::vector<int> feeds, fetches;   // positions
+    std::string text;                  // the part, a line for each node
+    int64_t graph_bytes = 0;           // of the message that registers it
+    std::unique_ptr<Traffic> traffic;  // null: of the own task, or where nothing is carried
   };
 
   ~RemoteExecutable() override;
 
   // Begins the step of the calls, with `more` parts that are none of theirs, and makes the calls.
   void start(const Ref<Calls>& calls, int more, Step::Done done) const;
-  Status find_sends(Part& part, const Subgraph& graph);
   // What one of its tasks waits for, in words, with the user's line where a node of the graph is
   // part of it. `wait` is one of WorkerActivity::Step::waits_for.
   std::string describe_wait(const std::string& task, const std::string& wait) const;
@@ -103,9 +105,12 @@ class RemoteExecutable : public Executable {
   const Ref<StepIds> step_ids_;
   const Ref<Timer> timer_;
   std::vector<Part> parts_;
-  std::vector<PartSend> early_;  // of the session's own task, where it is of this process
   // So many runs still begin without waiting for what could be brought: it was not there in time.
   mutable std::atomic<int> without_{0};
+  // Whether the part of the session's own task may begin on the thread that runs the step: it waits
+  // for others only, and what it does before that was quick, or so many runs ago.
+  mutable std::atomic<bool> own_waits_for_peers_only_{false};
+  mutable std::atomic<int> own_slow_{0};
   std::unordered_map<std::string, OriginId> origins_;  // by node, where known
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <thread>
 
@@ -12,6 +13,8 @@
 #include "millrace/distributed/master.h"
 #include "millrace/distributed/rpc/remote_worker.h"
 #include "millrace/distributed/worker.h"
+#include "millrace/kernel/resource_manager.h"
+#include "millrace/ops/queue/queue.h"
 
 namespace millrace {
 namespace {
@@ -32,6 +35,11 @@ class CountingChannel final : public Channel {
     handler_->handle(method, std::move(request), std::move(cancel), std::move(done));
   }
 
+  int count(const std::string& method) {
+    MutexLock lock(mu_);
+    const auto it = counts_.find(method);
+    return it == counts_.end() ? 0 : it->second;
+  }
   std::map<std::string, int> take_counts() {
     MutexLock lock(mu_);
     return std::exchange(counts_, {});
@@ -47,8 +55,8 @@ class CountingChannel final : public Channel {
 class RemoteExecutableTest : public testing::Test {
  protected:
   RemoteExecutableTest() {
-    own_ = worker(kTask0, peers_);
-    other_ = worker(kTask1, others_peers_);
+    own_ = worker(kTask0, peers_, own_device_);
+    other_ = worker(kTask1, others_peers_, other_device_);
     channel_ = make_ref<CountingChannel>(make_worker_service(other_));
     const Ref<WorkerInterface> remote = make_remote_worker(channel_);
     EXPECT_TRUE(peers_->add(std::string(kTask1), remote).ok());
@@ -67,11 +75,10 @@ class RemoteExecutableTest : public testing::Test {
     other_->shut_down(cancelled("the test is over"));
   }
 
-  Ref<Worker> worker(std::string_view task, Ref<WorkerCache> peers) {
-    return Worker::create(std::string(task),
-                          make_cpu_devices(DeviceName::parse(task).value(), 1).value(),
-                          std::move(peers), timer_)
-        .value();
+  Ref<Worker> worker(std::string_view task, Ref<WorkerCache> peers, Ref<Device>& device) {
+    const auto devices = make_cpu_devices(DeviceName::parse(task).value(), 1).value();
+    device = devices[0];
+    return Worker::create(std::string(task), devices, std::move(peers), timer_).value();
   }
   void on(std::string_view task) {
     graph_.builder().context().device = str_cat(task, "/device:CPU:0");
@@ -80,7 +87,50 @@ class RemoteExecutableTest : public testing::Test {
   void let_other_ask() {
     // Without a reference: the two would hold each other.
     const Ref<WorkerInterface> own = make_direct_worker([this] { return own_; });
-    ASSERT_TRUE(others_peers_->add(std::string(kTask0), own).ok());
+    asks_ = make_ref<CountingChannel>(make_worker_service(own));
+    ASSERT_TRUE(others_peers_->add(std::string(kTask0), make_remote_worker(asks_)).ok());
+  }
+  Expr checked(std::string_view op, std::vector<Expr> inputs) {
+    return call("CheckNumerics", {call(op, inputs)}, {{"message", "no number"}});
+  }
+  // What training does: a variable on task 1 is fed, and read on task 0, which makes a gradient of
+  // it by an op, with more inputs perhaps; made into another by an op on task 1, that is added to
+  // the variable, whose value is fetched then. All once, if at all.
+  void prepare_update(std::string_view own_op, std::string_view other_op,
+                      std::vector<Expr> more = {}) {
+    GraphBuilder& b = graph_.builder();
+    const auto add = [&](std::string_view op, Expr handle, Expr value) {
+      return b.add(op, "", {GraphBuilder::output(handle), GraphBuilder::output(value)}).value();
+    };
+    const auto read_after = [&](NodeId node, Expr handle) {
+      b.context().control_inputs = {node};
+      const Expr value = b.emit("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}})[0];
+      b.context().control_inputs = {};
+      return value;
+    };
+    on(kTask1);
+    const Expr handle = b.emit(
+        "VarHandleOp", {},
+        {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "v"}})[0];
+    const Expr before =
+        read_after(add("AssignVariableOp", handle, graph_.feed(DType::kFloat, 0)), handle);
+    on(kTask0);
+    std::vector<Expr> inputs = {before};
+    inputs.insert(inputs.end(), more.begin(), more.end());
+    const Expr gradient = checked(own_op, inputs);
+    on(kTask1);
+    const Expr after =
+        read_after(add("AssignAddVariableOp", handle, checked(other_op, {gradient})), handle);
+    on(kTask0);
+    prepare(call("Identity", {after}));
+  }
+  Status failure(float fed) {
+    const Ref<Step> step = Step::make_shared(1);
+    step->hold_feeds({Tensor::scalar(fed)});
+    step->fetches.resize(1);
+    executable_->run_async(step, [](Step&) {});
+    step->wait();
+    return step->status();
   }
   // Prepares what has fetch 0 and, when fed, feed 0.
   void prepare(Expr fetched) {
@@ -106,8 +156,10 @@ class RemoteExecutableTest : public testing::Test {
   // Nobody, unless a test says so: task 1 cannot ask for anything.
   const Ref<WorkerCache> others_peers_ = make_ref<WorkerCache>();
   const Ref<WorkerCache> peers_ = make_ref<WorkerCache>();
+  Ref<Device> own_device_, other_device_;
   Ref<Worker> own_, other_;
-  Ref<CountingChannel> channel_;
+  Ref<CountingChannel> channel_;  // to task 1
+  Ref<CountingChannel> asks_;     // from there
   Ref<SessionBackend> backend_;
   TestGraph graph_;
   Ref<Executable> executable_;
@@ -168,6 +220,98 @@ TEST_F(RemoteExecutableTest, WhatNeedsAnAnswerIsNotWaitedForBeforeTheCall) {
   on(kTask0);
   prepare(call("Neg", {second}));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(run(static_cast<float>(i)).item<float>(), i);
+}
+
+TEST_F(RemoteExecutableTest, AStepThatUpdatesWhatItReadIsTwoCalls) {
+  let_other_ask();
+  prepare_update("Sqrt", "Neg");
+  EXPECT_EQ(run(4).item<float>(), 2);
+  channel_->take_counts();
+  EXPECT_EQ(asks_->take_counts(), (Counts{{"RecvTensor", 1}})) << "nothing is known of it yet";
+  for (const float root : {1.0F, 2.0F, 3.0F}) {
+    EXPECT_EQ(run(root * root).item<float>(), root * root - root);
+  }
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 6}}));
+  EXPECT_EQ(asks_->take_counts(), Counts());
+  EXPECT_EQ(other_->activity(0).steps_begun, 4);
+  EXPECT_TRUE(own_->steps().empty());
+  EXPECT_EQ(other_->steps().size(), 1u) << "the last one's end is told with what comes next";
+}
+
+TEST_F(RemoteExecutableTest, AnErrorBetweenTwoCallsEndsTheStepOnAllTasks) {
+  let_other_ask();
+  prepare_update("Sqrt", "Neg");
+  for (const float fed : {1.0F, 1.0F}) EXPECT_EQ(run(fed).item<float>(), 0);
+  const Status own = failure(-1);
+  EXPECT_EQ(own.code(), Code::kInvalidArgument) << own.to_string();
+  EXPECT_NE(own.message().find("no number"), std::string::npos) << own.to_string();
+  EXPECT_TRUE(own_->steps().empty());
+  EXPECT_TRUE(other_->steps().empty());
+  EXPECT_EQ(run(4).item<float>(), 2);
+}
+
+TEST_F(RemoteExecutableTest, AnErrorOfTheSecondCallIsTheSteps) {
+  let_other_ask();
+  prepare_update("Neg", "Sqrt");
+  for (const float fed : {-1.0F, -4.0F}) EXPECT_EQ(run(fed).item<float>(), fed + std::sqrt(-fed));
+  const Status other = failure(4);
+  EXPECT_EQ(other.code(), Code::kInvalidArgument) << other.to_string();
+  EXPECT_NE(other.message().find("no number"), std::string::npos) << other.to_string();
+  EXPECT_TRUE(own_->steps().empty());
+  EXPECT_TRUE(other_->steps().empty());
+  EXPECT_EQ(run(-9).item<float>(), -6);
+}
+
+// What task 0 sends back waits for a queue, so the second call is made without it.
+TEST_F(RemoteExecutableTest, WhatIsNotThereForTheSecondCallIsGivenLater) {
+  let_other_ask();
+  GraphBuilder& b = graph_.builder();
+  const std::vector<DType> types = {DType::kFloat};
+  on(kTask0);
+  const Expr queue =
+      b.emit("FIFOQueueV2", {},
+             {{"component_types", types}, {"capacity", int64_t{4}}, {"shared_name", "q"}})[0];
+  const Expr dequeued = b.emit("QueueDequeueV2", {queue}, {{"component_types", types}})[0];
+  prepare_update("Mul", "Neg", {dequeued});
+  const auto enqueue = [&](float value) {
+    const Ref<Queue> found =
+        own_device_->resources()
+            .lookup<Queue>(std::string(ResourceManager::kDefaultContainer), "q")
+            .value();
+    found->enqueue({{Tensor::scalar(value)}}, nullptr,
+                   [found](const Status& status, const std::vector<QueueElement>&) {
+                     EXPECT_TRUE(status.ok()) << status.to_string();
+                   });
+  };
+  const auto wait_for = [&](const std::string& method, int count) {
+    while (channel_->count(method) < count) std::this_thread::yield();
+  };
+  const auto run_with = [&](float fed, float later, int64_t advance_ns) {
+    channel_->take_counts();
+    std::thread gives([&] {
+      wait_for("RunGraph", 1);
+      const auto dequeues = [&] {
+        const std::vector<std::string> steps = own_->steps();
+        return !steps.empty() && steps[0].find("QueueDequeueV2 ") != std::string::npos;
+      };
+      while (!dequeues()) std::this_thread::yield();
+      if (advance_ns > 0) {
+        timer_->advance(advance_ns);
+        wait_for("RunGraph", 2);
+      }
+      enqueue(later);
+    });
+    const float got = run(fed).item<float>();
+    gives.join();
+    return got;
+  };
+  EXPECT_EQ(run_with(3, 2, 0), -3);
+  asks_->take_counts();
+  EXPECT_EQ(run_with(4, 2, 10'000'000), -4);
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"GiveTensor", 1}, {"RunGraph", 2}}));
+  EXPECT_EQ(asks_->take_counts(), Counts());
+  EXPECT_EQ(run_with(5, 3, 0), -10);
+  EXPECT_EQ(asks_->take_counts(), (Counts{{"RecvTensor", 1}})) << "it asks itself now";
 }
 
 // Task 0 dequeues, for task 1, what it enqueues once task 1 has answered.

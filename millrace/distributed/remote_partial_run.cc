@@ -2,6 +2,7 @@
 
 #include "millrace/distributed/partial_keys.h"
 #include "millrace/distributed/patience.h"
+#include "millrace/distributed/repeated_run.h"
 #include "millrace/kernel/rendezvous.h"
 
 namespace millrace {
@@ -82,22 +83,13 @@ Status RemotePartialRun::feed(int position, Tensor value) {
   }
   const Value given = Value::of(std::move(value));
   for (const Place& place : places_) {
-    if (has(place.feeds, position)) give(place, position, given, 0);
+    if (!has(place.feeds, position)) continue;
+    give_tensor_surely(place.worker, context_.timer, context_.step_id, feed_key(position), given,
+                       context_.cancel, [self = Ref<RemotePartialRun>(this)](const Status& status) {
+                         if (!status.ok()) self->context_.fail(status);
+                       });
   }
   return ok_status();
-}
-
-void RemotePartialRun::give(const Place& place, int position, const Value& value, int repeated) {
-  place.worker->give_tensor(
-      context_.step_id, feed_key(position), value,
-      [self = Ref<RemotePartialRun>(this), &place, position, value, repeated](Status status) {
-        if (status.ok()) return;
-        if (!self->again(place, status, repeated, [self, &place, position, value, repeated] {
-              self->give(place, position, value, repeated + 1);
-            })) {
-          self->context_.fail(status);
-        }
-      });
 }
 
 Result<Tensor> RemotePartialRun::fetch(int position, Deadline deadline) {

@@ -50,7 +50,6 @@ class RemotePartialRun final : public PartialRun {
  private:
   // `lost`: what became of the first call, where this is not it.
   void ask(const Place& place, int position, int repeated, Status lost);
-  void give(const Place& place, int position, const Value& value, int repeated);
   // Makes a call that ended so again, after a pause, if that is of use.
   bool again(const Place& place, const Status& status, int repeated, UniqueFunction<void()> call);
   void fetched(int position, const Status& status, Value value);

@@ -110,7 +110,33 @@ struct RepeatedRun : RefCounted {
   }
 };
 
+void give(const Ref<WorkerInterface>& worker, const Ref<Timer>& timer, int64_t step_id,
+          const std::string& key, const Value& value, const Ref<CancellationToken>& cancel,
+          int repeated, WorkerInterface::StatusDone done) {
+  worker->give_tensor(step_id, key, value,
+                      [worker, timer, step_id, key, value, cancel, repeated,
+                       done = std::move(done)](Status status) mutable {
+                        const bool lost =
+                            status.code() == Code::kUnavailable && worker->needs_lease();
+                        if (!lost || repeated >= kMaxRepeats || cancel->cancelled()) {
+                          return done(std::move(status));
+                        }
+                        timer->schedule(repeat_after_ms(lost_after_ms(), repeated) * 1'000'000,
+                                        [worker, timer, step_id, key, value, cancel, repeated,
+                                         done = std::move(done)]() mutable {
+                                          give(worker, timer, step_id, key, value, cancel,
+                                               repeated + 1, std::move(done));
+                                        });
+                      });
+}
+
 }  // namespace
+
+void give_tensor_surely(const Ref<WorkerInterface>& worker, const Ref<Timer>& timer,
+                        int64_t step_id, const std::string& key, const Value& value,
+                        const Ref<CancellationToken>& cancel, WorkerInterface::StatusDone done) {
+  give(worker, timer, step_id, key, value, cancel, 0, std::move(done));
+}
 
 void run_graph_surely(Ref<WorkerInterface> worker, Ref<Timer> timer, RunGraphRequest request,
                       Ref<CancellationToken> cancel,

@@ -14,4 +14,10 @@ void run_graph_surely(Ref<WorkerInterface> worker, Ref<Timer> timer, RunGraphReq
                       Ref<CancellationToken> cancel,
                       UniqueFunction<void(Status, RunGraphResponse)> done);
 
+// give_tensor, said again likewise; a second one changes nothing. Not any more once `cancel` is
+// cancelled.
+void give_tensor_surely(const Ref<WorkerInterface>& worker, const Ref<Timer>& timer,
+                        int64_t step_id, const std::string& key, const Value& value,
+                        const Ref<CancellationToken>& cancel, WorkerInterface::StatusDone done);
+
 }  // namespace millrace

@@ -30,10 +30,12 @@ void RunAnswer::ask(Ref<CancellationToken> cancel, Done done) {
   RunGraphResponse response;
   {
     MutexLock lock(mu_);
+    asked_ = true;
     finished = finished_;
     if (finished) {
       status = status_;
-      if (remembered_) response = response_;
+      response = response_;
+      forget_if_large();
     } else {
       before = std::exchange(asker_, asker);
       stop_waiting();
@@ -57,6 +59,12 @@ void RunAnswer::ask(Ref<CancellationToken> cancel, Done done) {
     }
   }
   if (over) cancel->remove(ticket);
+}
+
+void RunAnswer::forget_if_large() {
+  if (bytes_of(response_) <= kRememberedBytes) return;
+  response_ = {};
+  status_ = aborted("the run was done once, and its answer was lost with its connection");
 }
 
 void RunAnswer::stop_waiting() {
@@ -97,13 +105,9 @@ void RunAnswer::finish(Status status, RunGraphResponse response) {
     stop_waiting();
     asker = std::move(asker_);
     asker_ = nullptr;
-    remembered_ = bytes_of(response) <= kRememberedBytes;
-    if (remembered_) {
-      status_ = status;
-      response_ = response;
-    } else {
-      status_ = aborted("the run was done once, and its answer was lost with its connection");
-    }
+    status_ = status;
+    response_ = response;
+    if (asked_) forget_if_large();
   }
   if (asker) asker->answer(std::move(status), std::move(response));
 }

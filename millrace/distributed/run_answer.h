@@ -12,7 +12,7 @@ namespace millrace {
 // What one run of a graph on a task comes to, for who asks: the call that began the run, and, where
 // its connection was lost, the same call made again. So the run is done once, however often it is
 // asked for. Answers of up to 64 KiB are remembered for as long as this lives, which is as long as
-// the step. Thread-safe.
+// the step, and larger ones until they were asked for. Thread-safe.
 class RunAnswer : public RefCounted {
  public:
   using Done = UniqueFunction<void(Status, RunGraphResponse)>;
@@ -41,6 +41,8 @@ class RunAnswer : public RefCounted {
 
   void given_up(const Ref<Asker>& asker, const Status& reason);
   void stop_waiting() MR_REQUIRES(mu_);
+  // An answer that somebody got need not be kept whatever its size.
+  void forget_if_large() MR_REQUIRES(mu_);
 
   const Ref<Timer> timer_;
   const int64_t patience_ns_;
@@ -49,10 +51,16 @@ class RunAnswer : public RefCounted {
   Mutex mu_;
   Ref<Asker> asker_ MR_GUARDED_BY(mu_);     // null: nobody waits
   uint64_t ticket_ MR_GUARDED_BY(mu_) = 0;  // of the timer, while a lost caller is waited for
+  bool asked_ MR_GUARDED_BY(mu_) = false;   // once
   bool finished_ MR_GUARDED_BY(mu_) = false;
-  bool remembered_ MR_GUARDED_BY(mu_) = false;
   Status status_ MR_GUARDED_BY(mu_);
   RunGraphResponse response_ MR_GUARDED_BY(mu_);
+};
+
+// What is told of a run: what it comes to, and what its first call is answered with, where that is
+// answered early (RunGraphRequest::early); null otherwise.
+struct RunAnswers {
+  Ref<RunAnswer> last, early;
 };
 
 }  // namespace millrace

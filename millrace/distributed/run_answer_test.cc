@@ -126,5 +126,16 @@ TEST_F(RunAnswerTest, LargeAnswersAreNotRemembered) {
   EXPECT_TRUE(again.response.fetches.empty());
 }
 
+TEST_F(RunAnswerTest, WhatNobodyHasAskedForIsKeptWhateverItsSize) {
+  const Tensor large = Tensor::zeros(DType::kFloat, Shape({1 << 20})).value();
+  answer_->finish(ok_status(), fetched(large));
+  Heard first, again;
+  first.ask(*answer_);
+  EXPECT_TRUE(first.status->ok());
+  EXPECT_EQ(first.response.fetches[0].bytes(), size_t{4} << 20);
+  again.ask(*answer_);
+  EXPECT_EQ(again.status->code(), Code::kAborted) << "and no longer than that";
+}
+
 }  // namespace
 }  // namespace millrace

@@ -34,7 +34,7 @@ TaskStep TaskSteps::find_known(int64_t step_id) const {
   return it == steps_.end() ? TaskStep() : it->second;
 }
 
-Status TaskSteps::begin_run(int64_t step_id, Ref<TaskGraph> graph, Ref<RunAnswer> answer,
+Status TaskSteps::begin_run(int64_t step_id, Ref<TaskGraph> graph, RunAnswers answers,
                             int64_t now_ns) {
   MutexLock lock(mu_);
   const auto known = steps_.find(step_id);
@@ -44,7 +44,7 @@ Status TaskSteps::begin_run(int64_t step_id, Ref<TaskGraph> graph, Ref<RunAnswer
   // With the lock: a session that ends now finds the step among those it has.
   MR_TRY(graph->session()->begin_run());
   step.graph = std::move(graph);
-  step.answer = std::move(answer);
+  step.answers = std::move(answers);
   step.began_ns = now_ns;
   return ok_status();
 }

@@ -23,7 +23,7 @@ struct TaskStep {
   Ref<Step> step;
   Ref<StepRendezvous> rendezvous;  // the step's
   Ref<TaskGraph> graph;            // null: no run_graph has come
-  Ref<RunAnswer> answer;           // of that run
+  RunAnswers answers;              // of that run
   int64_t began_ns = -1;           // when that run came
   int64_t idle_ns = -1;  // without a graph: since when nobody was seen to wait; -1: not yet
 
@@ -47,7 +47,7 @@ class TaskSteps {
   TaskStep find_known(int64_t step_id) const;
   // From now on the step runs this graph, and its session one step more. ABORTED when the step is
   // over or has a run already, or when the session has ended.
-  Status begin_run(int64_t step_id, Ref<TaskGraph> graph, Ref<RunAnswer> answer, int64_t now_ns);
+  Status begin_run(int64_t step_id, Ref<TaskGraph> graph, RunAnswers answers, int64_t now_ns);
 
   // Takes steps out, known or not; those that were known.
   std::vector<TaskStep> take(std::span<const int64_t> step_ids);

@@ -103,12 +103,21 @@ class Worker final : public WorkerInterface {
   // The rest is in worker_run.cc.
   //
   // The step of a run, with what the request gives it.
-  Result<TaskStep> prepare_run(const Ref<TaskGraph>& graph, RunGraphRequest& request,
-                               const Ref<RunAnswer>& answer);
-  // Takes what a step whose run is over has sent under these keys.
+  Result<TaskStep> prepare_run(const Ref<TaskGraph>& graph, RunGraphRequest& request);
+  // Hands what a call brought to its step.
+  void take_brought(const TaskStep& step, RunGraphRequest& request);
+  // The second call of a run.
+  void continue_run(const Ref<TaskGraph>& graph, RunGraphRequest request,
+                    Ref<CancellationToken> cancel,
+                    UniqueFunction<void(Status, RunGraphResponse)> done);
+  // Takes what a step sends under these keys, unless `until` is cancelled before.
   using ValuesDone = UniqueFunction<void(Status, std::vector<Value>)>;
   struct Gathered;
-  void take_sent(int64_t step_id, const std::vector<std::string>& keys, ValuesDone done);
+  void take_sent(int64_t step_id, const std::vector<std::string>& keys,
+                 const Ref<CancellationToken>& until, ValuesDone done);
+  // Answers the first call of a run once the run has sent what is sent early.
+  void answer_early(const TaskStep& run, const std::vector<std::string>& keys,
+                    const Ref<CancellationToken>& until);
   // What the run of the request has changed in earlier tries; null: it is not tried again. ABORTED
   // while one of these has not ended, which is told to.
   Result<Ref<UpdateLog>> begin_update(const RunGraphRequest& request);

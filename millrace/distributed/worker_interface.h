@@ -129,6 +129,16 @@ struct RunGraphRequest {
   // What the graph receives from other tasks and comes with the call, by key: as if it had been
   // `given`.
   std::vector<std::pair<std::string, Value>> brought;
+  // Keys of what the graph sends to other tasks before it needs all that is `given`. Where there
+  // are any, the call is answered as soon as they were sent, with these, and the run goes on; what
+  // it comes to, `sends` among it, is the answer to a second call, which `continues`.
+  std::vector<std::string> early;
+  // The second call: of graph, step, over_steps and what it brings, which is some of what the first
+  // has in `given`. No run begins.
+  bool continues = false;
+  // Whoever calls waits for the end of the step: where the task is of this process, the run may
+  // compute before run_graph() returns. Not carried to others.
+  bool on_caller = false;
   // Where the run may be tried again, in another step or by another session: what it has changed
   // on the task by then is left out the next time. ABORTED while an earlier try has not ended
   // there.
@@ -137,10 +147,14 @@ struct RunGraphRequest {
 
 struct RunGraphResponse {
   std::vector<Tensor> fetches;  // in the order asked
-  std::vector<Value> sent;      // tensors or dead, in the order of `sends`
+  std::vector<Value> sent;      // tensors or dead, in the order of `sends`, or of `early`
   // The graph waits for nothing outside of itself but what the call brought, and ran in next to no
   // time: what it sends might as well come with the answer.
   bool prompt = false;
+  // Nothing in the graph waits, but for what it receives from other tasks.
+  bool waits_for_peers_only = false;
+  // The answer to a call that asked for what is sent early: the run has not ended.
+  bool goes_on = false;
   // When traced, in times of the task's clock, as are the moments when the call came and when it
   // was answered.
   std::vector<TraceEvent> events;
@@ -189,7 +203,8 @@ class WorkerInterface : public RefCounted {
   // `sends` that nothing was sent under.
   //
   // A second call for the same graph in the same step runs nothing: it is the first one made again,
-  // since its connection was lost, and is answered with what the run came to (RunAnswer).
+  // since its connection was lost, and is answered with what the run came to (RunAnswer). So is one
+  // that `continues`; ABORTED where the step has no run that was answered early.
   //
   // Once `cancel` (may be null) is cancelled, the run stops and `done` is called soon with an
   // error: the worker's, or, where it does not answer, the reason of the cancellation. Where the

@@ -61,8 +61,7 @@ Status check_fetches(const Boundary& graph, const RunGraphRequest& request,
 
 }  // namespace
 
-Result<TaskStep> Worker::prepare_run(const Ref<TaskGraph>& graph, RunGraphRequest& request,
-                                     const Ref<RunAnswer>& answer) {
+Result<TaskStep> Worker::prepare_run(const Ref<TaskGraph>& graph, RunGraphRequest& request) {
   size_t feed_bytes = 0;
   MR_TRY_ASSIGN(std::vector<Tensor> feeds,
                 take_feeds(graph->boundary(), request, task_->name, feed_bytes));
@@ -75,7 +74,11 @@ Result<TaskStep> Worker::prepare_run(const Ref<TaskGraph>& graph, RunGraphReques
     return log.status();
   }
   found.began_ns = now_ns();
-  if (Status begun = steps_.begin_run(request.step_id, graph, answer, found.began_ns);
+  const auto make_answer = [&] {
+    return make_ref<RunAnswer>(task_->timer, bear_loss_ms_for(lost_after_ms()) * 1'000'000);
+  };
+  found.answers = {make_answer(), request.early.empty() ? nullptr : make_answer()};
+  if (Status begun = steps_.begin_run(request.step_id, graph, found.answers, found.began_ns);
       !begun.ok()) {
     watch_for_idle();
     updates_.end(request.update);
@@ -88,15 +91,21 @@ Result<TaskStep> Worker::prepare_run(const Ref<TaskGraph>& graph, RunGraphReques
   step.fetches.resize(slots(graph->boundary().fetches));
   step.max_threads = std::max(1, request.max_threads);
   if (request.trace) step.trace = make_ref<TraceCollector>();
-  for (auto& [key, value] : request.brought) {
-    request.given.push_back(key);
-    // An error says that the step was aborted, as the run will say.
-    (void)found.rendezvous->give(key, std::move(value));
-  }
+  for (const auto& [key, value] : request.brought) request.given.push_back(key);
+  take_brought(found, request);
   if (!request.given.empty()) found.rendezvous->expect(std::move(request.given));
   task_->counters->step_begun();
   if (feed_bytes != 0) task_->counters->feeds_received(feed_bytes);
   return found;
+}
+
+void Worker::take_brought(const TaskStep& step, RunGraphRequest& request) {
+  for (auto& [key, value] : request.brought) {
+    const std::string_view sender = std::string_view(key).substr(0, key.find(';'));
+    task_->counters->with_device(sender).received(value.tensor.bytes());
+    // An error says that the step was aborted, as the run will say.
+    (void)step.rendezvous->give(key, std::move(value));
+  }
 }
 
 Result<Ref<UpdateLog>> Worker::begin_update(const RunGraphRequest& request) {
@@ -122,21 +131,20 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
   Result<Ref<TaskGraph>> found = find_graph(request.graph_handle);
   if (!found.ok()) return done(found.status(), RunGraphResponse());
   const Ref<TaskGraph> graph = *std::move(found);
-  const Ref<RunAnswer> answer =
-      make_ref<RunAnswer>(task_->timer, bear_loss_ms_for(lost_after_ms()) * 1'000'000);
-  Result<TaskStep> prepared = prepare_run(graph, request, answer);
-  if (!prepared.ok()) {
-    const TaskStep known = steps_.find_known(request.step_id);
-    if (known.graph == graph) return known.answer->ask(std::move(cancel), std::move(done));
-    return done(prepared.status(), RunGraphResponse());
+  if (request.continues) {
+    return continue_run(graph, std::move(request), std::move(cancel), std::move(done));
   }
-  // From here on it is the answer that knows who asks, and for how long the run is wanted.
-  answer->ask(std::move(cancel), std::move(done));
+  Result<TaskStep> prepared = prepare_run(graph, request);
+  const TaskStep run = prepared.ok() ? *std::move(prepared) : steps_.find_known(request.step_id);
+  if (!prepared.ok() && run.graph != graph) return done(prepared.status(), RunGraphResponse());
+  const Ref<RunAnswer> answer = run.answers.last;
+  (run.answers.early ? run.answers.early : answer)->ask(std::move(cancel), std::move(done));
+  if (!prepared.ok()) return;
+  // From here on it is the answers that know who asks, and for how long the run is wanted.
   cancel = answer->token();
   done = [answer](Status status, RunGraphResponse response) {
     answer->finish(std::move(status), std::move(response));
   };
-  TaskStep run = *std::move(prepared);
   uint64_t ticket = 0;
   if (cancel) {
     // By bare pointer: the run takes the callback back before it ends.
@@ -148,7 +156,10 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
       return done(cancel->status(), RunGraphResponse{.derived = true});
     }
   }
-  auto finish = [self = Ref<Worker>(this), graph, rendezvous = run.rendezvous,
+  // Cancelled when all that will be sent has been.
+  const Ref<CancellationToken> sending = make_ref<CancellationToken>();
+  if (!request.early.empty()) answer_early(run, request.early, sending);
+  auto finish = [self = Ref<Worker>(this), graph, rendezvous = run.rendezvous, sending,
                  wanted = std::move(request.fetches), sends = std::move(request.sends),
                  update = request.update, in_pieces = request.in_pieces,
                  brought = request.brought.size(), cancel, ticket, started = run.began_ns, received,
@@ -179,19 +190,64 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     self->end_run(*graph, update);
     response.prompt =
         graph->prompt() && brought == graph->receives() && self->now_ns() - started < kPromptNs;
-    if (!status.ok() || sends.empty()) return done(std::move(status), std::move(response));
-    self->take_sent(step.id, sends,
-                    [done = std::move(done), response = std::move(response)](
+    response.waits_for_peers_only = graph->prompt();
+    auto answered = [done = std::move(done), response = std::move(response)](
                         Status taken, std::vector<Value> values) mutable {
-                      response.sent = std::move(values);
-                      done(std::move(taken), std::move(response));
-                    });
+      response.sent = std::move(values);
+      done(std::move(taken), std::move(response));
+    };
+    if (status.ok() && !sends.empty()) {
+      self->take_sent(step.id, sends, sending, std::move(answered));
+    } else {
+      answered(std::move(status), {});
+    }
+    sending->cancel(
+        invalid_argument("the graph on ", self->task_->name, " did not send all that was asked"));
   };
   if (request.in_pieces) {
     run_in_pieces(graph->plans(), graph->boundary(), run.rendezvous, run.step, std::move(finish));
   } else {
     graph->plans().run_async(run.step, std::move(finish));
   }
+}
+
+void Worker::answer_early(const TaskStep& run, const std::vector<std::string>& keys,
+                          const Ref<CancellationToken>& until) {
+  // Who gives up this call gives up the run.
+  const Ref<CancellationToken> asked = run.answers.early->token();
+  const uint64_t ticket = asked->on_cancel([answer = run.answers.last, token = asked.get()] {
+    answer->token()->cancel(token->status());
+  });
+  if (ticket == 0) run.answers.last->token()->cancel(asked->status());
+  take_sent(run.step->id, keys, until,
+            [self = Ref<Worker>(this), answers = run.answers, began_ns = run.began_ns, asked,
+             ticket](const Status& taken, std::vector<Value> values) {
+              if (ticket != 0) asked->remove(ticket);
+              if (taken.ok()) {
+                RunGraphResponse response;
+                response.sent = std::move(values);
+                response.goes_on = true;
+                response.prompt = self->now_ns() - began_ns < kPromptNs;
+                return answers.early->finish(ok_status(), std::move(response));
+              }
+              // The run has ended, or is about to, and says more.
+              answers.last->ask(
+                  nullptr, [early = answers.early, taken](Status ended, RunGraphResponse response) {
+                    early->finish(ended.ok() ? taken : std::move(ended), std::move(response));
+                  });
+            });
+}
+
+void Worker::continue_run(const Ref<TaskGraph>& graph, RunGraphRequest request,
+                          Ref<CancellationToken> cancel,
+                          UniqueFunction<void(Status, RunGraphResponse)> done) {
+  const TaskStep known = steps_.find_known(request.step_id);
+  if (known.graph != graph || !known.answers.early) {
+    return done(aborted("step ", request.step_id, " has no run on ", task_->name, " that goes on"),
+                RunGraphResponse());
+  }
+  take_brought(known, request);
+  known.answers.last->ask(std::move(cancel), std::move(done));
 }
 
 struct Worker::Gathered : RefCounted {
@@ -216,7 +272,8 @@ struct Worker::Gathered : RefCounted {
   }
 };
 
-void Worker::take_sent(int64_t step_id, const std::vector<std::string>& keys, ValuesDone done) {
+void Worker::take_sent(int64_t step_id, const std::vector<std::string>& keys,
+                       const Ref<CancellationToken>& until, ValuesDone done) {
   const Ref<Gathered> gathered = make_ref<Gathered>();
   gathered->done = std::move(done);
   {
@@ -224,14 +281,11 @@ void Worker::take_sent(int64_t step_id, const std::vector<std::string>& keys, Va
     gathered->values.resize(keys.size());
     gathered->missing = keys.size();
   }
-  const Ref<CancellationToken> now = make_ref<CancellationToken>();
   for (size_t i = 0; i < keys.size(); ++i) {
-    recv_tensor({step_id, keys[i]}, now, [gathered, i](const Status& status, Value value) {
+    recv_tensor({step_id, keys[i]}, until, [gathered, i](const Status& status, Value value) {
       gathered->take(i, status, std::move(value));
     });
   }
-  // All that will be sent has been.
-  now->cancel(invalid_argument("the graph on ", task_->name, " did not send all that was asked"));
 }
 
 }  // namespace millrace

@@ -107,9 +107,10 @@ class WorkerTest : public testing::Test {
   }
   Pending run(RunGraphRequest request, Ref<CancellationToken> cancel = nullptr) {
     auto waiter = std::make_shared<Waiter>();
-    worker_->run_graph(
-        std::move(request), std::move(cancel),
-        [waiter](Status s, RunGraphResponse r) { waiter->set({std::move(s), std::move(r), {}}); });
+    worker_->run_graph(std::move(request), std::move(cancel),
+                       [waiter](Status s, RunGraphResponse r) {
+                         waiter->set({std::move(s), std::move(r), {}});
+                       });
     return waiter;
   }
   Pending recv(int64_t step, std::string key, Ref<CancellationToken> cancel = nullptr) {
@@ -241,6 +242,110 @@ TEST_F(WorkerTest, WhatIsGivenIsNotAskedFor) {
   ASSERT_TRUE(answer.status.ok()) << answer.status.to_string();
   EXPECT_EQ(answer.response.fetches[0].item<float>(), 9);
   EXPECT_TRUE(answer.response.prompt) << "it came with the call";
+}
+
+// feed 2 is sent to task 1 as "first"; the square root of what task 1 sends as "in", as "second".
+class TwoCallsTest : public WorkerTest {
+ protected:
+  TwoCallsTest() {
+    TestGraph g;
+    g.builder().context().device = device_->name();
+    send(g, g.feed(DType::kFloat, 2), "first");
+    const Expr in = g.builder().emit("_Recv", {},
+                                     {{"tensor_type", DType::kFloat},
+                                      {"tensor_name", "in"},
+                                      {"send_device", receiver()},
+                                      {"recv_device", device_->name()},
+                                      {"send_device_incarnation", int64_t{7}}})[0];
+    send(g, call("CheckNumerics", {call("Sqrt", {in})}, {{"message", "a negative number"}}),
+         "second");
+    handle_ = add_graph(g).value();
+  }
+  void send(TestGraph& g, Expr value, std::string name) {
+    g.builder().emit(
+        "_Send", {value},
+        {{"tensor_name", std::move(name)},
+         {"send_device", device_->name()},
+         {"recv_device", receiver()},
+         {"send_device_incarnation", static_cast<int64_t>(device_->info().incarnation)}});
+    ASSERT_TRUE(g.builder().status().ok()) << g.builder().status().to_string();
+  }
+  RunGraphRequest first(int64_t step) const {
+    RunGraphRequest request = request_for(handle_, step, feed(3), {});
+    request.early = {key("first")};
+    request.sends = {key("second")};
+    request.given = {in()};
+    return request;
+  }
+  RunGraphRequest second(int64_t step, float value) const {
+    RunGraphRequest request = request_for(handle_, step, {}, {});
+    request.continues = true;
+    request.brought.emplace_back(in(), Value::of(Tensor::scalar(value)));
+    return request;
+  }
+  std::string in() const {
+    return RendezvousKey{receiver(), 7, device_->name(), "in", 0, 0}.to_string();
+  }
+  std::string handle_;
+};
+
+TEST_F(TwoCallsTest, TheFirstIsAnsweredWithWhatIsSentEarlyTheSecondWithTheRest) {
+  for (int again = 0; again < 2; ++again) {  // as after lost connections: it runs once
+    const Answer early = run(first(1))->get();
+    ASSERT_TRUE(early.status.ok()) << early.status.to_string();
+    EXPECT_TRUE(early.response.goes_on);
+    EXPECT_TRUE(early.response.prompt);
+    ASSERT_EQ(early.response.sent.size(), 1u);
+    EXPECT_EQ(early.response.sent[0].tensor.item<float>(), 3);
+  }
+  for (const float brought : {16.0F, 25.0F}) {  // only what came first counts
+    const Answer last = run(second(1, brought))->get();
+    ASSERT_TRUE(last.status.ok()) << last.status.to_string();
+    EXPECT_FALSE(last.response.goes_on);
+    EXPECT_TRUE(last.response.waits_for_peers_only);
+    ASSERT_EQ(last.response.sent.size(), 1u);
+    EXPECT_EQ(last.response.sent[0].tensor.item<float>(), 4);
+  }
+  EXPECT_EQ(worker_->activity(0).steps_begun, 1);
+  EXPECT_TRUE(cleanup(1).ok());
+  EXPECT_EQ(run(second(1, 16))->get().status.code(), Code::kAborted);
+}
+
+TEST_F(TwoCallsTest, ASecondCallBeginsNothing) {
+  EXPECT_EQ(run(second(1, 16))->get().status.code(), Code::kAborted);
+  const Pending whole = run(request_for(handle_, 2, feed(3), {}));  // not answered early
+  EXPECT_EQ(run(second(2, 16))->get().status.code(), Code::kAborted);
+}
+
+TEST_F(TwoCallsTest, ErrorsAreAnsweredWhicheverCallIsOpen) {
+  // Between the calls.
+  EXPECT_TRUE(run(first(1))->get().status.ok());
+  EXPECT_TRUE(abort(1, data_loss("elsewhere")).ok());
+  const Answer aborted = run(second(1, 16))->get();
+  EXPECT_EQ(aborted.status, data_loss("elsewhere"));
+  EXPECT_TRUE(aborted.response.derived);
+  // Of the rest.
+  EXPECT_TRUE(run(first(2))->get().status.ok());
+  const Answer failed = run(second(2, -1))->get();
+  EXPECT_EQ(failed.status.code(), Code::kInvalidArgument) << failed.status.to_string();
+  EXPECT_FALSE(failed.response.derived);
+  // What is never sent: the end of the run says so.
+  RunGraphRequest request = first(3);
+  request.early.push_back(key("third"));
+  const Pending never = run(std::move(request));
+  worker_->give_tensor(3, in(), Value::of(Tensor::scalar(16.0F)), [](const Status&) {});
+  EXPECT_EQ(never->get().status.code(), Code::kInvalidArgument);
+}
+
+TEST_F(TwoCallsTest, WhoGivesUpTheFirstCallEndsTheRun) {
+  RunGraphRequest request = first(1);
+  request.early.push_back(key("second"));
+  const Ref<CancellationToken> cancel = make_ref<CancellationToken>();
+  const Pending waits = run(std::move(request), cancel);
+  EXPECT_FALSE(waits->there());
+  cancel->cancel(cancelled("enough"));
+  EXPECT_EQ(waits->get().status, cancelled("enough"));
+  EXPECT_EQ(run(second(1, 16))->get().status, cancelled("enough"));
 }
 
 TEST_F(WorkerTest, ARunCleansUpOtherSteps) {

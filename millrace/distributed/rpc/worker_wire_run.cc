@@ -29,6 +29,8 @@ Result<Message> run_graph_call(const RunGraphRequest& request) {
     brought.set_key(key);
     MR_TRY(put_value(value, *brought.mutable_value(), message));
   }
+  for (const std::string& key : request.early) fields.add_early(key);
+  fields.set_continues(request.continues);
   fields.AppendToString(&message.fields);
   return message;
 }
@@ -55,6 +57,8 @@ Result<RunGraphRequest> read_run_graph_call(const Message& message) {
     MR_TRY_ASSIGN(Value value, tensors.value(brought.value()));
     request.brought.emplace_back(std::move(*brought.mutable_key()), std::move(value));
   }
+  request.early.assign(fields.early().begin(), fields.early().end());
+  request.continues = fields.continues();
   return request;
 }
 
@@ -71,6 +75,8 @@ Message run_graph_answer(const Status& status, const RunGraphResponse& response)
     outcome = put_value(sent, *fields.add_sent(), message).with_prefix("a tensor that was sent");
   }
   fields.set_prompt(response.prompt);
+  fields.set_waits_for_peers_only(response.waits_for_peers_only);
+  fields.set_goes_on(outcome.ok() && response.goes_on);
   if (!outcome.ok()) {
     fields.clear_fetch();
     fields.clear_sent();
@@ -104,6 +110,8 @@ Status read_run_graph_answer(const Message& message, RunGraphResponse& response)
   response.received_ns = fields.received_ns();
   response.answered_ns = fields.answered_ns();
   response.prompt = fields.prompt();
+  response.waits_for_peers_only = fields.waits_for_peers_only();
+  response.goes_on = fields.goes_on();
   for (RunGraphAnswer::Event& in : *fields.mutable_event()) {
     if (in.kind() < 0 || in.kind() > static_cast<int32_t>(TraceEvent::Kind::kCall)) {
       return invalid_argument("expected a kind of trace event, got number ", in.kind());

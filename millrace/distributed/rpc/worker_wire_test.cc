@@ -29,6 +29,8 @@ RunGraphRequest some_run() {
   dead.set_dead();
   request.brought = {{"d", Value::of(Tensor::scalar(5.0F))}, {"e", dead}};
   request.in_pieces = true;
+  request.early = {"f"};
+  request.continues = true;
   return request;
 }
 
@@ -44,6 +46,8 @@ TEST(WorkerWire, RunsArriveAsTheyWere) {
   EXPECT_EQ(got.sends, sent.sends);
   EXPECT_EQ(got.given, sent.given);
   EXPECT_TRUE(got.in_pieces);
+  EXPECT_EQ(got.early, sent.early);
+  EXPECT_TRUE(got.continues);
   ASSERT_EQ(got.brought.size(), 2u);
   EXPECT_EQ(got.brought[0].first, "d");
   EXPECT_EQ(got.brought[0].second.tensor.item<float>(), 5);
@@ -67,6 +71,8 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   sent.received_ns = 11;
   sent.answered_ns = 12;
   sent.prompt = true;
+  sent.waits_for_peers_only = true;
+  sent.goes_on = true;
   sent.sent = {Value::of(Tensor::vector<float>({1, 2})), Value()};
   sent.sent[1].set_dead();
   RunGraphResponse got;
@@ -79,6 +85,8 @@ TEST(WorkerWire, AnswersArriveAsTheyWere) {
   EXPECT_EQ(got.received_ns, 11);
   EXPECT_EQ(got.answered_ns, 12);
   EXPECT_TRUE(got.prompt);
+  EXPECT_TRUE(got.waits_for_peers_only);
+  EXPECT_TRUE(got.goes_on);
   ASSERT_EQ(got.sent.size(), 2u);
   EXPECT_TRUE(bit_equal(got.sent[0].tensor, sent.sent[0].tensor));
   EXPECT_TRUE(got.sent[1].dead());
