@@ -1,6 +1,7 @@
 #include <absl/synchronization/mutex.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <malloc.h>
 
 #include <cstdlib>
 #include <memory>
@@ -16,7 +17,21 @@
 namespace millrace::grpc_library {
 namespace {
 
+// gRPC takes memory for what it reads, and frees it a chunk of a tensor at a time. By default glibc
+// gives most of that back to the kernel each time, which clears the pages that it hands out again.
+void keep_freed_memory() {
+  for (const char* chosen :
+       {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}) {
+    if (std::getenv(chosen) != nullptr) return;
+  }
+  // What glibc comes to by itself where a program has freed a block of 32 MiB.
+  constexpr int kLargestBlock = 32 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLargestBlock);
+  mallopt(M_TRIM_THRESHOLD, 2 * kLargestBlock);
+}
+
 void set_up() {
+  keep_freed_memory();
   // Whatever goes wrong is an error of a call or of a server. Who wants gRPC's own account of it
   // asks with GRPC_VERBOSITY.
   if (std::getenv("GRPC_VERBOSITY") == nullptr) {
