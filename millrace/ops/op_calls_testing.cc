@@ -77,6 +77,7 @@ const Row kRows[] = {
     {"CollectiveBcastRecvV2", "1 1 1 {2}"},
     {"CollectiveBcastSend", "[2,3]", kGatherAlone},
     {"CollectiveBcastSendV2", "[2,3] 1 1 1"},
+    {"CollectiveEndOfData", "0"},
     {"CollectiveGather", "[2,3]", kGatherAlone},
     {"CollectiveGatherV2", "[2,3] 1 1 1 variable[1]|"},
     {"CollectiveReduce", "[2,3]", kSumAlone},

@@ -1,8 +1,10 @@
 """Collective operations and data-parallel training by processes without parameter servers."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,6 +107,61 @@ with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
 """
 
 
+# Every process has as many batches as are after the folder in the arguments, by rank.
+UNEVEN = """
+import sys
+import numpy as np
+import millrace.compat.v1 as tf
+import millrace.distributed as dist
+
+folder = sys.argv[1]
+dist.init()
+rank = dist.rank()
+batches = int(sys.argv[2 + rank])
+data = tf.data.Dataset.range(batches).map(lambda i: tf.cast(i, tf.float32) + rank)
+batch = tf.data.make_one_shot_iterator(data).get_next()
+w = tf.get_variable("w", [2], initializer=tf.zeros_initializer())
+table = tf.get_variable("table", [4, 2], initializer=tf.zeros_initializer())
+rows = tf.nn.embedding_lookup(table, [rank])
+loss = tf.reduce_sum(w * batch) + tf.reduce_sum(rows * batch)
+optimizer = dist.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0))
+train = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+
+class Result(tf.train.SessionRunHook):
+    def end(self, session):
+        np.savez(f"{folder}/{rank}.npz", **session.run({v.op.name: v for v in tf.global_variables()}))
+
+with tf.train.MonitoredTrainingSession(hooks=[Result(), dist.BroadcastVariablesHook()]) as session:
+    while not session.should_stop():
+        session.run(train)
+print("ended", flush=True)
+"""
+
+# Two of three that there could be: a step of each kind of gradient.
+SMALLER = """
+import sys
+import numpy as np
+import millrace.compat.v1 as tf
+import millrace.distributed as dist
+
+dist.init(min_size=2)
+rank = dist.rank()
+w = tf.get_variable("w", [2], initializer=tf.zeros_initializer())
+table = tf.get_variable("table", [3, 2], initializer=tf.zeros_initializer())
+loss = tf.reduce_sum(dist.all_reduce(w) * (2 + 2 * rank))
+loss += tf.reduce_sum(tf.nn.embedding_lookup(table, [rank, 2])) * (2 + 2 * rank)
+optimizer = dist.DistributedOptimizer(tf.train.GradientDescentOptimizer(-1.0))
+train = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+hooks = [tf.train.StopAtStepHook(last_step=1), dist.BroadcastVariablesHook()]
+with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+    session.run(train)
+    values = session.run([w, table]) if not session.should_stop() else None
+    if values is None:
+        values = session._tf_sess().run([w, table])
+    np.savez(f"{sys.argv[1]}/{rank}.npz", w=values[0], table=values[1])
+"""
+
+
 def launch(program, processes, folder, *args, restart=None):
     """`millrace launch` of a program, which gets the folder as its first argument."""
     if isinstance(program, str):
@@ -193,6 +250,52 @@ def test_a_process_that_is_killed_comes_back(tmp_path, victim):
     assert f"/job:worker/replica:0/task:{victim}" in text, text
     for rank in range(2):
         expect_equal(weights(disturbed / f"{rank}.npz"), weights(calm / "0.npz"))
+
+
+@pytest.mark.parametrize("batches", [(3, 9), (9, 3), (5, 9, 7), (0, 4), (4, 4)])
+def test_the_first_end_of_data_is_that_of_all(tmp_path, batches):
+    """Nobody waits, and nobody has made a step that others have not."""
+    began = time.monotonic()
+    ended(launch(UNEVEN, len(batches), tmp_path, tmp_path, *batches), tmp_path)
+    took = time.monotonic() - began
+    text = (tmp_path / "log").read_text()
+    assert took < 25, text  # after 30 s they would have given up
+    assert "lost" not in text, text
+    steps = min(batches)
+    for rank in range(len(batches)):
+        assert f"worker {rank} | ended" in text, text
+        got = weights(tmp_path / f"{rank}.npz")
+        assert got["global_step"] == steps
+        expect_equal(got, weights(tmp_path / "0.npz"))
+    mean = np.mean([np.arange(steps).sum() + rank * steps for rank in range(len(batches))])
+    np.testing.assert_allclose(got["w"], -mean, rtol=1e-6)
+
+
+def test_rows_are_divided_by_those_that_took_part(tmp_path):
+    (tmp_path / "program.py").write_text(SMALLER)
+    with contextlib.ExitStack() as sockets:
+        held = [sockets.enter_context(socket.socket()) for _ in range(3)]
+        for holder in held:
+            holder.bind(("", 0))
+        workers = ",".join(f"localhost:{holder.getsockname()[1]}" for holder in held)
+    environment = {
+        **os.environ, "MILLRACE_CLUSTER": f"worker={workers}", "MILLRACE_JOB": "worker",
+        "MILLRACE_LOST_AFTER_MS": "500",
+    }  # fmt: skip
+    two = [
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "program.py"), str(tmp_path)],
+            env={**environment, "MILLRACE_TASK": str(rank)}, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    for process in two:
+        _, text = process.communicate(timeout=120)
+        assert process.returncode == 0, text
+    for rank in range(2):
+        got = weights(tmp_path / f"{rank}.npz")
+        np.testing.assert_array_equal(got["w"], [3, 3])
+        np.testing.assert_array_equal(got["table"], [[1, 1], [2, 2], [3, 3]])
 
 
 @pytest.fixture

@@ -28,21 +28,29 @@ Status check_sum(const GradientContext& c) {
   return unimplemented("the gradient of a collective reduction by ", merge, ": only Add has one");
 }
 
+// As few members as the operation itself may have.
+void keep_min_size(const GradientContext& c, AttrMap& attrs) {
+  if (Result<int64_t> least = c.attr<int64_t>("_min_group_size"); least.ok()) {
+    attrs.set("_min_group_size", *least);
+  }
+}
+
 // A sum of dy over all members, as each x is in each y; with Div its mean. Another instance of the
 // group, for each computation of gradients its own: of the same number in all programs.
 Status reduce_grad(GradientContext& c) {
   MR_TRY(check_sum(c));
   MR_TRY_ASSIGN(const int64_t instance, c.attr<int64_t>("instance_key"));
   const uint64_t derived = hash_bytes(c.source(), static_cast<uint64_t>(instance));
-  c.set(0, call("CollectiveReduce", {c.gradient()},
-                {{"group_size", c.attr_value("group_size")},
-                 {"group_key", c.attr_value("group_key")},
-                 {"instance_key", static_cast<int64_t>(derived & 0x7fffffff)},
-                 {"merge_op", "Add"},
-                 {"final_op", c.attr_value("final_op")},
-                 {"subdiv_offsets", c.attr_value("subdiv_offsets")},
-                 {"communication_hint", c.attr_value("communication_hint")},
-                 {"timeout_seconds", c.attr_value("timeout_seconds")}}));
+  AttrMap attrs = {{"group_size", c.attr_value("group_size")},
+                   {"group_key", c.attr_value("group_key")},
+                   {"instance_key", static_cast<int64_t>(derived & 0x7fffffff)},
+                   {"merge_op", "Add"},
+                   {"final_op", c.attr_value("final_op")},
+                   {"subdiv_offsets", c.attr_value("subdiv_offsets")},
+                   {"communication_hint", c.attr_value("communication_hint")},
+                   {"timeout_seconds", c.attr_value("timeout_seconds")}};
+  keep_min_size(c, attrs);
+  c.set(0, call("CollectiveReduce", {c.gradient()}, std::move(attrs)));
   return ok_status();
 }
 
@@ -51,13 +59,15 @@ Status reduce_v2_grad(GradientContext& c) {
   const auto shift = static_cast<int32_t>(hash_bytes(c.source()) & 0x3fffffff);
   const Expr derived =
       call("AddV2", {c.input(kInstanceInput), c.builder().constant(Tensor::scalar(shift))});
+  AttrMap attrs = {{"merge_op", "Add"},
+                   {"final_op", c.attr_value("final_op")},
+                   {"communication_hint", c.attr_value("communication_hint")},
+                   {"timeout_seconds", c.attr_value("timeout_seconds")},
+                   {"Nordering_token", 0}};
+  keep_min_size(c, attrs);
   c.set(0, call("CollectiveReduceV2",
                 {c.gradient(), c.input(kGroupInput), c.input(kGroupInput + 1), derived},
-                {{"merge_op", "Add"},
-                 {"final_op", c.attr_value("final_op")},
-                 {"communication_hint", c.attr_value("communication_hint")},
-                 {"timeout_seconds", c.attr_value("timeout_seconds")},
-                 {"Nordering_token", 0}}));
+                std::move(attrs)));
   return ok_status();
 }
 

@@ -4,6 +4,8 @@ import itertools
 import weakref
 from typing import Any, Iterator
 
+import numpy as np
+
 from millrace import gen_ops, protos
 from millrace.core.tensor import Tensor
 from millrace.distributed import world
@@ -43,8 +45,13 @@ def all_reduce(
     """
     if op not in _MERGES:
         raise ValueError(f"op: expected one of {', '.join(_MERGES)}, got {op!r}")
-    value = convert_to_tensor(value)
-    instance = next_instance()
+    return reduce_instance(convert_to_tensor(value), next_instance(), op, timeout_secs, name)
+
+
+def reduce_instance(
+    value: Tensor, instance: int, op: str, timeout_secs: float = 0, name: str | None = None
+) -> Tensor:
+    """`all_reduce` with a number of the caller's: several ways to take part in one operation."""
     merge_op, final_op = _MERGES[op]
     reduced = gen_ops.collective_reduce(
         value, group_size=world.size(), group_key=GROUP, instance_key=instance, merge_op=merge_op,
@@ -59,20 +66,15 @@ def all_gather(value: Any, name: str | None = None) -> Tensor:
     They may differ in that dimension alone. Floating-point numbers but bfloat16, int32 or int64.
     RuntimeError before `init`.
     """
-    return _gather(convert_to_tensor(value), next_instance(), 0, name)
-
-
-def gather_twice(value: Tensor, timeout_secs: float) -> tuple[Tensor, Tensor]:
-    """Two ways to take part in one gathering: for as long as it takes, and with a limit."""
-    instance = next_instance()
-    return _gather(value, instance, 0, None), _gather(value, instance, timeout_secs, None)
-
-
-def _gather(value: Tensor, instance: int, timeout_secs: float, name: str | None) -> Tensor:
     gathered = gen_ops.collective_gather_v2(
-        value, world.size(), GROUP, instance, [], timeout_seconds=timeout_secs, name=name
+        convert_to_tensor(value), world.size(), GROUP, next_instance(), [], name=name
     )
     return _elastic(gathered)
+
+
+def members() -> Any:
+    """How many processes take part: all, or as many as the group goes on with."""
+    return all_reduce(np.int32(1), "sum") if world.min_size() > 0 else world.size()
 
 
 def broadcast(value: Any, root: int = 0, name: str | None = None) -> Tensor:

@@ -11,12 +11,8 @@ from millrace import gen_ops
 from millrace.core import dtypes, errors, logging
 from millrace.core.tensor import Tensor
 from millrace.distributed import world
-from millrace.distributed.collective import (
-    all_gather,
-    all_reduce,
-    broadcast_parts,
-    gather_twice,
-)
+from millrace.distributed.collective import all_gather, all_reduce, broadcast_parts, members
+from millrace.distributed.meeting import Meeting, ended_in_step, meet, words
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group, tuple_
@@ -48,7 +44,9 @@ class DistributedOptimizer(WrappedOptimizer):
 
     Gradients of one type travel together, in buckets. Rows of a gradient (IndexedSlices) are
     gathered instead. No variable is changed before all gradients are there, so a step that fails
-    because a process was lost has changed nothing.
+    because a process was lost has changed nothing. Before gradients travel, all processes tell each
+    other that they have made theirs: where one has come to its end instead (see
+    BroadcastVariablesHook), the step is OutOfRangeError in all others, as at the end of data.
 
     Args:
       opt: the optimiser that changes the variables.
@@ -67,20 +65,25 @@ class DistributedOptimizer(WrappedOptimizer):
         found = [gradient for gradient, _ in pairs]
         if world.size() == 1 or all(gradient is None for gradient in found):
             return pairs
-        with name_scope(None, self._name):
+        loss = args[0] if args else kwargs.get("loss")
+        # Who has no data has no loss. The others are asked while gradients are computed.
+        made = loss if isinstance(loss, Tensor) else next(g for g in found if g is not None)
+        with name_scope(None, self._name), control_dependencies([ended_in_step(made)]):
             means = tuple_(self._means(found))
         return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]
 
     def _means(self, gradients: list[Any]) -> list[Any]:
         means: list[Any] = [None] * len(gradients)
         dense = []
+        # As many as take part also where a smaller group goes on, as in the mean of dense ones.
+        rows = any(isinstance(gradient, IndexedSlices) for gradient in gradients)
+        count = members() if rows else None
         for place, gradient in enumerate(gradients):
             if isinstance(gradient, IndexedSlices):
                 values = all_gather(gradient.values)
-                count = gen_ops.cast(world.size(), values.dtype)
                 means[place] = IndexedSlices(
-                    gen_ops.real_div(values, count), all_gather(gradient.indices),
-                    gradient.dense_shape,
+                    gen_ops.real_div(values, gen_ops.cast(count, values.dtype)),
+                    all_gather(gradient.indices), gradient.dense_shape,
                 )  # fmt: skip
             elif gradient is not None:
                 dense.append((place, gradient))
@@ -129,8 +132,12 @@ class BroadcastVariablesHook(SessionRunHook):
     They are those of the process with the highest global step, the lowest rank among several: one
     that was started again gets what the others have, and one that restored a checkpoint gives it to
     all. A session of this process lives on when another process is lost: MonitoredTrainingSession
-    waits for it here and goes on. At the end the processes wait for each other, so that nobody
-    leaves while others still need its last gradients.
+    waits for it here and goes on.
+
+    The first process that comes to its end, of its data or its steps, ends the training of all: the
+    next step of the others with a DistributedOptimizer is an OutOfRangeError, as at the end of
+    their own data. Then the processes wait for each other, so that nobody leaves while others still
+    need something of it.
 
     Args:
       variables: all global ones by default, the global step among them. ValueError for a type that
@@ -150,11 +157,10 @@ class BroadcastVariablesHook(SessionRunHook):
         self._step = step
         with name_scope(None, "broadcast_variables"):
             own = gen_ops.cast(gen_ops.identity(step), dtypes.int64)
+            self._behind = gen_ops.placeholder(dtypes.int64, shape=[])
             self._ending = gen_ops.placeholder(dtypes.int64, shape=[])
-            row = gen_ops.pack([own, self._ending, np.int64(world.rank())])
-            self._states, self._last_states = gather_twice(
-                gen_ops.reshape(row, [1, 3]), timeout_secs=_END_SECS
-            )
+            said = words(own, self._behind, self._ending)
+            self._meet, self._meet_soon = meet(said), meet(said, timeout_secs=_END_SECS)
             self._give, self._take = _broadcast_ops(variables)
             self._done = all_reduce(np.int64(0), "max", timeout_secs=_END_SECS)
 
@@ -164,7 +170,14 @@ class BroadcastVariablesHook(SessionRunHook):
 
     def mend_session(self, session: Any) -> None:
         """The same for a session that has seen a process get lost."""
-        self._catch_up(session, ending=0)
+        while world.size() > 1:
+            try:
+                met = self._met(session, self._meet, behind=1, ending=0)
+                self._share(session, met)
+                self._ended = met.ending
+                return
+            except _LOST as error:
+                logging.warning("A process was lost; its place is waited for: %s", error)
 
     def before_run(self, run_context: Any) -> None:
         """StopIteration, which ends the training, where the others have ended theirs."""
@@ -172,35 +185,31 @@ class BroadcastVariablesHook(SessionRunHook):
             raise StopIteration("the other processes have come to the end of their training")
 
     def end(self, session: Any) -> None:
-        """Waits for the others; one that was started again meanwhile gets the last variables."""
+        """Ends the training of the others and waits for them; one that was started again meanwhile
+        gets the last variables."""
+        lost = 0
         while world.size() > 1:
             try:
-                session.run(self._done)
-                return
-            except _LOST as error:
-                logging.warning("A process was lost at the end: %s", error)
-                if not self._catch_up(session, ending=1):
+                # Who is slow is waited for; who is gone, for as long as it may take to come back.
+                met = self._met(session, self._meet_soon if lost else self._meet, lost, ending=1)
+                if met.behind:
+                    self._share(session, met)
+                elif met.all_ending:
+                    session.run(self._done)
                     return
+            except _LOST as error:
+                lost = 1
+                logging.warning("A process was lost at the end: %s", error)
             except errors.DeadlineExceededError as error:
                 logging.warning("The others have not come to their end in time: %s", error)
                 return
 
-    def _catch_up(self, session: Any, ending: int) -> bool:
-        """False when it has come to its end, and the others did not come in time."""
-        while world.size() > 1:
-            try:
-                asked = self._last_states if ending else self._states
-                states = session.run(asked, {self._ending: ending})
-                source = states[np.argmax(states[:, 0]), 2]
-                session.run(self._give if source == world.rank() else self._take)
-                self._ended = bool(states[:, 1].any())
-                return True
-            except _LOST as error:
-                logging.warning("A process was lost; its place is waited for: %s", error)
-            except errors.DeadlineExceededError as error:
-                logging.warning("The others have ended before: %s", error)
-                return False
-        return True
+    def _met(self, session: Any, asked: Tensor, behind: int, ending: int) -> Meeting:
+        return Meeting.read(session.run(asked, {self._behind: behind, self._ending: ending}))
+
+    def _share(self, session: Any, met: Meeting) -> None:
+        """Gives all the variables of the process that is furthest."""
+        session.run(self._give if met.furthest == world.rank() else self._take)
 
 
 def _broadcast_ops(variables: list[Any]) -> tuple[Any, Any]:
