@@ -3,12 +3,14 @@
     python benchmarks/cluster_bench.py [--python PYTHON] [--rounds N] [WORD ...]
 
 Microseconds, of the clock and of the measuring process. Tasks are processes of this machine. The
-names with "gRPC" are of Millrace without its shared memory; TensorFlow has gRPC only.
+names with "gRPC" are of Millrace without its shared memory; TensorFlow has gRPC only. Those with
+"MPI" are by Open MPI, where there is an mpirun.
 """
 
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -33,6 +35,27 @@ with tf.Session() as session:
     call = session.make_callable([total.op])
     while True:
         call()
+"""
+# Two ranks that sum by Open MPI. The first says what that costs it; the other ends with it.
+_RANK = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[3])
+import beside
+tf = importlib.import_module(sys.argv[1])
+import millrace.distributed as dist
+dist.init()
+total = dist.all_reduce(tf.Variable(tf.ones([int(sys.argv[2])])), "sum")
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    call = session.make_callable([total.op])
+    if dist.rank() == 0:
+        print(json.dumps(beside.cost(call, 0.5)), flush=True)
+    else:
+        try:
+            while True:
+                call()
+        except tf.errors.FailedPreconditionError:
+            pass
 """
 ELEMENTS = 25 << 20  # 100 MiB of floats
 ROWS, TABLES = 32, 4
@@ -150,13 +173,25 @@ def summer(tf, elements):
         server.stop()
 
 
+def cost_by_mpi(tf, elements):
+    """What rank 0 of two measures."""
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    program = [sys.executable, "-c", _RANK, tf.__name__, str(elements), folder]
+    return json.loads(subprocess.check_output([*command, *program], stderr=subprocess.DEVNULL))
+
+
 def measure_sums(tf, chosen):
     """Sums over two processes without a parameter server. TensorFlow's are not measured."""
-    for transport in ("", ", gRPC"):
-        os.environ["MILLRACE_SAME_HOST"] = "0" if transport else "1"
+    for transport in ("", ", gRPC", ", MPI"):
+        os.environ["MILLRACE_SAME_HOST"] = "0" if transport == ", gRPC" else "1"
         for size, elements in (("4 B", 1), ("4 MiB", 1 << 20), ("100 MiB", ELEMENTS)):
             name = f"all-reduce of {size}{transport}"
             if not chosen(name):
+                continue
+            if transport == ", MPI":
+                if shutil.which("mpirun"):
+                    yield name, cost_by_mpi(tf, elements)
                 continue
             with tf.Graph().as_default(), summer(tf, elements) as total, tf.Session() as session:
                 session.run(tf.global_variables_initializer())

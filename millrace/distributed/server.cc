@@ -15,6 +15,7 @@
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/call_group.h"
+#include "millrace/distributed/collective/mpi/mpi_collectives.h"
 #include "millrace/distributed/direct_worker.h"
 #include "millrace/distributed/forwarding_worker.h"
 #include "millrace/distributed/master.h"
@@ -281,6 +282,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     if (options.files) d->set_files(options.files);
   }
   MR_TRY_ASSIGN(task->worker, Worker::create(task->name, task->devices, task->peers));
+  task->worker->choose_collectives(choose_collectives(task->worker->collectives(), task->name));
   const ServerLimits limits = ServerLimits::from_environment();
   task->aliases = make_ref<TaskAliases>(task->devices, network, limits);
   const Ref<WaitingCalls> waiting = make_ref<WaitingCalls>(limits);
@@ -323,7 +325,7 @@ Result<std::unique_ptr<Server>> Server::start(const Options& options) {
     return unknown("could not start the server of ", task->name, ": ", task->address,
                    " is another server's of this process");
   }
-  provide_collectives(task->name, task->worker->collectives());
+  provide_collectives(task->name, task->worker->chosen_collectives());
   return std::unique_ptr<Server>(new Server(std::move(task)));
 }
 

@@ -40,6 +40,8 @@ class TaskSteps {
 
   // Steps run on `pool` (null: the process's own) and compute with other tasks' by `collectives`.
   TaskSteps(Ref<const TaskContext> task, Ref<Collectives> collectives, ThreadPool* pool);
+  // In place of those; before there is any step.
+  void choose_collectives(Ref<Collectives> chosen) { collectives_ = std::move(chosen); }
 
   // The step, made here when this is the first that is heard of it. ABORTED when it is over.
   Result<TaskStep> find(int64_t step_id);
@@ -65,7 +67,7 @@ class TaskSteps {
   TaskStep take_locked(int64_t step_id) MR_REQUIRES(mu_);
 
   const Ref<const TaskContext> task_;
-  const Ref<Collectives> collectives_;
+  Ref<Collectives> collectives_;
   ThreadPool* const pool_;
 
   mutable Mutex mu_;

@@ -30,8 +30,14 @@ Worker::Worker(Ref<const TaskContext> task, const ServerLimits& limits, ThreadPo
       began_ns_(now_ns()),
       graph_bytes_(make_ref<GraphBytes>(task_->name, limits.graph_bytes)),
       collectives_(make_ref<TaskCollectives>(task_)),
+      chosen_collectives_(collectives_),
       sessions_(task_, limits),
       steps_(task_, collectives_, pool) {}
+
+void Worker::choose_collectives(Ref<Collectives> chosen) {
+  chosen_collectives_ = std::move(chosen);
+  steps_.choose_collectives(chosen_collectives_);
+}
 
 Worker::~Worker() { shut_down(cancelled("the worker of ", task_->name, " has ended")); }
 
@@ -312,7 +318,7 @@ void Worker::shut_down(Status reason) {
   }
   const std::vector<Ref<TaskSession>> sessions = sessions_.shut_down(reason);
   for (const TaskStep& step : steps_.shut_down(reason)) step.end(reason);
-  collectives_->shut_down(reason);
+  chosen_collectives_->shut_down(reason);
   // State may hold what holds the device.
   for (const Ref<TaskSession>& session : sessions) session->clear_resources();
 }
@@ -337,7 +343,7 @@ WorkerActivity Worker::activity(int64_t step_id) const {
   if (step_id != 0) {
     std::erase_if(steps, [&](const TaskStep& step) { return step.step->id != step_id; });
   }
-  CollectiveWaits together = collectives_->waits();
+  CollectiveWaits together = chosen_collectives_->waits();
   out.steps = tell_steps(steps, together, now);
   if (step_id != 0) return out;
   // Of sessions without a cluster, and of groups that form here.

@@ -71,6 +71,10 @@ class Worker final : public WorkerInterface {
   std::vector<std::string> steps() const;
   // What the task's devices compute with those of other tasks.
   const Ref<TaskCollectives>& collectives() const { return collectives_; }
+  // What steps use for that: collectives(), or what was chosen in its place, which passes on to it
+  // what it does not do. To be chosen before anything runs.
+  const Ref<Collectives>& chosen_collectives() const { return chosen_collectives_; }
+  void choose_collectives(Ref<Collectives> chosen);
   // What get_activity() answers.
   WorkerActivity activity(int64_t step_id) const;
 
@@ -128,6 +132,7 @@ class Worker final : public WorkerInterface {
   const int64_t began_ns_;
   const Ref<GraphBytes> graph_bytes_;
   const Ref<TaskCollectives> collectives_;
+  Ref<Collectives> chosen_collectives_;
   const int64_t idle_ns_ = lease_ms_for(lost_after_ms()) * 1'000'000;
   TaskSessions sessions_;
   TaskSteps steps_;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/function.h"
@@ -19,9 +21,9 @@ class Step;
 // takes part is a group, by a number that all agree on; what belongs together within it is an
 // instance: the k-th call of an instance by each member. Instances do not wait for each other.
 //
-// Implemented by distributed/collective over the calls between tasks; another back end, such as
-// NCCL or MPI, would be another implementation of this class. Thread-safe. Calls never hold a
-// thread: `done` is called once, perhaps before they return.
+// Implemented by distributed/collective over the calls between tasks, and by what is in its folder
+// mpi over Open MPI; another back end, such as NCCL, would be another implementation of this class.
+// Thread-safe. Calls never hold a thread: `done` is called once, perhaps before they return.
 //
 // INVALID_ARGUMENT, to all members, when they do not agree on what they do, saying who gave what.
 // ABORTED when a member was lost, left or failed before all was done: the group forms anew with the
@@ -57,6 +59,11 @@ class Collectives : public RefCounted {
   // One member sends, the others of the group receive a tensor of this type and shape.
   virtual void broadcast_send(Request request, Tensor input, Done done) = 0;
   virtual void broadcast_recv(Request request, DType dtype, Shape shape, Done done) = 0;
+
+  // What is waited for here, by step; 0: what no step waits for, but others do.
+  virtual std::vector<std::pair<int64_t, std::string>> waits() const = 0;
+  // Ends everything with `reason`, and answers every later call with it.
+  virtual void shut_down(const Status& reason) = 0;
 };
 
 // Makes what a task of this process has known to steps that have none of their own: to those on the

@@ -27,6 +27,8 @@ class TaskCollectives final : public Collectives {
   void gather(Request request, Tensor input, Done done) override;
   void broadcast_send(Request request, Tensor input, Done done) override;
   void broadcast_recv(Request request, DType dtype, Shape shape, Done done) override;
+  std::vector<std::pair<int64_t, std::string>> waits() const override;
+  void shut_down(const Status& reason) override;
 
   // What peers ask, as WorkerInterface says.
   void join_group(JoinGroupRequest request, Ref<CancellationToken> cancel,
@@ -34,12 +36,6 @@ class TaskCollectives final : public Collectives {
   void recv_chunk(RecvChunkRequest request, Ref<CancellationToken> cancel,
                   CollectiveLinks::ChunkDone done);
   Status end_group(const EndGroupRequest& request);
-
-  // Ends everything with `reason`, and answers every later call with it.
-  void shut_down(const Status& reason);
-
-  // What is waited for here, by step; 0: what no step waits for, but peers do.
-  std::vector<std::pair<int64_t, std::string>> waits() const;
 
  private:
   class Links;
