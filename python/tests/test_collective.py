@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 
 import millrace.compat.v1 as tf
 import millrace.distributed as dist
+from millrace import _core
+from millrace.cli import certs
 from millrace.distributed import world
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -129,7 +132,8 @@ train = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step(
 
 class Result(tf.train.SessionRunHook):
     def end(self, session):
-        np.savez(f"{folder}/{rank}.npz", **session.run({v.op.name: v for v in tf.global_variables()}))
+        variables = {v.op.name: v for v in tf.global_variables()}
+        np.savez(f"{folder}/{rank}.npz", **session.run(variables))
 
 with tf.train.MonitoredTrainingSession(hooks=[Result(), dist.BroadcastVariablesHook()]) as session:
     while not session.should_stop():
@@ -162,7 +166,7 @@ with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
 """
 
 
-def launch(program, processes, folder, *args, restart=None):
+def launch(program, processes, folder, *args, restart=None, **environment):
     """`millrace launch` of a program, which gets the folder as its first argument."""
     if isinstance(program, str):
         (folder / "program.py").write_text(program)
@@ -172,8 +176,37 @@ def launch(program, processes, folder, *args, restart=None):
     return subprocess.Popen(
         [sys.executable, "-m", "millrace", "launch", "-n", str(processes), *again, str(program),
          *map(str, args)],
-        stdout=log, stderr=log,
+        stdout=log, stderr=log, env={**os.environ, **environment},
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def transports(tmp_path_factory):
+    """How processes of this machine reach each other: what is to be in their environment."""
+    folder = tmp_path_factory.mktemp("secrets")
+    (folder / "token").write_text("open-sesame\n")
+    found = {
+        "shared memory": {},
+        "gRPC": {"MILLRACE_SAME_HOST": "0"},
+        "token": {"MILLRACE_SAME_HOST": "0", "MILLRACE_CLUSTER_TOKEN_FILE": str(folder / "token")},
+    }
+    if shutil.which("openssl"):
+        assert certs.main([str(folder), "localhost"]) == 0
+        found["certificates"] = {
+            "MILLRACE_SAME_HOST": "0", "MILLRACE_CLUSTER_CERTS": str(folder / "localhost"),
+        }  # fmt: skip
+    return found
+
+
+def environment_of(transports, name):
+    if name not in transports:
+        pytest.skip("there is no openssl")
+    if transports[name] and not _core.grpc_available():
+        pytest.skip("this build has no gRPC")
+    return transports[name]
+
+
+TRANSPORTS = ["shared memory", "gRPC", "token", "certificates"]
 
 
 def ended(process, folder):
@@ -191,8 +224,10 @@ def expect_equal(left, right):
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
-def test_operations_of_three_processes(tmp_path):
-    ended(launch(OPERATIONS, 3, tmp_path, tmp_path), tmp_path)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_operations_of_three_processes(tmp_path, transports, transport):
+    environment = environment_of(transports, transport)
+    ended(launch(OPERATIONS, 3, tmp_path, tmp_path, **environment), tmp_path)
     for rank in range(3):
         got = json.loads((tmp_path / f"{rank}.json").read_text())
         assert got == {
@@ -227,14 +262,18 @@ def step_of(folder, rank):
     return int(lines[-1]) if lines else -1
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_that_is_killed_comes_back(tmp_path, victim):
+@pytest.mark.parametrize(
+    ("victim", "transport"),
+    [(0, "shared memory"), (1, "shared memory"), (0, "gRPC"), (1, "token"), (1, "certificates")],
+)
+def test_a_process_that_is_killed_comes_back(tmp_path, victim, transports, transport):
+    environment = environment_of(transports, transport)
     steps = 40
     calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
     calm.mkdir()
     disturbed.mkdir()
-    ended(launch(TRAINING, 2, calm, calm, steps, 0), calm)
-    process = launch(TRAINING, 2, disturbed, disturbed, steps, 0.02, restart=5)
+    ended(launch(TRAINING, 2, calm, calm, steps, 0, **environment), calm)
+    process = launch(TRAINING, 2, disturbed, disturbed, steps, 0.02, restart=5, **environment)
     try:
         end = time.monotonic() + 120
         while step_of(disturbed, victim) < 5:

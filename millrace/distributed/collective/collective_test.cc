@@ -1,5 +1,5 @@
 // test-labels: threads
-// Members of a group on tasks of one process, over function calls and over shared memory.
+// Members of a group on tasks of one process, over function calls, shared memory and gRPC.
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 
 #include "millrace/distributed/collective/collective_testing.h"
 #include "millrace/distributed/collective/exchange.h"
+#include "millrace/distributed/grpc/grpc_transport.h"
 #include "millrace/distributed/patience.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -32,6 +33,11 @@ Tensor filled(int64_t elements, double first, double step = 0) {
 
 class CollectiveTest : public testing::TestWithParam<Transport> {
  protected:
+  void SetUp() override {
+    if (GetParam() != Transport::kGrpc) return;
+    if (const Status status = grpc_available(); !status.ok()) GTEST_SKIP() << status.to_string();
+  }
+
   CollectiveCluster make(int members) { return CollectiveCluster(GetParam(), members); }
 
   // Every result is this one, to the bit.
@@ -62,9 +68,12 @@ class CollectiveTest : public testing::TestWithParam<Transport> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, CollectiveTest,
-                         testing::Values(Transport::kDirect, Transport::kSameHost),
+                         testing::Values(Transport::kDirect, Transport::kSameHost,
+                                         Transport::kGrpc),
                          [](const auto& info) {
-                           return info.param == Transport::kDirect ? "Direct" : "SameHost";
+                           return info.param == Transport::kDirect     ? "Direct"
+                                  : info.param == Transport::kSameHost ? "SameHost"
+                                                                       : "Grpc";
                          });
 
 TEST_P(CollectiveTest, ReducesEveryTypeByEveryMerge) {
