@@ -10,6 +10,7 @@ cd "$(dirname "$0")"
 image=${1:-}
 patience=${MILLRACE_CHECK_SECONDS:-300}
 space=millrace-check-$$
+oldest=28
 
 fail() {
   echo "check.sh: $*" >&2
@@ -20,6 +21,10 @@ command -v kubectl > /dev/null || fail "there is no kubectl"
 context=$(kubectl config current-context) || fail "kubectl has no context"
 echo "== context $context, namespace $space"
 kubectl version || fail "the API server of $context does not answer"
+# Older servers drop what they do not know, and the tasks would not know their numbers.
+minor=$(kubectl version -o json | sed -n '/"serverVersion"/,$ s/.*"minor": "\([0-9]*\).*/\1/p' | head -n 1)
+[ "${minor:-0}" -ge "$oldest" ] ||
+  fail "the API server of $context is Kubernetes 1.${minor:-?}, expected 1.$oldest at least"
 
 clean_up() {
   kubectl delete namespace "$space" --ignore-not-found --wait=false

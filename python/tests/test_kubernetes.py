@@ -189,6 +189,9 @@ KUBECTL = """#!/bin/sh
 echo "$@" >> "$CALLS"
 case "$*" in
   *current-context*) echo here ;;
+  *"version -o json"*)
+    printf '{"clientVersion": {\n"minor": "99"\n},\n'
+    printf '"serverVersion": {\n"minor": "%s"\n}}\n' "$MINOR" ;;
   *"get crd"*) exit 1 ;;
   *uid*) echo "pod $(grep -c uid "$CALLS")" ;;
   *"-f -"*) grep -q "replicas: two" && exit 1 ;;
@@ -213,7 +216,10 @@ def test_the_script_for_real_servers_leaves_nothing_behind(tmp_path, arguments, 
     kubectl.chmod(0o755)
     done = subprocess.run(
         [manifests.FOLDER / "check.sh", *arguments], capture_output=True, text=True,
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails},
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails,
+            "MINOR": "28+",
+        },
     )  # fmt: skip
     assert done.returncode == code and said in done.stdout + done.stderr, done
     lines = calls.read_text().splitlines()
@@ -222,3 +228,20 @@ def test_the_script_for_real_servers_leaves_nothing_behind(tmp_path, arguments, 
     assert f"delete namespace {space} " in lines[-1]
     changing = [line for line in lines if " apply " in line or " secret " in line]
     assert changing and all(f"--namespace {space}" in line for line in changing)
+
+
+def test_the_script_for_real_servers_tells_old_ones(tmp_path):
+    """They would drop what gives a task its number."""
+    kubectl, calls = tmp_path / "kubectl", tmp_path / "calls"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    done = subprocess.run(
+        [manifests.FOLDER / "check.sh"], capture_output=True, text=True,
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": "nothing",
+            "MINOR": "20",
+        },
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "is Kubernetes 1.20, expected 1.28 at least" in done.stderr, done
+    assert "namespace" not in calls.read_text()
