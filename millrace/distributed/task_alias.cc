@@ -226,6 +226,7 @@ void TaskAliases::forget_idle(const std::string& ended) {
   {
     MutexLock lock(mu_);
     const int64_t now = monotonic_nanos();
+    WorkerActivity counted;
     std::erase_if(aliases_, [&](auto& entry) {
       const Alias& alias = *entry.second;
       const bool waits = entry.first != ended && now - alias.made_ns < lease_ns;
@@ -236,10 +237,11 @@ void TaskAliases::forget_idle(const std::string& ended) {
       for (WorkerActivity::Transfer& transfer : told.transfers) {
         if (transfer.peer != TaskCounters::kMaster) transfer.peer = TaskCounters::kOther;
       }
-      add_counts(told, forgotten_);
+      add_counts(told, counted);
       dropped.push_back(std::move(entry.second));
       return true;
     });
+    add_counts(counted, forgotten_);
   }
   for (const Ref<Alias>& alias : dropped) {
     alias->worker->shut_down(aborted("the session of ", alias->worker->task(), " has ended"));
