@@ -209,6 +209,39 @@ TEST_F(RemoteExecutableTest, WhatTheOwnTaskComputesComesWithTheCall) {
   EXPECT_TRUE(own_->steps().empty());
 }
 
+// Keys are hashed, and looked up in the table of the task that has their part: here task 1 has the
+// odd ones, of which there are none in its table.
+TEST_F(RemoteExecutableTest, ALookupByHashIsOneCall) {
+  GraphBuilder& b = graph_.builder();
+  on(kTask0);
+  const Expr keys = call("Reshape", {graph_.feed(DType::kFloat, 0), int32_vector(b, {1})});
+  const Expr hashes =
+      call("StringToHashBucketFast", {call("AsString", {keys})}, {{"num_buckets", int64_t{100}}});
+  const Expr parts = call("FloorMod", {hashes, b.constant(Tensor::scalar<int64_t>(2))});
+  const std::vector<Expr> shards =
+      b.emit("DynamicPartition", {hashes, call("Cast", {parts}, {{"DstT", DType::kInt32}})},
+             {{"num_partitions", int64_t{2}}});
+  on(kTask1);
+  const Expr table = b.emit(
+      "MutableHashTableV2", {},
+      {{"key_dtype", DType::kInt64}, {"value_dtype", DType::kFloat}, {"shared_name", "t"}})[0];
+  const Expr rows = call("LookupTableFindV2", {table, shards[1], b.constant(Tensor::scalar(7.0F))});
+  on(kTask0);
+  prepare(call("Sum", {rows, int32_vector(b, {0})}));
+  const auto expect_lookup = [&](float key) {
+    const float found = run(key).item<float>();
+    EXPECT_TRUE(found == 0 || found == 7) << found;
+    return found == 7;
+  };
+  expect_lookup(1);
+  channel_->take_counts();
+  int odd = 0;
+  for (int i = 0; i < 20; ++i) odd += expect_lookup(static_cast<float>(i)) ? 1 : 0;
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 20}}));
+  EXPECT_GT(odd, 0);
+  EXPECT_LT(odd, 20);
+}
+
 TEST_F(RemoteExecutableTest, WhatNeedsAnAnswerIsNotWaitedForBeforeTheCall) {
   let_other_ask();
   on(kTask1);
