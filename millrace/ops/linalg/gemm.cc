@@ -27,6 +27,11 @@ constexpr int kMaxPanel = 64;
 // Products of at most this many multiplications are not worth packing.
 constexpr int64_t kSmall = 8 * 8 * 8;
 constexpr double kFlopsPerNs = 50;
+// Where C has at most kSplitElements, so that a block of k is little work, and k has kSplitBlocks
+// blocks or more, k is cut into up to kSplitParts parts.
+constexpr int64_t kSplitElements = int64_t{1} << 18;
+constexpr int64_t kSplitBlocks = 8;
+constexpr int64_t kSplitParts = 16;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -173,23 +178,45 @@ void pack_panels(const GemmSource<T>& source, int64_t line, int64_t count, int64
                });
 }
 
+// Panels of `count` lines that lie side by side, from one element of a line to the next `step`.
+template <class T>
+void copy_panels(const T* data, int64_t step, int64_t count, int64_t depth, int width, T* out) {
+  constexpr int64_t kLines = 128;
+  const auto copy_lines = isa_table<GemmKernels<T>>().copy_lines;
+  const int64_t whole = count / width * width;
+  const int rest = static_cast<int>(count - whole);
+  if (rest > 0) std::fill_n(out + whole * depth, width * depth, T{});
+  for (int64_t first = 0; first < depth; first += kLines) {
+    const int64_t length = std::min(kLines, depth - first);
+    const T* lines[kLines];
+    for (int64_t p = 0; p < length; ++p) lines[p] = data + (first + p) * step;
+    T* to = out + first * width;
+    for (int64_t i = 0; i < whole; i += width) {
+      copy_lines(lines, i, width, width, length, to + i * depth);
+    }
+    if (rest > 0) copy_lines(lines, whole, rest, width, length, to + whole * depth);
+  }
+}
+
 }  // namespace
 
 template <class T, class S>
 void StridedSource<T, S>::pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
                                T* out) const {
   const S* data = data_ + line * line_step_ + k * k_step_;
+  if constexpr (std::is_same_v<S, T>) {
+    if (line_step_ == 1) {
+      copy_panels(data, k_step_, count, depth, width, out);
+      return;
+    }
+  }
   for (; count > 0; count -= width, data += width * line_step_, out += width * depth) {
     const int here = static_cast<int>(std::min<int64_t>(count, width));
     if (line_step_ == 1 || k_step_ != 1) {
       for (int64_t p = 0; p < depth; ++p) {
         const S* from = data + p * k_step_;
         T* to = out + p * width;
-        if (line_step_ == 1) {
-          for (int i = 0; i < here; ++i) to[i] = static_cast<T>(from[i]);
-        } else {
-          for (int i = 0; i < here; ++i) to[i] = static_cast<T>(from[i * line_step_]);
-        }
+        for (int i = 0; i < here; ++i) to[i] = static_cast<T>(from[i * line_step_]);
         for (int i = here; i < width; ++i) to[i] = T{};
       }
       continue;
@@ -226,19 +253,16 @@ const T* StridedSource<T, S>::unpacked(int64_t* step) const {
   return nullptr;
 }
 
+namespace {
+
 template <class T>
-Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
-            const GemmKernels<T>& kernels) {
-  if (problem.m == 0 || problem.n == 0) return ok_status();
-  if (problem.k == 0) {
-    if (!problem.accumulate) fill_rows(problem);
-    return ok_status();
-  }
+Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
+                       const GemmKernels<T>& kernels) {
   const int64_t depth_step = ceil_div(problem.k, ceil_div(problem.k, kDepth));
   const int64_t column_step = std::min(round_up(problem.n, kernels.nr), kColumnsPerBlock);
   // Few rows pass over the right matrix too seldom to pay for a copy of it.
   int64_t plain_step = 0;
-  const T* plain_b = problem.m <= 2 * kernels.mr ? problem.b.unpacked(&plain_step) : nullptr;
+  const T* plain_b = problem.m <= kernels.plain_rows ? problem.b.unpacked(&plain_step) : nullptr;
   if (problem.m == 1 && plain_b != nullptr && !problem.accumulate &&
       problem.row_offsets == nullptr) {
     return multiply_row(problem, kernels, plain_b, plain_step, parallel_for);
@@ -271,6 +295,92 @@ Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
     }
   }
   return ok_status();
+}
+
+// Elements [k, ...) of another source's lines.
+template <class T>
+class SourceFrom final : public GemmSource<T> {
+ public:
+  SourceFrom(const GemmSource<T>& source, int64_t k) : source_(source), k_(k) {}
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            T* out) const override {
+    source_.pack(line, count, k_ + k, depth, width, out);
+  }
+  const T* unpacked(int64_t* step) const override {
+    const T* data = source_.unpacked(step);
+    return data == nullptr ? nullptr : data + k_ * *step;
+  }
+
+ private:
+  const GemmSource<T>& source_;
+  const int64_t k_;
+};
+
+// Into how many parts k is cut; 1: not at all.
+template <class T>
+int64_t split_parts(const GemmProblem<T>& problem) {
+  const int64_t blocks = ceil_div(problem.k, kDepth);
+  if (problem.row_offsets != nullptr || blocks < kSplitBlocks) return 1;
+  if (problem.m > kSplitElements / problem.n) return 1;
+  return std::min(blocks / 2, kSplitParts);
+}
+
+// Each part of k on one thread, with sums of its own; the first part's are C.
+template <class T>
+Status multiply_split(const GemmProblem<T>& problem, int64_t parts, ParallelFor parallel_for,
+                      const GemmKernels<T>& kernels) {
+  const int64_t size = problem.m * problem.n;
+  Scratch<T> sums((parts - 1) * size);
+  MR_TRY(sums.status());
+  const int64_t step = ceil_div(problem.k, parts);
+  const int64_t used = ceil_div(problem.k, step);
+  std::atomic<bool> failed{false};
+  const double cost = 2.0 * static_cast<double>(size) * static_cast<double>(step) / kFlopsPerNs;
+  parallel_for(used, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t k = part * step;
+      const SourceFrom<T> a(problem.a, k), b(problem.b, k);
+      GemmProblem<T> own{
+          problem.m,   problem.n,         std::min(step, problem.k - k), a, b, problem.c,
+          problem.ldc, problem.accumulate};
+      if (part > 0) {
+        own.c = sums.data() + (part - 1) * size;
+        own.ldc = problem.n;
+        own.accumulate = false;
+      }
+      if (!multiply_blocks(own, run_serially, kernels).ok()) failed = true;
+    }
+  });
+  if (failed) {
+    return resource_exhausted("OOM when packing blocks of a product of ", problem.m, " x ",
+                              problem.n);
+  }
+  parallel_for(problem.m, static_cast<double>(problem.n * used) * 0.3,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   for (int64_t part = 1; part < used; ++part) {
+                     const T* from = sums.data() + (part - 1) * size + i * problem.n;
+                     T* c = problem.c + i * problem.ldc;
+                     for (int64_t j = 0; j < problem.n; ++j) c[j] += from[j];
+                   }
+                 }
+               });
+  return ok_status();
+}
+
+}  // namespace
+
+template <class T>
+Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
+            const GemmKernels<T>& kernels) {
+  if (problem.m == 0 || problem.n == 0) return ok_status();
+  if (problem.k == 0) {
+    if (!problem.accumulate) fill_rows(problem);
+    return ok_status();
+  }
+  const int64_t parts = split_parts(problem);
+  return parts > 1 ? multiply_split(problem, parts, parallel_for, kernels)
+                   : multiply_blocks(problem, parallel_for, kernels);
 }
 
 namespace {

@@ -66,9 +66,10 @@ struct GemmProblem {
 };
 
 // Solves the problem with packed panels and the tile kernels of best_isa(). Each element of C is
-// summed in an order that depends on k and the instruction set alone, never on threads. With k = 0
-// C is zeros (or stays). T: float, double, uint32_t, uint64_t. RESOURCE_EXHAUSTED when there is no
-// memory for panels.
+// summed in an order that depends on m, n, k and the instruction set alone, never on threads. Where
+// k is much larger than C, as for the gradient of a filter, each of up to 16 parts of k is summed
+// on its own by one thread, and the sums are added in order. With k = 0 C is zeros (or stays). T:
+// float, double, uint32_t, uint64_t. RESOURCE_EXHAUSTED when there is no memory for panels.
 template <class T>
 Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
             const GemmKernels<T>& kernels = isa_table<GemmKernels<T>>());

@@ -61,7 +61,7 @@ BENCHMARK(matmul_square<double>)
     ->UseRealTime();
 BENCHMARK(matmul_rows)
     ->ArgNames({"m", "mode"})
-    ->ArgsProduct({{1, 4, 16, 32, 64}, {kOneThread}})
+    ->ArgsProduct({{1, 4, 16, 32, 64, 128, 256}, {kOneThread}})
     ->UseRealTime();
 
 }  // namespace

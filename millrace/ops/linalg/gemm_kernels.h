@@ -15,6 +15,8 @@ template <class T>
 struct GemmKernels {
   int mr;  // width of a panel of the left matrix
   int nr;  // width of a panel of the right matrix
+  // With so many rows or fewer the right matrix is better read where it lies than packed.
+  int plain_rows;
 
   // c[i * ldc + j] = sum over p of a[p * mr + i] * b[p * b_step + j], for i < rows <= mr and j <
   // nr; added to what is there when `accumulate`. The order of the sum depends on nothing but k.
@@ -26,6 +28,10 @@ struct GemmKernels {
 
   // out[p * width + i] = rows[i][p] for p < length and i < count, zeros for count <= i < width.
   void (*interleave)(const T* const* rows, int count, int width, int64_t length, T* out);
+
+  // out[p * width + i] = lines[p][offset + i] for p < length and i < count; others are left.
+  void (*copy_lines)(const T* const* lines, int64_t offset, int count, int width, int64_t length,
+                     T* out);
 };
 
 }  // namespace millrace

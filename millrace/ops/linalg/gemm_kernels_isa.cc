@@ -131,8 +131,38 @@ void interleave(const T* const* rows, int count, int width, int64_t length, T* o
   }
 }
 
+template <class T, int count>
+MR_VECTOR_FN void copy_whole_lines(const T* const* lines, int64_t offset, int width, int64_t length,
+                                   T* out) {
+  for (int64_t p = 0; p < length; ++p) {
+    __builtin_memcpy(out + p * width, lines[p] + offset, count * sizeof(T));
+  }
+}
+
 template <class T>
-constexpr GemmKernels<T> kKernels = {kRows, kColumns<T>, &tile<T>, &row<T>, &interleave<T>};
+void copy_lines(const T* const* lines, int64_t offset, int count, int width, int64_t length,
+                T* out) {
+  if (count == kColumns<T>) {
+    copy_whole_lines<T, kColumns<T>>(lines, offset, width, length, out);
+  } else if (count == kRows) {
+    copy_whole_lines<T, kRows>(lines, offset, width, length, out);
+  } else {
+    for (int64_t p = 0; p < length; ++p) {
+      const T* from = lines[p] + offset;
+      T* to = out + p * width;
+      int i = 0;
+      for (; i + 4 <= count; i += 4) __builtin_memcpy(to + i, from + i, 4 * sizeof(T));
+      for (; i < count; ++i) to[i] = from[i];
+    }
+  }
+}
+
+// As measured: wide vectors use whole cache lines of a row.
+constexpr int kPlainRows = (vec::kVectorBytes == 64 ? 6 : 2) * kRows;
+
+template <class T>
+constexpr GemmKernels<T> kKernels = {kRows,   kColumns<T>,    kPlainRows,    &tile<T>,
+                                     &row<T>, &interleave<T>, &copy_lines<T>};
 
 }  // namespace
 

@@ -108,6 +108,32 @@ TEST(Gemm, EveryInstructionSet) {
   }
 }
 
+// A small C and a long k, which is summed in parts, added to what is there, between other columns.
+TEST(Gemm, PartsOfK) {
+  std::mt19937 random(6);
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{1, 40, 3000}, {13, 35, 2561}, {50, 64, 9001}}) {
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+    const std::vector<float> a = numbers<float>(m * k, random), b = numbers<float>(k * n, random);
+    std::vector<float> product(static_cast<size_t>(m * n));
+    matmul_reference(m, n, k, MatrixView<float>::of(a.data(), m).transposed(),
+                     MatrixView<float>::of(b.data(), n), product.data());
+    const StridedSource<float> left(a.data(), 1, m), right(b.data(), 1, n);
+    for (bool accumulate : {false, true}) {
+      std::vector<float> c(static_cast<size_t>(m * (n + 3)), 1.0f);
+      ASSERT_TRUE(
+          gemm<float>({m, n, k, left, right, c.data(), n + 3, accumulate}, run_serially).ok());
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n + 3; ++j) {
+          const float sum = j < n ? product[static_cast<size_t>(i * n + j)] : 0;
+          ASSERT_EQ(c[static_cast<size_t>(i * (n + 3) + j)],
+                    sum + (accumulate || j >= n ? 1.0f : 0.0f));
+        }
+      }
+    }
+  }
+}
+
 TEST(Gemm, AccumulatesAndScattersRows) {
   std::mt19937 random(5);
   const int64_t m = 29, n = 37, k = 400;

@@ -1,7 +1,6 @@
 #include "millrace/ops/nn/conv_gemm.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 namespace millrace {
@@ -46,6 +45,13 @@ struct Patches {
   int64_t depth() const {
     return static_cast<int64_t>(row_taps.size() * column_taps.size()) * channels;
   }
+  // Whether a row of a patch is one run of memory, inside the image.
+  bool adjacent_columns() const {
+    for (size_t t = 1; t < column_taps.size(); ++t) {
+      if (column_taps[t].offset != column_taps[0].offset + static_cast<int64_t>(t)) return false;
+    }
+    return !column_taps.empty();
+  }
   // The channels that a pair of taps sees from a cell; null outside the image.
   const T* pixel(const Cell& c, int64_t row_offset, int64_t column_offset) const {
     const int64_t row = c.i * row_step + row_offset, column = c.j * column_step + column_offset;
@@ -58,11 +64,8 @@ struct Patches {
 template <class T>
 class PatchSource final : public GemmSource<T> {
  public:
-  explicit PatchSource(const Patches<T>& patches) : p_(patches) {
-    const auto& taps = p_.column_taps;
-    for (size_t t = 1; t < taps.size(); ++t)
-      adjacent_ &= taps[t].offset == taps[0].offset + static_cast<int64_t>(t);
-  }
+  explicit PatchSource(const Patches<T>& patches)
+      : p_(patches), adjacent_(patches.adjacent_columns()) {}
 
   void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
             T* out) const override {
@@ -84,7 +87,7 @@ class PatchSource final : public GemmSource<T> {
 
   // Whether each row of every patch is one run of memory.
   bool inside(const Cell* cells, int count) const {
-    if (!adjacent_ || p_.column_taps.empty()) return false;
+    if (!adjacent_) return false;
     const int64_t first = p_.column_taps.front().offset, last = p_.column_taps.back().offset;
     for (int i = 0; i < count; ++i) {
       const int64_t column = cells[i].j * p_.column_step;
@@ -116,47 +119,104 @@ class PatchSource final : public GemmSource<T> {
   }
 
   const Patches<T>& p_;
-  bool adjacent_ = true;
+  const bool adjacent_;
 };
 
 // Lines run over a patch, k over cells: the patches transposed.
 template <class T>
 class TransposedPatchSource final : public GemmSource<T> {
  public:
-  explicit TransposedPatchSource(const Patches<T>& patches) : p_(patches) {}
+  explicit TransposedPatchSource(const Patches<T>& patches)
+      : p_(patches), narrow_(patches.adjacent_columns() && row_run() <= kNarrow) {}
 
   void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
             T* out) const override {
-    const auto columns = static_cast<int64_t>(p_.column_taps.size());
-    for (; count > 0; count -= width, line += width, out += width * depth) {
-      const int64_t here = std::min<int64_t>(count, width);
-      if (here < width) std::fill_n(out, width * depth, T{});
-      for (int64_t done = 0; done < here;) {
-        const int64_t tap = (line + done) / p_.channels, at = (line + done) % p_.channels;
-        const int64_t length = std::min(p_.channels - at, here - done);
-        copy_run(p_.row_taps[static_cast<size_t>(tap / columns)].offset,
-                 p_.column_taps[static_cast<size_t>(tap % columns)].offset, at, length, k, depth,
-                 width, out + done);
-        done += length;
-      }
+    const int64_t whole = count / width * width;
+    if (whole < count) std::fill_n(out + whole * depth, width * depth, T{});
+    for (int64_t first = 0; first < depth; first += kCells) {
+      pack_cells(line, count, k + first, std::min(kCells, depth - first), depth, width,
+                 out + first * width);
     }
   }
 
  private:
-  // Channels [at, at + length) that one pair of taps sees from each of the cells [k, k + depth).
-  void copy_run(int64_t row_offset, int64_t column_offset, int64_t at, int64_t length, int64_t k,
-                int64_t depth, int width, T* out) const {
-    typename Patches<T>::Cell cell = p_.cell(k);
-    for (int64_t p = 0; p < depth; ++p, p_.advance(cell), out += width) {
+  using Cell = typename Patches<T>::Cell;
+  static constexpr int64_t kCells = 128;
+  // Of few channels a row of a patch is taken as one run.
+  static constexpr int64_t kNarrow = 48;
+
+  int64_t columns() const { return static_cast<int64_t>(p_.column_taps.size()); }
+  int64_t row_run() const { return columns() * p_.channels; }
+
+  // Cells [k, k + cells) of panels that are `depth` deep: run by run, where the cells see a run is
+  // found once for all its lines.
+  void pack_cells(int64_t line, int64_t count, int64_t k, int64_t cells, int64_t depth, int width,
+                  T* out) const {
+    const auto copy_lines = isa_table<GemmKernels<T>>().copy_lines;
+    const int64_t run = narrow_ ? row_run() : p_.channels;
+    const T* runs[kCells];
+    T edges[kCells * kNarrow];
+    for (int64_t done = 0; done < count;) {
+      const int64_t tap = (line + done) / run, at = (line + done) % run;
+      const int64_t length = std::min({run - at, count - done, kMaxRun});
+      if (narrow_) {
+        find_rows(p_.row_taps[static_cast<size_t>(tap)].offset, at, k, cells, runs, edges);
+      } else {
+        find_pixels(p_.row_taps[static_cast<size_t>(tap / columns())].offset,
+                    p_.column_taps[static_cast<size_t>(tap % columns())].offset, at, k, cells,
+                    runs);
+      }
+      for (int64_t e = 0; e < length;) {
+        const int64_t panel = (done + e) / width, lane = (done + e) % width;
+        const int64_t here = std::min(width - lane, length - e);
+        copy_lines(runs, e, static_cast<int>(here), width, cells,
+                   out + panel * width * depth + lane);
+        e += here;
+      }
+      done += length;
+    }
+  }
+
+  // Channels from `at` on that one pair of taps sees from each of the cells.
+  void find_pixels(int64_t row_offset, int64_t column_offset, int64_t at, int64_t k, int64_t cells,
+                   const T** runs) const {
+    Cell cell = p_.cell(k);
+    for (int64_t p = 0; p < cells; ++p, p_.advance(cell)) {
       const T* pixel = p_.pixel(cell, row_offset, column_offset);
-      const T* from = pixel != nullptr ? pixel + at : kZeros<T>;
-      int64_t e = 0;
-      for (; e + 4 <= length; e += 4) std::memcpy(out + e, from + e, 4 * sizeof(T));
-      for (; e < length; ++e) out[e] = from[e];
+      runs[p] = pixel != nullptr ? pixel + at : kZeros<T>;
+    }
+  }
+
+  // The same of a row of taps: where it reaches over the image's sides, a copy with zeros.
+  void find_rows(int64_t row_offset, int64_t at, int64_t k, int64_t cells, const T** runs,
+                 T* edges) const {
+    const int64_t first_offset = p_.column_taps[0].offset;
+    Cell cell = p_.cell(k);
+    for (int64_t p = 0; p < cells; ++p, p_.advance(cell), edges += kNarrow) {
+      const int64_t row = cell.i * p_.row_step + row_offset;
+      if (row < 0 || row >= p_.rows) {
+        runs[p] = kZeros<T>;
+        continue;
+      }
+      const int64_t column = cell.j * p_.column_step + first_offset;
+      const int64_t begin = (cell.image * p_.rows + row) * p_.columns;
+      if (column >= 0 && column + columns() <= p_.columns) {
+        runs[p] = p_.image + (begin + column) * p_.channels + at;
+        continue;
+      }
+      const int64_t from = std::clamp<int64_t>(-column, 0, columns());
+      const int64_t to = std::clamp<int64_t>(p_.columns - column, from, columns());
+      std::fill_n(edges, row_run(), T{});
+      if (from < to) {
+        std::copy_n(p_.image + (begin + column + from) * p_.channels, (to - from) * p_.channels,
+                    edges + from * p_.channels);
+      }
+      runs[p] = edges + at;
     }
   }
 
   const Patches<T>& p_;
+  const bool narrow_;
 };
 
 // Lines are the input channels of a filter, k runs over the chosen taps and the output channels.
@@ -232,6 +292,14 @@ std::vector<Phase> backward_phases(const AxisGeometry& axis) {
     if (!taps.empty()) phases.push_back({phase, std::move(taps)});
   }
   return phases;
+}
+
+// Every pixel of the output sees the pixel in its place: a product of matrices in memory.
+bool is_pointwise(const ConvGeometry& g) {
+  const auto plain = [](const AxisGeometry& axis) {
+    return axis.window == 1 && axis.stride == 1 && axis.before == 0 && axis.output == axis.input;
+  };
+  return plain(g.height) && plain(g.width);
 }
 
 // The rows of the image's gradient that one phase writes.
@@ -315,9 +383,15 @@ template <class T>
 Status conv_backward_filter(const ConvGeometry& g, const T* image, const T* out_gradient,
                             T* filter_gradient, ParallelFor parallel_for) {
   const int64_t pixels = g.batch * g.height.output * g.width.output;
+  const StridedSource<T> right(out_gradient, 1, g.out_channels);
+  if (is_pointwise(g)) {
+    const StridedSource<T> left(image, 1, g.in_channels);
+    return gemm<T>(
+        {g.in_channels, g.out_channels, pixels, left, right, filter_gradient, g.out_channels},
+        parallel_for);
+  }
   const Patches<T> patches = forward_patches(g, image);
   const TransposedPatchSource<T> left(patches);
-  const StridedSource<T> right(out_gradient, 1, g.out_channels);
   return gemm<T>(
       {patches.depth(), g.out_channels, pixels, left, right, filter_gradient, g.out_channels},
       parallel_for);
