@@ -107,10 +107,9 @@ class WorkerTest : public testing::Test {
   }
   Pending run(RunGraphRequest request, Ref<CancellationToken> cancel = nullptr) {
     auto waiter = std::make_shared<Waiter>();
-    worker_->run_graph(std::move(request), std::move(cancel),
-                       [waiter](Status s, RunGraphResponse r) {
-                         waiter->set({std::move(s), std::move(r), {}});
-                       });
+    worker_->run_graph(
+        std::move(request), std::move(cancel),
+        [waiter](Status s, RunGraphResponse r) { waiter->set({std::move(s), std::move(r), {}}); });
     return waiter;
   }
   Pending recv(int64_t step, std::string key, Ref<CancellationToken> cancel = nullptr) {

@@ -78,9 +78,11 @@ def test_reset_leaves_tasks_alone_that_filters_leave_out():
     with tf.Session(server.target, config=near) as session:
         session.run(variable.initializer)
     tf.Session.reset(server.target, config=near)
-    with tf.Session(server.target, config=near) as session:
-        with pytest.raises(tf.errors.FailedPreconditionError):
-            session.run(variable)
+    with (
+        tf.Session(server.target, config=near) as session,
+        pytest.raises(tf.errors.FailedPreconditionError),
+    ):
+        session.run(variable)
     everywhere = tf.ConfigProto(operation_timeout_in_ms=5)
     with pytest.raises(tf.errors.DeadlineExceededError, match="/job:absent"):
         tf.Session.reset(server.target, config=everywhere)

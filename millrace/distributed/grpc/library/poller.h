@@ -12,8 +12,8 @@
 
 namespace millrace::grpc_library {
 
-// Reading a message of this size takes time: others are heard meanwhile. The chunks of large tensors
-// are smaller: to wake another thread for each costs more than it gains.
+// Reading a message of this size takes time: others are heard meanwhile. The chunks of large
+// tensors are smaller: to wake another thread for each costs more than it gains.
 inline constexpr size_t kLargeMessage = size_t{4} << 20;
 
 // What gRPC was asked for has happened; its tags are pointers to these.
