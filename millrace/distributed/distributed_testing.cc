@@ -39,6 +39,13 @@ class TestStuck : public AsyncKernel {
   }
 };
 
+std::string unique_cluster_name() {
+  static std::atomic<int> next{0};
+  return str_cat("cluster_", next.fetch_add(1));
+}
+
+}  // namespace
+
 void register_test_ops() {
   static const bool once = [] {
     MR_CHECK_OK(register_ops());
@@ -54,13 +61,6 @@ void register_test_ops() {
   }();
   (void)once;
 }
-
-std::string unique_cluster_name() {
-  static std::atomic<int> next{0};
-  return str_cat("cluster_", next.fetch_add(1));
-}
-
-}  // namespace
 
 ClusterTest::ClusterTest(InProcessCluster::Options options) : name_(unique_cluster_name()) {
   register_test_ops();

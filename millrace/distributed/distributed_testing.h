@@ -17,8 +17,11 @@ namespace millrace {
 inline constexpr std::string_view kTask0 = "/job:worker/replica:0/task:0";
 inline constexpr std::string_view kTask1 = "/job:worker/replica:0/task:1";
 
-// A graph whose nodes say which task they are on, a cluster and a session over it. Besides the
-// usual ops there is "TestStuck": a float that never comes; it ends when the step is cancelled.
+// Registers "TestStuck": a float that never comes; it ends when the step is cancelled.
+void register_test_ops();
+
+// A graph whose nodes say which task they are on, a cluster and a session over it. The op
+// TestStuck is registered.
 class ClusterTest {
  public:
   explicit ClusterTest(InProcessCluster::Options options = {});

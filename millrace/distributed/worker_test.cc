@@ -17,6 +17,7 @@ namespace {
 class WorkerTest : public testing::Test {
  protected:
   WorkerTest() {
+    register_test_ops();
     std::vector<Ref<Device>> devices =
         make_cpu_devices(DeviceName::parse(kTask0).value(), 2).value();
     device_ = devices[0];
