@@ -14,10 +14,11 @@ SimulatedClient::SimulatedClient(SimulatedCluster& cluster, Ref<SimulatedCluster
                                  Ref<Graph> graph)
     : cluster_(cluster), process_(std::move(process)), graph_(std::move(graph)) {}
 
-void SimulatedClient::begin() {
+void SimulatedClient::begin(bool in_haste) {
+  in_haste_ = in_haste;
   // A lease, and what a message may be late: then tasks know nothing of who was here before.
   const int64_t lost = lost_after_ms();
-  const int64_t wait = process_->first ? 0 : lease_ms_for(lost) + 2 * lost;
+  const int64_t wait = process_->first || in_haste ? 0 : lease_ms_for(lost) + 2 * lost;
   state_ = "waits for the end of leases";
   process_->timer->schedule(wait * kMilli, [self = Ref<SimulatedClient>(this)] { self->open(); });
 }
@@ -25,11 +26,16 @@ void SimulatedClient::begin() {
 void SimulatedClient::end() {
   ended_ = true;
   // For the sake of what is freed so: nobody hears of it.
-  if (step_) step_->cancel->cancel(cancelled("the process has ended"));
-  step_ = nullptr;
+  cancel_steps("the process has ended");
   ready_.clear();
   view_ = nullptr;
   master_ = nullptr;
+}
+
+void SimulatedClient::cancel_steps(std::string_view reason) {
+  const std::map<int64_t, Ref<Step>> steps = std::move(steps_);
+  steps_.clear();
+  for (const auto& [number, step] : steps) step->cancel->cancel(cancelled(reason));
 }
 
 void SimulatedClient::open() {
@@ -43,7 +49,10 @@ void SimulatedClient::open() {
   start_master(
       process_->ways, options, [self = Ref<SimulatedClient>(this)](Result<Ref<Master>> master) {
         if (self->ended_) return;
-        if (!master.ok()) return self->fail(master.status());
+        if (!master.ok()) {
+          return self->in_haste_ ? self->fail_in_haste(master.status())
+                                 : self->fail(master.status());
+        }
         self->master_ = *std::move(master);
         self->view_ =
             std::make_unique<SessionGraph>(self->graph_, self->master_->devices(), PlaceOptions());
@@ -54,6 +63,8 @@ void SimulatedClient::open() {
 
 void SimulatedClient::close() {
   state_ = "is done";
+  session_.clear();
+  cancel_steps("the session is closed");
   ready_.clear();
   view_ = nullptr;
   if (master_) master_->close("s");
@@ -62,10 +73,11 @@ void SimulatedClient::close() {
 
 void SimulatedClient::fail(const Status& status) {
   if (ended_) return;
+  const std::string session = session_;
   close();
-  state_ = str_cat("ends session ", session_, " after ", status.to_string());
+  state_ = str_cat("ends session ", session, " after ", status.to_string());
   to_retire_ = static_cast<int>(process_->ways->tasks().size());
-  for (const std::string& task : process_->ways->tasks()) retire(task, session_);
+  for (const std::string& task : process_->ways->tasks()) retire(task, session);
 }
 
 void SimulatedClient::fail_in_haste(const Status& status) {
@@ -92,8 +104,22 @@ void SimulatedClient::retire(const std::string& task, const std::string& session
 }
 
 void SimulatedClient::pause(int64_t ms) {
+  pause(ms, [this] { go_on(); });
+}
+
+void SimulatedClient::pause(int64_t ms, UniqueFunction<void()> what) {
   state_ = "pauses";
-  process_->timer->schedule(ms * kMilli, [self = Ref<SimulatedClient>(this)] { self->go_on(); });
+  process_->timer->schedule(ms * kMilli, [self = Ref<SimulatedClient>(this), session = session_,
+                                          what = std::move(what)]() mutable {
+    if (!self->ended_ && self->session_ == session) what();
+  });
+}
+
+uint64_t SimulatedClient::incarnation(const std::string& task) const {
+  for (const Device::Info& info : master_->devices().devices()) {
+    if (info.name.task_name() == task) return info.incarnation;
+  }
+  return 0;
 }
 
 void SimulatedClient::make_ready(const Signature& signature,
@@ -127,20 +153,24 @@ void SimulatedClient::run(const Signature& signature, std::vector<Tensor> feeds,
     step->fetches.resize(count);
     step->rendezvous->update = update;
     self->state_ = "runs";
-    self->step_ = step;
-    (*executable)->run_async(step, [self, done = std::move(done)](Step& ended) mutable {
-      if (self->ended_) return;
-      self->step_ = nullptr;
-      const Code code = ended.status().code();
-      if (code != Code::kOk) ++self->failed_runs_;
-      if (code != Code::kOk && code != Code::kFailedPrecondition && code != Code::kNotFound) {
-        ++self->lost_runs_;
-      }
-      // From a fresh stack, as a caller who was woken.
-      self->process_->timer->schedule(
-          0, [status = ended.status(), fetches = std::move(ended.fetches),
-              done = std::move(done)]() mutable { done(status, std::move(fetches)); });
-    });
+    self->steps_.emplace(step->id, step);
+    (*executable)
+        ->run_async(step, [self, session = self->session_,
+                           done = std::move(done)](Step& ended) mutable {
+          if (self->ended_ || self->session_ != session) return;
+          self->steps_.erase(ended.id);
+          const Code code = ended.status().code();
+          if (code != Code::kOk) ++self->failed_runs_;
+          if (code != Code::kOk && code != Code::kFailedPrecondition && code != Code::kNotFound) {
+            ++self->lost_runs_;
+          }
+          // From a fresh stack, as a caller who was woken.
+          self->process_->timer->schedule(
+              0, [self, session, status = ended.status(), fetches = std::move(ended.fetches),
+                  done = std::move(done)]() mutable {
+                if (self->session_ == session) done(status, std::move(fetches));
+              });
+        });
   });
 }
 

@@ -1,30 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <cinttypes>
-#include <cstdio>
-
-#include "millrace/base/env.h"
 #include "millrace/distributed/simulation/simulated_members_testing.h"
-
-// MILLRACE_SIMULATED_SEEDS and MILLRACE_SIMULATED_FIRST_SEED as in simulation_test.cc.
 
 namespace millrace {
 namespace {
 
 TEST(SimulatedMembers, SeedsAreClean) {
-  const int64_t count = env_int("MILLRACE_SIMULATED_SEEDS", 240, 1, 1'000'000'000);
-  const int64_t first = env_int("MILLRACE_SIMULATED_FIRST_SEED", 1, 0, INT64_MAX / 2);
-  SimulationResult sum;
-  for (int64_t seed = first; seed < first + count; ++seed) {
-    const SimulationResult result = simulate_members(static_cast<uint64_t>(seed));
-    ASSERT_EQ(result.failure, "") << "seed " << seed;
-    sum.messages += result.messages;
-    sum.runs += result.runs;
-    sum.failed_runs += result.failed_runs;
-    sum.crashes += result.crashes;
-  }
-  std::printf("%" PRId64 " seeds: %" PRId64 " messages, %d calls, %d of them failed, %d crashes\n",
-              count, sum.messages, sum.runs, sum.failed_runs, sum.crashes);
+  EXPECT_EQ(run_seeds(240, [](uint64_t seed) { return simulate_members(seed); }), "");
 }
 
 TEST(SimulatedMembers, ASeedReplaysExactly) {

@@ -1,13 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cinttypes>
-#include <cstdio>
-
-#include "millrace/base/env.h"
 #include "millrace/distributed/simulation/simulation_testing.h"
-
-// MILLRACE_SIMULATED_SEEDS says how many seeds, MILLRACE_SIMULATED_FIRST_SEED the first of them: a
-// seed that failed is run again by its number.
 
 namespace millrace {
 namespace {
@@ -15,19 +8,7 @@ namespace {
 using Bugs = SimulatedCluster::Bugs;
 
 TEST(Simulation, SeedsAreClean) {
-  const int64_t count = env_int("MILLRACE_SIMULATED_SEEDS", 500, 1, 1'000'000'000);
-  const int64_t first = env_int("MILLRACE_SIMULATED_FIRST_SEED", 1, 0, INT64_MAX / 2);
-  SimulationResult sum;
-  for (int64_t seed = first; seed < first + count; ++seed) {
-    const SimulationResult result = simulate(static_cast<uint64_t>(seed));
-    ASSERT_EQ(result.failure, "") << "seed " << seed;
-    sum.messages += result.messages;
-    sum.runs += result.runs;
-    sum.failed_runs += result.failed_runs;
-    sum.crashes += result.crashes;
-  }
-  std::printf("%" PRId64 " seeds: %" PRId64 " messages, %d runs, %d of them failed, %d crashes\n",
-              count, sum.messages, sum.runs, sum.failed_runs, sum.crashes);
+  EXPECT_EQ(run_seeds(500, [](uint64_t seed) { return simulate(seed); }), "");
 }
 
 // What a task does for who lost its connection is not lost, and not done twice.

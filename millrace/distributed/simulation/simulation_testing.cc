@@ -3,67 +3,17 @@
 #include <algorithm>
 #include <array>
 
-#include "millrace/distributed/simulation/simulated_client_testing.h"
-#include "millrace/runtime/executor_testing.h"
+#include "millrace/distributed/simulation/simulated_graph_testing.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kCalmAfter = 20 * kSecond;
-constexpr int64_t kDoneAfter = 120 * kSecond;
-// What nobody wants any more is gone: a lease, and twice a lease for steps without a run.
-constexpr int64_t kForgottenAfter = 25 * kSecond;
 constexpr int kServers = 2;
 
 std::string server(int number) { return task_name("ps", number); }
 
-// A graph by the names of its nodes.
-class NamedGraph {
- public:
-  void on(std::string device) { graph_.builder().context().device = std::move(device); }
-  void after(std::vector<NodeId> nodes) {
-    graph_.builder().context().control_inputs = std::move(nodes);
-  }
-  Expr add(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {}) {
-    const std::vector<Expr> outputs =
-        graph_.builder().emit(op, std::move(inputs), std::move(attrs));
-    MR_CHECK_OK(graph_.builder().status());
-    return outputs.empty() ? Expr() : outputs[0];
-  }
-  NodeId add_node(std::string_view op, std::vector<Expr> inputs, AttrMap attrs = {}) {
-    std::vector<Output> outputs;
-    for (const Expr& e : inputs) outputs.push_back(GraphBuilder::output(e));
-    return graph_.builder().add(op, "", std::move(outputs), std::move(attrs)).value();
-  }
-  Expr constant(const Tensor& value) { return graph_.builder().constant(value); }
-  std::string name(Expr e) { return graph_.graph().output_name(GraphBuilder::output(e)); }
-  std::string name(NodeId node) { return std::string(graph_.graph().node(node).name()); }
-  static NodeId node(Expr e) { return GraphBuilder::output(e).node; }
-  Ref<Graph> graph() { return Ref<Graph>(&graph_.graph()); }
-
- private:
-  TestGraph graph_;
-};
-
-// How often what goes wrong in the run of a seed: each kind alone, and all together.
-SimulatedCluster::Chances chances_of(uint64_t seed) {
-  SimulatedCluster::Chances chances;
-  const uint64_t kind = seed / 3 % 6;
-  if (kind == 1 || kind == 5) chances.reset = 0.02;
-  if (kind == 2 || kind == 5) chances.silence = 0.01;
-  if (kind == 3 || kind == 5) chances.cut = 0.005;
-  if (kind == 4 || kind == 5) chances.crash = 0.005;
-  return chances;
-}
-
-// Something went wrong that must not.
-struct Verdict {
-  std::string failure;
-  void fail(std::string what) {
-    if (failure.empty()) failure = std::move(what);
-  }
-};
+// How often what goes wrong in the run of a seed.
+SimulatedCluster::Chances chances_of(uint64_t seed) { return chances_of_kind(seed / 3); }
 
 // Asynchronous updates.
 
@@ -223,7 +173,7 @@ class Updater final : public SimulatedClient {
 
   void end_of_run() {
     if (worker_ != 0) return close();
-    if (cluster_.time().now_ns() < kCalmAfter) return pause(500);
+    if (cluster_.time().now_ns() < kCalmAfterNs) return pause(500);
     run({.fetches = {graph_.value.begin(), graph_.value.end()}}, {},
         [this](const Status& status, const Fetches& values) {
           if (!status.ok()) return fail(status);
@@ -389,62 +339,6 @@ class Trainer final : public SimulatedClient {
   Weights weights_{};
   int step_ = 0;
 };
-
-// Drives a cluster with one client on each of some workers until `over`, then looks at what is
-// left.
-SimulationResult drive(
-    uint64_t seed, const SimulatedCluster::Bugs& bugs, const SimulatedCluster::Chances& chances,
-    Verdict& verdict, FunctionRef<bool()> over,
-    FunctionRef<Ref<SimulatedClient>(SimulatedCluster&, const Ref<SimulatedCluster::Process>&)>
-        make_client) {
-  SimulationResult result;
-  std::map<std::string, Ref<SimulatedClient>> clients;
-  SimulatedCluster cluster(seed, chances, bugs);
-  cluster.on_start = [&](const Ref<SimulatedCluster::Process>& process) {
-    Ref<SimulatedClient> client = over() ? nullptr : make_client(cluster, process);
-    if (!client) return;
-    clients[process->task] = client;
-    client->begin();
-  };
-  cluster.on_end = [&](const Ref<SimulatedCluster::Process>& process) {
-    const auto it = clients.find(process->task);
-    if (it == clients.end()) return;
-    result.runs += it->second->runs();
-    result.failed_runs += it->second->failed_runs();
-    result.lost_runs += it->second->lost_runs();
-    it->second->end();
-    clients.erase(it);
-  };
-  cluster.start_all();
-  SimulatedTime& time = cluster.time();
-  time.schedule(kCalmAfter, [&] { cluster.calm(); });
-  const auto proceed = [&] { return verdict.failure.empty() && time.run_one(); };
-  while (!over() && time.now_ns() < kDoneAfter && proceed()) continue;
-  if (!over()) {
-    std::string waits = "nobody is done in time:";
-    for (const auto& [task, client] : clients) {
-      waits += str_cat("\n  the client on ", task, " ", client->state());
-    }
-    for (const std::string& call : cluster.network().waiting()) waits += str_cat("\n  ", call);
-    verdict.fail(waits + cluster.leftovers());
-  }
-  cluster.calm();
-  const int64_t until = time.now_ns() + kForgottenAfter;
-  while (time.now_ns() < until && proceed()) continue;
-  if (const std::string left = cluster.leftovers(); !left.empty()) {
-    verdict.fail(str_cat("something is left:", left));
-  }
-  result.failure = verdict.failure;
-  result.digest = time.digest();
-  result.messages = cluster.network().messages();
-  result.crashes = cluster.crashes();
-  cluster.end_all();
-  return result;
-}
-
-}  // namespace
-
-namespace {
 
 SimulationResult run_updates(uint64_t seed, const SimulatedCluster::Bugs& bugs,
                              const SimulatedCluster::Chances& chances, bool try_again) {

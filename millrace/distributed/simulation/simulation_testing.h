@@ -1,21 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
-#include "millrace/distributed/simulation/simulated_cluster_testing.h"
+#include "millrace/distributed/simulation/simulation_drive_testing.h"
 
 // Whole runs of a simulated cluster, each from a seed, with what must hold whatever goes wrong.
 
 namespace millrace {
-
-struct SimulationResult {
-  std::string failure;  // what did not hold, and who waits for what; empty: all did
-  uint64_t digest = 0;  // the same for the same run
-  int64_t messages = 0;
-  int runs = 0, failed_runs = 0, crashes = 0;
-  int lost_runs = 0;  // those that failed for another reason than a variable without a value
-};
 
 // Asynchronous training: both workers update both parameter servers, each update in a place of its
 // own, until each has had some acknowledged. However often connections and processes end:
