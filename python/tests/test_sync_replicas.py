@@ -7,7 +7,7 @@ import pytest
 from ports import free_ports
 
 import millrace.compat.v1 as tf
-from millrace.train.living_tasks import is_synchronous
+from millrace.train.living_tasks import Era, LivingTasks, is_synchronous
 
 
 class Cluster:
@@ -182,3 +182,107 @@ def test_the_end_of_the_data_leaves_nobody_waiting(first_to_end):
         thread.join()
     assert np.all(np.array(made) <= data)
     assert made.count(0) <= 1
+
+
+def test_an_era_outlives_the_chief(tmp_path):
+    folder = str(tmp_path / "checkpoints")
+    assert LivingTasks(folder).era == 0
+    tasks = LivingTasks(folder)
+    tasks.begin_era(7)
+    tasks._now = {"/job:ps/task:0": 3}
+    assert LivingTasks(folder).era == 7
+    assert LivingTasks(folder)._given == {}, "the model has no values yet"
+    tasks.note()
+    assert LivingTasks(folder)._given == {"/job:ps/task:0": 3}
+    tasks.forget()
+    assert LivingTasks(folder)._given == {}
+    assert LivingTasks(folder).era == 7, "the next run ends it"
+    (tmp_path / "checkpoints" / "cluster_tasks.json").write_text('{"incarnations": {}, "era": "x"}')
+    assert LivingTasks(folder).era == 0
+
+
+class Recorder:
+    """A session that notes which runs it is asked for, and refuses the first few."""
+
+    def __init__(self, *refusals):
+        self.runs, self.refusals = [], list(refusals)
+
+    def _run_update(self, fetches, feeds, options, metadata, stream, number):
+        self.runs.append((fetches, stream, number))
+        if self.refusals:
+            raise tf.errors.AbortedError(None, None, self.refusals.pop(0))
+
+
+def test_an_era_ends_when_its_last_run_has():
+    busy = "update 1005 of stream 7 has not ended yet, as step 12"
+    session, era = Recorder(busy, busy), Era(7, goes_on=False)
+    era.run_step(Recorder(), "step", None, 5)
+    era.end(session, "look")
+    assert len(session.runs) == 3
+    assert set(session.runs) == {("look", 7, 1 << 62)}, "above all numbers of steps"
+    with pytest.raises(tf.errors.AbortedError, match="has restarted"):
+        era.end(Recorder("task /job:ps/task:0 has restarted"), "look")
+    # What gives the model its values comes before all steps.
+    prepares, steps = Recorder(), Recorder()
+    for _ in range(3):
+        era.prepare(prepares, "restore", None)
+    era.run_step(steps, "step", None, 0)
+    numbers = [number for _, _, number in prepares.runs + steps.runs]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_chief_without_the_hook_makes_steps_without_ids():
+    cluster = Cluster(workers=1, needed=1)
+    era = Era(7, goes_on=False)
+    chief = cluster.replicas[0]
+    with tf.Session(cluster.servers[0].target, graph=chief.graph) as session:
+        session._era = era
+        session.run(chief.local_init)
+        session.run(chief.init)
+        session.run(chief.chief_init)  # as a Supervisor's local_init_op, in no era
+        runner = chief.optimizer.get_chief_queue_runner()
+        coord = tf.train.Coordinator()
+        threads = runner.create_threads(session, coord, daemon=True, start=True)
+        for _ in range(3):
+            session.run(chief.train)
+        assert session.run([chief.step, chief.w]) == [3, -3.0]
+        coord.request_stop()
+    coord.join(threads)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_chief_that_goes_on_does_not_save_half_a_step(tmp_path, goes_on):
+    with tf.Graph().as_default():
+        tf.train.get_or_create_global_step()
+        saver = tf.train.Saver()
+        hook = tf.train.CheckpointSaverHook(str(tmp_path), save_steps=5, saver=saver)
+        hook.begin()
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            session._era = Era(7, goes_on)
+            hook.after_create_session(session, None)
+    assert (tf.train.latest_checkpoint(str(tmp_path)) is None) == goes_on
+
+
+def test_gradients_are_applied_when_all_are_there():
+    """The update of each variable comes after what is taken for the others."""
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        a, b = (tf.get_variable(name, [2]) for name in "ab")
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 1)
+        optimizer.minimize(tf.reduce_sum(a * b), global_step=step)
+        takes = {op for op in tf.get_default_graph().get_operations() if "TakeStep" in op.type}
+        updates = [
+            op for op in tf.get_default_graph().get_operations() if "GradientDescent" in op.type
+        ]
+    assert len(takes) == len(updates) == 2
+
+    def before(op, seen):
+        for other in [*(t.op for t in op.inputs), *op.control_inputs]:
+            if other not in seen:
+                seen.add(other)
+                before(other, seen)
+        return seen
+
+    for update in updates:
+        assert takes <= before(update, set())

@@ -139,7 +139,8 @@ TEST_F(Accumulators, OldGradientsAreDropped) {
 
 TEST_F(Accumulators, EachGiverCountsOnceUntilTheNextTake) {
   const auto give = [&](const char* giver, float x, int64_t step = 0) {
-    OpTester& tester = on("AccumulatorGiveGradient").input(Tensor::scalar(step));
+    OpTester& tester = on("AccumulatorGiveGradient").input(Tensor::scalar<int64_t>(0));
+    tester.input(Tensor::scalar(step));
     return tester.input(Tensor::scalar(std::string(giver))).input(floats({x})).run_one();
   };
   make("ResourceConditionalAccumulator", {{"shape", Shape{1}}});
@@ -153,18 +154,67 @@ TEST_F(Accumulators, EachGiverCountsOnceUntilTheNextTake) {
   EXPECT_TRUE(give("", 4, 1)->item<bool>()) << "nobody's gradients all count";
   expect_tensor_equal(*take(1), floats({2}));
   // One that does not fit is not counted as given.
-  OpTester& wrong = on("AccumulatorGiveGradient").input(Tensor::scalar<int64_t>(2));
+  OpTester& wrong = on("AccumulatorGiveGradient").input(Tensor::scalar<int64_t>(0));
+  wrong.input(Tensor::scalar<int64_t>(2));
   expect_error(wrong.input(Tensor::scalar(std::string("a"))).input(floats({1, 2})).run().status(),
                Code::kInvalidArgument, "Shape mismatch");
   EXPECT_TRUE(give("a", 1, 2)->item<bool>());
   make("SparseConditionalAccumulator", {{"shape", Shape{5}}});
   for (const bool first : {true, false}) {
     OpTester& tester = on("SparseAccumulatorGiveGradient").input(Tensor::scalar<int64_t>(0));
+    tester.input(Tensor::scalar<int64_t>(0));
     tester.input(Tensor::scalar(std::string("a"))).input(longs({3})).input(floats({2}));
     tester.attr("has_known_shape", false).input(longs({}));
     EXPECT_EQ(tester.run_one()->item<bool>(), first);
   }
   expect_tensor_equal((*take_rows(1))[1], floats({2}));
+}
+
+TEST_F(Accumulators, AnEraKeepsWhatWasTakenForAStep) {
+  const auto number = [](int64_t x) { return Tensor::scalar(x); };
+  const auto begin = [&](int64_t era, int64_t step) {
+    EXPECT_TRUE(on("AccumulatorBegin").input(number(era)).input(number(step)).run().ok());
+  };
+  const auto give = [&](int64_t era, int64_t step, const char* giver, float x) {
+    OpTester& tester = on("AccumulatorGiveGradient").input(number(era)).input(number(step));
+    tester.input(Tensor::scalar(std::string(giver))).input(floats({x}));
+    return tester.run_one()->item<bool>();
+  };
+  const auto take = [&](int64_t era, int64_t step, int32_t required) {
+    OpTester& tester = on("AccumulatorTakeStep").attr("dtype", dtype_).input(number(era));
+    return tester.input(number(step)).input(Tensor::scalar(required)).start().value();
+  };
+  make("ResourceConditionalAccumulator", {{"shape", Shape{1}}});
+  begin(7, 3);
+  EXPECT_FALSE(give(6, 3, "a", 9)) << "of another era";
+  EXPECT_FALSE(give(7, 2, "a", 9)) << "of a step that is past";
+  EXPECT_TRUE(give(7, 3, "a", 1));
+  begin(7, 3);
+  EXPECT_EQ(count(), 1) << "the era goes on";
+  Ref<OpRun> first = take(7, 3, 2), second = take(7, 3, 2);
+  EXPECT_TRUE(give(7, 3, "b", 4));
+  expect_tensor_equal((*tensors(first))[0], floats({2.5}));
+  expect_tensor_equal((*tensors(second))[0], floats({2.5}));
+  EXPECT_FALSE(give(7, 3, "a", 1)) << "the step is taken";
+  expect_tensor_equal((*tensors(take(7, 3, 2)))[0], floats({2.5}));
+  expect_error(take(7, 5, 1)->wait().status(), Code::kAborted, "is at step 4, not 5");
+  expect_error(take(6, 3, 1)->wait().status(), Code::kAborted, "in another era");
+  // Who gives to the next step knows that this one is over.
+  EXPECT_TRUE(give(7, 4, "a", 6));
+  expect_error(take(7, 3, 1)->wait().status(), Code::kAborted, "is at step 4, not 3");
+  // Another era: from nothing.
+  Ref<OpRun> waiting = take(7, 4, 2);
+  begin(8, 1);
+  expect_error(waiting->wait().status(), Code::kAborted, "begins anew at step 1");
+  EXPECT_EQ(count(), 0);
+  EXPECT_FALSE(give(7, 4, "a", 6));
+  EXPECT_TRUE(give(8, 1, "a", 6));
+  Ref<OpRun> of_step = take(8, 1, 2);
+  set_step(2);
+  expect_error(of_step->wait().status(), Code::kAborted, "is at step 2, not 1");
+  // Whichever era it is.
+  EXPECT_TRUE(give(0, 2, "b", 8));
+  expect_tensor_equal((*tensors(take(0, 9, 2)))[0], floats({7}));
 }
 
 TEST_F(Accumulators, CancelledTake) {

@@ -20,8 +20,14 @@ Status make_shape(ShapeContext& c) {
 // A step, or a number of gradients, is a scalar; nothing is known of outputs.
 Status scalar_argument(ShapeContext& c) { return c.with_rank(1, 0).status(); }
 
+// All inputs but the handle are.
+Status scalar_arguments(ShapeContext& c) {
+  for (int i = 1; i < c.num_inputs(); ++i) MR_TRY(c.with_rank(i, 0).status());
+  return ok_status();
+}
+
 Status give_shape(ShapeContext& c) {
-  for (const int i : {1, 2}) MR_TRY(c.with_rank(i, 0).status());
+  for (const int i : {1, 2, 3}) MR_TRY(c.with_rank(i, 0).status());
   c.set_output(0, PartialShape::scalar());
   return ok_status();
 }
@@ -29,7 +35,7 @@ Status give_shape(ShapeContext& c) {
 Status sparse_take_shape(ShapeContext& c) {
   c.set_output(0, PartialShape::of_rank(1));
   c.set_output(2, PartialShape::of_rank(1));
-  return c.with_rank(1, 0).status();
+  return scalar_arguments(c);
 }
 
 Status count_shape(ShapeContext& c) {
@@ -92,23 +98,24 @@ Status apply_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
   MR_TRY(expect_rank(ctx, 1, 0));
   MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
-  return accumulator->apply(local_step, "", {.values = ctx.input(2), .indices = {}, .shape = {}})
-      .status();
+  const AccumulatorGradient gradient{.values = ctx.input(2), .indices = {}, .shape = {}};
+  return accumulator->apply(/*era=*/0, local_step, "", gradient).status();
 }
 
 Status give_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
-  for (const int i : {1, 2}) MR_TRY(expect_rank(ctx, i, 0));
-  MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
-  MR_TRY_ASSIGN(const std::string giver, ctx.scalar_input<std::string>(2));
-  MR_TRY_ASSIGN(
-      const bool added,
-      accumulator->apply(local_step, giver, {.values = ctx.input(3), .indices = {}, .shape = {}}));
+  for (const int i : {1, 2, 3}) MR_TRY(expect_rank(ctx, i, 0));
+  MR_TRY_ASSIGN(const int64_t era, ctx.scalar_input<int64_t>(1));
+  MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(2));
+  MR_TRY_ASSIGN(const std::string giver, ctx.scalar_input<std::string>(3));
+  const AccumulatorGradient gradient{.values = ctx.input(4), .indices = {}, .shape = {}};
+  MR_TRY_ASSIGN(const bool added, accumulator->apply(era, local_step, giver, gradient));
   ctx.set_output(0, Tensor::scalar(added));
   return ok_status();
 }
 
-// Adds rows, with `kGives` for somebody: input 2 then says who, and output 0 whether they were.
+// Adds rows, with `kGives` for somebody: input 1 then is the era, input 3 says who, and output 0
+// whether they were.
 template <bool kGives>
 class SparseApply : public Kernel {
  public:
@@ -119,18 +126,20 @@ class SparseApply : public Kernel {
   explicit SparseApply(bool has_known_shape) : has_known_shape_(has_known_shape) {}
 
   Status compute(KernelContext& ctx) const override {
-    constexpr int kRows = kGives ? 3 : 2;
+    constexpr int kRows = kGives ? 4 : 2;
     MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
     for (int i = 1; i < kRows; ++i) MR_TRY(expect_rank(ctx, i, 0));
-    MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(1));
+    MR_TRY_ASSIGN(const int64_t local_step, ctx.scalar_input<int64_t>(kGives ? 2 : 1));
+    int64_t era = 0;
     std::string giver;
     if constexpr (kGives) {
-      MR_TRY_ASSIGN(giver, ctx.scalar_input<std::string>(2));
+      MR_TRY_ASSIGN(era, ctx.scalar_input<int64_t>(1));
+      MR_TRY_ASSIGN(giver, ctx.scalar_input<std::string>(3));
     }
     AccumulatorGradient gradient{
         .values = ctx.input(kRows + 1), .indices = ctx.input(kRows), .shape = {}};
     if (has_known_shape_) gradient.shape = ctx.input(kRows + 2);
-    MR_TRY_ASSIGN(const bool added, accumulator->apply(local_step, giver, gradient));
+    MR_TRY_ASSIGN(const bool added, accumulator->apply(era, local_step, giver, gradient));
     if constexpr (kGives) ctx.set_output(0, Tensor::scalar(added));
     return ok_status();
   }
@@ -139,46 +148,63 @@ class SparseApply : public Kernel {
   const bool has_known_shape_;
 };
 
+// Takes gradients; with `kStep`, those of a step: inputs 1 and 2 are its era and number.
+template <bool kSparse, bool kStep>
 class Take : public AsyncKernel {
  public:
-  template <bool kSparse>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const DType dtype, node.attr<DType>("dtype"));
-    return std::make_unique<Take>(dtype, kSparse);
+    return std::make_unique<Take>(dtype);
   }
-  Take(DType dtype, bool sparse) : dtype_(dtype), sparse_(sparse) {}
+  explicit Take(DType dtype) : dtype_(dtype) {}
 
   void compute_async(KernelContext& ctx, Done done) const override {
-    Result<Ref<Accumulator>> accumulator = resource_input<Accumulator>(ctx, 0);
-    if (!accumulator.ok()) return done(accumulator.status());
-    if (Status scalar = expect_rank(ctx, 1, 0); !scalar.ok()) return done(std::move(scalar));
-    Result<int64_t> required = ctx.int_scalar_input(1);
-    if (!required.ok()) return done(required.status());
-    if (*required <= 0) {
-      return done(invalid_argument("Argument num_required must be positive, but is ", *required));
-    }
-    Accumulator& target = **accumulator;
-    if (target.spec().dtype != dtype_ || target.spec().sparse != sparse_) {
-      return done(invalid_argument("the accumulator holds ",
-                                   target.spec().sparse ? "sparse" : "dense", " gradients of type ",
-                                   target.spec().dtype, ", this op takes ",
-                                   sparse_ ? "sparse" : "dense", " ones of type ", dtype_));
-    }
-    target.take(*required, ctx.cancel(),
-                [&ctx, sparse = sparse_, accumulator = std::move(*accumulator),
-                 done = std::move(done)](Status status, AccumulatorGradient gradient) mutable {
+    Result<Wanted> found = find(ctx);
+    if (!found.ok()) return done(found.status());
+    Wanted& wanted = *found;
+    Accumulator& target = *wanted.accumulator;
+    const int64_t era = wanted.era, step = wanted.step, required = wanted.required;
+    target.take(era, step, required, ctx.cancel(),
+                [&ctx, accumulator = std::move(wanted.accumulator), done = std::move(done)](
+                    Status status, AccumulatorGradient gradient) mutable {
                   if (status.ok()) {
-                    if (sparse) ctx.set_output(0, std::move(gradient.indices));
-                    ctx.set_output(sparse ? 1 : 0, std::move(gradient.values));
-                    if (sparse) ctx.set_output(2, std::move(gradient.shape));
+                    if (kSparse) ctx.set_output(0, std::move(gradient.indices));
+                    ctx.set_output(kSparse ? 1 : 0, std::move(gradient.values));
+                    if (kSparse) ctx.set_output(2, std::move(gradient.shape));
                   }
                   done(std::move(status));
                 });
   }
 
  private:
+  struct Wanted {
+    Ref<Accumulator> accumulator;
+    int64_t era = 0, step = 0, required = 0;
+  };
+
+  Result<Wanted> find(KernelContext& ctx) const {
+    constexpr int kRequired = kStep ? 3 : 1;
+    Wanted out;
+    MR_TRY_ASSIGN(out.accumulator, resource_input<Accumulator>(ctx, 0));
+    for (int i = 1; i <= kRequired; ++i) MR_TRY(expect_rank(ctx, i, 0));
+    if constexpr (kStep) {
+      MR_TRY_ASSIGN(out.era, ctx.scalar_input<int64_t>(1));
+      MR_TRY_ASSIGN(out.step, ctx.scalar_input<int64_t>(2));
+    }
+    MR_TRY_ASSIGN(out.required, ctx.int_scalar_input(kRequired));
+    if (out.required <= 0) {
+      return invalid_argument("Argument num_required must be positive, but is ", out.required);
+    }
+    const AccumulatorSpec& spec = out.accumulator->spec();
+    if (spec.dtype != dtype_ || spec.sparse != kSparse) {
+      return invalid_argument("the accumulator holds ", spec.sparse ? "sparse" : "dense",
+                              " gradients of type ", spec.dtype, ", this op takes ",
+                              kSparse ? "sparse" : "dense", " ones of type ", dtype_);
+    }
+    return out;
+  }
+
   const DType dtype_;
-  const bool sparse_;
 };
 
 Status count_cpu(KernelContext& ctx) {
@@ -196,6 +222,17 @@ Status set_step_cpu(KernelContext& ctx) {
   accumulator->set_global_step(step);
   return ok_status();
 }
+
+Status begin_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<Accumulator> accumulator, resource_input<Accumulator>(ctx, 0));
+  for (const int i : {1, 2}) MR_TRY(expect_rank(ctx, i, 0));
+  MR_TRY_ASSIGN(const int64_t era, ctx.scalar_input<int64_t>(1));
+  MR_TRY_ASSIGN(const int64_t step, ctx.scalar_input<int64_t>(2));
+  accumulator->begin(era, step);
+  return ok_status();
+}
+
+const OpSpec::Arg kEra = {"era", "host(int64)", "Of the training; 0 for whichever it is."};
 
 // The op for handles that are references and, with `prefix` "Resource", its twin for resources.
 void add_op(Registry& registry, const char* prefix, OpSpec spec, KernelDef kernel) {
@@ -240,6 +277,7 @@ void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,
       {.name = "SparseAccumulatorGiveGradient",
        .doc = "As SparseAccumulatorApplyGradient, once for each giver between two takes.",
        .inputs = {{"handle", ""},
+                  kEra,
                   {"local_step", "host(int64)", "At which the gradient was begun."},
                   {"giver", "host(string)", "Whose gradient it is; empty for nobody's."},
                   {"gradient_indices", "int64", "Numbers of the rows."},
@@ -258,7 +296,17 @@ void register_sparse(Registry& registry, const std::vector<OpSpec::Type>& types,
           .types = types,
           .shape = sparse_take_shape,
           .no_gradient = "what was put into the accumulator is not known"},
-         {.op = "", .factory = Take::make<true>});
+         {.op = "", .factory = Take<true, false>::make});
+  add_op(
+      registry, "",
+      {.name = "SparseAccumulatorTakeStep",
+       .doc = "As SparseAccumulatorTakeGradient, for a step: again what was taken for it.",
+       .inputs = {{"handle", ""}, kEra, {"step", "host(int64)"}, {"num_required", "host(int32)"}},
+       .outputs = {{"indices", "int64"}, {"values", "dtype"}, {"shape", "int64"}},
+       .types = types,
+       .shape = sparse_take_shape,
+       .no_gradient = "what was put into the accumulator is not known"},
+      {.op = "", .factory = Take<true, true>::make});
 }
 
 }  // namespace
@@ -297,7 +345,7 @@ void register_accumulators(Registry& registry) {
             .types = types,
             .shape = scalar_argument,
             .no_gradient = "what was put into the accumulator is not known"},
-           {.op = "", .factory = Take::make<false>});
+           {.op = "", .factory = Take<false, false>::make});
     add_op(registry, prefix,
            {.name = "AccumulatorNumAccumulated",
             .doc = "The number of gradients in an accumulator.",
@@ -311,11 +359,19 @@ void register_accumulators(Registry& registry) {
             .inputs = {{"handle", ""}, {"new_global_step", "host(int64)"}},
             .shape = scalar_argument},
            {.op = "", .function = set_step_cpu});
+    add_op(registry, prefix,
+           {.name = "AccumulatorBegin",
+            .doc = "Empties an accumulator, which is at a step of an era then; nothing happens in "
+                   "an era, not 0, that has begun already.",
+            .inputs = {{"handle", ""}, kEra, {"step", "host(int64)"}},
+            .shape = scalar_arguments},
+           {.op = "", .function = begin_cpu});
   }
   add_op(registry, "Resource",
          {.name = "AccumulatorGiveGradient",
           .doc = "As ResourceAccumulatorApplyGradient, once for each giver between two takes.",
           .inputs = {{"handle", ""},
+                     kEra,
                      {"local_step", "host(int64)", "At which the gradient was begun."},
                      {"giver", "host(string)", "Whose gradient it is; empty for nobody's."},
                      {"gradient", "dtype"}},
@@ -323,6 +379,16 @@ void register_accumulators(Registry& registry) {
           .types = types,
           .shape = give_shape},
          {.op = "", .function = give_cpu});
+  add_op(
+      registry, "Resource",
+      {.name = "AccumulatorTakeStep",
+       .doc = "As ResourceAccumulatorTakeGradient, for a step: again what was taken for it.",
+       .inputs = {{"handle", ""}, kEra, {"step", "host(int64)"}, {"num_required", "host(int32)"}},
+       .outputs = {{"average", "dtype"}},
+       .types = types,
+       .shape = scalar_arguments,
+       .no_gradient = "what was put into the accumulator is not known"},
+      {.op = "", .factory = Take<false, true>::make});
   register_sparse(registry, types, make_attrs);
 }
 

@@ -10,38 +10,51 @@
 namespace millrace {
 
 struct StepGate::Waiter {
+  int64_t era = 0;
   int64_t local_step = 0;
   Done done;
   Status status{};
+  int64_t reached_era = 0;  // what it goes on with
   int64_t step = 0;
 
-  void tell() { done(std::move(status), step); }
+  void tell() { done(std::move(status), reached_era, step); }
 };
 
 StepGate::StepGate(std::string_view name) : name_(name) {}
 
 StepGate::~StepGate() = default;
 
-void StepGate::reset(int64_t step) {
-  {
-    MutexLock lock(mu_);
-    admissions_ = 0;
-    left_ = 0;
-    closed_.clear();
-  }
-  open(step);
-}
-
-void StepGate::open(int64_t step) {
+void StepGate::reset(int64_t era, int64_t step) {
   const Ref<StepGate> self(this);  // a waiter that is told may be the last to hold it
   Line finished;
   {
     MutexLock lock(mu_);
-    set_ = true;
-    step_ = step;
-    serve(finished);
+    if (era == 0 || era != era_) {
+      admissions_ = 0;
+      left_ = 0;
+      closed_.clear();
+      set_ = false;
+    }
+    era_ = era;
+    move_to(step, finished);
   }
   finished.tell();
+}
+
+void StepGate::open(int64_t step) {
+  const Ref<StepGate> self(this);
+  Line finished;
+  {
+    MutexLock lock(mu_);
+    move_to(step, finished);
+  }
+  finished.tell();
+}
+
+void StepGate::move_to(int64_t step, Line& finished) {
+  step_ = set_ ? std::max(step_, step) : step;
+  set_ = true;
+  serve(finished);
 }
 
 void StepGate::admit(int64_t step, int64_t count) {
@@ -78,13 +91,13 @@ void StepGate::close(std::string_view reason) {
   finished.tell();
 }
 
-void StepGate::wait(int64_t local_step, CancellationToken* cancel, Done done) {
+void StepGate::wait(int64_t era, int64_t local_step, CancellationToken* cancel, Done done) {
   const Ref<StepGate> self(this);
   Line finished;
   {
     MutexLock lock(mu_);
     const Line::Place waiter =
-        waiting_.add({.local_step = local_step, .done = std::move(done)}, cancel);
+        waiting_.add({.era = era, .local_step = local_step, .done = std::move(done)}, cancel);
     serve(finished);
     if (!waiting_.watch(waiter, [this, waiter] { abandon(waiter); })) drop(waiter, finished);
   }
@@ -126,11 +139,11 @@ void StepGate::pace(const std::string& replica, uint64_t number, int64_t stalene
   if (steps < 0) {
     return done(aborted("replica '", replica, "' of step gate '", name_,
                         "' has gone, or is another session's by now"),
-                0);
+                0, 0);
   }
-  wait(steps - staleness - 1, cancel,
-       [steps, done = std::move(done)](Status status, int64_t) mutable {
-         done(std::move(status), steps);
+  wait(/*era=*/0, steps - staleness - 1, cancel,
+       [steps, done = std::move(done)](Status status, int64_t era, int64_t) mutable {
+         done(std::move(status), era, steps);
        });
 }
 
@@ -153,21 +166,25 @@ std::string StepGate::describe() const {
                  " wait", closed_.empty() ? "" : ", closed");
 }
 
-bool StepGate::passes(int64_t local_step, int64_t& step) {
-  if (admissions_ > 0 && local_step == admitted_step_) {
+bool StepGate::passes(Waiter& waiter) {
+  const int64_t local_step = waiter.local_step;
+  waiter.reached_era = era_;
+  const bool same_era = waiter.era == 0 || waiter.era == era_;
+  if (same_era && admissions_ > 0 && local_step == admitted_step_) {
     --admissions_;
-    step = local_step;
+    waiter.step = local_step;
     return true;
   }
-  step = step_;
+  waiter.step = step_;
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  return set_ && (step_ > local_step || (step_ != kLast && local_step > step_ + 1));
+  const bool far_ahead = waiter.era == 0 && step_ != kLast && local_step > step_ + 1;
+  return set_ && (!same_era || step_ > local_step || far_ahead);
 }
 
 void StepGate::serve(Line& finished) {
   for (Line::Place waiter = waiting_.begin(); waiter != waiting_.end();) {
     const Line::Place next = std::next(waiter);
-    if (passes(waiter->local_step, waiter->step)) {
+    if (passes(*waiter)) {
       waiting_.finish(waiter, finished);
     } else if (!closed_.empty()) {
       waiter->status = out_of_range("step gate '", name_, "' is closed: ", closed_);

@@ -16,18 +16,22 @@ namespace millrace {
 // the next step. A replica says at which step it is and waits until the gate is at a later one.
 // Nothing is used up by going through, so that a fast replica cannot go in another's place.
 //
+// A training whose tasks may be lost lives in eras, as accumulator.h says. The gate tells replicas
+// the era with the step; one of another era does not wait.
+//
 // A gate that was never set is at no step: all wait. Thread-safe; who waits keeps no thread.
 class StepGate final : public Resource {
  public:
   static constexpr std::string_view kTypeName = "StepGate";
-  using Done = UniqueFunction<void(Status, int64_t step)>;
+  using Done = UniqueFunction<void(Status, int64_t era, int64_t step)>;
 
   explicit StepGate(std::string_view name);
 
-  // A training begins, or goes on after its chief was lost: the gate is at `step`, nobody has left
-  // it, and it is not closed.
-  void reset(int64_t step);
-  // `step` begins: whoever waits at an earlier one goes on with it.
+  // A training begins, or an era of it: the gate is at `step`, nobody has left it, and it is not
+  // closed. Where that era, not 0, has begun already, as open().
+  void reset(int64_t era, int64_t step);
+  // `step` begins: whoever waits at an earlier one goes on with it. Nothing where it has begun, or
+  // one after it.
   void open(int64_t step);
   // Lets `count` of those who are at `step` go on with it once more, instead of those who were let
   // before. For trainings whose steps need more gradients than there are replicas.
@@ -38,11 +42,11 @@ class StepGate final : public Resource {
   // Whoever would have to wait from now on, or waits, gets OUT_OF_RANGE with this reason.
   void close(std::string_view reason);
 
-  // Calls `done` with the step to go on with: that of the gate when it is later, else `local_step`
-  // for one that is admitted. One who is more than a step ahead comes from before the training was
-  // set back, and goes on with the gate. `done` is called once, without the lock, after the
-  // cancellation callback is gone. `cancel` may be null.
-  void wait(int64_t local_step, CancellationToken* cancel, Done done);
+  // Calls `done` with the gate's era and the step to go on with: that of the gate when it is later
+  // or of another era, else `local_step` for one that is admitted. In era 0, one who is more than a
+  // step ahead comes from before the training was set back, and goes on with the gate. `done` is
+  // called once, without the lock, after the cancellation callback is gone. `cancel` may be null.
+  void wait(int64_t era, int64_t local_step, CancellationToken* cancel, Done done);
 
   // Replicas that do not step together, but stay close: the gate is where the slowest of them is.
   // Not beside the functions above.
@@ -52,6 +56,7 @@ class StepGate final : public Resource {
   uint64_t join(const std::string& replica);
   // It has made a step. Calls `done` with how many it has made, once none of the others is more
   // than `staleness` steps behind it; ABORTED when it is not there any more. Otherwise as wait().
+  // There are no eras.
   void pace(const std::string& replica, uint64_t number, int64_t staleness,
             CancellationToken* cancel, Done done);
   // It makes no more: nobody waits for it.
@@ -65,8 +70,10 @@ class StepGate final : public Resource {
   using Line = WaitingLine<Waiter>;
 
   ~StepGate() override;
-  // Whether one at `local_step` may go on, and with which step; uses up an admission.
-  bool passes(int64_t local_step, int64_t& step) MR_REQUIRES(mu_);
+  // Whether a waiter may go on, and notes with which step; uses up an admission.
+  bool passes(Waiter& waiter) MR_REQUIRES(mu_);
+  // Puts the gate at `step`, where it is not further.
+  void move_to(int64_t step, Line& finished) MR_REQUIRES(mu_);
   // Moves those who wait no longer to `finished`.
   void serve(Line& finished) MR_REQUIRES(mu_);
   // Puts the gate where the slowest replica is.
@@ -79,6 +86,7 @@ class StepGate final : public Resource {
 
   mutable Mutex mu_;
   bool set_ MR_GUARDED_BY(mu_) = false;
+  int64_t era_ MR_GUARDED_BY(mu_) = 0;
   int64_t step_ MR_GUARDED_BY(mu_) = 0;
   int64_t admitted_step_ MR_GUARDED_BY(mu_) = 0;
   int64_t admissions_ MR_GUARDED_BY(mu_) = 0;

@@ -25,7 +25,9 @@ class StepGates : public testing::Test {
 
   OpTester& on(const char* op) { return testers_.emplace_back(env_, op).input(handle_); }
   static Tensor number(int64_t x) { return Tensor::scalar(x); }
-  void reset(int64_t step) { EXPECT_TRUE(on("StepGateReset").input(number(step)).run().ok()); }
+  void reset(int64_t step, int64_t era = 0) {
+    EXPECT_TRUE(on("StepGateReset").input(number(era)).input(number(step)).run().ok());
+  }
   void open(int64_t step) { EXPECT_TRUE(on("StepGateOpen").input(number(step)).run().ok()); }
   void admit(int64_t step, int64_t count) {
     EXPECT_TRUE(on("StepGateAdmit").input(number(step)).input(number(count)).run().ok());
@@ -34,8 +36,9 @@ class StepGates : public testing::Test {
     OpTester& tester = on("StepGateLeave").input(number(replicas));
     EXPECT_TRUE(tester.input(number(required)).run().ok());
   }
-  Ref<OpRun> wait(int64_t local_step) {
-    waits_.push_back(on("StepGateWait").input(number(local_step)).start().value());
+  Ref<OpRun> wait(int64_t local_step, int64_t era = 0) {
+    OpTester& tester = on("StepGateWait").input(number(era)).input(number(local_step));
+    waits_.push_back(tester.start().value());
     return waits_.back();
   }
   static int64_t step(const Ref<OpRun>& run) {
@@ -102,6 +105,38 @@ TEST_F(StepGates, WhoComesFromBeforeASetBackGoesOnWithTheGate) {
   EXPECT_EQ(step(next), 52);
 }
 
+TEST_F(StepGates, WhoIsOfAnotherEraDoesNotWait) {
+  reset(50, /*era=*/7);
+  const Ref<OpRun> same = wait(50, 7);
+  EXPECT_FALSE(same->done());
+  const Ref<OpRun> other = wait(50, 6);
+  EXPECT_EQ(step(other), 50);
+  EXPECT_EQ((*other->wait())[1].tensor.item<int64_t>(), 7) << "it is told the era";
+  EXPECT_FALSE(wait(52, 7)->done()) << "an era is never set back";
+  admit(50, 1);
+  EXPECT_EQ(step(same), 50);
+  // The chief says again what it has said before: nothing is set back.
+  open(51);
+  leave(3, 2);
+  reset(50, 7);
+  EXPECT_EQ(step(wait(50, 7)), 51);
+  leave(3, 2);
+  expect_closed(wait(51, 7), "closed");
+  // Another era begins.
+  reset(40, 8);
+  const Ref<OpRun> set_back = wait(51, 7);
+  EXPECT_EQ(step(set_back), 40);
+  EXPECT_EQ((*set_back->wait())[1].tensor.item<int64_t>(), 8);
+  EXPECT_FALSE(wait(40, 8)->done()) << "nobody has left it";
+}
+
+TEST_F(StepGates, AnOpeningThatComesLateChangesNothing) {
+  reset(3);
+  open(5);
+  open(4);
+  EXPECT_EQ(step(wait(4)), 5);
+}
+
 TEST_F(StepGates, ClosesWhenTooFewAreLeft) {
   reset(0);
   const Ref<OpRun> waiting = wait(0);
@@ -150,7 +185,7 @@ TEST(StepGatePace, HoldsUpWhoIsTooFarAhead) {
   const Ref<StepGate> gate = make_ref<StepGate>("gate");
   std::vector<int64_t> told;
   const auto pace = [&](const char* replica, uint64_t number) {
-    gate->pace(replica, number, 1, nullptr, [&told](const Status& status, int64_t step) {
+    gate->pace(replica, number, 1, nullptr, [&told](const Status& status, int64_t, int64_t step) {
       told.push_back(status.ok() ? step : -1);
     });
   };

@@ -9,10 +9,11 @@
 namespace millrace {
 namespace {
 
-// All arguments but the handle are scalars, and so is the output.
+// All arguments but the handle are scalars, and so are outputs.
 Status gate_shape(ShapeContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) MR_TRY(c.with_rank(i, 0).status());
-  return c.num_outputs() == 0 ? shape_rules::no_outputs(c) : shape_rules::scalar(c);
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, PartialShape::scalar());
+  return ok_status();
 }
 
 // Argument i, a scalar.
@@ -64,13 +65,18 @@ class Wait : public AsyncKernel {
   void compute_async(KernelContext& ctx, Done done) const override {
     Result<Ref<StepGate>> gate = resource_input<StepGate>(ctx, 0);
     if (!gate.ok()) return done(gate.status());
-    Result<int64_t> local_step = number(ctx, 1);
+    Result<int64_t> era = number(ctx, 1);
+    if (!era.ok()) return done(era.status());
+    Result<int64_t> local_step = number(ctx, 2);
     if (!local_step.ok()) return done(local_step.status());
     StepGate& target = **gate;
-    target.wait(*local_step, ctx.cancel(),
-                [&ctx, gate = std::move(*gate), done = std::move(done)](Status status,
+    target.wait(*era, *local_step, ctx.cancel(),
+                [&ctx, gate = std::move(*gate), done = std::move(done)](Status status, int64_t now,
                                                                         int64_t step) mutable {
-                  if (status.ok()) ctx.set_output(0, Tensor::scalar(step));
+                  if (status.ok()) {
+                    ctx.set_output(0, Tensor::scalar(step));
+                    ctx.set_output(1, Tensor::scalar(now));
+                  }
                   done(std::move(status));
                 });
   }
@@ -110,7 +116,7 @@ class Pace : public AsyncKernel {
     if (!member.ok()) return done(member.status());
     // Not held while it waits: the end of its session is what lets the others go on.
     (*member)->pace(staleness, ctx.cancel(),
-                    [&ctx, done = std::move(done)](Status status, int64_t step) mutable {
+                    [&ctx, done = std::move(done)](Status status, int64_t, int64_t step) mutable {
                       if (status.ok()) ctx.set_output(0, Tensor::scalar(step));
                       done(std::move(status));
                     });
@@ -131,11 +137,18 @@ class Pace : public AsyncKernel {
   }
 };
 
-template <void (StepGate::*kSet)(int64_t)>
-Status set_cpu(KernelContext& ctx) {
+Status reset_cpu(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Ref<StepGate> gate, resource_input<StepGate>(ctx, 0));
+  MR_TRY_ASSIGN(const int64_t era, number(ctx, 1));
+  MR_TRY_ASSIGN(const int64_t step, number(ctx, 2));
+  gate->reset(era, step);
+  return ok_status();
+}
+
+Status open_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(Ref<StepGate> gate, resource_input<StepGate>(ctx, 0));
   MR_TRY_ASSIGN(const int64_t step, number(ctx, 1));
-  ((*gate).*kSet)(step);
+  gate->open(step);
   return ok_status();
 }
 
@@ -167,6 +180,7 @@ Status close_cpu(KernelContext& ctx) {
 
 void register_step_gates(Registry& registry) {
   const OpTraits traits = {.stateful = true, .cannot_differentiate = true};
+  const OpSpec::Arg era = {"era", "host(int64)", "Of the training; 0 for whichever it is."};
   registry.add({.name = "StepGate",
                 .doc = "A gate between the steps of replicas that make them together.",
                 .outputs = {{"handle", "resource"}},
@@ -176,17 +190,18 @@ void register_step_gates(Registry& registry) {
                 .shape = gate_shape});
   registry.kernel({.op = "StepGate", .factory = MakeGate::make});
   registry.add({.name = "StepGateReset",
-                .doc = "Puts a gate at a step as if nobody had been there before.",
-                .inputs = {{"handle", "resource"}, {"step", "host(int64)"}},
+                .doc = "Puts a gate at a step of an era as if nobody had been there before. In an "
+                       "era, not 0, that has begun already, as StepGateOpen.",
+                .inputs = {{"handle", "resource"}, era, {"step", "host(int64)"}},
                 .traits = traits,
                 .shape = gate_shape});
-  registry.kernel({.op = "StepGateReset", .function = set_cpu<&StepGate::reset>});
+  registry.kernel({.op = "StepGateReset", .function = reset_cpu});
   registry.add({.name = "StepGateOpen",
                 .doc = "Lets all who wait at earlier steps go on with this one.",
                 .inputs = {{"handle", "resource"}, {"step", "host(int64)"}},
                 .traits = traits,
                 .shape = gate_shape});
-  registry.kernel({.op = "StepGateOpen", .function = set_cpu<&StepGate::open>});
+  registry.kernel({.op = "StepGateOpen", .function = open_cpu});
   registry.add({.name = "StepGateAdmit",
                 .doc = "Lets some of those who are at a step go on with it once more.",
                 .inputs = {{"handle", "resource"},
@@ -196,9 +211,9 @@ void register_step_gates(Registry& registry) {
                 .shape = gate_shape});
   registry.kernel({.op = "StepGateAdmit", .function = admit_cpu});
   registry.add({.name = "StepGateWait",
-                .doc = "Waits until a gate is at a later step, and says at which.",
-                .inputs = {{"handle", "resource"}, {"local_step", "host(int64)"}},
-                .outputs = {{"step", "host(int64)"}},
+                .doc = "Waits until a gate is at a later step or in another era, and says where.",
+                .inputs = {{"handle", "resource"}, era, {"local_step", "host(int64)"}},
+                .outputs = {{"step", "host(int64)"}, {"now", "host(int64)", "The gate's era."}},
                 .traits = traits,
                 .shape = gate_shape});
   registry.kernel({.op = "StepGateWait", .factory = Wait::make});

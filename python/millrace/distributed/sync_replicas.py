@@ -5,9 +5,10 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes, logging
 from millrace.core.device import DeviceSpec
-from millrace.core.errors import OpError
+from millrace.core.errors import AbortedError, OpError, UnavailableError
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, device, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
@@ -17,6 +18,7 @@ from millrace.state.queue_runner import QueueRunner
 from millrace.state.queues import ConditionalAccumulator, FIFOQueue, SparseConditionalAccumulator
 from millrace.state.variable_lists import global_variables, report_uninitialized_variables
 from millrace.state.variables import Variable
+from millrace.train.living_tasks import Era
 from millrace.train.optimizer import Optimizer
 from millrace.train.session_manager import is_ready
 from millrace.train.session_run_hook import SessionRunHook
@@ -27,8 +29,9 @@ from millrace.train.wrapped_optimizer import WrappedOptimizer
 class SyncReplicasOptimizer(WrappedOptimizer):
     """Has another optimiser apply the mean of the gradients of several replicas.
 
-    Gradients are gathered in accumulators, which drop those of earlier steps. When enough came, the
-    chief applies them and opens a gate for the next step; a replica goes on when it is through.
+    Gradients are gathered in accumulators, which drop those of earlier steps. When enough came for
+    each variable, the chief applies them and opens a gate for the next step; a replica goes on when
+    it is through.
 
     A replica whose device names its job and task gives one gradient to a step, even if it is
     restarted meanwhile: a fast one does not take the place of a slow one, and with as many replicas
@@ -89,20 +92,30 @@ class SyncReplicasOptimizer(WrappedOptimizer):
                 0, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES], dtype=dtypes.int64,
                 name="sync_rep_late_gradients",
             )  # fmt: skip
-            began = _count(self._local_step)
+            self._local_era = Variable(
+                0, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES], dtype=dtypes.int64,
+                name="sync_rep_era",
+            )  # fmt: skip
+            began, era = _count(self._local_step), gen_ops.identity(self._local_era)
         self.local_step_init_op = _operation(self._local_step.assign(global_step))
         self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
         with name_scope(None, self._name):
-            given, aggregated = self._gather(pairs, began)
+            with device(global_step.device or None):
+                # What the chief says of the step that it makes; see _StepRunner.
+                self._era = gen_ops.placeholder_with_default(_int64(0), [])
+                self._step = gen_ops.placeholder_with_default(_count(global_step), [])
+            given, aggregated = self._gather(pairs, began, era)
             with device(global_step.device or None), name_scope(""):
-                update = self._opt.apply_gradients(aggregated, global_step)
-                step = self._pass_gate(given, began, update)
-                reset = gen_ops.step_gate_reset(self._gate, _count(global_step))
-            init_ops = [self.local_step_init_op, reset]
+                update = self._opt.apply_gradients(aggregated)
+                step = self._pass_gate(given, began, era, update)
+            begun = []
             for accumulator, place in self._accumulator_list:
                 with device(place or None):
-                    init_ops.append(accumulator.set_global_step(global_step, name="SetGlobalStep"))
-            self.chief_init_op = group(*init_ops)
+                    begun.append(accumulator.begin(self._era, _count(global_step)))
+            # Whoever goes through the gate finds accumulators of its era.
+            with device(global_step.device or None), control_dependencies(begun):
+                reset = gen_ops.step_gate_reset(self._gate, self._era, _count(global_step))
+            self.chief_init_op = group(self.local_step_init_op, reset)
         self._gradients_applied = True
         return step
 
@@ -119,9 +132,10 @@ class SyncReplicasOptimizer(WrappedOptimizer):
         return f"/job:{own.job}/replica:{own.replica or 0}/task:{own.task}"
 
     def _gather(
-        self, pairs: list[tuple[Any, Any]], began: Tensor
+        self, pairs: list[tuple[Any, Any]], began: Tensor, era: Tensor
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Whether accumulators took the gradients, and the pairs with what is taken from them."""
+        """Whether accumulators took the gradients, and the pairs with what is taken from them, when
+        all is: a replica that computes its gradients once more must not meet half a step."""
         given: list[Any] = []
         aggregated: list[tuple[Any, Any]] = []
         giver = self._giver()
@@ -135,31 +149,41 @@ class SyncReplicasOptimizer(WrappedOptimizer):
                     accumulator: Any = SparseConditionalAccumulator(
                         gradient.dtype, shape=(), shared_name=shared
                     )
-                    given.append(accumulator.give_indexed_slices_grad(gradient, began, giver))
-                    mean = accumulator.take_indexed_slices_grad(self._replicas_to_aggregate)
+                    given.append(accumulator.give_indexed_slices_grad(gradient, began, giver, era))
                 elif isinstance(gradient, Tensor):
                     accumulator = ConditionalAccumulator(
                         gradient.dtype, shape=var.shape, shared_name=shared
                     )
-                    given.append(accumulator.give_grad(gradient, began, giver))
-                    mean = accumulator.take_grad(self._replicas_to_aggregate)
+                    given.append(accumulator.give_grad(gradient, began, giver, era))
                 else:
                     raise ValueError(f"Unknown grad type! Expected a tensor, got {gradient!r}")
+                mean = accumulator.take_step(self._era, self._step, self._replicas_to_aggregate)
             self._accumulator_list.append((accumulator, var.device))
             aggregated.append((mean, var))
-        return given, aggregated
+        return given, _all_at_once(aggregated, self._global_step.device)
 
-    def _pass_gate(self, given: list[Any], began: Tensor, update: Operation) -> Any:
+    def _pass_gate(self, given: list[Any], began: Tensor, era: Tensor, update: Operation) -> Any:
         """Waits at the gate when all is `given`; the chief's runner opens it after `update`."""
         self._gate = gen_ops.step_gate(shared_name="sync_step_gate", name="sync_step_gate")
         # The runner closes its queue with its session, so it has one that nobody uses.
         dummy = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
         with control_dependencies(given):
-            step = gen_ops.step_gate_wait(self._gate, began)
+            reached = gen_ops.step_gate_wait(self._gate, era, began)
         late = gen_ops.logical_not(given[0]) if given else False
         counted = self.late_gradients.assign_add(gen_ops.cast(late, dtypes.int64))
         with control_dependencies([counted]):
-            done = self._local_step.assign(gen_ops.cast(step, self._local_step.dtype.base_dtype))
+            done = self._keep_place(*reached)
+        # Of one who begins: it is where the gate is, once a chief has set it.
+        self._join_op = _operation(
+            self._keep_place(*gen_ops.step_gate_wait(self._gate, _int64(0), _int64(-1)))
+        )
+        # The count goes up when all else is done, and the gate opens: a chief that begins anew
+        # knows by the count which step is under way.
+        if self._variable_averages is not None:
+            with control_dependencies([update]), name_scope(""):
+                update = self._variable_averages.apply(self._variables_to_average)
+        with control_dependencies([update]):
+            update = _operation(self._global_step.assign_add(1))
         with control_dependencies([update]):
             now = _count(self._global_step)
             sync = gen_ops.step_gate_open(self._gate, now)
@@ -167,11 +191,13 @@ class SyncReplicasOptimizer(WrappedOptimizer):
         if extra > 0:
             with control_dependencies([sync]):
                 sync = gen_ops.step_gate_admit(self._gate, now, extra)
-        if self._variable_averages is not None:
-            with control_dependencies([sync]), name_scope(""):
-                sync = self._variable_averages.apply(self._variables_to_average)
-        self._chief_queue_runner = QueueRunner(dummy, [sync])
+        self._chief_queue_runner = _StepRunner(dummy, sync, now, self._era, self._step)
         return done
+
+    def _keep_place(self, step: Tensor, era: Tensor) -> Any:
+        """Notes what the gate said; gives the step."""
+        with control_dependencies([_operation(self._local_era.assign(era))]):
+            return self._local_step.assign(gen_ops.cast(step, self._local_step.dtype.base_dtype))
 
     def _extra_gradients(self) -> int:
         """How many gradients of a step come from replicas that gave one already.
@@ -238,8 +264,71 @@ def _count(step: Any) -> Tensor:
     return gen_ops.cast(gen_ops.identity(step), dtypes.int64)
 
 
+def _int64(value: int) -> Tensor:
+    return convert_to_tensor(value, dtypes.int64)
+
+
+def _all_at_once(pairs: list[tuple[Any, Any]], place: str) -> list[tuple[Any, Any]]:
+    """Gradients and variables, the gradients not before all of them are there."""
+    found = [gradient for gradient, _ in pairs if gradient is not None]
+    with device(place or None):
+        there = group(*(g.values if isinstance(g, IndexedSlices) else g for g in found))
+
+    def wait(gradient: Any, var: Any) -> Any:
+        if gradient is None:
+            return None
+        with device(var.device or None), control_dependencies([there]):
+            if not isinstance(gradient, IndexedSlices):
+                return gen_ops.identity(gradient)
+            values = gen_ops.identity(gradient.values)
+        return IndexedSlices(values, gradient.indices, gradient.dense_shape)
+
+    return [(wait(gradient, var), var) for gradient, var in pairs]
+
+
 def _operation(made: Any) -> Operation:
     return made if isinstance(made, Operation) else made.op
+
+
+class _StepRunner(QueueRunner):
+    """The chief's thread, which makes steps. Where the session is of an era and the hook has told
+    so, each has an id: what a step has changed on servers before the chief was cut off is not
+    changed again.
+
+    Args:
+      queue: one that nobody uses.
+      op: makes a step; `now` is the count after it.
+      era, step: tensors to feed: of which era and which step.
+    """
+
+    def __init__(self, queue: Any, op: Operation, now: Tensor, era: Tensor, step: Tensor):
+        super().__init__(queue, [op])
+        self._now, self._era, self._step = now, era, step
+
+    def _run(self, sess: Any, enqueue_op: Any, coord: Any = None) -> None:
+        super()._run(sess, enqueue_op, coord)
+        # The chief's own replica may wait at the gate for a step that this thread makes no more,
+        # on a server that is not the one that was lost.
+        try:
+            if coord is not None:
+                coord.raise_requested_exception()
+        except (AbortedError, UnavailableError):
+            sess.close()
+        except Exception:  # the caller's to tell
+            pass
+
+    def _callable(self, sess: Any, enqueue_op: Any) -> Any:
+        era = Era.of(sess)
+        if era is None or not era.told:
+            return super()._callable(sess, enqueue_op)
+        step = int(sess.run(self._step))
+
+        def make_step() -> None:
+            nonlocal step
+            feeds = {self._era: era.number, self._step: step}
+            step = int(era.run_step(sess, [self._now, enqueue_op], feeds, step)[0])
+
+        return make_step
 
 
 class SyncReplicasHook(SessionRunHook):
@@ -264,7 +353,7 @@ class SyncReplicasHook(SessionRunHook):
             self._queue_runner = optimizer.get_chief_queue_runner()
             self._tokens_op = optimizer.get_init_tokens_op(self._num_tokens)
         else:
-            self._init_op = optimizer.local_step_init_op
+            self._init_op = optimizer._join_op
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Runs them; the chief starts the thread that applies gradients."""
@@ -276,11 +365,22 @@ class SyncReplicasHook(SessionRunHook):
                 "Init operations did not make model ready for SyncReplicasOptimizer local_init. "
                 f"Init op: {self._init_op.name}, error: {message}"
             )
-        session.run(self._init_op)
+        if self._is_chief:
+            self._begin_era(session)
+        session.run(self._optimizer._join_op)
         if self._is_chief:
             if self._tokens_op is not None:
                 session.run(self._tokens_op)
             self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)
+
+    def _begin_era(self, session: Any) -> None:
+        era = Era.of(session)
+        if era is None:
+            session.run(self._init_op)
+            return
+        step = int(session.run(self._optimizer._step))
+        era.run_step(session, self._init_op, {self._optimizer._era: era.number}, step)
+        era.told = True
 
     def end(self, session: Any) -> None:
         """Tells the others, and the user how many gradients came too late."""

@@ -109,6 +109,7 @@ class BaseSession:
         self._cost_model = CostModel(config)
         self._closed = False
         self._aborted = False
+        self._era: Any = None  # see living_tasks.Era
         self._contexts: list[Any] = []
         self._partial_runs: dict[str, tuple[dict[Any, Any], Any]] = {}
         self._dead_handles: list[str] = []

@@ -119,12 +119,16 @@ class QueueRunner:
         """The name of the queue."""
         return self._queue.name
 
+    def _callable(self, sess: Any, enqueue_op: Any) -> Any:
+        """A function that runs the operation once. To be overridden."""
+        return sess.make_callable(enqueue_op)
+
     def _run(self, sess: Any, enqueue_op: Any, coord: Any = None) -> None:
         """What each thread does: runs the operation until the coordinator stops or there is nothing
         more to add; the last one closes the queue."""
         counted = True
         try:
-            enqueue = sess.make_callable(enqueue_op)
+            enqueue = self._callable(sess, enqueue_op)
             while coord is None or not coord.should_stop():
                 try:
                     enqueue()

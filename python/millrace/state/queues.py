@@ -432,6 +432,7 @@ class ConditionalAccumulatorBase:
 
     _count = staticmethod(gen_ops.accumulator_num_accumulated)
     _set_step = staticmethod(gen_ops.accumulator_set_global_step)
+    _begin = staticmethod(gen_ops.accumulator_begin)
 
     def num_accumulated(self, name: str | None = None) -> Tensor:
         """The number of gradients that were gathered."""
@@ -444,6 +445,15 @@ class ConditionalAccumulatorBase:
             _int64(new_global_step),
             name=name or f"{self._name}_SetGlobalStep",
         )
+
+    def begin(self, era: Any, step: Any, name: str | None = None) -> Operation:
+        """An operation that empties the accumulator, which is at a step of an era then.
+
+        A training whose tasks may be lost lives in eras: one lasts until the model is set back, and
+        is known by a random number above 0. Nothing happens in an era that has begun already.
+        0 stands for whichever it is, and begins each time.
+        """
+        return self._begin(self._accumulator_ref, _int64(era), _int64(step), name=name)
 
 
 def _int64(value: Any) -> Tensor:
@@ -463,6 +473,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
     _count = staticmethod(gen_ops.resource_accumulator_num_accumulated)
     _set_step = staticmethod(gen_ops.resource_accumulator_set_global_step)
+    _begin = staticmethod(gen_ops.resource_accumulator_begin)
 
     def __init__(
         self, dtype: Any, shape: Any = None, shared_name: str | None = None,
@@ -482,16 +493,28 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
             self._accumulator_ref, _int64(local_step), grad, name=name
         )
 
-    def give_grad(self, grad: Any, local_step: Any, giver: str, name: str | None = None) -> Tensor:
-        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes.
+    def give_grad(
+        self, grad: Any, local_step: Any, giver: str, era: Any = 0, name: str | None = None
+    ) -> Tensor:
+        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes, unless it
+        is of another era than the accumulator.
 
         Gives whether it was added. Gradients of nobody, "", all count.
         """
         grad = convert_to_tensor(grad, self._dtype)
         grad.shape.assert_is_compatible_with(self._shape)
         return gen_ops.resource_accumulator_give_gradient(
-            self._accumulator_ref, _int64(local_step), giver, grad, name=name
+            self._accumulator_ref, _int64(era), _int64(local_step), giver, grad, name=name
         )
+
+    def take_step(self, era: Any, step: Any, num_required: Any, name: str | None = None) -> Tensor:
+        """As `take_grad` for a step of an era: gives again what was taken for it, until a gradient
+        of the next step comes. In era 0, as `take_grad`."""
+        out = gen_ops.resource_accumulator_take_step(
+            self._accumulator_ref, _int64(era), _int64(step), num_required, self._dtype, name=name
+        )
+        out.set_shape(self._shape)
+        return out
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
         """The mean of the gradients, once there are `num_required`; empties the accumulator."""
@@ -540,15 +563,18 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
 
     def give_indexed_slices_grad(
-        self, grad: IndexedSlices, local_step: Any, giver: str, name: str | None = None
-    ) -> Tensor:
-        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes.
+        self, grad: IndexedSlices, local_step: Any, giver: str, era: Any = 0,
+        name: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Adds a gradient as `apply_grad` does, once for each `giver` between two takes, unless it
+        is of another era than the accumulator.
 
         Gives whether it was added. Gradients of nobody, "", all count.
         """
         known = grad.dense_shape is not None
         return gen_ops.sparse_accumulator_give_gradient(
             self._accumulator_ref,
+            _int64(era),
             _int64(local_step),
             giver,
             _int64(grad.indices),
@@ -567,4 +593,14 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
         """The mean of the gradients as IndexedSlices, once there are `num_required`."""
         indices, values, shape = self.take_grad(num_required, name)
+        return IndexedSlices(values=values, indices=indices, dense_shape=shape)
+
+    def take_step(
+        self, era: Any, step: Any, num_required: Any, name: str | None = None
+    ) -> IndexedSlices:
+        """As `take_indexed_slices_grad` for a step of an era: gives again what was taken for it,
+        until a gradient of the next step comes. In era 0, as that."""
+        indices, values, shape = gen_ops.sparse_accumulator_take_step(
+            self._accumulator_ref, _int64(era), _int64(step), num_required, self._dtype, name=name
+        )
         return IndexedSlices(values=values, indices=indices, dense_shape=shape)

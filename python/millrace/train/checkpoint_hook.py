@@ -12,6 +12,7 @@ from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.io.graph_io import write_graph
 from millrace.summary.writer import FileWriterCache
+from millrace.train.living_tasks import Era
 from millrace.train.session_run_hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -41,6 +42,9 @@ class CheckpointSaverListener:
 @export(v1=("train.CheckpointSaverHook", "estimator.CheckpointSaverHook"))
 class CheckpointSaverHook(SessionRunHook):
     """Writes a checkpoint at the start, every so many seconds or steps, and at the end.
+
+    A chief of synchronous replicas that goes on with the model as it was, after it was cut off,
+    writes none at the start.
 
     With a saver that is asynchronous steps go on meanwhile, unless there are listeners: they are
     told of whole checkpoints. The end waits.
@@ -87,7 +91,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._summary_writer.add_meta_graph(
             create_meta_graph_def(graph_def=graph_def, saver_def=self._get_saver().saver_def)
         )
-        self._save(session, step)
+        # A session that goes on with a synchronous model may find it in the middle of a step.
+        era = Era.of(session)
+        if era is None or not era.goes_on:
+            self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:

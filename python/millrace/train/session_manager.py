@@ -11,7 +11,13 @@ from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph
 from millrace.graph.session import Session, WaitReport
-from millrace.train.living_tasks import LivingTasks, global_variables_of, is_synchronous
+from millrace.train.living_tasks import (
+    Era,
+    LivingTasks,
+    PreparingSession,
+    global_variables_of,
+    is_synchronous,
+)
 
 
 def is_ready(op: Any, sess: Any, message: str) -> tuple[bool, str | None]:
@@ -140,9 +146,22 @@ class SessionManager:
             return None
         variables = global_variables_of(self._graph)
         lost = [v for v in variables if v.op.name in missing or not self._tasks.has(v.device)]
-        if len(lost) == len(variables) or (lost and is_synchronous(self._graph)):
+        if len(lost) == len(variables):
+            return None
+        if is_synchronous(self._graph) and (lost or not self._tasks.era):
             return None
         return lost
+
+    def _set_back(self, sess: Session) -> Any:
+        """Before a synchronous model gets its values anew: ends what was done to it before. Gives
+        the session for doing so."""
+        assert self._tasks is not None
+        look = self._ready_for_local_init_op
+        if self._tasks.era and look is not None:
+            Era(self._tasks.era, goes_on=False).end(sess, look)
+        self._tasks.begin_era(Era.random_number())
+        sess._era = Era(self._tasks.era, goes_on=False)
+        return PreparingSession(sess, sess._era)
 
     def _has_others(self, missing: set[str] | None) -> bool:
         """Whether tasks have, or may have, values of another run."""
@@ -211,7 +230,8 @@ class SessionManager:
           wait_for_checkpoint, max_wait_secs: whether, and how long, to wait for a checkpoint.
 
         In a cluster whose tasks have values that this chief gave them, in this process or with this
-        `checkpoint_dir`, these stay: only what was lost with a task is restored or initialised.
+        `checkpoint_dir`, these stay: only what was lost with a task is restored or initialised. A
+        model that is trained synchronously is restored as a whole then.
 
         RuntimeError when the model is not ready after all this; the message names what is missing.
         """
@@ -222,16 +242,27 @@ class SessionManager:
         lost = None if checkpoint_filename_with_path else self._lost(missing)
         # Values are used as soon as they are there, so the tasks are noted before; unless a chief
         # that is killed in between would leave some that are not this run's, or not yet.
-        early = self._tasks is not None and not init_fn and not self._has_others(missing)
+        synchronous = self._tasks is not None and is_synchronous(self._graph)
+        early = (
+            self._tasks is not None
+            and not synchronous
+            and not init_fn
+            and not self._has_others(missing)
+        )
+        preparing: Any = sess
         if self._tasks is not None and early:
             self._tasks.note()
         if lost is not None:
+            if synchronous and self._tasks is not None:
+                sess._era = Era(self._tasks.era, goes_on=True)
             self._bring_back(sess, lost, saver, checkpoint_dir)
             restored = True
         else:
+            if synchronous:
+                preparing = self._set_back(sess)
             restored = self._restore_checkpoint(
-                sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
-                max_wait_secs,
+                preparing, saver, checkpoint_dir, checkpoint_filename_with_path,
+                wait_for_checkpoint, max_wait_secs,
             )  # fmt: skip
         if not restored:
             if init_op is None and not init_fn and self._local_init_op is None:
@@ -239,7 +270,7 @@ class SessionManager:
                     "Model is not initialized and no init_op or init_fn or local_init_op was given"
                 )
             if init_op is not None:
-                sess.run(init_op, feed_dict=init_feed_dict)
+                preparing.run(init_op, feed_dict=init_feed_dict)
             if init_fn:
                 init_fn(sess)
         if self._tasks is not None and not early:
