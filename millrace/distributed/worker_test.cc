@@ -322,7 +322,7 @@ TEST_F(TwoCallsTest, ErrorsAreAnsweredWhicheverCallIsOpen) {
   EXPECT_TRUE(run(first(1))->get().status.ok());
   EXPECT_TRUE(abort(1, data_loss("elsewhere")).ok());
   const Answer aborted = run(second(1, 16))->get();
-  EXPECT_EQ(aborted.status, data_loss("elsewhere"));
+  EXPECT_EQ(aborted.status.code(), Code::kDataLoss) << aborted.status.to_string();
   EXPECT_TRUE(aborted.response.derived);
   // Of the rest.
   EXPECT_TRUE(run(first(2))->get().status.ok());
@@ -344,8 +344,11 @@ TEST_F(TwoCallsTest, WhoGivesUpTheFirstCallEndsTheRun) {
   const Pending waits = run(std::move(request), cancel);
   EXPECT_FALSE(waits->there());
   cancel->cancel(cancelled("enough"));
-  EXPECT_EQ(waits->get().status, cancelled("enough"));
-  EXPECT_EQ(run(second(1, 16))->get().status, cancelled("enough"));
+  for (const Pending& call : {waits, run(second(1, 16))}) {
+    const Status ended = call->get().status;
+    EXPECT_EQ(ended.code(), Code::kCancelled) << ended.to_string();
+    EXPECT_NE(ended.message().find("enough"), std::string::npos) << ended.to_string();
+  }
 }
 
 TEST_F(WorkerTest, ARunCleansUpOtherSteps) {
