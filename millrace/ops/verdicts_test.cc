@@ -215,8 +215,8 @@ class Verdicts : public testing::Test {
       };
       return op->traits.argument || op->traits.result || op->traits.recv ||
              op->traits.functional != FunctionalOp::kNone || is_about("Queue") ||
-             is_about("TakeGradient") || is_about("BarrierTake") || is_about("Unstage") ||
-             is_about("Print");
+             is_about("TakeGradient") || is_about("TakeStep") || is_about("BarrierTake") ||
+             is_about("Unstage") || is_about("Print");
     });
     return ops;
   }
