@@ -58,7 +58,7 @@ Result<MpiMessage> MpiMessage::decode(std::span<const char> bytes, int ranks) {
   out.code = words[7];
   out.numbers.resize(static_cast<size_t>(count));
   const char* at = bytes.data() + sizeof words;
-  std::memcpy(out.numbers.data(), at, out.numbers.size() * sizeof(int64_t));
+  if (count > 0) std::memcpy(out.numbers.data(), at, out.numbers.size() * sizeof(int64_t));
   out.text.assign(at + out.numbers.size() * sizeof(int64_t), static_cast<size_t>(size));
   return out;
 }
