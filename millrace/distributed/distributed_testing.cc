@@ -56,7 +56,7 @@ void register_test_ops() {
                   .traits = {.stateful = true},
                   .shape = shape_rules::unknown});
     registry.kernel<TestStuck>("TestStuck", DeviceKind::kCpu);
-    MR_CHECK_OK(registry.status());
+    MR_CHECK(registry.status().ok());
     return true;
   }();
   (void)once;
@@ -65,9 +65,7 @@ void register_test_ops() {
 ClusterTest::ClusterTest(InProcessCluster::Options options) : name_(unique_cluster_name()) {
   register_test_ops();
   options.name = name_;
-  auto cluster = InProcessCluster::create(options);
-  MR_CHECK_OK(cluster.status());
-  cluster_ = std::move(cluster).value();
+  cluster_ = InProcessCluster::create(options).value();
 }
 
 Expr ClusterTest::add(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {
@@ -79,9 +77,8 @@ Expr ClusterTest::add(std::string_view op, std::vector<Expr> inputs, AttrMap att
 std::string ClusterTest::add_target(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) {
   std::vector<Output> outputs;
   for (Expr e : inputs) outputs.push_back(GraphBuilder::output(e));
-  Result<NodeId> node = graph_.builder().add(op, "", std::move(outputs), std::move(attrs));
-  MR_CHECK_OK(node.status());
-  return std::string(graph_.graph().node(*node).name());
+  const NodeId node = graph_.builder().add(op, "", std::move(outputs), std::move(attrs)).value();
+  return std::string(graph_.graph().node(node).name());
 }
 
 Expr ClusterTest::placeholder(DType dtype) { return add("Placeholder", {}, {{"dtype", dtype}}); }
@@ -94,9 +91,7 @@ Session& ClusterTest::open(SessionOptions options) {
   MR_CHECK_OK(graph_.builder().status());
   session_.reset();
   if (options.target.empty()) options.target = str_cat("inprocess://", name_);
-  auto session = Session::create(Ref<Graph>(&graph_.graph()), options);
-  MR_CHECK_OK(session.status());
-  session_ = std::move(session).value();
+  session_ = Session::create(Ref<Graph>(&graph_.graph()), options).value();
   return *session_;
 }
 

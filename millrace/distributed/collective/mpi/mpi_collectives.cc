@@ -174,7 +174,7 @@ void MpiCollectives::ask(const Key& key, const Request& request) {
 void MpiCollectives::asked(const Key& key, const Result<Tensor>& rows) {
   std::vector<Ref<MpiCall>> waiting;
   MpiEngine* engine = nullptr;
-  const Status failed = rows.status();
+  const Status& failed = rows.status();
   Status why;
   if (rows.ok()) {
     const Result<MpiWorld> world = read_rows(*rows, started_);
