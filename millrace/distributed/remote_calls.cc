@@ -281,7 +281,7 @@ void RemoteExecutable::Calls::second_came(size_t i, size_t k, const Status& stat
     over = second.over;
     executable = owner;
     if (!over) {
-      if (status.ok()) second.values[k] = std::move(value);
+      if (status.ok()) std::swap(second.values[k], value);
       if (--second.missing > 0) return;
       second.over = true;
     }

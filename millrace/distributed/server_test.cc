@@ -22,9 +22,7 @@ Server::Options options_of(std::string_view cluster, std::string job, int task) 
 }
 
 std::unique_ptr<Server> start(std::string_view cluster, std::string job, int task) {
-  Result<std::unique_ptr<Server>> server = Server::start(options_of(cluster, job, task));
-  MR_CHECK_OK(server.status());
-  return std::move(server).value();
+  return Server::start(options_of(cluster, std::move(job), task)).value();
 }
 
 // What becomes of a call to a task on another machine that is not there.

@@ -135,7 +135,7 @@ void Worker::run_graph(RunGraphRequest request, Ref<CancellationToken> cancel,
     return continue_run(graph, std::move(request), std::move(cancel), std::move(done));
   }
   Result<TaskStep> prepared = prepare_run(graph, request);
-  const TaskStep run = prepared.ok() ? *std::move(prepared) : steps_.find_known(request.step_id);
+  const TaskStep run = prepared.ok() ? *prepared : steps_.find_known(request.step_id);
   if (!prepared.ok() && run.graph != graph) return done(prepared.status(), RunGraphResponse());
   const Ref<RunAnswer> answer = run.answers.last;
   (run.answers.early ? run.answers.early : answer)->ask(std::move(cancel), std::move(done));
@@ -233,7 +233,8 @@ void Worker::answer_early(const TaskStep& run, const std::vector<std::string>& k
               // The run has ended, or is about to, and says more.
               answers.last->ask(
                   nullptr, [early = answers.early, taken](Status ended, RunGraphResponse response) {
-                    early->finish(ended.ok() ? taken : std::move(ended), std::move(response));
+                    if (ended.ok()) ended = taken;
+                    early->finish(std::move(ended), std::move(response));
                   });
             });
 }

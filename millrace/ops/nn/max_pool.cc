@@ -149,7 +149,7 @@ void register_kernels(Registry& registry, TypeList<Ts...>) {
   const auto add_grad = [&](DType type, KernelFactory factory) {
     KernelDef def{.op = Names<N>::kGrad, .constraints = {{"T", {type}}}, .factory = factory};
     if (N == 3) def.constraints.push_back({"TInput", {type}});
-    registry.kernel(std::move(def));
+    registry.kernel(def);
   };
   (add_grad(dtype_of<Ts>, &MaxPoolGradKernel<Ts, N, false>::make), ...);
 }

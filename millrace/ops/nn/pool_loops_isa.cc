@@ -41,7 +41,7 @@ template <class T, class Lanes, int count>
 struct Group {
   using V = Lanes;
   static constexpr int kCount = count;
-  static constexpr int kLanes = sizeof(V) / sizeof(T);
+  static constexpr int kLanes = vec::is_vec<V> ? vec::kLanes<T> : 1;
   V v[count];
 
   static MR_VECTOR_FN Group load(const T* p) {
