@@ -55,21 +55,7 @@ template <class T, int N>
 class AvgPoolKernel final : public PoolKernel<AvgPoolKernel<T, N>, N> {
  public:
   Status compute(KernelContext& ctx) const override {
-    using C = ComputeType<T>;
-    MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(this->spec_, ctx.input(0).shape()));
-    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
-    if (out->num_elements() == 0) return ok_status();
-    MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
-    MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
-    const C* const in = input.data<C>().data();
-    C* const to = result.mutable_data<C>().data();
-    const PoolVolume volume = g.volume();
-    g.for_each_row(ctx, kCost, [&](int64_t image, int64_t row, int64_t offset) {
-      isa_table<PoolLoops<C>>().average(volume, in + image * g.image_size(), row, 0, g.channels,
-                                        to + offset);
-    });
-    finish_output<T>(ctx, result, *out);
-    return ok_status();
+    return pool_forward<T>(ctx, this->spec_, kCost, &PoolLoops<ComputeType<T>>::average);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "millrace/graph/op_def.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/nn/pool_loops.h"
+#include "millrace/ops/nn/staged_rows.h"
 
 namespace millrace {
 
@@ -180,5 +181,27 @@ class PoolKernel : public Kernel {
  protected:
   WindowSpec<N> spec_;
 };
+
+// A pool whose every output row comes from its image alone, by one of the PoolLoops that has the
+// signature of `max`. An element of a window takes about `cost` nanoseconds.
+template <class T, int N>
+Status pool_forward(KernelContext& ctx, const WindowSpec<N>& spec, double cost,
+                    decltype(PoolLoops<ComputeType<T>>::max) PoolLoops<ComputeType<T>>::*loop) {
+  using C = ComputeType<T>;
+  MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(spec, ctx.input(0).shape()));
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
+  if (out->num_elements() == 0) return ok_status();
+  MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
+  MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
+  const C* const in = input.data<C>().data();
+  C* const to = result.mutable_data<C>().data();
+  const PoolVolume volume = g.volume();
+  const auto row_of_pools = isa_table<PoolLoops<C>>().*loop;
+  g.for_each_row(ctx, cost, [&](int64_t image, int64_t row, int64_t offset) {
+    row_of_pools(volume, in + image * g.image_size(), row, 0, g.channels, to + offset);
+  });
+  finish_output<T>(ctx, result, *out);
+  return ok_status();
+}
 
 }  // namespace millrace
