@@ -124,6 +124,32 @@ struct Pass {
                  });
   }
 
+  // All rows, packed beforehand at `a`, one block of them: each task packs the panels of columns it
+  // multiplies, one at a time, so that a panel is in the first-level cache when it is used. False
+  // when there was no memory.
+  bool run_panels(const T* a, ParallelFor parallel_for) const {
+    const int nr = kernels.nr;
+    std::atomic<bool> short_of_memory{false};
+    parallel_for(ceil_div(columns, nr), nanoseconds(problem.m, nr),
+                 [&](int64_t begin, int64_t end) {
+                   Scratch<T> packed(nr * depth);
+                   if (packed.data() == nullptr) {
+                     short_of_memory = true;
+                     return;
+                   }
+                   for (int64_t t = begin; t < end; ++t) {
+                     const int64_t column = t * nr;
+                     const int64_t wide = std::min<int64_t>(nr, columns - column);
+                     problem.b.pack(first_column + column, wide, k, depth, nr, packed.data());
+                     const Pass<T> panel{
+                         problem,    kernels,       k,       depth, first_column + column, wide,
+                         accumulate, packed.data(), nullptr, 0};
+                     panel.multiply(0, problem.m, a, 0, wide);
+                   }
+                 });
+    return !short_of_memory;
+  }
+
   // Each task packs the rows it multiplies. False when there was no memory.
   bool run_private(ParallelFor parallel_for) const {
     const int64_t rows = std::min(round_up(kRowsPerBlock, kernels.mr),
@@ -268,18 +294,25 @@ Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
     return multiply_row(problem, kernels, plain_b, plain_step, parallel_for);
   }
   const bool shared = problem.m <= kSharedRows;
+  // With one block of rows a panel of the right matrix is used by one task, which packs it.
+  const bool panels = plain_b == nullptr && problem.m <= kRowsPerBlock;
   const int64_t a_rows = shared ? round_up(problem.m, kernels.mr) : 0;
-  Scratch<T> packed(depth_step * (column_step + a_rows));
+  const int64_t b_columns = panels ? 0 : column_step;
+  Scratch<T> packed(depth_step * (b_columns + a_rows));
   MR_TRY(packed.status());
   T* const packed_b = packed.data();
-  T* const packed_a = packed_b + depth_step * column_step;
+  T* const packed_a = packed_b + depth_step * b_columns;
+  const auto no_memory = [&] {
+    return resource_exhausted("OOM when packing a block of a product of ", problem.m, " x ",
+                              problem.n);
+  };
   for (int64_t column = 0; column < problem.n; column += column_step) {
     const int64_t columns = std::min(column_step, problem.n - column);
     for (int64_t k = 0; k < problem.k; k += depth_step) {
       const int64_t depth = std::min(depth_step, problem.k - k);
       const T* plain = plain_b != nullptr ? plain_b + k * plain_step + column : nullptr;
       const int64_t first_packed = plain != nullptr ? columns / kernels.nr * kernels.nr : 0;
-      if (first_packed < columns) {
+      if (!panels && first_packed < columns) {
         pack_panels(problem.b, column + first_packed, columns - first_packed, k, depth, kernels.nr,
                     packed_b + first_packed * depth, parallel_for);
       }
@@ -288,9 +321,13 @@ Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
           packed_b, plain,   plain_step};
       if (shared) {
         pack_panels(problem.a, 0, problem.m, k, depth, kernels.mr, packed_a, parallel_for);
-        pass.run_shared(packed_a, parallel_for);
+        if (!panels) {
+          pass.run_shared(packed_a, parallel_for);
+        } else if (!pass.run_panels(packed_a, parallel_for)) {
+          return no_memory();
+        }
       } else if (!pass.run_private(parallel_for)) {
-        return resource_exhausted("OOM when packing a block of a matrix of ", problem.m, " rows");
+        return no_memory();
       }
     }
   }

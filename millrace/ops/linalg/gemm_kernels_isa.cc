@@ -157,8 +157,8 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
   }
 }
 
-// As measured: wide vectors use whole cache lines of a row.
-constexpr int kPlainRows = (vec::kVectorBytes == 64 ? 6 : 2) * kRows;
+// One tile: a second one would read the lines again, which by then have often left the cache.
+constexpr int kPlainRows = kRows;
 
 template <class T>
 constexpr GemmKernels<T> kKernels = {kRows,   kColumns<T>,    kPlainRows,    &tile<T>,
