@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench.sh [REGEX]: runs the benchmark programs of build/release, prints their tables and writes
 # bench_results/PROGRAM.json. REGEX chooses benchmarks by name. Without one, what a step costs from
-# Python is measured too, beside TensorFlow and PyTorch where $PEER_PYTHON has them.
+# Python and what training takes are measured too, beside TensorFlow, PyTorch and JAX where
+# $PEER_PYTHON or $TORCH_PYTHON has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bench_results
@@ -22,5 +23,9 @@ if [ "${1:-.}" = . ]; then
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} |
       tee "bench_results/$name.txt"
   done
+  echo "== training_bench"
+  .venv/bin/python benchmarks/training_bench.py ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
+    ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json bench_results/training_bench.json \
+    --svg bench_results/training_bench.svg | tee bench_results/training_bench.txt
 fi
 echo "== $ran benchmark programs; JSON is in bench_results/"

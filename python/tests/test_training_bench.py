@@ -1,0 +1,72 @@
+"""The programs of benchmarks/training_bench.py train, at a small size, and its tables come out."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from sanitizers import starts_other_programs
+
+import millrace.compat.v1 as tf
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+import charts  # noqa: E402
+from training import graph  # noqa: E402
+from training.programs import PROGRAMS, initial_values  # noqa: E402
+
+
+@pytest.mark.parametrize("program", [make(True) for make in PROGRAMS], ids=lambda p: p.name)
+def test_losses_fall(program):
+    values, inputs = initial_values(program)
+    step = graph.trainer(tf, program, values, inputs, 2)
+    losses = [step() for _ in range(12)]
+    assert all(map(math.isfinite, losses)), losses
+    # Means, since a sampled softmax has another loss at every step.
+    assert sum(losses[-4:]) < sum(losses[:4]), losses
+
+
+def test_sizes_are_the_published_ones():
+    """Numbers of weights, which tell of every layer."""
+    count = {
+        program.name: sum(math.prod(p.shape) for p in program.parameters)
+        for program in (make() for make in PROGRAMS)
+    }
+    assert count["AlexNet"] == 61_100_840
+    assert count["Overfeat"] == 145_920_872
+    assert count["OxfordNet"] == 132_863_336
+    assert count["GoogleNet"] == 6_998_552
+    assert count["LSTM"] == 19_775_200
+    assert count["MLP"] == 235_146
+    assert count["Transformer block"] == 3_152_384
+
+
+@starts_other_programs
+def test_the_program_prints_tables_and_keeps_figures(tmp_path):
+    figures, picture = tmp_path / "figures.json", tmp_path / "figures.svg"
+    command = [sys.executable, BENCHMARKS / "training_bench.py", "--tiny", "--rounds", "1"]
+    command += ["--threads", "1", "--json", figures, "--svg", picture, "MLP"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "ms a step" in done.stdout and "peak MB" in done.stdout
+    (program,) = json.loads(figures.read_text())["programs"]
+    ours = program["frameworks"]["Millrace"]
+    assert program["name"] == "MLP" and 0 < ours["ms"] <= ours["median_ms"]
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+@starts_other_programs
+def test_a_name_that_no_program_has_is_told(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "training_bench.py"), "perceptrons"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "perceptrons" in done.stderr
+
+
+def test_charts_are_well_formed():
+    groups = [("a < b", "about & more", [1.0, None, 2.0], "note")]
+    bars = charts.bars("title", "", ["x", "y", "z"], groups, str)
+    ElementTree.fromstring(bars)
+    assert bars.count("height='13'") == 2  # no bar where there is no value
