@@ -275,11 +275,17 @@ def fake_ssh(folder, monkeypatch):
 def test_tasks_on_other_machines(tmp_path, monkeypatch):
     fake_ssh(tmp_path, monkeypatch)
     monkeypatch.setenv("MILLRACE_QUOTED", "it's $HOME")
-    program = """
+    # SIGTERM does not wake the parameter server's main thread: another thread takes it.
+    program = f"""
         import signal
+        ready = {str(tmp_path / "ready")!r}
         if job == "ps":
             signal.signal(signal.SIGTERM, lambda *_: (print("told"), os._exit(0)))
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            open(ready, "w").close()
             time.sleep(600)
+        while not os.path.exists(ready):
+            time.sleep(0.01)
         print(config["cluster"]["worker"][index], os.environ["MILLRACE_QUOTED"], sys.argv[1:])
     """
     script = tmp_path / "program.py"
