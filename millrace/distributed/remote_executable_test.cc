@@ -95,9 +95,10 @@ class RemoteExecutableTest : public testing::Test {
   }
   // What training does: a variable on task 1 is fed, and read on task 0, which makes a gradient of
   // it by an op, with more inputs perhaps; made into another by an op on task 1, that is added to
-  // the variable, whose value is fetched then. All once, if at all.
+  // the variable, whose value is fetched then. All once, if at all. Where it reads ahead, the
+  // gradient is made of what was fed instead, and waits for what is read.
   void prepare_update(std::string_view own_op, std::string_view other_op,
-                      std::vector<Expr> more = {}) {
+                      std::vector<Expr> more = {}, bool ahead = false) {
     GraphBuilder& b = graph_.builder();
     const auto add = [&](std::string_view op, Expr handle, Expr value) {
       return b.add(op, "", {GraphBuilder::output(handle), GraphBuilder::output(value)}).value();
@@ -112,12 +113,15 @@ class RemoteExecutableTest : public testing::Test {
     const Expr handle = b.emit(
         "VarHandleOp", {},
         {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "v"}})[0];
-    const Expr before =
-        read_after(add("AssignVariableOp", handle, graph_.feed(DType::kFloat, 0)), handle);
+    const Expr fed = graph_.feed(DType::kFloat, 0);
+    const Expr before = read_after(add("AssignVariableOp", handle, fed), handle);
     on(kTask0);
-    std::vector<Expr> inputs = {before};
+    std::vector<Expr> inputs = {ahead ? fed : before};
     inputs.insert(inputs.end(), more.begin(), more.end());
+    const Expr kept = call("Identity", {before});
+    if (ahead) b.context().control_inputs = {GraphBuilder::output(kept).node};
     const Expr gradient = checked(own_op, inputs);
+    b.context().control_inputs = {};
     on(kTask1);
     const Expr after =
         read_after(add("AssignAddVariableOp", handle, checked(other_op, {gradient})), handle);
@@ -269,6 +273,20 @@ TEST_F(RemoteExecutableTest, AStepThatUpdatesWhatItReadIsTwoCalls) {
   EXPECT_EQ(other_->activity(0).steps_begun, 4);
   EXPECT_TRUE(own_->steps().empty());
   EXPECT_EQ(other_->steps().size(), 1u) << "the last one's end is told with what comes next";
+}
+
+// What is read is for a later step: the gradient does not need it, but waits for it.
+TEST_F(RemoteExecutableTest, AStepThatReadsAheadIsTwoCalls) {
+  let_other_ask();
+  prepare_update("Sqrt", "Neg", {}, /*ahead=*/true);
+  EXPECT_EQ(run(4).item<float>(), 2);
+  channel_->take_counts();
+  asks_->take_counts();
+  for (const float root : {1.0F, 2.0F, 3.0F}) {
+    EXPECT_EQ(run(root * root).item<float>(), root * root - root);
+  }
+  EXPECT_EQ(channel_->take_counts(), (Counts{{"RunGraph", 6}}));
+  EXPECT_EQ(asks_->take_counts(), Counts());
 }
 
 TEST_F(RemoteExecutableTest, AnErrorBetweenTwoCallsEndsTheStepOnAllTasks) {

@@ -13,6 +13,7 @@ from millrace.core.tensor import Tensor
 from millrace.distributed import world
 from millrace.distributed.collective import all_gather, all_reduce, broadcast_parts, members
 from millrace.distributed.meeting import Meeting, ended_in_step, meet, words
+from millrace.distributed.read_ahead import refuse_read_ahead
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group, tuple_
@@ -60,8 +61,12 @@ class DistributedOptimizer(WrappedOptimizer):
         self._bucket_bytes = bucket_bytes
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """As of the optimiser inside, with the mean over all processes for each gradient."""
+        """As of the optimiser inside, with the mean over all processes for each gradient.
+
+        ValueError for variables that are read ahead.
+        """
         pairs = self._opt.compute_gradients(*args, **kwargs)
+        refuse_read_ahead([variable for _, variable in pairs], "DistributedOptimizer")
         found = [gradient for gradient, _ in pairs]
         if world.size() == 1 or all(gradient is None for gradient in found):
             return pairs

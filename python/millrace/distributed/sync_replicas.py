@@ -8,6 +8,7 @@ from millrace.core.device import DeviceSpec
 from millrace.core.errors import AbortedError, OpError, UnavailableError
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.distributed.read_ahead import refuse_read_ahead
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, device, get_default_graph, name_scope
 from millrace.graph.keys import GraphKeys
@@ -74,13 +75,15 @@ class SyncReplicasOptimizer(WrappedOptimizer):
     ) -> Any:
         """The operation that a replica runs for a step: gives its gradients, waits for the next.
 
-        ValueError without variables or without `global_step`, which tells old gradients.
+        ValueError without variables or without `global_step`, which tells old gradients, and for
+        variables that are read ahead.
         """
         pairs = list(grads_and_vars)
         if not pairs:
             raise ValueError("Must supply at least one variable")
         if global_step is None:
             raise ValueError("Global step is required to check staleness")
+        refuse_read_ahead([variable for _, variable in pairs], "SyncReplicasOptimizer")
         self._global_step = global_step
         # The count of this replica stays with it, not with the parameter servers.
         with get_default_graph().colocate_with(no_op()):

@@ -8,7 +8,12 @@ from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.default_graph import get_default_graph, graph_of_values, name_scope
+from millrace.graph.default_graph import (
+    control_dependencies,
+    get_default_graph,
+    graph_of_values,
+    name_scope,
+)
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
@@ -58,6 +63,64 @@ def _handle(x: Any) -> Tensor:
     if handle is not None:
         return handle()
     return convert_to_tensor(x)
+
+
+def add_stand_in(x: Any, tensor: Tensor, gate: Operation) -> None:
+    """Lets `tensor` stand for a variable: its gradients count as the variable's, once `gate` has
+    run."""
+    source = _handle(x)
+    known = root_graph(source.graph)._local.setdefault("stand_ins", {})
+    known.setdefault(source, []).append((tensor, gate))
+
+
+def _stand_ins(source: Tensor) -> list[tuple[Tensor, Operation]]:
+    return root_graph(source.graph)._local.get("stand_ins", {}).get(source, [])
+
+
+def has_stand_in(x: Any) -> bool:
+    """Whether a tensor stands for the variable."""
+    return bool(_stand_ins(_handle(x)))
+
+
+def _with_stand_ins(sources: list[Tensor]) -> list[Tensor]:
+    """Each tensor, followed by those that stand for it."""
+    return [t for source in sources for t in (source, *(s for s, _ in _stand_ins(source)))]
+
+
+def _joined(sources: list[Tensor], found: list[Any]) -> list[Any]:
+    """The gradients of tensors from those of `_with_stand_ins(sources)`."""
+    out, place = [], iter(found)
+    for source in sources:
+        own, gates = next(place), []
+        parts = [own] if own is not None else []
+        for (_, gate), gradient in zip(_stand_ins(source), place, strict=False):
+            if gradient is not None:
+                parts.append(gradient)
+                gates.append(gate)
+        if gates:
+            with name_scope("stand_ins"):
+                own = _after(gates, _sum(parts))
+        out.append(own)
+    return out
+
+
+def _sum(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, IndexedSlices) for part in parts):
+        values = gen_ops.concat_v2([part.values for part in parts], 0)
+        indices = gen_ops.concat_v2([part.indices for part in parts], 0)
+        return IndexedSlices(values, indices, parts[0].dense_shape)
+    return gen_ops.add_n([convert_to_tensor(part) for part in parts])
+
+
+def _after(gates: list[Operation], gradient: Any) -> Any:
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    with get_default_graph().colocate_with(values.op), control_dependencies(gates):
+        values = gen_ops.identity(values)
+    if not isinstance(gradient, IndexedSlices):
+        return values
+    return IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 @export(v1="gradients")
@@ -110,7 +173,7 @@ def gradients(
             _check_incoming(y, grad, i)
             for i, (y, grad) in enumerate(zip(y_tensors, incoming, strict=True))
         ]
-        stop_tensors = [_handle(s) for s in stops]
+        stop_tensors = _with_stand_ins([_handle(s) for s in stops])
         options = (
             stop_tensors, bool(colocate_gradients_with_ops), bool(gate_gradients), recompute,
             [_handle(c) for c in _as_list(checkpoints)] if checkpoints is not None else [],
@@ -119,12 +182,14 @@ def gradients(
         zeros = unconnected_gradients == UnconnectedGradients.ZERO
         name = name or "gradients"
         found = _core.gradients(
-            graph, y_tensors, x_tensors, [_to_core(g) for g in incoming], *options, zeros, name
-        )
+            graph, y_tensors, _with_stand_ins(x_tensors), [_to_core(g) for g in incoming],
+            *options, zeros, name,
+        )  # fmt: skip
+        found = _joined(x_tensors, [_from_core(g) for g in found])
     # What only passed through stays the object that it was.
     given = {id(g.values): g for g in incoming if isinstance(g, IndexedSlices)}
     out = []
-    for made in map(_from_core, found):
+    for made in found:
         same = given.get(id(made.values)) if isinstance(made, IndexedSlices) else None
         out.append(same if same is not None and same.indices is made.indices else made)
     return out
@@ -339,9 +404,11 @@ def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     before = set(_trainable_variables())
     result, rule = f(*arguments, **kwargs)
     flat = [convert_to_tensor(r) for r in nest.flatten(result)]
-    used = _variables_between(flat, arguments)
-    used += [v for v in _trainable_variables() if v not in before and v not in used]
-    variables = [_handle(v) for v in used]
+    sources = _variables_between(flat, arguments)
+    for variable in _trainable_variables():
+        if variable not in before:
+            sources.setdefault(variable, _handle(variable))
+    used, variables = list(sources), list(sources.values())
 
     def gradient(op: Any, *grads: Any) -> list[Any]:
         grads = grads[: len(flat)]
@@ -371,11 +438,15 @@ def _trainable_variables() -> list[Any]:
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
 
-def _variables_between(ys: list[Tensor], xs: list[Tensor]) -> list[Any]:
-    """The trainable variables that the ys use, up to the xs."""
-    by_op = {_handle(v).op: v for v in _trainable_variables()}
+def _variables_between(ys: list[Tensor], xs: list[Tensor]) -> dict[Any, Tensor]:
+    """The trainable variables that the ys use, up to the xs, with what their gradients flow to."""
+    by_op = {
+        source.op: (v, source)
+        for v in _trainable_variables()
+        for source in _with_stand_ins([_handle(v)])
+    }
     stop = {x.op for x in xs}
-    found: list[Any] = []
+    found: dict[Any, Tensor] = {}
     seen: set[Operation] = set()
     todo = [y.op for y in ys]
     while todo:
@@ -384,6 +455,7 @@ def _variables_between(ys: list[Tensor], xs: list[Tensor]) -> list[Any]:
             continue
         seen.add(op)
         if op in by_op:
-            found.append(by_op[op])
+            variable, source = by_op[op]
+            found.setdefault(variable, source)
         todo += [i.op for i in op.inputs]
     return found

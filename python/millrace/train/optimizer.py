@@ -174,7 +174,8 @@ class Optimizer:
                         f"{gradient}"
                     ) from None
             _check_variable(variable)
-            converted.append((gradient, variable))
+            # A constraint is one of the variable itself, whatever was computed with.
+            converted.append((gradient, getattr(variable, "_read_ahead_of", variable)))
         changed = [variable for gradient, variable in converted if gradient is not None]
         if not changed:
             names = ", ".join(v.name for _, v in converted)
