@@ -4,7 +4,9 @@
 
 Microseconds, of the clock and of the measuring process. Tasks are processes of this machine. The
 names with "gRPC" are of Millrace without its shared memory; TensorFlow has gRPC only. Those with
-"MPI" are by Open MPI, where there is an mpirun.
+"TLS" are by gRPC between tasks that show each other certificates, where there is an openssl. Those
+with "MPI" are by Open MPI, where there is an mpirun. A synchronous step is one of the training, as
+its chief sees it: every worker's gradient, of one number, is part of it.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import beside
 
@@ -21,6 +24,18 @@ _TASK = """
 import importlib, json, sys
 tf = importlib.import_module(sys.argv[1])
 tf.train.Server(json.loads(sys.argv[2]), sys.argv[3], int(sys.argv[4])).join()
+"""
+# Another worker that steps together with this process.
+_REPLICA = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[4])
+import cluster_bench
+tf = importlib.import_module(sys.argv[1])
+if hasattr(tf, "disable_eager_execution"):
+    tf.disable_eager_execution()
+with cluster_bench.replica(tf, json.loads(sys.argv[2]), int(sys.argv[3])) as (session, train, _):
+    while True:
+        session.run(train)
 """
 # Another worker, which sums whenever this process does.
 _SUMMER = """
@@ -59,6 +74,8 @@ with tf.Session() as session:
 """
 ELEMENTS = 25 << 20  # 100 MiB of floats
 ROWS, TABLES = 32, 4
+MOST_WORKERS = 4
+TLS = ", TLS"
 
 
 def free_address():
@@ -68,25 +85,37 @@ def free_address():
 
 
 @contextlib.contextmanager
+def processes(programs):
+    """Runs each, a program and its arguments, in a process of its own."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", *program], stderr=subprocess.DEVNULL)
+        for program in programs
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def parameter_servers(tf, jobs):
+    """Their programs."""
+    said = json.dumps(jobs)
+    return [(_TASK, tf.__name__, said, "ps", str(i)) for i in range(len(jobs["ps"]))]
+
+
+@contextlib.contextmanager
 def cluster(tf, ps):
     """So many parameter servers in processes of their own; gives the target of a worker here."""
     jobs = {"ps": [free_address() for _ in range(ps)], "worker": [free_address()]}
-    tasks = [
-        subprocess.Popen(
-            [sys.executable, "-c", _TASK, tf.__name__, json.dumps(jobs), "ps", str(i)],
-            stderr=subprocess.DEVNULL,
-        )
-        for i in range(ps)
-    ]
-    server = tf.train.Server(jobs, "worker", 0)
-    try:
-        yield server.target
-    finally:
-        if hasattr(server, "stop"):  # TensorFlow's cannot be stopped
-            server.stop()
-        for task in tasks:
-            task.kill()
-            task.wait()
+    with processes(parameter_servers(tf, jobs)):
+        server = tf.train.Server(jobs, "worker", 0)
+        try:
+            yield server.target
+        finally:
+            if hasattr(server, "stop"):  # TensorFlow's cannot be stopped
+                server.stop()
 
 
 def steps(tf):
@@ -140,10 +169,12 @@ def steps(tf):
 def measure(tf, folder, chosen):
     """The steps, over each transport there is."""
     own = tf.__name__.startswith("millrace")
-    for transport in ("", ", gRPC") if own else ("",):
+    for transport in ("", ", gRPC", TLS) if own else ("",):
         os.environ["MILLRACE_SAME_HOST"] = "0" if transport else "1"
         for name, ps, make in steps(tf):
-            if not chosen(name + transport):
+            if not chosen(name + transport) or (transport == TLS and ps > 1):
+                continue
+            if transport == TLS and not use_certificates(folder):
                 continue
             with cluster(tf, ps) as target, tf.Graph().as_default():
                 op = make()
@@ -151,8 +182,73 @@ def measure(tf, folder, chosen):
                     session.run(tf.global_variables_initializer())
                     call = session.make_callable([op])
                     yield name + transport, beside.cost(call, 0.5)
+    os.environ.pop("MILLRACE_CLUSTER_CERTS", None)
+    os.environ["MILLRACE_SAME_HOST"] = "1"
+    for workers in range(1, MOST_WORKERS + 1):
+        name = f"synchronous step, {workers} worker" + "s" * (workers > 1)
+        if chosen(name):
+            yield name, cost_together(tf, workers)
     if own:
         yield from measure_sums(tf, chosen)
+
+
+def use_certificates(folder):
+    """Whether there are some, which clusters use from now on."""
+    if not shutil.which("openssl"):
+        return False
+    made = os.path.join(folder, "certificates")
+    if not os.path.exists(made):
+        command = [sys.executable, "-m", "millrace", "certs", made, "localhost"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    os.environ["MILLRACE_CLUSTER_CERTS"] = os.path.join(made, "localhost")
+    return True
+
+
+@contextlib.contextmanager
+def replica(tf, jobs, index):
+    """A worker that steps together with the others; gives a session, the op that gives a gradient
+    and waits for the step, and the number of steps."""
+    server = tf.train.Server(jobs, "worker", index)
+    worker = f"/job:worker/task:{index}"
+    replicas = len(jobs["worker"])
+    with tf.Graph().as_default():
+        with tf.device(tf.train.replica_device_setter(cluster=jobs, worker_device=worker)):
+            step = tf.train.get_or_create_global_step()
+            v = tf.get_variable("v", initializer=tf.ones([1]))
+            optimizer = tf.train.SyncReplicasOptimizer(
+                tf.train.GradientDescentOptimizer(0.001), replicas, total_num_replicas=replicas
+            )
+            train = optimizer.apply_gradients([(tf.identity(v), v)], global_step=step)
+        with tf.train.MonitoredTrainingSession(
+            server.target,
+            is_chief=index == 0,
+            hooks=[optimizer.make_session_run_hook(index == 0)],
+            config=tf.ConfigProto(device_filters=["/job:ps", worker]),
+            log_step_count_steps=None,
+        ) as session:
+            yield session, train, step
+
+
+def cost_together(tf, workers, seconds=0.5, windows=6):
+    """As beside.cost(), of a step that so many workers take together: by the clock, and of the
+    chief. One that is quick may give two of its gradients, so it is steps that are counted."""
+    jobs = {"ps": [free_address()], "worker": [free_address() for _ in range(workers)]}
+    folder = os.path.dirname(os.path.abspath(__file__))
+    others = [(_REPLICA, tf.__name__, json.dumps(jobs), str(i), folder) for i in range(1, workers)]
+    best = [float("inf")] * 2
+    with (
+        processes(parameter_servers(tf, jobs) + others),
+        replica(tf, jobs, 0) as (session, train, step),
+    ):
+        for _ in range(windows + 1):  # the first, until all have begun, is not the best
+            done = session.run(step)
+            start, used_before = time.perf_counter(), time.process_time()
+            while time.perf_counter() - start < seconds:
+                session.run(train)
+            took, used = time.perf_counter() - start, time.process_time() - used_before
+            done = session.run(step) - done
+            best = [min(b, t * 1e6 / done) for b, t in zip(best, (took, used), strict=True)]
+        return best
 
 
 @contextlib.contextmanager
