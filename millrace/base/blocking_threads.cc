@@ -38,6 +38,12 @@ void BlockingThreads::schedule(UniqueFunction<void()> task) {
   mine();
 }
 
+void BlockingThreads::keep_threads() {
+  MutexLock lock(mutex_);
+  keep_ = true;
+  join_ended();
+}
+
 size_t BlockingThreads::count() {
   MutexLock lock(mutex_);
   return alive_;
@@ -60,8 +66,13 @@ void BlockingThreads::run() {
     if (queue_.empty()) all_done_.notify_all();
     const Deadline deadline = Deadline::after_nanos(idle_ns_);
     bool in_time = true;
-    while (queue_.empty() && !stop_ && in_time)
-      in_time = work_or_stop_.wait_until(mutex_, deadline);
+    while (queue_.empty() && !stop_ && (in_time || keep_)) {
+      if (keep_) {
+        work_or_stop_.wait(mutex_);
+      } else {
+        in_time = work_or_stop_.wait_until(mutex_, deadline);
+      }
+    }
     --idle_;
     if (queue_.empty()) break;
     UniqueFunction<void()> task = std::move(queue_.front());

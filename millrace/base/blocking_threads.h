@@ -25,6 +25,10 @@ class BlockingThreads {
   // Where the system gives no thread and there is none yet, runs the task before it returns.
   void schedule(UniqueFunction<void()> task);
 
+  // For the end of the process, where what is never destroyed is looked at as it stands: joins the
+  // threads that have ended, and lets no other end for want of a task.
+  void keep_threads();
+
   // The threads alive now.
   size_t count();
   // Of those, the ones that wait for a task.
@@ -43,6 +47,7 @@ class BlockingThreads {
   size_t alive_ MR_GUARDED_BY(mutex_) = 0;
   size_t idle_ MR_GUARDED_BY(mutex_) = 0;  // of those alive, waiting for a task
   bool stop_ MR_GUARDED_BY(mutex_) = false;
+  bool keep_ MR_GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> ended_ MR_GUARDED_BY(mutex_);  // to be joined
 };
 

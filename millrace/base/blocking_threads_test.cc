@@ -2,6 +2,7 @@
 #include "millrace/base/blocking_threads.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -49,6 +50,21 @@ TEST(BlockingThreads, IdleThreadsEnd) {
   while (done < 4 || threads.count() > 0) std::this_thread::yield();
   threads.schedule([&] { ++done; });
   while (done < 5) std::this_thread::yield();
+}
+
+TEST(BlockingThreads, KeptThreadsStay) {
+  BlockingThreads threads(0);
+  threads.keep_threads();
+  pid_t first = 0, second = 0;
+  for (pid_t* id : {&first, &second}) {
+    std::atomic<bool> done{false};
+    threads.schedule([&] {
+      *id = gettid();
+      done = true;
+    });
+    while (!done || threads.idle_count() == 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(first, second);
 }
 
 TEST(BlockingThreads, EndsAfterWhatTasksSchedule) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -475,9 +476,17 @@ bool ThreadPool::Impl::help_a_loop(bool& searching) {
 }
 
 ThreadPool& ThreadPool::global() {
-  // Never destroyed: threads may use it until the process is gone.
-  static ThreadPool* pool = new ThreadPool(
-      static_cast<int>(env_int("MILLRACE_NUM_THREADS", usable_cpus(), 1, kMostWorkers)));
+  // Never destroyed: threads may use it until the process is gone. Checkers of leaks that look at
+  // the process as it exits find no thread that is just ending, nor one that nobody joined.
+  static ThreadPool* pool = [] {
+    auto* made = new ThreadPool(
+        static_cast<int>(env_int("MILLRACE_NUM_THREADS", usable_cpus(), 1, kMostWorkers)));
+    std::atexit([] {
+      Impl& impl = *global().impl_;
+      if (!impl.in_forked_child()) impl.blocking.keep_threads();
+    });
+    return made;
+  }();
   return *pool;
 }
 
