@@ -3,9 +3,11 @@
 #include <grpc/support/log.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "millrace/distributed/grpc/grpc_library.h"
@@ -21,13 +23,16 @@ namespace {
 // gives most of that back to the kernel each time, which clears the pages that it hands out again.
 void keep_freed_memory() {
   for (const char* chosen :
-       {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}) {
+       {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES"}) {
     if (std::getenv(chosen) != nullptr) return;
   }
   // What glibc comes to by itself where a program has freed a block of 32 MiB.
   constexpr int kLargestBlock = 32 << 20;
   mallopt(M_MMAP_THRESHOLD, kLargestBlock);
   mallopt(M_TRIM_THRESHOLD, 2 * kLargestBlock);
+  // A graph is made by whichever thread takes the call. With glibc's eight arenas to a processor
+  // the next session's graphs grow in arenas that have no room, beside others that have.
+  mallopt(M_ARENA_MAX, std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
 void set_up() {
