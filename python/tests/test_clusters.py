@@ -167,6 +167,7 @@ def test_a_stopped_task_is_lost_within_seconds(tasks):
     with tf.Session(server.target) as session:
         session.run(v.initializer)
         os.kill(ps.pid, signal.SIGSTOP)
+        os.waitpid(ps.pid, os.WUNTRACED)  # the last of its threads has stopped
         with pytest.raises(tf.errors.UnavailableError, match="has said nothing for"):
             session.run(v)
 
