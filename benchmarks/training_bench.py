@@ -89,25 +89,40 @@ def measure(index, found, options):
             for name, python in found.items():
                 if program.only and name not in program.only:
                     continue
-                worker = turns.Worker(__file__, name, python, options.threads)
-                workers[name] = worker
+                workers[name] = turns.Worker(__file__, name, python, options.threads)
+                figures[name] = {"turns": []}
+
+            def ask(name, question, **values):
+                """What a framework answers. One that cannot is left out from then on."""
                 try:
-                    ready = worker.ask("prepare", index=index, tiny=options.tiny, folder=folder)
-                    figures[name] = ready | {"turns": []}
+                    return workers[name].ask(question, **values)
                 except turns.Failed as failure:
                     print(f"{program.name}: {failure}", file=sys.stderr)
+                    del figures[name]
+
+            for name in list(figures):
+                ready = ask(name, "prepare", index=index, tiny=options.tiny, folder=folder)
+                if ready:
+                    figures[name] |= ready
             for _ in range(options.rounds):
-                for name, figure in figures.items():
+                for name in list(figures):
                     time.sleep(0.05)  # threads of the one before may still look for work
-                    figure["turns"].append(workers[name].ask("turn"))
-            for name, figure in figures.items():
-                each = [ms for turn in figure["turns"] for ms in turn]
-                figure["turns"] = [round(statistics.median(turn), 4) for turn in figure["turns"]]
-                figure["ms"], figure["median_ms"] = min(each), statistics.median(each)
-                figure["peak_mb"] = workers[name].ask("peak_mb")
+                    turn = ask(name, "turn")
+                    if turn:
+                        figures[name]["turns"].append(turn)
+            for name in list(figures):
+                peak = ask(name, "peak_mb")
+                if peak:
+                    figures[name]["peak_mb"] = peak
         finally:
             for worker in workers.values():
                 worker.end()
+    if "Millrace" not in figures:
+        raise SystemExit(f"{program.name}: not measured by Millrace, see above")
+    for figure in figures.values():
+        each = [ms for turn in figure["turns"] for ms in turn]
+        figure["turns"] = [round(statistics.median(turn), 4) for turn in figure["turns"]]
+        figure["ms"], figure["median_ms"] = min(each), statistics.median(each)
     ours = figures["Millrace"]["losses"]
     for figure in figures.values():
         figure["same"] = all(

@@ -1,5 +1,6 @@
 """The programs of benchmarks/training_bench.py train, at a small size, and its tables come out."""
 
+import argparse
 import json
 import math
 import subprocess
@@ -15,6 +16,8 @@ import millrace.compat.v1 as tf
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import charts  # noqa: E402
+import training_bench  # noqa: E402
+import turns  # noqa: E402
 from training import graph  # noqa: E402
 from training.programs import PROGRAMS, initial_values  # noqa: E402
 
@@ -63,6 +66,30 @@ def test_a_name_that_no_program_has_is_told(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "training_bench.py"), "perceptrons"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "perceptrons" in done.stderr
+
+
+@pytest.mark.parametrize("last_question", ["prepare", "turn", "peak_mb"])
+def test_a_peer_that_dies_is_left_out(monkeypatch, capsys, last_question):
+    class Worker:
+        def __init__(self, script, framework, python, threads):
+            self.framework = framework
+
+        def ask(self, question, **values):
+            if self.framework == "PyTorch" and question == last_question:
+                raise turns.Failed("PyTorch ended with -9: nothing")
+            return {"prepare": {"losses": [2.0, 1.0]}, "turn": [3.0, 4.0], "peak_mb": 5.0}[question]
+
+        def end(self):
+            pass
+
+    monkeypatch.setattr(turns, "Worker", Worker)
+    options = argparse.Namespace(tiny=True, threads=1, rounds=2)
+    mlp = next(i for i, make in enumerate(PROGRAMS) if make(True).name == "MLP")
+    found = dict.fromkeys(["Millrace", "PyTorch"], sys.executable)
+    result = training_bench.measure(mlp, found, options)
+    assert list(result["frameworks"]) == ["Millrace"]
+    assert result["frameworks"]["Millrace"]["turns"] == [3.5, 3.5]
+    assert "PyTorch ended with -9" in capsys.readouterr().err
 
 
 def test_charts_are_well_formed():
