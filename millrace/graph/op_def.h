@@ -90,6 +90,9 @@ struct OpTraits {
   // Of two inputs that are broadcast together: f(x, neutral) is x, with `commutative` f(neutral, x)
   // too. To the bit for integers and bool; of real numbers a signalling NaN comes out quiet.
   Neutral neutral = Neutral::kNone;
+  // The op that gives the sum of N nodes of this one whose attributes are equal: it has these and N,
+  // and a list of N for each input here. It rounds as well as adding them up, but differently.
+  std::string_view summed_by = {};
 };
 
 // One input or output of an op definition.
