@@ -23,6 +23,12 @@ if [ "${1:-.}" = . ]; then
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} |
       tee "bench_results/$name.txt"
   done
+  for name in memory_bench scaling_bench; do
+    echo "== $name"
+    .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
+      ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json "bench_results/$name.json" |
+      tee "bench_results/$name.txt"
+  done
   echo "== training_bench"
   .venv/bin/python benchmarks/training_bench.py ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
     ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json bench_results/training_bench.json \

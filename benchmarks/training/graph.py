@@ -77,8 +77,9 @@ class Graph:
         return self.tf.reduce_mean(self.tf.square(x))
 
 
-def trainer(tf, program, values, inputs, threads):
-    """A call that trains for a step and gives the loss before it. Takes the values away."""
+def trained(tf, program, values, inputs, threads):
+    """A session, and what to fetch for a step: the loss before it, and None. Takes the values
+    away."""
     if hasattr(tf, "disable_eager_execution"):
         tf.disable_eager_execution()
     graph = tf.Graph()
@@ -104,5 +105,11 @@ def trainer(tf, program, values, inputs, threads):
     for (assign, feed), value in zip(assigns, [*values, *inputs], strict=True):
         session.run(assign, {feed: value})
     values.clear()
-    step = session.make_callable([loss, train])
+    return session, [loss, train]
+
+
+def trainer(tf, program, values, inputs, threads):
+    """A call that trains for a step and gives the loss before it. Takes the values away."""
+    session, fetches = trained(tf, program, values, inputs, threads)
+    step = session.make_callable(fetches)
     return lambda: float(step()[0])

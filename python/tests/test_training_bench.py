@@ -97,3 +97,26 @@ def test_charts_are_well_formed():
     bars = charts.bars("title", "", ["x", "y", "z"], groups, str)
     ElementTree.fromstring(bars)
     assert bars.count("height='13'") == 2  # no bar where there is no value
+
+
+def test_lines_are_well_formed():
+    values = {"x": [1.0, 20.0, 300.0], "y": [2.0, None, 4.0], "z": [None, None, None]}
+    picture = charts.lines([("a < b", "about", "sizes", [1, 10, 100], values)])
+    ElementTree.fromstring(picture)
+    assert picture.count("<circle") == 5  # no point where there is no value
+
+
+@starts_other_programs
+def test_cost_as_work_grows(tmp_path):
+    figures, picture = tmp_path / "figures.json", tmp_path / "figures.svg"
+    command = [sys.executable, BENCHMARKS / "scaling_bench.py", "--tiny", "--rounds", "1"]
+    command += ["--threads", "1", "--json", figures, "--svg", picture]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(figures.read_text())
+    for question in ("batch", "ops"):
+        sizes, times = found[question]["sizes"], found[question]["microseconds"]["Millrace"]
+        assert len(sizes) == len(times) == 2 and all(us > 0 for us in times)
+    assert len(found["outside"]) == len(PROGRAMS)
+    assert all(0 <= share < 1 for share in found["outside"].values())
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
