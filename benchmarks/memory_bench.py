@@ -2,35 +2,21 @@
 
 python memory_bench.py [--python TENSORFLOW_PYTHON] [--peers PYTORCH_AND_JAX_PYTHON] [WORD...]
 
-The bytes of an op are those of its inputs and its result, each once. Inputs stay in the framework,
-results are dropped there. Each framework is a process that stays alive, kept to as many processors
-as threads; they take turns. Results are compared with each other before.
+The bytes of an op are those of its inputs and its result, each once; the rest is as rates.py says.
 """
 
-import contextlib
 import dataclasses
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable
 
 import numpy as np
-import turns
-
-TURN_SECONDS = 0.15
+import rates
 
 
 @dataclasses.dataclass(frozen=True)
-class Op:
-    name: str
-    inputs: Callable  # of a random generator: arrays
-    graph: Callable  # of TensorFlow 1's interface and the inputs there: the result
-    torch: Callable  # of torch and its tensors
-    jax: Callable  # of jax and its arrays
-    # How far results of frameworks may be apart, as a share of the largest number.
-    tolerance: float = 1e-5
+class Op(rates.Op):
     result_bytes: int = 4  # of a number
+
+    def amount(self, inputs, result):
+        return sum(x.nbytes for x in inputs) + result.size * self.result_bytes
 
 
 def floats(*shapes):
@@ -249,124 +235,5 @@ OPS = [
 ]
 
 
-def runner(framework, op, inputs, threads):
-    """Two calls in that framework: one that computes and drops the result, one that gives it."""
-    if framework == "PyTorch":
-        import torch
-
-        torch.set_num_threads(threads)
-        torch.set_grad_enabled(False)
-        held = [torch.from_numpy(value) for value in inputs]
-        return lambda: op.torch(torch, *held), lambda: op.torch(torch, *held).float().numpy()
-    if framework == "JAX":
-        import jax
-
-        held = [jax.numpy.asarray(value) for value in inputs]
-        call = jax.jit(lambda *values: op.jax(jax, *values))
-        return lambda: call(*held).block_until_ready(), lambda: np.asarray(call(*held), np.float32)
-    if framework == "TensorFlow":
-        import tensorflow.compat.v1 as tf
-
-        tf.disable_eager_execution()
-    else:
-        import millrace.compat.v1 as tf
-    with tf.Graph().as_default():
-        feeds = [tf.placeholder(value.dtype, value.shape) for value in inputs]
-        held = [tf.get_variable(f"v{i}", initializer=x) for i, x in enumerate(feeds)]
-        result = op.graph(tf, *[tf.convert_to_tensor(v) for v in held])
-        number = tf.cast(result, tf.float32)
-        config = tf.ConfigProto(
-            intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-        )
-        session = tf.Session(config=config)
-        for variable, feed, value in zip(held, feeds, inputs, strict=True):
-            session.run(variable.initializer, {feed: value})
-        return session.make_callable([result.op]), lambda: session.run(number)
-
-
-def work(framework, threads):
-    """What a framework's process does when it is asked."""
-    call = None
-
-    def prepare(index, path):
-        nonlocal call
-        inputs = OPS[index].inputs(np.random.default_rng(1))
-        call, result = runner(framework, OPS[index], inputs, threads)
-        value = result()
-        np.save(path, value)
-        moved = sum(x.nbytes for x in inputs) + value.size * OPS[index].result_bytes
-        return {"bytes": moved, "version": turns.version(framework)}
-
-    def turn():
-        seconds, end = [], time.perf_counter() + TURN_SECONDS
-        while not seconds or time.perf_counter() < end:
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-        return seconds
-
-    turns.serve({"prepare": prepare, "turn": turn})
-
-
-def measure(index, workers, options):
-    """The figures of an op: of each framework GB/s, and whether its result is Millrace's."""
-    op, figures, results = OPS[index], {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, worker in workers.items():
-            path = f"{folder}/{name}.npy"
-            figures[name] = worker.ask("prepare", index=index, path=path) | {"seconds": []}
-            results[name] = np.load(path)
-    for _ in range(options.rounds):
-        for name, worker in workers.items():
-            time.sleep(0.02)  # threads of the one before may still look for work
-            figures[name]["seconds"] += worker.ask("turn")
-    ours = results["Millrace"]
-    for name, figure in figures.items():
-        seconds = figure.pop("seconds")
-        figure["gb_per_s"] = figure["bytes"] / min(seconds) / 1e9
-        figure["median_gb_per_s"] = figure["bytes"] / statistics.median(seconds) / 1e9
-        apart = np.abs(results[name] - ours).max() / np.abs(ours).max()
-        figure["same"] = results[name].shape == ours.shape and bool(apart <= op.tolerance)
-    return {"name": op.name, "frameworks": figures}
-
-
-def line(result, names):
-    """A row of the table: GB/s of each, and ours as a share of the best peer's."""
-    figures = result["frameworks"]
-    cells = [f"{figures[n]['gb_per_s']:.1f}" + " !"[not figures[n]["same"]] for n in names]
-    peers = [(figures[name]["gb_per_s"], name) for name in names if name != "Millrace"]
-    share = ""
-    if peers:
-        best, name = max(peers)
-        share = f"   {figures['Millrace']['gb_per_s'] / best:5.2f} of {name}"
-    return f"{result['name']:24}" + "".join(f"{cell:>14}" for cell in cells) + share
-
-
-def main():
-    job = turns.start_work(sys.argv)
-    if job:
-        work(*job)
-        return
-    options = turns.arguments(__doc__).parse_args()
-    chosen = [i for i, op in enumerate(OPS) if turns.chosen(op.name, options.words)]
-    if not chosen:
-        sys.exit(f"none of the ops has one of {options.words} in its name")
-    found = turns.find(options)
-    with contextlib.ExitStack() as stack:
-        workers = {
-            name: stack.enter_context(turns.Worker(__file__, name, python, options.threads))
-            for name, python in found.items()
-        }
-        print(f"{turns.machine()}, {options.threads} threads; the best of {options.rounds} rounds")
-        print(f"{'GB/s':24}" + "".join(f"{name:>14}" for name in workers), flush=True)
-        results = []
-        for index in chosen:
-            results.append(measure(index, workers, options))
-            print(line(results[-1], list(workers)), flush=True)
-    print("!: another result than Millrace's")
-    what = {"machine": turns.machine(), "threads": options.threads, "rounds": options.rounds}
-    turns.write_json(options.json, what | {"ops": results})
-
-
 if __name__ == "__main__":
-    main()
+    rates.main(__file__, __doc__, "GB/s", OPS)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bench.sh [REGEX]: runs the benchmark programs of build/release, prints their tables and writes
 # bench_results/PROGRAM.json. REGEX chooses benchmarks by name. Without one, what a step costs from
-# Python and what training takes are measured too, beside TensorFlow, PyTorch and JAX where
-# $PEER_PYTHON or $TORCH_PYTHON has them.
+# Python, what single ops reach and what training takes are measured too, beside TensorFlow, PyTorch
+# and JAX where $PEER_PYTHON or $TORCH_PYTHON has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bench_results
@@ -23,7 +23,7 @@ if [ "${1:-.}" = . ]; then
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} |
       tee "bench_results/$name.txt"
   done
-  for name in memory_bench scaling_bench; do
+  for name in kernel_bench memory_bench scaling_bench; do
     echo "== $name"
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
       ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json "bench_results/$name.json" |

@@ -35,6 +35,18 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True)
+class Convolution:
+    """Of square images with a square window; `pad` is on each side."""
+
+    size: int
+    channels: int
+    filters: int
+    window: int
+    stride: int
+    pad: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     name: str
     about: str
@@ -47,6 +59,7 @@ class Program:
     tolerance: float = TOLERANCE
     # Of the frameworks' names; all where it is empty.
     only: tuple[str, ...] = ()
+    convolutions: tuple[Convolution, ...] = ()
 
 
 def initial_values(program, seed=1):
@@ -62,7 +75,7 @@ class Layers:
 
     def __init__(self, size, channels, narrow=1):
         self.size, self.channels, self.narrow = size, channels, narrow
-        self.parameters, self._steps = [], []
+        self.parameters, self.convolutions, self._steps = [], [], []
 
     def conv(self, width, kernel, stride=1, pad=0):
         step, self.channels = self._conv(self.channels, width, kernel, stride, pad)
@@ -137,6 +150,7 @@ class Layers:
 
     def _conv(self, channels, width, kernel, stride, pad):
         width = self._narrowed(width)
+        self.convolutions.append(Convolution(self.size, channels, width, kernel, stride, pad))
         shape = (kernel, kernel, channels, width)
         weights = self._add("filter", shape, 2 / (kernel * kernel * channels))
         bias = self._add("vector", (width,))
@@ -158,7 +172,8 @@ def _classifier(name, layers, inputs, rate, about):
     def loss(f, p, x, labels):
         return f.cross_entropy(layers.output(f, p, x), labels)
 
-    return Program(name, about, layers.parameters, make, loss, rate)
+    convolutions = tuple(layers.convolutions)
+    return Program(name, about, layers.parameters, make, loss, rate, convolutions=convolutions)
 
 
 def _images(name, size, batch, tiny_size, describe, rate):
