@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <random>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -60,6 +62,79 @@ TEST(Vector, ErrorsAreAsDocumented) {
   EXPECT_ACCURATE(log1p, std::log1p, 2);
   EXPECT_ACCURATE(sigmoid, sigmoid, 3);
   EXPECT_ACCURATE(tanh, std::tanh, 3);
+  EXPECT_ACCURATE(erf, std::erf, 2);
+  EXPECT_ACCURATE(erfc, std::erfc, 0.6);
+}
+
+TEST(Vector, ErrorsOfTrigonometricFunctionsAreAsDocumented) {
+  EXPECT_ACCURATE(sin, std::sin, 0.51);
+  EXPECT_ACCURATE(cos, std::cos, 0.51);
+  EXPECT_ACCURATE(tan, std::tan, 0.51);
+  EXPECT_ACCURATE(asin, std::asin, 0.51);
+  EXPECT_ACCURATE(acos, std::acos, 0.51);
+  EXPECT_ACCURATE(atan, std::atan, 0.51);
+}
+
+// A pair of bit patterns, of numbers near one with a large exponent, or of moderate numbers.
+std::pair<float, float> random_pair(std::mt19937& random, int kind) {
+  const auto bits = [&] { return std::bit_cast<float>(static_cast<uint32_t>(random())); };
+  std::uniform_real_distribution<float> unit(-1, 1);
+  if (kind == 0) return {bits(), bits()};
+  if (kind == 1) return {1 + unit(random) / 100, unit(random) * 10000};
+  return {std::ldexp(1 + unit(random), static_cast<int>(unit(random) * 30)), unit(random) * 20};
+}
+
+bool same_float(float a, float b) {
+  return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+// Every lane and the scalar function.
+template <class F>
+float in_lanes(F f, float x, float y) {
+  vec::Vec<float> a, b;
+  for (int i = 0; i < vec::kLanes<float>; ++i) a[i] = i == 0 ? 1.5F : x, b[i] = i == 0 ? 0.5F : y;
+  const vec::Vec<float> z = f(a, b);
+  EXPECT_TRUE(same_float(z[1], f(x, y))) << x << ", " << y;
+  EXPECT_TRUE(same_float(z[0], f(1.5F, 0.5F))) << x << ", " << y;
+  return z[1];
+}
+float pow_in_lanes(float x, float y) {
+  return in_lanes([](auto a, auto b) { return vec::pow(a, b); }, x, y);
+}
+float fmod_in_lanes(float x, float y) {
+  return in_lanes([](auto a, auto b) { return vec::fmod(a, b); }, x, y);
+}
+
+TEST(Vector, PowAndFmodOfRandomPairs) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  for (int i = 0; i < 600000; ++i) {
+    const auto [x, y] = random_pair(random, i % 3);
+    const double wanted = std::pow(static_cast<double>(x), static_cast<double>(y));
+    ASSERT_LE(ulps(pow_in_lanes(x, y), wanted), 0.51) << x << ", " << y << " seed " << kSeed;
+    ASSERT_TRUE(same_float(fmod_in_lanes(x, y), std::fmod(x, y)))
+        << x << ", " << y << " seed " << kSeed;
+    // At and next to multiples.
+    const float multiple = y * static_cast<float>(static_cast<uint16_t>(random()));
+    ASSERT_TRUE(same_float(fmod_in_lanes(multiple, y), std::fmod(multiple, y)))
+        << multiple << ", " << y << " seed " << kSeed;
+  }
+}
+
+TEST(Vector, PowAndFmodOfSpecialValues) {
+  const float kSpecial[] = {0,      -0.0F,       1,           -1,      2,      -2,    3,
+                            -3,     0.5F,        -0.5F,       -2.5F,   127,    128,   -149,
+                            -150,   INFINITY,    -INFINITY,   NAN,     1e-40F, 1e38F, -1e38F,
+                            1e-45F, 16777215.0F, 16777217.0F, -1e-40F, 1e20F,  -1e20F};
+  for (float x : kSpecial) {
+    for (float y : kSpecial) {
+      const double wanted = std::pow(static_cast<double>(x), static_cast<double>(y));
+      const float got = pow_in_lanes(x, y);
+      EXPECT_LE(ulps(got, wanted), 0.51) << x << ", " << y;
+      EXPECT_TRUE(std::isnan(got) || std::signbit(got) == std::signbit(wanted)) << x << ", " << y;
+      EXPECT_TRUE(same_float(fmod_in_lanes(x, y), std::fmod(x, y))) << x << ", " << y;
+    }
+  }
 }
 
 TEST(Vector, RoundingIsExact) {
@@ -87,6 +162,22 @@ TEST(Vector, EndsOfTheRange) {
   EXPECT_EQ(vec::tanh(-inf), -1);
   EXPECT_EQ(vec::sigmoid(-inf), 0);
   EXPECT_GT(vec::sigmoid(-95.0F), 0);  // subnormal
+  EXPECT_EQ(vec::erf(inf), 1);
+  EXPECT_EQ(vec::erf(-inf), -1);
+  EXPECT_TRUE(std::isnan(vec::erf(NAN)));
+  EXPECT_TRUE(std::signbit(vec::erf(-0.0F)));
+  EXPECT_EQ(vec::erfc(-inf), 2);
+  EXPECT_EQ(vec::erfc(inf), 0);
+  EXPECT_EQ(vec::erfc(10.0F), static_cast<float>(std::erfc(10.0)));  // subnormal
+  EXPECT_TRUE(std::signbit(vec::sin(-0.0F)));
+  EXPECT_TRUE(std::isnan(vec::sin(inf)));
+  EXPECT_TRUE(std::isnan(vec::cos(-inf)));
+  EXPECT_TRUE(std::isnan(vec::tan(NAN)));
+  EXPECT_TRUE(std::isnan(vec::asin(1.5F)));
+  EXPECT_TRUE(std::isnan(vec::acos(-1.5F)));
+  EXPECT_EQ(vec::acos(1.0F), 0);
+  EXPECT_EQ(vec::atan(inf), static_cast<float>(std::atan(INFINITY)));
+  EXPECT_TRUE(std::signbit(vec::atan(-0.0F)));
 }
 
 TEST(Vector, MaxAndMinKeepNan) {

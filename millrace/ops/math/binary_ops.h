@@ -250,7 +250,7 @@ struct Polygamma {
 };
 struct Pow {
   static constexpr OpInfo info =
-      OpInfo{"Pow", kFloating | kSignedIntegers | kComplex, "x to the power of y."}.costs(8).checks(
+      OpInfo{"Pow", kFloating | kSignedIntegers | kComplex, "x to the power of y."}.costs(1.5F).checks(
           OperandCheck::kExponent);
   template <class T>
   MR_DEVICE_FN static T eval(T x, T y) {

@@ -32,14 +32,14 @@ struct Acos {
   static constexpr OpInfo info =
       OpInfo{"Acos", kSignedNumbers | kComplex, "The inverse cosine of x."}
           .computed_for(kFloating)
-          .costs(8);
+          .costs(0.8F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::acos(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return -(dy * rsqrt(1.0 - square(x))); }
 };
 struct Asin {
   static constexpr OpInfo info = OpInfo{"Asin", kSignedNumbers | kComplex, "The inverse sine of x."}
                                      .computed_for(kFloating)
-                                     .costs(8);
+                                     .costs(0.8F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::asin(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * rsqrt(1.0 - square(x)); }
 };
@@ -47,7 +47,7 @@ struct Atan {
   static constexpr OpInfo info =
       OpInfo{"Atan", kSignedNumbers | kComplex, "The inverse tangent of x."}
           .computed_for(kFloating)
-          .costs(8);
+          .costs(0.9F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::atan(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
 };
@@ -82,7 +82,7 @@ struct Ceil {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::ceil(x); }
 };
 struct Cos {
-  static constexpr OpInfo info = OpInfo{"Cos", kFloatingOrComplex, "The cosine of x."}.costs(6);
+  static constexpr OpInfo info = OpInfo{"Cos", kFloatingOrComplex, "The cosine of x."}.costs(0.7F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::cos(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return -(dy * sin(x)); }
 };
@@ -107,12 +107,12 @@ struct Elu {
   static Expr grad(Expr, Expr y, Expr dy) { return call("EluGrad", {dy, y}); }
 };
 struct Erf {
-  static constexpr OpInfo info = OpInfo{"Erf", kFloating, "The error function of x."}.costs(8);
+  static constexpr OpInfo info = OpInfo{"Erf", kFloating, "The error function of x."}.costs(0.6F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::erf(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * 1.1283791670955126 * exp(-square(x)); }
 };
 struct Erfc {
-  static constexpr OpInfo info = OpInfo{"Erfc", kFloating, "1 - erf(x)."}.costs(10);
+  static constexpr OpInfo info = OpInfo{"Erfc", kFloating, "1 - erf(x)."}.costs(1.2F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::erfc(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * -1.1283791670955126 * exp(-square(x)); }
 };
@@ -295,7 +295,7 @@ struct Sign {
   }
 };
 struct Sin {
-  static constexpr OpInfo info = OpInfo{"Sin", kFloatingOrComplex, "The sine of x."}.costs(6);
+  static constexpr OpInfo info = OpInfo{"Sin", kFloatingOrComplex, "The sine of x."}.costs(0.7F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::sin(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy * cos(x); }
 };
@@ -332,7 +332,7 @@ struct Square {
 struct Tan {
   static constexpr OpInfo info = OpInfo{"Tan", kSignedNumbers | kComplex, "The tangent of x."}
                                      .computed_for(kFloatingOrComplex)
-                                     .costs(8);
+                                     .costs(0.8F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::tan(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return dy * (1.0 + square(y)); }
 };
