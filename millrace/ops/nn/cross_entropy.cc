@@ -68,26 +68,26 @@ Status sparse_cross_entropy_grad(GradientContext& c) {
   return ok_status();
 }
 
-// Allocates the outputs and calls row(x, i, y), which returns the loss of row i and writes its
-// gradient to y, for every row x of the features.
-template <class T, class Row>
-Status for_each_row(KernelContext& ctx, const Row& row) {
+// Allocates the outputs and calls range(x, i, rows, y, losses), which writes the losses and the
+// gradient y of `rows` rows x of the features, from row i on, for all of them.
+template <class T, class Range>
+Status for_each_range(KernelContext& ctx, const Range& range) {
   using C = ComputeType<T>;
   const Shape& shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(const Tensor features, as_compute_type<T>(ctx, ctx.input(0)));
   MR_TRY_ASSIGN(Tensor * loss, ctx.allocate_output(0, Shape{shape[0]}));
   MR_TRY_ASSIGN(Tensor * backprop, ctx.allocate_output(1, shape));
   MR_TRY_ASSIGN(Tensor gradient, compute_buffer<T>(ctx, *backprop));
+  MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *loss));
   const int64_t n = shape[1];
   const C* const x = features.data<C>().data();
   C* const y = gradient.mutable_data<C>().data();
-  T* const losses = loss->mutable_data<T>().data();
-  ctx.parallel_for(shape[0], 20 + 2 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      losses[i] = static_cast<T>(row(x + i * n, i, y + i * n));
-    }
+  C* const losses = sums.mutable_data<C>().data();
+  ctx.parallel_for(shape[0], 4 + 2 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    range(x + begin * n, begin, end - begin, y + begin * n, losses + begin);
   });
   finish_output<T>(ctx, gradient, *backprop);
+  finish_output<T>(ctx, sums, *loss);
   return ok_status();
 }
 
@@ -100,8 +100,8 @@ Status cross_entropy(KernelContext& ctx) {
   const C* const all_labels = labels.data<C>().data();
   const int64_t n = labels.dim(1);
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
-  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
-    return rows.cross_entropy(x, all_labels + i * n, n, y);
+  return for_each_range<T>(ctx, [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
+    rows.cross_entropy(x, all_labels + i * n, count, n, y, losses);
   });
 }
 
@@ -124,8 +124,8 @@ Status sparse_cross_entropy(KernelContext& ctx) {
     }
   }
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
-  return for_each_row<T>(ctx, [&](const C* x, int64_t i, C* y) {
-    return rows.class_cross_entropy(x, classes[i], n, y);
+  return for_each_range<T>(ctx, [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
+    rows.class_cross_entropy(x, classes.span().data() + i, count, n, y, losses);
   });
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -49,24 +50,60 @@ void append(const std::vector<T>& values, std::vector<T>& to) {
   to.insert(to.end(), values.begin(), values.end());
 }
 
+// All results of `rows` rows, one after the other.
+template <class T>
+std::vector<T> softmax_results(const SoftmaxRows<T>& table, const T* x, const T* labels,
+                               int64_t rows, int64_t n) {
+  std::vector<T> results, y(static_cast<size_t>(rows * n + 1), T{5});
+  std::vector<T> losses(static_cast<size_t>(rows));
+  std::vector<int64_t> classes;
+  for (int64_t i = 0; i < rows; ++i) classes.push_back(i % std::max<int64_t>(n, 1));
+  table.softmax(x, rows, n, y.data());
+  append(y, results);
+  std::copy(x, x + rows * n, y.data());
+  table.softmax(y.data(), rows, n, y.data());
+  append(y, results);
+  table.log_softmax(x, rows, n, y.data());
+  append(y, results);
+  table.cross_entropy(x, labels, rows, n, y.data(), losses.data());
+  append(y, results);
+  append(losses, results);
+  if (n > 0) table.class_cross_entropy(x, classes.data(), rows, n, y.data(), losses.data());
+  append(y, results);
+  append(losses, results);
+  EXPECT_EQ(y.back(), T{5}) << "written beyond the end";
+  return results;
+}
+
 TYPED_TEST(IsaCopies, Softmax) {
   using T = TypeParam;
-  const std::vector<T> x = this->numbers(200);
-  std::vector<T> labels = this->numbers(200);
+  const std::vector<T> x = this->numbers(40 * 200);
+  std::vector<T> labels = this->numbers(40 * 200);
   for (size_t i = 0; i < labels.size(); i += 3) labels[i] = 0;
-  this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& rows, std::vector<T>& results) {
-    for (int64_t n : {0, 1, 7, 16, 17, 64, 200}) {
-      std::vector<T> y(x.size());
-      rows.softmax(x.data(), n, y.data());
-      append(y, results);
-      rows.log_softmax(x.data(), n, y.data());
-      append(y, results);
-      results.push_back(rows.cross_entropy(x.data(), labels.data(), n, y.data()));
-      append(y, results);
-      if (n > 0) results.push_back(rows.class_cross_entropy(x.data(), n / 2, n, y.data()));
-      append(y, results);
+  this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& table, std::vector<T>& results) {
+    for (int64_t n : {0, 1, 2, 7, 16, 17, 63, 128, 129, 200}) {
+      for (int64_t rows : {0, 1, 5, 16, 40}) {
+        append(softmax_results(table, x.data(), labels.data(), rows, n), results);
+      }
     }
   });
+}
+
+// A row's results do not depend on how many there are.
+TYPED_TEST(IsaCopies, SoftmaxOfARowAlone) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 21;
+  for (int64_t n : {1, 3, 10, 33, 128, 150}) {
+    const std::vector<T> x = this->numbers(kRows * n);
+    this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& table, std::vector<T>&) {
+      std::vector<T> together(x.size()), alone(x.size());
+      table.softmax(x.data(), kRows, n, together.data());
+      for (int64_t i = 0; i < kRows; ++i) {
+        table.softmax(x.data() + i * n, 1, n, alone.data() + i * n);
+      }
+      EXPECT_EQ(together, alone) << n;
+    });
+  }
 }
 
 TYPED_TEST(IsaCopies, BatchNorm) {

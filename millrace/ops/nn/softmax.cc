@@ -47,13 +47,10 @@ Status softmax(KernelContext& ctx) {
   const C* const x = logits.data<C>().data();
   C* const y = result.mutable_data<C>().data();
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
-  const auto row = kLog ? rows.log_softmax : rows.softmax;
-  ctx.parallel_for(shape.num_elements() / n, 10 + static_cast<double>(n),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin; i < end; ++i) {
-                       row(x + i * n, n, y + i * n);
-                     }
-                   });
+  const auto range = kLog ? rows.log_softmax : rows.softmax;
+  ctx.parallel_for(
+      shape.num_elements() / n, 2 + static_cast<double>(n),
+      [&](int64_t begin, int64_t end) { range(x + begin * n, end - begin, n, y + begin * n); });
   finish_output<T>(ctx, result, *out);
   return ok_status();
 }

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "millrace/ops/nn/softmax_rows.h"
+#include "millrace/ops/transpose_vectors.h"
 #include "millrace/ops/vector.h"
 
 namespace millrace {
@@ -148,6 +149,10 @@ MR_VECTOR_FN Block<T> scale_block(Block<T> block, T factor) {
   return block;
 }
 
+// Rows up to here are added from the first element to the last, longer ones in kSums sums. So many
+// short rows can be computed side by side, one in each lane, as if each were alone.
+constexpr int64_t kShort = 128;
+
 // What a row's loss is made of.
 template <class T>
 struct RowSums {
@@ -155,7 +160,7 @@ struct RowSums {
   T sum;  // of exp(x - largest)
 };
 
-// Writes exp(x - largest) to y.
+// The sum of exp(x - largest), which is written to y.
 template <class T>
 RowSums<T> exponentials(const T* x, int64_t n, T* y) {
   const T largest = largest_of(x, n);
@@ -164,7 +169,20 @@ RowSums<T> exponentials(const T* x, int64_t n, T* y) {
       x, n, kLowest<T>, y, [&](const Block<T>& block) __attribute__((always_inline)) {
         return exp_block(block, largest, sums);
       });
-  return {largest, fold_block<T>(sums, Plus())};
+  if (n > kShort) return {largest, fold_block<T>(sums, Plus())};
+  T sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += y[i];
+  return {largest, sum};
+}
+
+// y = (x - largest) - log_sum
+template <class T>
+void shift_row(const T* x, int64_t n, T largest, T log_sum, T* y) {
+  map_row<T>(
+      x, n, T{0}, y, [&](Block<T> block) __attribute__((always_inline)) {
+        for (auto& v : block.v) v = (v - largest) - log_sum;
+        return block;
+      });
 }
 
 template <class T>
@@ -175,50 +193,51 @@ void scale_row(T* y, int64_t n, T factor) {
       });
 }
 
+// -label log(probability) for scalars and vectors, nothing where the label is zero.
+template <class V>
+MR_VECTOR_FN V loss_of(V label, V log_sum, V shifted) {
+  return label != V{} ? label * (log_sum - shifted) : V{};
+}
+
 template <class T>
-void softmax(const T* x, int64_t n, T* y) {
-  if (n <= kSums<T>) {  // stays in registers
-    const Block<T> block = load_part(x, n, kLowest<T>);
-    Block<T> sums = {};
-    const Block<T> terms = exp_block(block, fold_block<T>(block, Max()), sums);
-    store_part(y, n, scale_block(terms, 1 / fold_block<T>(sums, Plus())));
-    return;
-  }
+void softmax_row(const T* x, int64_t n, T* y) {
   scale_row(y, n, 1 / exponentials(x, n, y).sum);
 }
 
 template <class T>
-MR_VECTOR_FN T log_of(T x) {
-  return static_cast<T>(sizeof(T) == 4 ? __builtin_logf(x) : __builtin_log(x));
+void log_softmax_row(const T* x, int64_t n, T* y) {
+  if (n > kShort) {
+    const T largest = largest_of(x, n);
+    Block<T> sums = {};
+    for_each_block<T>(
+        x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
+          exp_block(block, largest, sums);
+        });
+    return shift_row(x, n, largest, vec::log(fold_block<T>(sums, Plus())), y);
+  }
+  T terms[kShort];
+  const RowSums<T> row = exponentials(x, n, terms);
+  shift_row(x, n, row.largest, vec::log(row.sum), y);
 }
 
 template <class T>
-void log_softmax(const T* x, int64_t n, T* y) {
-  const T largest = largest_of(x, n);
-  Block<T> sums = {};
-  for_each_block<T>(
-      x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
-        exp_block(block, largest, sums);
-      });
-  const T log_sum = log_of(fold_block<T>(sums, Plus()));
-  map_row<T>(
-      x, n, T{0}, y, [&](Block<T> block) __attribute__((always_inline)) {
-        for (auto& v : block.v) v = (v - largest) - log_sum;
-        return block;
-      });
-}
-
-template <class T>
-T cross_entropy(const T* x, const T* labels, int64_t n, T* y) {
+T cross_entropy_row(const T* x, const T* labels, int64_t n, T* y) {
   const RowSums<T> row = exponentials(x, n, y);
-  const T factor = 1 / row.sum, log_sum = log_of(row.sum);
+  const T factor = 1 / row.sum, log_sum = vec::log(row.sum);
+  if (n <= kShort) {
+    T loss = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      loss += loss_of(labels[i], log_sum, x[i] - row.largest);
+      y[i] = y[i] * factor - labels[i];
+    }
+    return loss;
+  }
   Block<T> losses = {};
   const auto subtract = [&](const Block<T>& logits, const Block<T>& label, Block<T> terms)
       __attribute__((always_inline)) {
     for (int i = 0; i < kVectors<T>; ++i) {
-      const vec::Vec<T> zero = {};
-      const vec::Vec<T> loss = label.v[i] * (log_sum - (logits.v[i] - row.largest));
-      losses.v[i] += label.v[i] != zero ? loss : zero;
+      const vec::Vec<T> log_sums = vec::broadcast(log_sum);
+      losses.v[i] += loss_of(label.v[i], log_sums, logits.v[i] - row.largest);
       terms.v[i] = terms.v[i] * factor - label.v[i];
     }
     return terms;
@@ -237,12 +256,163 @@ T cross_entropy(const T* x, const T* labels, int64_t n, T* y) {
 }
 
 template <class T>
-T class_cross_entropy(const T* x, int64_t label, int64_t n, T* y) {
+T class_cross_entropy_row(const T* x, int64_t label, int64_t n, T* y) {
+  const T at_label = x[label];
   const RowSums<T> row = exponentials(x, n, y);
-  const T loss = log_of(row.sum) - (x[label] - row.largest);
   scale_row(y, n, 1 / row.sum);
   y[label] -= 1;
-  return loss;
+  return vec::log(row.sum) - (at_label - row.largest);
+}
+
+// As many short rows as a vector has lanes, by columns: lane i of column j is element j of row i.
+template <class T>
+constexpr int64_t kRows = vec::kLanes<T>;
+template <class T>
+using Columns = vec::Vec<T>[kShort];
+
+// The columns of rows at x, from where `readable` elements may be read. Rows beyond are anything.
+template <class T>
+MR_VECTOR_FN void load_columns(const T* x, int64_t n, int64_t readable, Columns<T>& columns) {
+  for (int64_t j = 0; j < n; j += kRows<T>) {
+    vec::Vec<T>* const square = columns + j;
+    if ((kRows<T> - 1) * n + j + kRows<T> <= readable) {
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kRows<T>; ++i) square[i] = vec::load(x + i * n + j);
+    } else {
+      for (int64_t i = 0; i < kRows<T>; ++i) {
+        const int64_t at = i * n + j;
+        T part[kRows<T>] = {};
+        for (int64_t k = 0; k < kRows<T> && at + k < readable; ++k) part[k] = x[at + k];
+        square[i] = vec::load(part);
+      }
+    }
+    vec::transpose(square);
+  }
+}
+
+// The reverse, for `rows` rows. What a vector writes beyond its row is written again: by the rows
+// after it, whose first columns come later.
+template <class T>
+MR_VECTOR_FN void store_columns(Columns<T>& columns, int64_t n, int64_t rows, T* y) {
+  for (int64_t j = (n - 1) / kRows<T> * kRows<T>; j >= 0; j -= kRows<T>) {
+    vec::Vec<T>* const square = columns + j;
+    vec::transpose(square);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t at = i * n + j;
+      if (at + kRows<T> <= rows * n) {
+        vec::store(y + at, square[i]);
+      } else {
+        for (int64_t k = 0; k < kRows<T> && j + k < n; ++k) y[at + k] = square[i][k];
+      }
+    }
+  }
+}
+
+template <class T>
+struct ColumnSums {
+  vec::Vec<T> largest;
+  vec::Vec<T> sum;
+};
+
+// exp(columns - largest), with their sum.
+template <class T>
+MR_VECTOR_FN ColumnSums<T> column_exponentials(const Columns<T>& x, int64_t n, Columns<T>& y) {
+  ColumnSums<T> sums = {vec::broadcast(kLowest<T>), {}};
+  for (int64_t j = 0; j < n; ++j) sums.largest = vec::max(sums.largest, x[j]);
+  for (int64_t j = 0; j < n; ++j) {
+    y[j] = vec::exp(x[j] - sums.largest);
+    sums.sum += y[j];
+  }
+  return sums;
+}
+
+// Calls columns(i, count) for short rows i, ..., i + count - 1 in groups that are worth it, and
+// row(i) for the others.
+template <class T, class FromColumns, class Row>
+MR_VECTOR_FN void for_each_row(int64_t rows, int64_t n, FromColumns columns, Row row) {
+  constexpr int64_t kFewest = kRows<T> / 4;
+  int64_t i = 0;
+  while (n > 0 && n <= kShort && rows - i > kFewest) {
+    const int64_t count = rows - i < kRows<T> ? rows - i : kRows<T>;
+    columns(i, count);
+    i += count;
+  }
+  for (; i < rows; ++i) row(i);
+}
+
+template <class T>
+void softmax(const T* x, int64_t rows, int64_t n, T* y) {
+  for_each_row<T>(
+      rows, n,
+      [&](int64_t i, int64_t count) {
+        Columns<T> columns;
+        load_columns<T>(x + i * n, n, (rows - i) * n, columns);
+        const vec::Vec<T> sum = column_exponentials<T>(columns, n, columns).sum;
+        const vec::Vec<T> factor = vec::lit<vec::Vec<T>>(1) / sum;
+        for (int64_t j = 0; j < n; ++j) columns[j] *= factor;
+        store_columns<T>(columns, n, count, y + i * n);
+      },
+      [&](int64_t i) { softmax_row(x + i * n, n, y + i * n); });
+}
+
+template <class T>
+void log_softmax(const T* x, int64_t rows, int64_t n, T* y) {
+  for_each_row<T>(
+      rows, n,
+      [&](int64_t i, int64_t count) {
+        Columns<T> columns, terms;
+        load_columns<T>(x + i * n, n, (rows - i) * n, columns);
+        const ColumnSums<T> sums = column_exponentials<T>(columns, n, terms);
+        const vec::Vec<T> log_sum = vec::log(sums.sum);
+        for (int64_t j = 0; j < n; ++j) columns[j] = (columns[j] - sums.largest) - log_sum;
+        store_columns<T>(columns, n, count, y + i * n);
+      },
+      [&](int64_t i) { log_softmax_row(x + i * n, n, y + i * n); });
+}
+
+template <class T>
+void cross_entropy(const T* x, const T* labels, int64_t rows, int64_t n, T* y, T* losses) {
+  for_each_row<T>(
+      rows, n,
+      [&](int64_t i, int64_t count) {
+        Columns<T> columns, terms, label;
+        load_columns<T>(x + i * n, n, (rows - i) * n, columns);
+        load_columns<T>(labels + i * n, n, (rows - i) * n, label);
+        const ColumnSums<T> sums = column_exponentials<T>(columns, n, terms);
+        const vec::Vec<T> factor = vec::lit<vec::Vec<T>>(1) / sums.sum;
+        const vec::Vec<T> log_sum = vec::log(sums.sum);
+        vec::Vec<T> loss = {};
+        for (int64_t j = 0; j < n; ++j) {
+          loss += loss_of(label[j], log_sum, columns[j] - sums.largest);
+          terms[j] = terms[j] * factor - label[j];
+        }
+        store_columns<T>(terms, n, count, y + i * n);
+        for (int64_t k = 0; k < count; ++k) losses[i + k] = loss[k];
+      },
+      [&](int64_t i) { losses[i] = cross_entropy_row(x + i * n, labels + i * n, n, y + i * n); });
+}
+
+template <class T>
+void class_cross_entropy(const T* x, const int64_t* classes, int64_t rows, int64_t n, T* y,
+                         T* losses) {
+  for_each_row<T>(
+      rows, n,
+      [&](int64_t i, int64_t count) {
+        Columns<T> columns;
+        load_columns<T>(x + i * n, n, (rows - i) * n, columns);
+        T at_label[kRows<T>] = {};
+        for (int64_t k = 0; k < count; ++k) at_label[k] = x[(i + k) * n + classes[i + k]];
+        const ColumnSums<T> sums = column_exponentials<T>(columns, n, columns);
+        const vec::Vec<T> factor = vec::lit<vec::Vec<T>>(1) / sums.sum;
+        for (int64_t j = 0; j < n; ++j) columns[j] *= factor;
+        store_columns<T>(columns, n, count, y + i * n);
+        const vec::Vec<T> loss = vec::log(sums.sum) - (vec::load(at_label) - sums.largest);
+        for (int64_t k = 0; k < count; ++k) {
+          y[(i + k) * n + classes[i + k]] -= 1;
+          losses[i + k] = loss[k];
+        }
+      },
+      [&](int64_t i) { losses[i] = class_cross_entropy_row(x + i * n, classes[i], n, y + i * n); });
 }
 
 template <class T>
