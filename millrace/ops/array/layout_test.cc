@@ -55,6 +55,43 @@ TEST(Transpose, RandomShapesAndTypes) {
   }
 }
 
+// Several blocks both ways, with edges, and a result that goes around the caches.
+TEST(Transpose, LargeTensors) {
+  struct Row {
+    Shape shape;
+    std::vector<int64_t> perm;
+  };
+  for (const Row& row :
+       {Row{{2, 300, 515}, {0, 2, 1}}, Row{{515, 3, 200}, {2, 1, 0}}, Row{{2112, 1088}, {1, 0}}}) {
+    SCOPED_TRACE(str_cat(row.shape));
+    const Tensor x = random_tensor(DType::kFloat, row.shape, 1);
+    std::vector<int64_t> dims;
+    for (const int64_t p : row.perm) dims.push_back(row.shape.dim(static_cast<int>(p)));
+    const Shape out = *Shape::make(dims);
+    OpTester four("Transpose");
+    four.threads(4).input(x).input(int_vector(row.perm));
+    const Tensor y = *four.run_one();
+    ASSERT_EQ(y.shape(), out);
+    int64_t step[3] = {0, 0, 0};
+    for (size_t k = 0; k < row.perm.size(); ++k) {
+      step[k] = 1;
+      for (int d = static_cast<int>(row.perm[k]) + 1; d < row.shape.rank(); ++d)
+        step[k] *= row.shape.dim(d);
+    }
+    const bool flat = row.perm.size() == 2;
+    const int64_t n = flat ? 1 : dims[2];
+    const float* from = x.data<float>().data();
+    const float* at = y.data<float>().data();
+    for (int64_t i = 0; i < dims[0]; ++i) {
+      for (int64_t j = 0; j < dims[1]; ++j) {
+        for (int64_t k = 0; k < n; ++k) {
+          ASSERT_EQ(*at++, from[i * step[0] + j * step[1] + k * step[2]]) << i << ' ' << j;
+        }
+      }
+    }
+  }
+}
+
 TEST(Transpose, SharesWhereNothingMoves) {
   const Tensor x = random_tensor(DType::kFloat, {1, 5, 1, 3}, 1);
   const Tensor y = *OpTester("Transpose").input(x).input(int_vector({1, 0, 3, 2})).run_one();

@@ -1,9 +1,11 @@
 #include "millrace/ops/array/strided_copy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
+#include "millrace/ops/array/transpose_blocks.h"
 #include "millrace/ops/element.h"
 
 namespace millrace {
@@ -35,51 +37,36 @@ void copy_strided(const T* from, int64_t from_stride, T* to, int64_t to_stride, 
   for (int64_t i = 0; i < n; ++i) to[i * to_stride] = from[i * from_stride];
 }
 
-using Vector4 = uint32_t __attribute__((vector_size(16)));
-
-Vector4 load4(const uint32_t* p) {
-  Vector4 v;
-  std::memcpy(&v, p, sizeof(v));
-  return v;
-}
-
-// to[j * to_stride + i] = from[i * from_stride + j] for i, j < 4.
-void transpose_4x4(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
-  const Vector4 a = load4(from), b = load4(from + from_stride), c = load4(from + 2 * from_stride),
-                d = load4(from + 3 * from_stride);
-  const Vector4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const Vector4 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Vector4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const Vector4 cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const Vector4 rows[] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
-                          __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-                          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-                          __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-  for (int j = 0; j < 4; ++j) std::memcpy(to + j * to_stride, &rows[j], sizeof(rows[j]));
-}
-
-// to[j * to_stride + i] = from[i * from_stride + j] for i < n, j < m.
 template <class T>
-void transpose_tile(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t n,
-                    int64_t m) {
-  int64_t i = 0;
-  if constexpr (std::is_same_v<T, uint32_t>) {
-    for (; i + 4 <= n; i += 4) {
-      int64_t j = 0;
-      for (; j + 4 <= m; j += 4) {
-        transpose_4x4(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
-      }
-      for (; j < m; ++j) {
-        for (int64_t k = i; k < i + 4; ++k) to[j * to_stride + k] = from[k * from_stride + j];
+constexpr bool kHasBlocks = std::is_integral_v<T>;
+
+template <class T>
+void transpose_block(const TransposeBlock& block, [[maybe_unused]] bool around_cache) {
+  if constexpr (kHasBlocks<T>) {
+    constexpr int kSizes = std::bit_width(sizeof(T)) - 1;
+    isa_table<TransposeBlocks>().run[kSizes](block, around_cache);
+  } else {
+    const T* from = static_cast<const T*>(block.from);
+    T* to = static_cast<T*>(block.to);
+    for (int64_t j = 0; j < block.columns; ++j) {
+      for (int64_t i = 0; i < block.rows; ++i) {
+        to[j * block.to_stride + i] = from[i * block.from_stride + j];
       }
     }
   }
-  for (int64_t j = 0; i < n && j < m; ++j) {
-    for (int64_t k = i; k < n; ++k) to[j * to_stride + k] = from[k * from_stride + j];
-  }
 }
 
-constexpr int64_t kTile = 32;
+// n elements cut into blocks, of which the last takes what is left.
+struct Blocks {
+  int64_t n, count;
+
+  explicit Blocks(int64_t size) : n(size), count(std::max<int64_t>(1, size / kTransposeBlock)) {}
+  int64_t begin(int64_t i) const { return i * kTransposeBlock; }
+  int64_t size(int64_t i) const { return (i + 1 == count ? n : begin(i + 1)) - begin(i); }
+};
+
+// A transposed result from here on goes to memory around the caches.
+constexpr int64_t kAroundCacheBytes = 8 << 20;
 
 }  // namespace
 
@@ -160,19 +147,24 @@ void StridedCopy::run_tiled(const KernelContext& ctx, DType dtype, const T* from
                             int across) const {
   const Dim inner = dims_[rank_ - 1];
   const Dim column = dims_[across];
-  const int64_t strips = (column.size + kTile - 1) / kTile;
-  int64_t count = strips;
+  const Blocks bands(inner.size), strips(column.size);
+  int64_t count = bands.count * strips.count;
   for (int i = 0; i < rank_ - 1; ++i) {
     if (i != across) count *= dims_[i].size;
   }
-  const double cost = 2 * copy_cost(dtype) * static_cast<double>(inner.size) *
-                      static_cast<double>(std::min(column.size, kTile));
+  const bool around_cache =
+      outer_count(rank_) * static_cast<int64_t>(sizeof(T)) >= kAroundCacheBytes;
+  const double cost = 2 * copy_cost(dtype) *
+                      static_cast<double>(std::min(inner.size, kTransposeBlock)) *
+                      static_cast<double>(std::min(column.size, kTransposeBlock));
   ctx.parallel_for(count, cost, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      int64_t rest = unit / strips;
-      const int64_t column_begin = (unit - rest * strips) * kTile;
-      const T* f = from + column_begin;
-      T* t = to + column_begin * column.to;
+      const int64_t band = unit % bands.count;
+      int64_t rest = unit / bands.count;
+      const int64_t strip = rest % strips.count;
+      rest /= strips.count;
+      const T* f = from + bands.begin(band) * inner.from + strips.begin(strip);
+      T* t = to + bands.begin(band) + strips.begin(strip) * column.to;
       for (int i = rank_ - 2; i >= 0; --i) {
         if (i == across) continue;
         const int64_t next = rest / dims_[i].size;
@@ -181,11 +173,8 @@ void StridedCopy::run_tiled(const KernelContext& ctx, DType dtype, const T* from
         t += index * dims_[i].to;
         rest = next;
       }
-      const int64_t m = std::min(kTile, column.size - column_begin);
-      for (int64_t i = 0; i < inner.size; i += kTile) {
-        transpose_tile(f + i * inner.from, inner.from, t + i, column.to,
-                       std::min(kTile, inner.size - i), m);
-      }
+      transpose_block<T>({f, inner.from, t, column.to, bands.size(band), strips.size(strip)},
+                         around_cache);
     }
   });
 }
