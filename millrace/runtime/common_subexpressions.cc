@@ -66,7 +66,6 @@ struct Expression {
 }  // namespace
 
 Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions& options) {
-  if (!options.common_subexpressions) return false;
   MR_TRY_ASSIGN(std::vector<NodeId> order, graph.topological_order());
   // A variable may change between two reads, so those who read a reference are not alike.
   auto reads_reference = [&](const SubNode& node) {

@@ -167,7 +167,7 @@ class Folder {
 }  // namespace
 
 Result<bool> fold_constants(Subgraph& graph, const OptimizeOptions& options) {
-  if (!options.constant_folding || options.cpu == nullptr) return false;
+  if (options.cpu == nullptr) return false;
   return Folder(graph, options).run();
 }
 

@@ -1,7 +1,11 @@
 #include "millrace/runtime/optimize.h"
 
+#include <algorithm>
+
 #include "millrace/base/clock.h"
+#include "millrace/base/env.h"
 #include "millrace/base/log.h"
+#include "millrace/base/str_cat.h"
 
 namespace millrace {
 namespace {
@@ -20,7 +24,27 @@ constexpr OptimizePass kPasses[] = {
 
 std::span<const OptimizePass> optimize_passes() { return kPasses; }
 
+Result<std::vector<std::string>> disabled_passes(std::span<const std::string> names) {
+  std::vector<std::string> disabled(names.begin(), names.end());
+  std::string_view listed = env_string("MILLRACE_DISABLE_PASSES");
+  while (!listed.empty()) {
+    const size_t comma = std::min(listed.find(','), listed.size());
+    if (comma > 0) disabled.emplace_back(listed.substr(0, comma));
+    listed.remove_prefix(std::min(comma + 1, listed.size()));
+  }
+  for (const std::string& name : disabled) {
+    if (std::ranges::find(optimize_passes(), name, &OptimizePass::name) != optimize_passes().end())
+      continue;
+    std::vector<std::string_view> known;
+    for (const OptimizePass& pass : optimize_passes()) known.push_back(pass.name);
+    return invalid_argument("there is no optimisation pass '", name, "' to disable; there are ",
+                            str_join(known, ", "));
+  }
+  return disabled;
+}
+
 Status optimize(Subgraph& graph, const OptimizeOptions& options) {
+  MR_TRY_ASSIGN(const std::vector<std::string> disabled, disabled_passes(options.disabled_passes));
   if (options.level <= 0) return ok_status();
   OptimizeOptions left = options;
   const int64_t began = monotonic_nanos();
@@ -28,6 +52,7 @@ Status optimize(Subgraph& graph, const OptimizeOptions& options) {
     bool changed = false;
     for (const OptimizePass& pass : optimize_passes()) {
       if (!pass.exact && options.level < 2) continue;
+      if (std::ranges::find(disabled, pass.name) != disabled.end()) continue;
       Result<bool> result = pass.run(graph, left);
       if (!result.ok()) {
         MR_LOG(kWarning, "optimisation ", pass.name, " stopped: ", result.status());

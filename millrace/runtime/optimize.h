@@ -1,7 +1,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/kernel/registry.h"
 #include "millrace/runtime/subgraph.h"
@@ -16,8 +18,8 @@ inline constexpr std::string_view kTargetAttr = "_target";
 struct OptimizeOptions {
   // 0: no passes; 1: the exact ones; 2: all.
   int level = 1;
-  bool constant_folding = true;
-  bool common_subexpressions = true;
+  // Names of passes that are left out, besides those that MILLRACE_DISABLE_PASSES lists.
+  std::vector<std::string> disabled_passes;
   // Folded constants larger than this stay unfolded.
   int64_t max_constant_bytes = 10 << 20;
   // How long constants may be folded; what is not folded by then runs with the graph.
@@ -28,9 +30,10 @@ struct OptimizeOptions {
 };
 
 // A rewrite of a graph, in place. It goes from one graph that means the same to the next, so one
-// that stops with an error has done no harm. Exact passes give bit-equal results; the others state
-// a tolerance and have a switch of their own. Fed tensors are opaque _Arg nodes; what _Retval nodes
-// and stateful nodes need is kept; the names of nodes with state are kept.
+// that stops with an error has done no harm. Exact passes give bit-equal results; the others, the
+// close ones, round differently, but as well, and are tested with a tolerance. Fed tensors are
+// opaque _Arg nodes; what _Retval nodes and stateful nodes need is kept; the names of nodes with
+// state are kept.
 struct OptimizePass {
   std::string_view name;
   bool exact = true;
@@ -41,7 +44,12 @@ struct OptimizePass {
 // All passes, in the order they run.
 std::span<const OptimizePass> optimize_passes();
 
+// The passes that `names` and the environment's MILLRACE_DISABLE_PASSES ("a,b") switch off.
+// INVALID_ARGUMENT, with the names there are, for one that no pass has.
+Result<std::vector<std::string>> disabled_passes(std::span<const std::string> names);
+
 // Runs the passes until nothing changes, at most ten rounds. A pass that fails is skipped.
+// INVALID_ARGUMENT for a name in `options.disabled_passes` or the environment that no pass has.
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
 
 // The passes one by one, for tests.

@@ -181,11 +181,31 @@ TEST_F(SemanticsOfOptimizing, RoundsRepeatUntilNothingChanges) {
 
 TEST_F(SemanticsOfOptimizing, SwitchesTurnPassesOff) {
   g.fetch(g.add("Add", {g.constant(1), g.constant(1)}), 0);
-  options_.constant_folding = false;
-  options_.common_subexpressions = false;
-  int size = g.graph.size();
+  options_.disabled_passes = {"constant_folding", "common_subexpressions"};
+  const int size = g.graph.size();
   ASSERT_TRUE(optimize(g.graph, options_).ok());
   EXPECT_EQ(g.graph.size(), size);
+  options_.disabled_passes.pop_back();
+  setenv("MILLRACE_DISABLE_PASSES", "dead_nodes,common_subexpressions", /*overwrite=*/1);
+  ASSERT_TRUE(optimize(g.graph, options_).ok());
+  EXPECT_EQ(g.graph.size(), size);
+  unsetenv("MILLRACE_DISABLE_PASSES");
+  ASSERT_TRUE(optimize(g.graph, options_).ok());
+  EXPECT_EQ(g.graph.size(), size - 1);
+}
+
+TEST_F(SemanticsOfOptimizing, PassesThatDoNotExistAreAnsweredWithThoseThatDo) {
+  ToyGraph g;
+  options_.disabled_passes = {"constant_holding"};
+  const Status status = optimize(g.graph, options_);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("'constant_holding'"), std::string_view::npos);
+  EXPECT_NE(status.message().find("constant_folding, common_subexpressions"),
+            std::string_view::npos);
+  options_.disabled_passes = {};
+  setenv("MILLRACE_DISABLE_PASSES", "no_such_pass", /*overwrite=*/1);
+  EXPECT_EQ(optimize(g.graph, options_).code(), Code::kInvalidArgument);
+  unsetenv("MILLRACE_DISABLE_PASSES");
 }
 
 }  // namespace

@@ -227,6 +227,7 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   if (signature.check_numerics) MR_TRY(add_numerics_checks(pruned));
   OptimizeOptions optimize_options;
   optimize_options.level = options.optimizer_level;
+  optimize_options.disabled_passes = options.disabled_passes;
   optimize_options.cpu = &backend->host_device();
   MR_TRY(optimize(pruned, optimize_options));
   place_control_flow(pruned);
@@ -333,6 +334,7 @@ Result<std::unique_ptr<Session>> Session::create(Ref<Graph> graph, SessionOption
   if (!graph) return invalid_argument("a session needs a graph, got none");
   MR_TRY(ThreadPool::global().check_usable());
   MR_TRY(register_ops());
+  MR_TRY(disabled_passes(options.disabled_passes).status());
   auto impl = std::make_shared<Impl>(std::move(options));
   MR_TRY_ASSIGN(impl->backend, make_session_backend(impl->options));
   impl->name = str_cat("session_", next_session.fetch_add(1));

@@ -1,10 +1,32 @@
 #include "millrace/session/session_options.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "proto/config.pb.h"
 
 namespace millrace {
+namespace {
+
+void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOptions& out) {
+  using tensorflow::RewriterConfig;
+  const tensorflow::OptimizerOptions& optimizer = graph.optimizer_options();
+  const RewriterConfig& rewrite = graph.rewrite_options();
+  if (rewrite.disable_meta_optimizer()) out.optimizer_level = 1;
+  if (optimizer.opt_level() == tensorflow::OptimizerOptions::L0) out.optimizer_level = 0;
+  out.disabled_passes.assign(optimizer.disabled_passes().begin(),
+                             optimizer.disabled_passes().end());
+  const auto disable = [&](RewriterConfig::Toggle toggle,
+                           std::initializer_list<const char*> passes) {
+    if (toggle != RewriterConfig::OFF) return;
+    out.disabled_passes.insert(out.disabled_passes.end(), passes.begin(), passes.end());
+  };
+  disable(rewrite.constant_folding(), {"constant_folding"});
+  disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
+  disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
+}
+
+}  // namespace
 
 Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto& config) {
   SessionOptions out;
@@ -31,9 +53,7 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
       out.cluster.push_back({job.name(), number, address});
     }
   }
-  bool off =
-      config.graph_options().optimizer_options().opt_level() == tensorflow::OptimizerOptions::L0;
-  out.optimizer_level = off ? 0 : 1;
+  read_optimizer_options(config.graph_options(), out);
   return out;
 }
 

@@ -39,8 +39,10 @@ struct SessionOptions {
   std::vector<std::string> device_filters;
   bool soft_placement = false;
   bool log_placement = false;
-  // 0: no passes; 1: the exact ones; 2: also those after which only a signalling NaN may differ.
-  int optimizer_level = 1;
+  // 0: no passes; 1: the exact ones; 2: also those that round differently, but as well.
+  int optimizer_level = 2;
+  // Names of passes that are left out, besides those that MILLRACE_DISABLE_PASSES lists.
+  std::vector<std::string> disabled_passes;
   // For every run that does not say otherwise; 0: none.
   int64_t timeout_ms = 0;
   Gear gear = Gear::kAuto;

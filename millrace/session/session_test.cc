@@ -330,8 +330,38 @@ TEST_F(SessionTest, ReadsTheOptionsOfAMessage) {
   EXPECT_TRUE(options.soft_placement);
   EXPECT_EQ(options.timeout_ms, 250);
   EXPECT_EQ(options.optimizer_level, 0);
+  tensorflow::GraphOptions& graph_options = *config.mutable_graph_options();
+  graph_options.clear_optimizer_options();
+  EXPECT_EQ(SessionOptions::from_proto(config)->optimizer_level, 2);
+  graph_options.mutable_optimizer_options()->add_disabled_passes("dead_nodes");
+  tensorflow::RewriterConfig& rewrite = *graph_options.mutable_rewrite_options();
+  rewrite.set_disable_meta_optimizer(true);
+  rewrite.set_constant_folding(tensorflow::RewriterConfig::OFF);
+  options = SessionOptions::from_proto(config).value();
+  EXPECT_EQ(options.optimizer_level, 1);
+  EXPECT_EQ(options.disabled_passes, (std::vector<std::string>{"dead_nodes", "constant_folding"}));
   (*config.mutable_device_count())["CPU"] = -1;
   EXPECT_EQ(SessionOptions::from_proto(config).status().code(), Code::kInvalidArgument);
+}
+
+// Every toggle of a RewriterConfig that means passes here names some that exist.
+TEST_F(SessionTest, TogglesOfAMessageSwitchPassesOff) {
+  tensorflow::ConfigProto config;
+  tensorflow::RewriterConfig& rewrite = *config.mutable_graph_options()->mutable_rewrite_options();
+  rewrite.set_constant_folding(tensorflow::RewriterConfig::OFF);
+  rewrite.set_common_subgraph_elimination(tensorflow::RewriterConfig::OFF);
+  rewrite.set_arithmetic_optimization(tensorflow::RewriterConfig::OFF);
+  rewrite.set_loop_optimization(tensorflow::RewriterConfig::OFF);
+  rewrite.set_remapping(tensorflow::RewriterConfig::OFF);
+  const SessionOptions options = SessionOptions::from_proto(config).value();
+  EXPECT_FALSE(options.disabled_passes.empty());
+  EXPECT_TRUE(Session::create(graph_, options).ok());
+}
+
+TEST_F(SessionTest, PassesToDisableMustExist) {
+  const Status status = Session::create(graph_, {.disabled_passes = {"no_such_pass"}}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("constant_folding"), std::string_view::npos);
 }
 
 TEST_F(SessionTest, UnknownTargetsOfSessionsAreNamed) {
