@@ -1,5 +1,6 @@
 #include "millrace/kernel/kernel_call.h"
 
+#include "millrace/graph/elementwise_tree.h"
 #include "millrace/graph/graph_builder.h"
 
 namespace millrace {
@@ -55,6 +56,11 @@ Status with_inputs(const Status& status, std::span<Value* const> inputs) {
 
 Status annotate_error(const Status& status, const KernelNode& node, OriginId origin) {
   if (status.ok()) return status;
+  // A kernel that stands for several nodes has said which of them failed, if it was one.
+  if (node.attrs.find(kStandsForAttr) != nullptr &&
+      status.message().find("[[{{node ") != std::string::npos) {
+    return status;
+  }
   Status out = status.with_prefix(str_cat(node.op->name, " \"", node.name, "\""));
   std::string where = describe_origin(origin);
   if (!where.empty()) out = out.with_line(where);

@@ -69,6 +69,7 @@ const Exemption kNeverRuns[] = {
     {"*ParseExampleDataset*", "", {}, "has as many components as features"},
     {"*UniqueDataset*", "*", all_but({DType::kInt32, DType::kInt64, DType::kString}),
      "compares numbers and strings"},
+    {"_FusedElementwise", "*", all_but({DType::kFloat}), "made up with stages of floats"},
     {"ZerosLike", "T", {DType::kResource, DType::kVariant}, "a handle has no zero"},
 };
 

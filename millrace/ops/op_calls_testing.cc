@@ -72,7 +72,16 @@ const AttrMap kSumAlone = {{"group_size", 1},   {"group_key", 1},   {"instance_k
 const AttrMap kGatherAlone = {
     {"group_size", 1}, {"group_key", 1}, {"instance_key", 1}, {"shape", PartialShape(Shape{2, 3})}};
 
+// tanh(x + y) * x.
+const AttrMap kTree = {
+    {"stages", std::vector<std::string>{"AddV2:float", "Tanh:float", "Mul:float"}},
+    {"arities", Ints{2, 1, 2}},
+    {"operands", Ints{0, 1, 2, 3, 0}},
+    {"results", Ints{2}}};
+
 const Row kRows[] = {
+    // Arithmetic.
+    {"_FusedElementwise", "[2,3]|[2,3]", kTree},
     // Collective operations.
     {"CollectiveBcastRecvV2", "1 1 1 {2}"},
     {"CollectiveBcastSend", "[2,3]", kGatherAlone},

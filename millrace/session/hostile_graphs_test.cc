@@ -79,7 +79,7 @@ TEST_F(HostileGraphs, OpsOfTheRuntimeAreRefusedAtImport) {
                    "_def" + arg.substr(4) + "} }")
                 .code(),
             Code::kInvalidArgument);
-  for (const char* op : {"_Retval", "_Send", "_Recv", "_SwitchN"}) {
+  for (const char* op : {"_Retval", "_Send", "_Recv", "_SwitchN", "_FusedElementwise"}) {
     EXPECT_EQ(import(str_cat("node { name: \"x\" op: \"", op, "\" }")).code(),
               Code::kInvalidArgument);
     EXPECT_TRUE(said(op) && said("only the runtime")) << message_;

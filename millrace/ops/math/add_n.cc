@@ -130,7 +130,8 @@ void register_add_n(Registry& registry) {
                            .aggregate = true,
                            .elementwise = true,
                            .may_alias = 1,
-                           .cost = 0.5F},
+                           .cost = 0.5F,
+                           .fused_by = "_FusedElementwise"},
                 .shape = add_n_shape,
                 .gradient = add_n_grad});
   registry.kernel({.op = "AddN", .constraints = {{"T", kNumbers}}, .factory = AddN::make});

@@ -92,7 +92,19 @@ void register_all(Registry& registry, OpList<Ops...>) {
   (register_one<Ops>(registry), ...);
 }
 
+template <class... Ops>
+const OpInfo* find_info(std::string_view name, OpList<Ops...>) {
+  const OpInfo* info = nullptr;
+  ((info = name == Ops::info.name ? &Ops::info : info), ...);
+  return info;
+}
+
 }  // namespace
+
+const OpInfo* find_binary_info(std::string_view name) {
+  const OpInfo* info = find_info(name, BinaryOps());
+  return info != nullptr ? info : find_info(name, GradientOps());
+}
 
 void register_binary(Registry& registry) {
   register_all(registry, BinaryOps());

@@ -1,3 +1,5 @@
+#include "millrace/ops/math/cast.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -6,11 +8,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/math/elementwise.h"
 #include "millrace/tensor/dispatch.h"
-
-// Conversion between any two plain types. A few frequent pairs have a loop of their own; the others
-// go through blocks of one of four wide types, which hold every value of the source exactly.
 
 namespace millrace {
 namespace {
@@ -156,29 +154,15 @@ Loop direct_loop(DType from, DType to) {
 class Cast final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
-    const DType from = base_type(node.input_types[0]), to = node.output_types[0];
-    auto kernel = std::unique_ptr<Cast>(new Cast);
-    if (from != to && (!is_plain(from) || !is_plain(to))) {
-      return unimplemented("Cast ", from, " to ", to, " is not supported");
-    }
-    if (from == to) return std::unique_ptr<Kernel>(std::move(kernel));
     MR_TRY_ASSIGN(const bool truncate, node.attr<bool>("Truncate"));
-    kernel->direct_ = direct_loop(from, to);
-    kernel->blocks_ = to == DType::kFloat ? float_blocks(from) : float_blocks(to);
-    kernel->to_float_ = to == DType::kFloat && kernel->blocks_.to_float != nullptr;
-    kernel->from_float_ = from == DType::kFloat && kernel->blocks_.from_float != nullptr;
-    if (truncate && kFloating.contains(from)) kernel->set_truncated(to);
-    MR_TRY(dispatch<PlainTypes>(from, [&]<class From>() {
-      using Wide = typename WideType<From>::Type;
-      kernel->widen_ = widen_loop<From>;
-      kernel->wide_size_ = sizeof(Wide);
-      return kernel->template set_narrow<Wide>(to);
-    }));
-    return std::unique_ptr<Kernel>(std::move(kernel));
+    MR_TRY_ASSIGN(const CastFunction function, CastFunction::make(base_type(node.input_types[0]),
+                                                                  node.output_types[0], truncate));
+    return std::unique_ptr<Kernel>(new Cast(function));
   }
+  explicit Cast(const CastFunction& function) : function_(function) {}
 
   Status compute(KernelContext& ctx) const override {
-    if (widen_ == nullptr) {
+    if (function_.is_copy()) {
       ctx.set_output_value(0, ctx.take_input(0));
       return ok_status();
     }
@@ -188,79 +172,95 @@ class Cast final : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     char* y = static_cast<char*>(out->mutable_raw());
     const size_t out_size = dtype_size(out->dtype());
-    const double cost = direct_ != nullptr || to_float_ || from_float_ ? 0.5 : 3;
-    ctx.parallel_for(shape.num_elements(), cost, [&](int64_t begin, int64_t end) {
-      run(x + static_cast<size_t>(begin) * in_size, in_size,
-          y + static_cast<size_t>(begin) * out_size, out_size, end - begin);
+    ctx.parallel_for(shape.num_elements(), function_.cost(), [&](int64_t begin, int64_t end) {
+      function_(x + static_cast<size_t>(begin) * in_size, y + static_cast<size_t>(begin) * out_size,
+                end - begin);
     });
     return ok_status();
   }
 
  private:
-  template <class Wide>
-  Status set_narrow(DType to) {
-    return dispatch<PlainTypes>(to, [&]<class To>() { narrow_ = convert_loop<Wide, To>; });
-  }
-
-  // Drops the bits of the mantissa that `to` has not, instead of rounding.
-  void set_truncated(DType to) {
-    const int bits = to == DType::kFloat      ? 23
-                     : to == DType::kHalf     ? 10
-                     : to == DType::kBFloat16 ? 7
-                                              : 52;
-    if (bits == 52) return;
-    dropped_bits_ = (uint64_t{1} << (52 - bits)) - 1;
-    direct_ = nullptr;
-    from_float_ = false;
-  }
-
-  void run(const char* x, size_t in_size, char* y, size_t out_size, int64_t n) const {
-    if (direct_ != nullptr) return direct_(x, y, n);
-    if (to_float_) return blocks_.to_float(x, reinterpret_cast<float*>(y), n);
-    if (from_float_) return blocks_.from_float(reinterpret_cast<const float*>(x), y, n);
-    alignas(64) char block[8192];
-    const int64_t step = static_cast<int64_t>(sizeof block / wide_size_);
-    for (int64_t i = 0; i < n; i += step) {
-      const int64_t m = std::min(step, n - i);
-      widen_(x + static_cast<size_t>(i) * in_size, block, m);
-      if (dropped_bits_ != 0) drop_bits(reinterpret_cast<double*>(block), m);
-      narrow_(block, y + static_cast<size_t>(i) * out_size, m);
-    }
-  }
-
-  void drop_bits(double* values, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      if (values[i] != values[i]) continue;
-      values[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(values[i]) & ~dropped_bits_);
-    }
-  }
-
-  Loop direct_ = nullptr;
-  FloatBlocks blocks_;
-  bool to_float_ = false;
-  bool from_float_ = false;
-  Loop widen_ = nullptr;  // null: both types are the same
-  Loop narrow_ = nullptr;
-  size_t wide_size_ = 8;
-  uint64_t dropped_bits_ = 0;
+  const CastFunction function_;
 };
 
 }  // namespace
 
+template <class Wide>
+Status CastFunction::set_narrow(DType to) {
+  return dispatch<PlainTypes>(to, [&]<class To>() { narrow_ = convert_loop<Wide, To>; });
+}
+
+Result<CastFunction> CastFunction::make(DType from, DType to, bool truncate) {
+  CastFunction out;
+  if (from == to) return out;
+  if (!is_plain(from) || !is_plain(to)) {
+    return unimplemented("Cast ", from, " to ", to, " is not supported");
+  }
+  out.in_size_ = dtype_size(from);
+  out.out_size_ = dtype_size(to);
+  out.direct_ = direct_loop(from, to);
+  out.blocks_ = to == DType::kFloat ? float_blocks(from) : float_blocks(to);
+  out.to_float_ = to == DType::kFloat && out.blocks_.to_float != nullptr;
+  out.from_float_ = from == DType::kFloat && out.blocks_.from_float != nullptr;
+  if (truncate && kFloating.contains(from)) out.set_truncated(to);
+  MR_TRY(dispatch<PlainTypes>(from, [&]<class From>() {
+    using Wide = typename WideType<From>::Type;
+    out.widen_ = widen_loop<From>;
+    out.wide_size_ = sizeof(Wide);
+    return out.template set_narrow<Wide>(to);
+  }));
+  return out;
+}
+
+void CastFunction::set_truncated(DType to) {
+  const int bits = to == DType::kFloat      ? 23
+                   : to == DType::kHalf     ? 10
+                   : to == DType::kBFloat16 ? 7
+                                            : 52;
+  if (bits == 52) return;
+  dropped_bits_ = (uint64_t{1} << (52 - bits)) - 1;
+  direct_ = nullptr;
+  from_float_ = false;
+}
+
+void CastFunction::operator()(const void* from, void* to, int64_t n) const {
+  const char* x = static_cast<const char*>(from);
+  char* y = static_cast<char*>(to);
+  if (direct_ != nullptr) return direct_(x, y, n);
+  if (to_float_) return blocks_.to_float(x, reinterpret_cast<float*>(y), n);
+  if (from_float_) return blocks_.from_float(reinterpret_cast<const float*>(x), y, n);
+  alignas(64) char block[8192];
+  const int64_t step = static_cast<int64_t>(sizeof block / wide_size_);
+  for (int64_t i = 0; i < n; i += step) {
+    const int64_t m = std::min(step, n - i);
+    widen_(x + static_cast<size_t>(i) * in_size_, block, m);
+    if (dropped_bits_ != 0) drop_bits(reinterpret_cast<double*>(block), m);
+    narrow_(block, y + static_cast<size_t>(i) * out_size_, m);
+  }
+}
+
+void CastFunction::drop_bits(double* values, int64_t n) const {
+  for (int64_t i = 0; i < n; ++i) {
+    if (values[i] != values[i]) continue;
+    values[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(values[i]) & ~dropped_bits_);
+  }
+}
+
 void register_cast(Registry& registry) {
-  registry.add({.name = "Cast",
-                .doc =
-                    "x as another type. Integers wrap; real numbers become integers towards zero, "
-                    "saturating, NaN as 0; of complex numbers the real part is taken.",
-                .inputs = {{"x", "SrcT"}},
-                .outputs = {{"y", "DstT"}},
-                .types = {{"SrcT", {}}, {"DstT", {}}},
-                .attrs = {{"Truncate", "bool = false",
-                           "Drop what the result's mantissa cannot hold instead of rounding."}},
-                .traits = {.elementwise = true, .may_alias = 1, .cost = 0.5F},
-                .shape = shape_rules::unchanged,
-                .value = cast_value,
-                .gradient = cast_grad});
+  registry.add(
+      {.name = "Cast",
+       .doc = "x as another type. Integers wrap; real numbers become integers towards zero, "
+              "saturating, NaN as 0; of complex numbers the real part is taken.",
+       .inputs = {{"x", "SrcT"}},
+       .outputs = {{"y", "DstT"}},
+       .types = {{"SrcT", {}}, {"DstT", {}}},
+       .attrs = {{"Truncate", "bool = false",
+                  "Drop what the result's mantissa cannot hold instead of rounding."}},
+       .traits =
+           {.elementwise = true, .may_alias = 1, .cost = 0.5F, .fused_by = "_FusedElementwise"},
+       .shape = shape_rules::unchanged,
+       .value = cast_value,
+       .gradient = cast_grad});
   registry.kernel<Cast>("Cast", DeviceKind::kCpu);
 }
 

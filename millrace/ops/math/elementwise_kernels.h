@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
@@ -48,6 +49,10 @@ class BinaryKernel final : public Kernel {
 // INVALID_ARGUMENT when an integer operand is one the op has no answer for: "Integer division by
 // zero", "Integers to negative integer powers are not allowed".
 Status check_operand(OperandCheck check, const Tensor& y);
+
+// The table entry of the op called `name`; null when there is none.
+const OpInfo* find_unary_info(std::string_view name);
+const OpInfo* find_binary_info(std::string_view name);
 
 // The definition of a table entry, without its rules.
 OpSpec elementwise_spec(const OpInfo& info, int num_inputs);

@@ -136,7 +136,7 @@ void register_select(Registry& registry) {
                 .inputs = {{"condition", "bool"}, {"t", "T"}, {"e", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
-                .traits = {.may_alias = 6, .cost = 0.3F},
+                .traits = {.may_alias = 6, .cost = 0.3F, .fused_by = "_FusedElementwise"},
                 .shape = select_shape,
                 .gradient = select_grad});
   registry.kernel("Select", DeviceKind::kCpu, select_cpu);
@@ -145,7 +145,7 @@ void register_select(Registry& registry) {
                 .inputs = {{"condition", "bool"}, {"t", "T"}, {"e", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
-                .traits = {.elementwise = true, .cost = 1},
+                .traits = {.elementwise = true, .cost = 1, .fused_by = "_FusedElementwise"},
                 .shape = select_v2_shape,
                 .gradient = select_v2_grad});
   registry.kernel("SelectV2", DeviceKind::kCpu, select_v2_cpu);

@@ -161,7 +161,7 @@ void register_bias_add(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kNumberTypes}},
                 .attrs = {{"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}},
-                .traits = {.may_alias = 1, .cost = 0.5},
+                .traits = {.may_alias = 1, .cost = 0.5, .fused_by = "_FusedElementwise"},
                 .shape = bias_add_shape,
                 .gradient = bias_add_grad});
   registry.add({.name = "BiasAddV1",
@@ -169,7 +169,7 @@ void register_bias_add(Registry& registry) {
                 .inputs = {{"value", "T"}, {"bias", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kNumberTypes}},
-                .traits = {.may_alias = 1, .cost = 0.5},
+                .traits = {.may_alias = 1, .cost = 0.5, .fused_by = "_FusedElementwise"},
                 .shape = bias_add_shape,
                 .gradient = bias_add_v1_grad});
   registry.add({.name = "BiasAddGrad",

@@ -1,0 +1,290 @@
+// Trees of elementwise ops in one node: to the bit what the ops give one by one.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+
+#include "millrace/graph/elementwise_tree.h"
+#include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/math/math_testing.h"
+#include "millrace/ops/register_ops.h"
+
+namespace millrace {
+namespace {
+
+const bool registered = register_for_tests({register_math_ops, register_nn_ops});
+
+using Stage = ElementwiseTree::Stage;
+
+AttrMap attrs_of(const ElementwiseTree& tree) {
+  AttrMap attrs;
+  tree.write(attrs);
+  return attrs;
+}
+
+std::unique_ptr<OpTester> fused_tester(const ElementwiseTree& tree, std::vector<Tensor> inputs) {
+  std::vector<DType> in, out;
+  for (const Tensor& t : inputs) in.push_back(t.dtype());
+  for (int r : tree.results) out.push_back(tree.stages[static_cast<size_t>(r)].type);
+  auto tester = std::make_unique<OpTester>("_FusedElementwise");
+  for (const auto& [name, value] : attrs_of(tree)) tester->attr(name, value);
+  tester->attr("Tin", in).attr("Tout", out).input_list(std::move(inputs));
+  return tester;
+}
+
+Result<std::vector<Tensor>> run_separately(const ElementwiseTree& tree,
+                                           const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> values = inputs;
+  for (const Stage& stage : tree.stages) {
+    OpTester tester(stage.op);
+    if (stage.op == "Cast") tester.attr("DstT", stage.type);
+    std::vector<Tensor> operands;
+    for (int o : stage.operands) operands.push_back(values[static_cast<size_t>(o)]);
+    if (stage.op == "AddN") {
+      tester.input_list(operands);
+    } else {
+      for (const Tensor& t : operands) tester.input(t);
+    }
+    MR_TRY_ASSIGN(Tensor value, tester.run_one());
+    values.push_back(std::move(value));
+  }
+  std::vector<Tensor> out;
+  for (int r : tree.results) out.push_back(values[inputs.size() + static_cast<size_t>(r)]);
+  return out;
+}
+
+void expect_equal(const ElementwiseTree& tree, const std::vector<Tensor>& inputs) {
+  const Result<std::vector<Tensor>> separate = run_separately(tree, inputs);
+  const Result<std::vector<Tensor>> fused = fused_tester(tree, inputs)->run();
+  ASSERT_EQ(separate.ok(), fused.ok())
+      << separate.status().to_string() << "; fused " << fused.status().to_string();
+  if (!separate.ok()) return;
+  for (size_t i = 0; i < fused->size(); ++i) {
+    ASSERT_EQ((*fused)[i].shape(), (*separate)[i].shape());
+    ASSERT_TRUE(bit_equal((*fused)[i], (*separate)[i]))
+        << "output " << i << ": " << (*fused)[i].to_string(16) << ", one by one "
+        << (*separate)[i].to_string(16);
+  }
+}
+
+// Random trees over operands that are broadcast in every way.
+class RandomTrees {
+ public:
+  explicit RandomTrees(uint32_t seed) : random_(seed) {}
+
+  ElementwiseTree tree;
+  std::vector<Tensor> inputs;
+
+  void build() {
+    constexpr DType kTypes[] = {DType::kFloat,    DType::kFloat, DType::kFloat, DType::kDouble,
+                                DType::kBFloat16, DType::kHalf,  DType::kInt32, DType::kInt64};
+    const DType type = kTypes[pick(std::size(kTypes))];
+    const int64_t sizes[] = {1, 2, 3, 31, 40, 700};
+    for (int d = pick(4); d > 0; --d) dims_.push_back(sizes[pick(d == 1 ? 6 : d == 2 ? 4 : 3)]);
+    for (int i = 1 + pick(5); i > 0; --i) add_input(type);
+    for (int i = 1 + pick(12); i > 0; --i) add_stage(type);
+    const int count = static_cast<int>(tree.stages.size());
+    for (int s = 0; s < count; ++s) {
+      if (s == count - 1 || pick(5) == 0) tree.results.push_back(s);
+    }
+  }
+
+ private:
+  int pick(size_t n) { return static_cast<int>(random_() % n); }
+
+  void add_input(DType type) {
+    std::vector<int64_t> own;
+    const size_t skip = pick(3) == 0 ? static_cast<size_t>(pick(dims_.size() + 1)) : 0;
+    for (size_t d = skip; d < dims_.size(); ++d) own.push_back(pick(4) == 0 ? 1 : dims_[d]);
+    const Shape shape = Shape::make(own).value();
+    std::vector<Complex128> values;
+    for (int64_t i = 0; i < shape.num_elements(); ++i) values.push_back(pick(64) / 8.0 - 3);
+    inputs.push_back(make_tensor(type, shape, values));
+    types_.push_back(type);
+  }
+
+  int any(DType type) {
+    std::vector<int> fitting;
+    for (size_t v = 0; v < types_.size(); ++v) {
+      if (types_[v] == type) fitting.push_back(static_cast<int>(v));
+    }
+    return fitting.empty() ? -1 : fitting[static_cast<size_t>(pick(fitting.size()))];
+  }
+
+  void add(std::string op, DType type, std::vector<int> operands) {
+    if (std::find(operands.begin(), operands.end(), -1) != operands.end()) return;
+    tree.stages.push_back({std::move(op), type, std::move(operands)});
+    types_.push_back(type);
+  }
+
+  void add_stage(DType type) {
+    const bool floating = kFloating.contains(type);
+    constexpr const char* kUnary[] = {"Tanh", "Exp", "Sqrt", "Sigmoid", "Neg", "Square", "Relu"};
+    constexpr const char* kBinary[] = {"AddV2", "Mul", "Sub", "Maximum", "SquaredDifference"};
+    switch (pick(12)) {
+      case 0:
+      case 1:
+      case 2:
+        return add(kUnary[floating ? pick(7) : 4 + pick(3)], type, {any(type)});
+      case 3:
+      case 4:
+      case 5:
+        return add(kBinary[pick(5)], type, {any(type), any(type)});
+      case 6:
+        return add("Less", DType::kBool, {any(type), any(type)});
+      case 7:
+        return add("SelectV2", type, {any(DType::kBool), any(type), any(type)});
+      case 8:
+        return add("Select", type, {any(DType::kBool), any(type), any(type)});
+      case 9: {
+        const DType to = type == DType::kFloat ? DType::kDouble : DType::kFloat;
+        add("Cast", to, {any(type)});
+        return add("Cast", type, {any(to)});
+      }
+      case 10:
+        return add("AddN", type, {any(type), any(type), any(type)});
+      default:
+        return add(pick(2) == 0 ? "ReluGrad" : "BiasAdd", type, {any(type), any(type)});
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<int64_t> dims_;
+  std::vector<DType> types_;  // of inputs, then stages
+};
+
+// Stages are numbered behind all inputs; RandomTrees makes the inputs first.
+TEST(FusedElementwise, RandomTreesAreEqualToTheBit) {
+  int computed = 0;
+  for (uint32_t seed = 1; seed <= 3000; ++seed) {
+    SCOPED_TRACE(str_cat("seed ", seed));
+    RandomTrees random(seed);
+    random.build();
+    if (random.tree.stages.empty()) continue;
+    if (random.tree.results.empty()) random.tree.results.push_back(0);
+    computed += run_separately(random.tree, random.inputs).ok();
+    expect_equal(random.tree, random.inputs);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(computed, 500);
+}
+
+Tensor counting(const Shape& shape) {
+  Tensor t = Tensor::allocate(DType::kFloat, shape).value();
+  float v = -2;
+  for (float& e : t.mutable_data<float>()) e = (v += 0.001F);
+  return t;
+}
+
+// More than one block, rows and columns longer and shorter than one, and several threads.
+TEST(FusedElementwise, ManyBlocksAndThreads) {
+  const ElementwiseTree tree{{{"AddV2", DType::kFloat, {0, 1}},
+                              {"Mul", DType::kFloat, {4, 2}},
+                              {"Tanh", DType::kFloat, {5}},
+                              {"Mul", DType::kFloat, {6, 3}},
+                              {"Sub", DType::kFloat, {7, 4}}},
+                             {4}};
+  for (const Shape& shape : {Shape{300, 70}, Shape{70, 3000}, Shape{9, 10, 33, 50}}) {
+    std::vector<int64_t> column(shape.dims().begin(), shape.dims().end());
+    column.back() = 1;
+    const std::vector<Tensor> inputs = {counting(shape), counting({shape.dim(shape.rank() - 1)}),
+                                        counting(Shape::make(column).value()),
+                                        Tensor::scalar(0.5F)};
+    expect_equal(tree, inputs);
+    const Tensor one = fused_tester(tree, inputs)->threads(1).run_one().value();
+    EXPECT_TRUE(bit_equal(one, fused_tester(tree, inputs)->threads(4).run_one().value()));
+  }
+}
+
+TEST(FusedElementwise, SmallOperandsAreComputedOnTheirOwn) {
+  // exp(column) / (row * scalar) + matrix, all three intermediates of other shapes.
+  const ElementwiseTree tree{{{"Exp", DType::kFloat, {0}},
+                              {"Mul", DType::kFloat, {1, 2}},
+                              {"RealDiv", DType::kFloat, {4, 5}},
+                              {"AddV2", DType::kFloat, {6, 3}}},
+                             {0, 1, 3}};
+  expect_equal(tree, {counting({40, 1}), counting({50}), Tensor::scalar(3.0F), counting({40, 50})});
+}
+
+TEST(FusedElementwise, WithoutElements) {
+  const ElementwiseTree tree{{{"AddV2", DType::kFloat, {0, 1}}, {"Mul", DType::kFloat, {2, 1}}},
+                             {0, 1}};
+  expect_equal(tree, {counting({0, 3}), counting({3})});
+  expect_equal(tree, {counting({0}), counting({1})});
+  expect_equal(tree, {counting({0}), counting({0})});
+  expect_equal(tree, {counting({2, 0, 3}), counting({2, 1, 1})});
+}
+
+TEST(FusedElementwise, TakesTheMemoryOfAnInputThatNobodyElseNeeds) {
+  const ElementwiseTree tree{{{"AddV2", DType::kFloat, {0, 1}}, {"Tanh", DType::kFloat, {2}}}, {1}};
+  Tensor x = counting({500}), y = counting({500});
+  const std::vector<Tensor> kept = {x.clone().value(), y.clone().value()};
+  const void* const memory = x.raw();
+  const auto tester = fused_tester(tree, {std::move(x), std::move(y)});
+  x = y = Tensor();
+  const Tensor out = tester->movable(true).run_one().value();
+  EXPECT_EQ(out.raw(), memory);
+  EXPECT_TRUE(bit_equal(out, run_separately(tree, kept).value()[0]));
+}
+
+TEST(FusedElementwise, KeepsAnInputThatIsReadAfterTheOutput) {
+  // Stage 0 is an output; stage 1 reads the inputs again.
+  const ElementwiseTree tree{{{"AddV2", DType::kFloat, {0, 1}},
+                              {"Mul", DType::kFloat, {0, 1}},
+                              {"Sub", DType::kFloat, {2, 3}}},
+                             {0, 2}};
+  Tensor x = counting({5000}), y = counting({5000});
+  const std::vector<Tensor> kept = {x.clone().value(), y.clone().value()};
+  const auto tester = fused_tester(tree, {std::move(x), std::move(y)});
+  x = y = Tensor();
+  const std::vector<Tensor> out = tester->movable(true).run().value();
+  const std::vector<Tensor> expected = run_separately(tree, kept).value();
+  for (size_t i = 0; i < out.size(); ++i) EXPECT_TRUE(bit_equal(out[i], expected[i])) << i;
+}
+
+TEST(FusedElementwise, ErrorsNameTheOriginalNode) {
+  const ElementwiseTree tree{{{"AddV2", DType::kFloat, {0, 1}}, {"Mul", DType::kFloat, {3, 2}}},
+                             {1}};
+  const Status status =
+      fused_tester(tree, {counting({2}), counting({2}), counting({3})})
+          ->attr(kStandsForAttr, std::vector<std::string>{"sum", "product"})
+          .attr(kStandsForLinesAttr, std::vector<std::string>{"", "defined at a.py:3"})
+          .check_shapes(false)
+          .run()
+          .status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  for (const char* part : {"Mul \"product\"", "[2]", "[3]", "a.py:3", "[[{{node product}}]]"}) {
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.to_string();
+  }
+}
+
+TEST(FusedElementwise, RefusesWhatIsNoTree) {
+  const ElementwiseTree good{{{"AddV2", DType::kFloat, {0, 0}}}, {0}};
+  const auto code = [&](std::string_view attr, AttrValue value) {
+    return fused_tester(good, {counting({2})})->attr(attr, std::move(value)).run().status().code();
+  };
+  using Ints = std::vector<int64_t>;
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(code("operands", Ints{0, 0}), Code::kOk);
+  for (const Ints& operands :
+       {Ints{0, 1}, Ints{0, -1}, Ints{0}, Ints{0, 0, 0}, Ints{INT64_MIN, 0}}) {
+    EXPECT_EQ(code("operands", operands), Code::kInvalidArgument);
+  }
+  for (const Ints& arities : {Ints{0}, Ints{-1}, Ints{3}, Ints{2, 2}, Ints{INT64_MAX}}) {
+    EXPECT_EQ(code("arities", arities), Code::kInvalidArgument);
+  }
+  for (const Ints& results : {Ints{1}, Ints{-1}, Ints{0, 0}, Ints{}}) {
+    EXPECT_EQ(code("results", results), Code::kInvalidArgument);
+  }
+  for (const Texts& stages :
+       {Texts{"AddV2"}, Texts{"AddV2:nonsense"}, Texts{}, Texts(33, "Add:float")}) {
+    EXPECT_EQ(code("stages", stages), Code::kInvalidArgument);
+  }
+  for (const Texts& stages : {Texts{"MatMul:float"}, Texts{":float"}, Texts{"Less:float"}}) {
+    EXPECT_EQ(code("stages", stages), Code::kUnimplemented);
+  }
+}
+
+}  // namespace
+}  // namespace millrace
