@@ -156,6 +156,8 @@ class ParallelRun : public RefCounted {
   bool start_async(const Ready& ready, ReadyList& next);
 
   void end_async(AsyncStep* state, ReadyList& next);
+  // Ends it on a fresh stack, and begins what it made ready.
+  void go_on(AsyncStep* state);
 
   // Values, who waits for them, and loop frames: parallel_frames.cc.
   void release_input(const PlanStep& step, Iteration* iteration, int i) {
@@ -223,6 +225,7 @@ class ParallelRun : public RefCounted {
   const Ref<Plan> plan_;
   const Ref<Step> step_;
   bool measured_ = false;
+  bool quick_ = false;            // what it waits for may be followed up on a spare thread
   UpdateLog* updates_ = nullptr;  // the rendezvous has it; null: what is changed is not noted
   Frame root_;
   Iteration* root_iteration_;

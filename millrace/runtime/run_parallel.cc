@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "millrace/base/spare_thread.h"
 #include "millrace/base/str_cat.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/kernel/rendezvous.h"
@@ -34,6 +35,22 @@ class WaitNote {
   Rendezvous::KernelWait wait_;
 };
 
+// Whether all that a run of the plan computes is known to be quick, as SpareThread means it.
+bool is_quick(const Plan& plan) {
+  if (!plan.has_async || plan.has_frames || plan.has_blocking) return false;
+  int64_t total_ns = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    if (step.kind != StepKind::kKernel) continue;
+    if (step.async && !step.runs_when_dead) return false;
+    if (step.async) continue;
+    const int64_t ns = plan.step_ns[i].load(std::memory_order_relaxed);
+    total_ns += ns;
+    if (ns == 0 || total_ns > SpareThread::kQuickNs) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
@@ -42,6 +59,7 @@ ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
   root_iteration_ = plan_->scratch->take_iteration(0);
   root_iteration_->frame = &root_;
   measured_ = begin_run(*plan_);
+  quick_ = is_quick(*plan_);
   if (step_->rendezvous) updates_ = step_->rendezvous->updates.get();
 }
 
@@ -421,16 +439,22 @@ bool ParallelRun::start_async(const Ready& ready, ReadyList& next) {
     if (!state->met.exchange(true, std::memory_order_acq_rel)) return;
     // Called from inside some other kernel: go on from a fresh stack.
     ParallelRun* run = state->run.get();
-    run->step_->schedule([state] {
-      Ref<ParallelRun> self = state->run;
-      ReadyList next;
-      self->end_async(state, next);
-      if (self->count_finished(next)) self->begin(std::move(next));
-    });
+    UniqueFunction<void()> here = [state, step = run->step_] {
+      step->run_here([&] { state->run->go_on(state); });
+    };
+    if (run->quick_ && SpareThread::take(here)) return;
+    run->step_->schedule([state] { state->run->go_on(state); });
   });
   if (!state->met.exchange(true, std::memory_order_acq_rel)) return false;
   end_async(state, next);
   return true;
+}
+
+void ParallelRun::go_on(AsyncStep* state) {
+  const Ref<ParallelRun> self(this);  // the step may hold the last but this
+  ReadyList next;
+  end_async(state, next);
+  if (count_finished(next)) begin(std::move(next));
 }
 
 void ParallelRun::end_async(AsyncStep* state, ReadyList& next) {

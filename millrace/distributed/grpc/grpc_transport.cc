@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millrace/base/mutex.h"
+#include "millrace/base/spare_thread.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/distributed/grpc/bad_calls.h"
 #include "millrace/distributed/grpc/grpc_library.h"
@@ -123,10 +124,12 @@ class AnsweredCall final : public Listener {
     request.client = client_;
     return [handler = handler_, method = method_, token = token_, stream = stream_,
             request = std::move(request)]() mutable {
-      handler->handle(method, std::move(request), token,
-                      [stream, method](const Status& status, const Message& answer) {
-                        AnsweredCall::answer(*stream, method, status, answer);
-                      });
+      SpareThread::run([&] {
+        handler->handle(method, std::move(request), token,
+                        [stream, method](const Status& status, const Message& answer) {
+                          AnsweredCall::answer(*stream, method, status, answer);
+                        });
+      });
     };
   }
   static void answer(Stream& stream, const std::string& method, const Status& status,
@@ -356,7 +359,7 @@ class AnswerListener final : public Listener {
     // The end may overtake the answer, which another thread passes on.
     answered_ = true;
     return [call = call_, status = std::move(status), message = std::move(message)]() mutable {
-      call->finish(std::move(status), std::move(message));
+      SpareThread::run([&] { call->finish(std::move(status), std::move(message)); });
     };
   }
 

@@ -27,6 +27,8 @@ class Channel : public RefCounted {
   // thread, perhaps before it returns. The call is delivered at most once, and in no particular
   // order with others. Errors of the method arrive with their code and message; UNAVAILABLE, naming
   // the peer, is the channel's alone: the peer cannot be reached, or was lost before it answered.
+  // What `done` sets off and is quick may run on its thread too, before the next answer is heard
+  // (SpareThread); `done` itself may compute there, but not wait for another call.
   //
   // Once `cancel` (may be null) is cancelled, the peer is told, with the reason, and `done` is
   // called soon: with the answer if one comes, or else with the reason.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/spare_thread.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/distributed/patience.h"
 
@@ -166,7 +167,7 @@ void Connection::serve() {
       ours = false;
       pass_turn();
       const int64_t start = monotonic_nanos();
-      (*work)();
+      SpareThread::run(*work);
       note_work(monotonic_nanos() - start);
     }
   }
@@ -205,7 +206,7 @@ bool Connection::work_with_turn(Work& work) {
   working_since_ns_.store(start);
   worked_.store(true);
   if (!watched_.exchange(true)) writer_.tick_now();
-  work();
+  SpareThread::run(work);
   note_work(monotonic_nanos() - start);
   return working_since_ns_.compare_exchange_strong(start, 0);
 }

@@ -24,8 +24,9 @@ struct SameHostOptions {
 // One connection between two processes of a machine: one side calls, the other answers.
 // Thread-safe.
 //
-// Threads: one reads at a time. What it reads it does itself, and keeps the turn where what was
-// done last was quick: waking another thread costs more than most calls. Otherwise, or when it
+// Threads: one reads at a time. What it reads it does itself, with what that sets off
+// (SpareThread), and keeps the turn where what was done last was quick: waking another thread costs
+// more than most calls. Otherwise, or when it
 // takes longer than some milliseconds all the same, the turn passes to another, so what is called
 // may take its time. One more writes what the socket does not take at once, fills the ring, takes
 // the turn from those who keep it for long, and watches for a lost peer. They end, and let go of
