@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <random>
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
+#include "millrace/ops/accumulate.h"
 #include "millrace/ops/math/math_testing.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/tensor/tensor_testing.h"
@@ -77,6 +81,60 @@ TEST(SegmentSums, DoNotDependOnThreads) {
   one.threads(1).input(x).input(ids).input(Tensor::scalar<int32_t>(7));
   four.threads(4).input(x).input(ids).input(Tensor::scalar<int32_t>(7));
   expect_tensor_equal(*one.run_one(), *four.run_one());
+}
+
+// Ids in [-1, segments), most of them 3 where `uneven`.
+std::vector<int32_t> random_ids(std::mt19937& random, int64_t n, int32_t segments, bool sorted,
+                                bool uneven) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < n; ++i) {
+    const bool chosen = uneven && random() % 4 != 0;
+    ids.push_back(
+        chosen ? 3 : static_cast<int32_t>(random() % static_cast<uint32_t>(segments + 1)) - 1);
+  }
+  if (sorted) std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// The sums, one row after the other.
+template <class T>
+std::vector<T> added_in_order(const Tensor& x, const std::vector<int32_t>& ids, int64_t segments) {
+  const int64_t cols = x.dim(1);
+  std::vector<T> sums(static_cast<size_t>(segments * cols));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0) continue;
+    for (int64_t k = 0; k < cols; ++k) {
+      T& sum = sums[static_cast<size_t>(ids[i] * cols + k)];
+      sum = wrapping_add(sum, x.data<T>()[i * static_cast<size_t>(cols) + static_cast<size_t>(k)]);
+    }
+  }
+  return sums;
+}
+
+template <class T>
+void expect_added_in_order(int64_t cols, bool sorted, bool uneven) {
+  SCOPED_TRACE(str_cat(dtype_of<T>, " ", cols, " columns, sorted ", sorted, " uneven ", uneven));
+  constexpr int64_t kRows = 500;
+  constexpr int32_t kSegments = 37;
+  std::mt19937 random(5);
+  const Tensor x = random_tensor(dtype_of<T>, {kRows, cols}, 9);
+  const std::vector<int32_t> ids = random_ids(random, kRows, kSegments, sorted, uneven);
+  const Tensor sums = *unsorted(x, Tensor::vector(std::span<const int32_t>(ids)), kSegments);
+  const std::vector<T> wanted = added_in_order<T>(x, ids, kSegments);
+  EXPECT_EQ(std::memcmp(sums.raw(), wanted.data(), wanted.size() * sizeof(T)), 0);
+}
+
+TEST(SegmentSums, AddRowsFromFirstToLast) {
+  for (int64_t cols : {1, 3, 16, 65, 130, 300}) {
+    for (bool sorted : {false, true}) {
+      for (bool uneven : {false, true}) {
+        expect_added_in_order<float>(cols, sorted, uneven);
+        expect_added_in_order<double>(cols, sorted, uneven);
+        expect_added_in_order<int32_t>(cols, sorted, uneven);
+        expect_added_in_order<int64_t>(cols, sorted, uneven);
+      }
+    }
+  }
 }
 
 TEST(SegmentSums, ShapesAndValues) {

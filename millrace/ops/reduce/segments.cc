@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/host_ints.h"
+#include "millrace/ops/reduce/segment_loops.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -178,9 +180,88 @@ void sum_columns(const T* x, const RowSums& sums, int64_t cols, int64_t rows, in
   }
 }
 
+// The rows of each segment, in order.
+class SegmentLists {
+ public:
+  // `sorted`: the rows of `sums` are in the order of their segments.
+  SegmentLists(const RowSums& sums, int64_t segments, bool sorted)
+      : starts_(static_cast<size_t>(segments) + 1) {
+    // starts_[s + 1] counts those of segment s, then where they start, then where they end.
+    const auto named = [&](size_t i) { return static_cast<size_t>(sums.to[i] + 1); };
+    size_t first = 0;
+    while (sorted && first < sums.to.size() && sums.to[first] < 0) ++first;
+    for (size_t i = first; i < sums.to.size(); ++i) {
+      if (sums.to[i] >= 0) ++starts_[named(i)];
+    }
+    for (size_t s = 1; s < starts_.size(); ++s) longest_ = std::max(longest_, starts_[s]);
+    if (sorted && sums.from == nullptr) {
+      starts_[0] = static_cast<int64_t>(first);
+      for (size_t s = 1; s < starts_.size(); ++s) starts_[s] += starts_[s - 1];
+      return;
+    }
+    int64_t start = 0;
+    for (size_t s = 1; s < starts_.size(); ++s) start += std::exchange(starts_[s], start);
+    rows_.resize(static_cast<size_t>(start));
+    for (size_t i = first; i < sums.to.size(); ++i) {
+      if (sums.to[i] < 0) continue;
+      const auto at = static_cast<size_t>(starts_[named(i)]++);
+      rows_[at] = sums.from == nullptr ? static_cast<int64_t>(i) : sums.from[i];
+    }
+  }
+
+  int64_t count() const { return starts_.back() - starts_.front(); }
+  int64_t longest() const { return longest_; }
+  SegmentRows rows() const { return {starts_.data(), rows_.empty() ? nullptr : rows_.data()}; }
+
+ private:
+  std::vector<int64_t> starts_, rows_;
+  int64_t longest_ = 0;
+};
+
+// Types that segment_loops.h has.
+template <class T>
+constexpr bool kHasLoops = std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                           std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
+
+// Rows of sums with the rows that make them: each is written once, by one thread. Threads also
+// share the columns where one row of sums has most of the work.
+template <class T>
+void sum_lists(KernelContext& ctx, const T* x, const RowSums& sums, bool sorted, int64_t cols,
+               int64_t rows, T* y) {
+  const SegmentLists lists(sums, rows, sorted);
+  const bool uneven = lists.longest() * 8 > lists.count();
+  const int64_t width = uneven ? std::min(cols, kColumns) : cols;
+  const int64_t chunks = (cols + width - 1) / width;
+  const double share = static_cast<double>(lists.count()) / static_cast<double>(rows) + 1;
+  const double cost = 4 + share * static_cast<double>(width) * 0.1;
+  ctx.parallel_for(rows * chunks, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end;) {
+      const int64_t chunk = unit / rows, first = unit % rows;
+      const int64_t last = std::min(rows, first + end - unit), column = chunk * width;
+      const int64_t count = std::min(width, cols - column);
+      isa_table<SegmentLoops<T>>().sum(lists.rows(), x + column, cols, count, first, last,
+                                       y + column);
+      for (int64_t s = first; sums.divisors != nullptr && s < last; ++s) {
+        if (sums.divisors[s] == 1) continue;
+        T* const row = y + s * cols + column;
+        for (int64_t k = 0; k < count; ++k) row[k] = divided(row[k], sums.divisors[s]);
+      }
+      unit += last - first;
+    }
+  });
+}
+
+// Rows of at least so many bytes are brought into the order of their segments first.
+constexpr int64_t kLongRow = 256;
+
 template <class T>
 void sum_typed(KernelContext& ctx, const T* x, const RowSums& sums, int64_t cols, int64_t rows,
                ComputeType<T>* y) {
+  if constexpr (kHasLoops<T>) {
+    const bool sorted = std::is_sorted(sums.to.begin(), sums.to.end());
+    const bool lists = sorted || cols * static_cast<int64_t>(sizeof(T)) >= kLongRow;
+    if (lists && sums.weights == nullptr) return sum_lists(ctx, x, sums, sorted, cols, rows, y);
+  }
   const int64_t chunks = (cols + kColumns - 1) / kColumns;
   const double cost =
       static_cast<double>(sums.to.size()) * (static_cast<double>(kColumns) * 0.3 + 2);
