@@ -77,7 +77,10 @@ std::vector<T> softmax_results(const SoftmaxRows<T>& table, const T* x, const T*
 
 TYPED_TEST(IsaCopies, Softmax) {
   using T = TypeParam;
-  const std::vector<T> x = this->numbers(40 * 200);
+  std::vector<T> x = this->numbers(40 * 200);
+  x[300] = x[301] = static_cast<T>(INFINITY);
+  x[700] = static_cast<T>(-INFINITY);
+  x[1100] = -1000;
   std::vector<T> labels = this->numbers(40 * 200);
   for (size_t i = 0; i < labels.size(); i += 3) labels[i] = 0;
   this->template expect_same_bits<SoftmaxRows<T>>([&](const auto& table, std::vector<T>& results) {

@@ -121,23 +121,61 @@ struct Plus {
 template <class T>
 constexpr T kLowest = static_cast<T>(-__builtin_inf());
 
+// The largest of numbers, in fewer steps than vec::max takes. Where there may be a NaN the sum of
+// all that was seen is one, and who asks starts again with vec::max.
+template <class T>
+struct Largest {
+  vec::Vec<T> v = vec::broadcast(kLowest<T>), sum = {};
+
+  MR_VECTOR_FN void see(vec::Vec<T> x) {
+    v = v > x ? v : x;
+    sum += x;
+  }
+  MR_VECTOR_FN bool valid() const { return !vec::any(sum != sum); }
+};
+
 // The largest element, NaN if there is one, minus infinity for n = 0.
 template <class T>
 T largest_of(const T* x, int64_t n) {
   Block<T> largest;
-  for (auto& v : largest.v) v = vec::broadcast(kLowest<T>);
+  Largest<T> numbers[kVectors<T>];
   for_each_block<T>(
       x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
-        for (int i = 0; i < kVectors<T>; ++i) largest.v[i] = vec::max(largest.v[i], block.v[i]);
+        for (int i = 0; i < kVectors<T>; ++i) numbers[i].see(block.v[i]);
       });
+  bool valid = true;
+  for (int i = 0; i < kVectors<T>; ++i) {
+    largest.v[i] = numbers[i].v;
+    valid = valid && numbers[i].valid();
+  }
+  if (!valid) {
+    for (auto& v : largest.v) v = vec::broadcast(kLowest<T>);
+    for_each_block<T>(
+        x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
+          for (int i = 0; i < kVectors<T>; ++i) largest.v[i] = vec::max(largest.v[i], block.v[i]);
+        });
+  }
   return fold_block<T>(largest, Max());
+}
+
+// e^x of what is not positive, or NaN; zero where that is no normal number. It takes fewer steps
+// than vec::exp.
+template <class V>
+MR_VECTOR_FN V exp_of_shifted(V x) {
+  if constexpr (sizeof(vec::Element<V>) == 4) {
+    const vec::ExpParts<V> parts = vec::exp_parts(x);
+    const V scale = vec::exp2_int<V>(parts.n);
+    return x < vec::lit<V>(-87.3) ? V{} : (parts.expm1_r + vec::lit<V>(1)) * scale;
+  } else {
+    return vec::exp(x);
+  }
 }
 
 // exp(x - shift), added to the sums.
 template <class T>
 MR_VECTOR_FN Block<T> exp_block(Block<T> block, T shift, Block<T>& sums) {
   for (int i = 0; i < kVectors<T>; ++i) {
-    block.v[i] = vec::exp(block.v[i] - shift);
+    block.v[i] = exp_of_shifted(block.v[i] - shift);
     sums.v[i] += block.v[i];
   }
   return block;
@@ -317,10 +355,15 @@ struct ColumnSums {
 // exp(columns - largest), with their sum.
 template <class T>
 MR_VECTOR_FN ColumnSums<T> column_exponentials(const Columns<T>& x, int64_t n, Columns<T>& y) {
-  ColumnSums<T> sums = {vec::broadcast(kLowest<T>), {}};
-  for (int64_t j = 0; j < n; ++j) sums.largest = vec::max(sums.largest, x[j]);
+  Largest<T> numbers;
+  for (int64_t j = 0; j < n; ++j) numbers.see(x[j]);
+  ColumnSums<T> sums = {numbers.v, {}};
+  if (!numbers.valid()) {
+    sums.largest = vec::broadcast(kLowest<T>);
+    for (int64_t j = 0; j < n; ++j) sums.largest = vec::max(sums.largest, x[j]);
+  }
   for (int64_t j = 0; j < n; ++j) {
-    y[j] = vec::exp(x[j] - sums.largest);
+    y[j] = exp_of_shifted(x[j] - sums.largest);
     sums.sum += y[j];
   }
   return sums;

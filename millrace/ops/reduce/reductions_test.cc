@@ -219,6 +219,23 @@ TEST(Reductions, NothingToReduce) {
   EXPECT_FALSE(reduce("Any", bools, {0})->item<bool>());
 }
 
+// A NaN anywhere in a row of vectors; and infinities of both signs, whose sum is none.
+TEST(Reductions, ExtremesOfLongRowsKeepNan) {
+  constexpr int64_t kN = 300;
+  std::vector<float> x(kN, 1);
+  x[7] = std::numeric_limits<float>::infinity();
+  x[200] = -x[7];
+  EXPECT_EQ(reduce("Max", Tensor::vector(std::span<const float>(x)), {0})->item<float>(), x[7]);
+  EXPECT_EQ(reduce("Min", Tensor::vector(std::span<const float>(x)), {0})->item<float>(), x[200]);
+  for (size_t i = 0; i < kN; i += 13) {
+    std::vector<float> y = x;
+    y[i] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor row = Tensor::vector(std::span<const float>(y));
+    EXPECT_TRUE(std::isnan(reduce("Max", row, {0})->item<float>())) << i;
+    EXPECT_TRUE(std::isnan(reduce("Min", row, {0})->item<float>())) << i;
+  }
+}
+
 TEST(Reductions, NanWins) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Tensor& x : {Tensor::vector<float>({1, nan, 3}), Tensor::vector<float>({nan, 1, 3})}) {
