@@ -18,7 +18,9 @@ namespace {
 using MatMulTypes =
     ConcatTypes<FloatingTypes, TypeList<int32_t, int64_t, uint32_t, uint64_t>, ComplexTypes>;
 
-// A batch of fewer multiplications per matrix than this is shared among threads by matrix.
+// A batch of so many matrices, or of fewer multiplications per matrix than this, is shared among
+// threads by matrix.
+constexpr int64_t kManyMatrices = 16;
 constexpr int64_t kSmallMatrix = int64_t{1} << 18;
 
 bool broadcasts(std::string_view op) { return op != "BatchMatMul"; }
@@ -174,13 +176,13 @@ class BatchMatMulKernel final : public Kernel {
 
     const int64_t count = batch.shape().num_elements();
     const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-    if (work >= static_cast<double>(kSmallMatrix)) {
+    if (count < kManyMatrices && work >= static_cast<double>(kSmallMatrix)) {
       for (int64_t i = 0; i < count; ++i) MR_TRY(multiply(i, ContextParallel{ctx}));
       return ok_status();
     }
     Mutex mu;
     Status first_error;
-    ctx.parallel_for(count, 50 + work * 0.05, [&](int64_t begin, int64_t end) {
+    ctx.parallel_for(count, 50 + work * 0.02, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         Status status = multiply(i, run_serially);
         if (status.ok()) continue;

@@ -13,25 +13,35 @@
 namespace millrace {
 namespace {
 
-// Blocks of about these sizes: a panel of the right matrix stays in the first-level cache while a
-// block of the left one (kRowsPerBlock x kDepth) is read from the second, and kDepth x
-// kColumnsPerBlock elements of the right matrix are packed at a time.
-constexpr int64_t kDepth = 320;
-constexpr int64_t kRowsPerBlock = 144;
-constexpr int64_t kColumnsPerBlock = 2048;
-// The left matrix is packed once for all threads up to this many rows, else per task.
-constexpr int64_t kSharedRows = 4 * kRowsPerBlock;
+// So many products of a sum at a time: a panel of the right matrix (kDepth x nr) then stays in the
+// second-level cache, with a block of kRowsPerBlock rows of the left one.
+constexpr int64_t kDepth = 384;
+constexpr int64_t kRowsPerBlock = 192;
+constexpr int64_t kLeastRows = 24;
+// Of an operand that all threads share, so many elements are packed at a time, so that it stays in
+// the last cache.
+constexpr int64_t kSharedElements = int64_t{1} << 22;
+// Up to so many bytes, in lines that lie side by side, an operand is read where it lies as quickly
+// as from panels.
+constexpr int64_t kSmallBytes = int64_t{128} << 10;
+constexpr int64_t kTinyBytes = int64_t{24} << 10;
+// A row of the left matrix that meets so few columns is not worth packing.
+constexpr int64_t kFewColumns = 256;
+// The right matrix's columns, where they are contiguous, are multiplied with so few rows as they
+// are.
+constexpr int64_t kDotRows = 48;
+constexpr int64_t kDotDepth = 256;
 // Enough pieces that threads finish together.
-constexpr int64_t kTasks = 24;
+constexpr int64_t kTasks = 16;
 constexpr int kMaxPanel = 64;
 // Products of at most this many multiplications are not worth packing.
 constexpr int64_t kSmall = 8 * 8 * 8;
 constexpr double kFlopsPerNs = 50;
-// Where C has at most kSplitElements, so that a block of k is little work, and k has kSplitBlocks
+// Where C has at most kSplitElements, too few for tasks of their own, and k has kSplitBlocks
 // blocks or more, k is cut into up to kSplitParts parts.
-constexpr int64_t kSplitElements = int64_t{1} << 18;
-constexpr int64_t kSplitBlocks = 8;
-constexpr int64_t kSplitParts = 16;
+constexpr int64_t kSplitElements = int64_t{1} << 16;
+constexpr int64_t kSplitBlocks = 6;
+constexpr int64_t kSplitParts = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -51,126 +61,261 @@ void fill_rows(const GemmProblem<T>& problem) {
   }
 }
 
-// One pass over a block of k: all of C, columns [first_column, first_column + columns).
+// How a problem is cut: fixed by its sizes and the kernels.
 template <class T>
-struct Pass {
-  const GemmProblem<T>& problem;
-  const GemmKernels<T>& kernels;
-  int64_t k, depth;
-  int64_t first_column, columns;
-  bool accumulate;
-  const T* packed_b;  // panels of the columns
-  const T* plain_b;   // null, or element (k, first_column) of an unpacked right matrix
-  int64_t plain_step;
+struct Cut {
+  Cut(const GemmProblem<T>& problem, const GemmKernels<T>& kernels)
+      : depth(ceil_div(problem.k, ceil_div(problem.k, kDepth))),
+        tall(static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.mr)))),
+        left_width(2 * tall),
+        left(problem.a.in_place()),
+        right(problem.b.in_place()) {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    const bool few_columns = left.k_step == 1 && problem.n <= kFewColumns;
+    const int64_t left_bytes = problem.m * problem.k * kSize;
+    left_in_place = left.data != nullptr && (left.k_step == 1 || left.line_step == 1) &&
+                    (few_columns || left_bytes <= kSmallBytes);
+    side_by_side = right.data != nullptr && right.line_step == 1;
+    const bool tight = right.k_step == kernels.nr || right.k_step * problem.k * kSize <= kTinyBytes;
+    right_in_place =
+        side_by_side && problem.n % kernels.lanes == 0 && (tight || problem.m <= kernels.mr);
+    // Tasks are groups of columns, for which the left matrix is prepared once, or of rows.
+    by_columns =
+        problem.m <= std::max(problem.n, kRowsPerBlock) && problem.n >= kernels.nr * kTasks / 2;
+  }
 
-  // Rows [row, row + rows) (rows <= 512), packed at `a`, times columns [from, to) of the pass.
-  void multiply(int64_t row, int64_t rows, const T* a, int64_t from, int64_t to) const {
-    const int mr = kernels.mr, nr = kernels.nr;
-    int64_t offsets[512];
-    if (problem.row_offsets != nullptr) {
-      problem.row_offsets(problem.row_context, row, rows, offsets);
-    }
-    for (int64_t j = from; j < to; j += nr) {
-      const int64_t wide = std::min<int64_t>(nr, columns - j);
-      const bool plain = plain_b != nullptr && wide == nr;
-      const T* b = plain ? plain_b + j : packed_b + j * depth;
-      const int64_t b_step = plain ? plain_step : nr;
-      for (int64_t i = 0; i < rows; i += mr) {
-        const int tall = static_cast<int>(std::min<int64_t>(mr, rows - i));
-        const T* panel = a + i * depth;
-        if (problem.row_offsets == nullptr && wide == nr) {
-          T* c = problem.c + (row + i) * problem.ldc + first_column + j;
-          kernels.tile(tall, depth, panel, b, b_step, c, problem.ldc, accumulate);
-          continue;
-        }
-        T tile[kMaxPanel * kMaxPanel];
-        kernels.tile(tall, depth, panel, b, b_step, tile, nr, false);
-        for (int r = 0; r < tall; ++r) {
-          const int64_t offset =
-              problem.row_offsets != nullptr ? offsets[i + r] : (row + i + r) * problem.ldc;
-          T* c = problem.c + offset + first_column + j;
-          const T* from_tile = tile + r * nr;
-          if (accumulate) {
-            for (int64_t q = 0; q < wide; ++q) c[q] += from_tile[q];
-          } else {
-            std::copy_n(from_tile, wide, c);
-          }
-        }
+  int64_t depth;
+  int tall;        // rows of a tile
+  int left_width;  // of the left matrix's panels: the rows of two tiles
+  typename GemmSource<T>::Lines left, right;
+  bool left_in_place, right_in_place;
+  bool side_by_side;  // the right matrix's columns are, in its rows
+  bool by_columns;
+};
+
+// Elements [k, k + depth) of rows from `row` on, for tiles.
+template <class T>
+class LeftBlock {
+ public:
+  static LeftBlock in_place(const typename GemmSource<T>::Lines& lines, int64_t row, int64_t k) {
+    return {lines.data + row * lines.line_step + k * lines.k_step, lines.line_step, lines.k_step,
+            0};
+  }
+  static LeftBlock packed(const T* panels, int64_t depth, int width) {
+    return {panels, 1, width, depth};
+  }
+  // From row i of the block on, up to the end of its panel.
+  GemmRows<T> rows(int64_t i) const {
+    if (depth_ == 0) return {data_ + i * row_step_, row_step_, k_step_};
+    return {data_ + i / k_step_ * k_step_ * depth_ + i % k_step_, row_step_, k_step_};
+  }
+
+ private:
+  LeftBlock(const T* data, int64_t row_step, int64_t k_step, int64_t depth)
+      : data_(data), row_step_(row_step), k_step_(k_step), depth_(depth) {}
+
+  const T* data_;
+  int64_t row_step_, k_step_;
+  int64_t depth_;  // of panels; 0 where there are none
+};
+
+// A block of k of a panel of the right matrix. Where `copy` is set the panel lies among others, and
+// the first tile copies it there.
+template <class T>
+struct RightPanel {
+  const T* data;
+  int64_t step;
+  T* copy;
+};
+
+// One problem on its way: multiplies rectangles of C.
+template <class T>
+class Product {
+ public:
+  Product(const GemmProblem<T>& problem, const GemmKernels<T>& kernels)
+      : problem_(problem), kernels_(kernels), cut_(problem, kernels) {}
+
+  Status run(ParallelFor parallel_for) const {
+    const bool packs = cut_.by_columns ? !cut_.left_in_place : !cut_.right_in_place;
+    const int width = cut_.by_columns ? cut_.left_width : kernels_.nr;
+    const int64_t lines = round_up(cut_.by_columns ? problem_.m : problem_.n, width);
+    const int64_t blocks = std::max<int64_t>(1, kSharedElements / lines / cut_.depth);
+    const int64_t chunk = packs ? std::min(problem_.k, blocks * cut_.depth) : problem_.k;
+    Scratch<T> shared(packs ? lines * chunk : 0);
+    MR_TRY(shared.status());
+    std::atomic<bool> short_of_memory{false};
+    for (int64_t k = 0; k < problem_.k; k += chunk) {
+      const int64_t length = std::min(chunk, problem_.k - k);
+      if (packs) prepare(k, length, width, lines, shared.data(), parallel_for);
+      const Chunk part{k, length, shared.data()};
+      if (cut_.by_columns) {
+        run_by_columns(part, short_of_memory, parallel_for);
+      } else {
+        run_by_rows(part, short_of_memory, parallel_for);
       }
     }
+    if (!short_of_memory) return ok_status();
+    return resource_exhausted("OOM when packing a block of a product of ", problem_.m, " x ",
+                              problem_.n);
   }
 
-  double nanoseconds(int64_t rows, int64_t wide) const {
-    return 2.0 * static_cast<double>(rows) * static_cast<double>(wide) *
-           static_cast<double>(depth) / kFlopsPerNs;
-  }
+ private:
+  // Products [k, k + length) of every sum; one operand lies packed at `shared`, or in place.
+  struct Chunk {
+    int64_t k, length;
+    const T* shared;
+  };
 
-  // All rows, packed beforehand at `a`: the tasks are a grid over C.
-  void run_shared(const T* a, ParallelFor parallel_for) const {
-    const int64_t row_tiles = ceil_div(problem.m, kernels.mr);
-    const int64_t column_tiles = ceil_div(columns, kernels.nr);
-    const int64_t row_blocks = ceil_div(problem.m, kRowsPerBlock);
-    const int64_t rows = ceil_div(row_tiles, row_blocks) * kernels.mr;
-    const int64_t column_blocks = std::min(column_tiles, ceil_div(kTasks, row_blocks));
-    const int64_t wide = ceil_div(column_tiles, column_blocks) * kernels.nr;
-    const int64_t grid_rows = ceil_div(problem.m, rows), grid_columns = ceil_div(columns, wide);
-    parallel_for(grid_rows * grid_columns, nanoseconds(rows, wide),
+  void prepare(int64_t k, int64_t length, int width, int64_t lines, T* out,
+               ParallelFor parallel_for) const {
+    const GemmSource<T>& source = cut_.by_columns ? problem_.a : problem_.b;
+    const int64_t count = cut_.by_columns ? problem_.m : problem_.n;
+    const int64_t panels = lines / width;
+    const int64_t blocks = ceil_div(length, cut_.depth);
+    parallel_for(panels * blocks, static_cast<double>(width * cut_.depth) * 0.2,
                  [&](int64_t begin, int64_t end) {
-                   for (int64_t t = begin; t < end; ++t) {
-                     const int64_t row = t / grid_columns * rows, column = t % grid_columns * wide;
-                     multiply(row, std::min(rows, problem.m - row), a + row * depth, column,
-                              std::min(columns, column + wide));
+                   for (int64_t t = begin; t < end;) {
+                     // The panels of one block that follow each other.
+                     const int64_t block = t / panels, panel = t % panels;
+                     const int64_t last = std::min(panels, panel + end - t);
+                     const int64_t from = block * cut_.depth;
+                     const int64_t depth = std::min(cut_.depth, length - from);
+                     const int64_t line = panel * width;
+                     source.pack(line, std::min(last * width, count) - line, k + from, depth, width,
+                                 out + from * lines + line * depth);
+                     t += last - panel;
                    }
                  });
   }
 
-  // All rows, packed beforehand at `a`, one block of them: each task packs the panels of columns it
-  // multiplies, one at a time, so that a panel is in the first-level cache when it is used. False
-  // when there was no memory.
-  bool run_panels(const T* a, ParallelFor parallel_for) const {
-    const int nr = kernels.nr;
-    std::atomic<bool> short_of_memory{false};
-    parallel_for(ceil_div(columns, nr), nanoseconds(problem.m, nr),
+  // Each task packs the panels of columns that it multiplies, one at a time.
+  void run_by_columns(const Chunk& chunk, std::atomic<bool>& short_of_memory,
+                      ParallelFor parallel_for) const {
+    const int64_t tiles = ceil_div(problem_.n, kernels_.nr);
+    const int64_t parts =
+        std::clamp<int64_t>(kTasks / tiles, 1, ceil_div(problem_.m, kRowsPerBlock / 2));
+    const int64_t rows = round_up(ceil_div(problem_.m, parts), cut_.left_width);
+    const int64_t row_parts = ceil_div(problem_.m, rows);
+    parallel_for(tiles * row_parts, nanoseconds(rows, kernels_.nr, chunk.length),
                  [&](int64_t begin, int64_t end) {
-                   Scratch<T> packed(nr * depth);
-                   if (packed.data() == nullptr) {
+                   Scratch<T> own(cut_.right_in_place ? 0 : kernels_.nr * cut_.depth);
+                   if (own.data() == nullptr) {
                      short_of_memory = true;
                      return;
                    }
-                   for (int64_t t = begin; t < end; ++t) {
-                     const int64_t column = t * nr;
-                     const int64_t wide = std::min<int64_t>(nr, columns - column);
-                     problem.b.pack(first_column + column, wide, k, depth, nr, packed.data());
-                     const Pass<T> panel{
-                         problem,    kernels,       k,       depth, first_column + column, wide,
-                         accumulate, packed.data(), nullptr, 0};
-                     panel.multiply(0, problem.m, a, 0, wide);
+                   for (int64_t done = 0; done < chunk.length; done += cut_.depth) {
+                     for (int64_t t = begin; t < end; ++t) {
+                       const int64_t row = t % row_parts * rows;
+                       multiply_columns(chunk, done, row, std::min(rows, problem_.m - row),
+                                        t / row_parts * kernels_.nr, own.data());
+                     }
                    }
                  });
-    return !short_of_memory;
   }
 
-  // Each task packs the rows it multiplies. False when there was no memory.
-  bool run_private(ParallelFor parallel_for) const {
-    const int64_t rows = std::min(round_up(kRowsPerBlock, kernels.mr),
-                                  round_up(ceil_div(problem.m, kTasks), kernels.mr));
-    std::atomic<bool> short_of_memory{false};
-    parallel_for(ceil_div(problem.m, rows), nanoseconds(rows, columns),
+  void multiply_columns(const Chunk& chunk, int64_t done, int64_t row, int64_t rows, int64_t column,
+                        T* own) const {
+    const int64_t depth = std::min(cut_.depth, chunk.length - done);
+    const int64_t wide = std::min<int64_t>(kernels_.nr, problem_.n - column);
+    const int64_t lines = round_up(problem_.m, cut_.left_width);
+    const auto left = cut_.left_in_place
+                          ? LeftBlock<T>::in_place(cut_.left, row, chunk.k + done)
+                          : LeftBlock<T>::packed(chunk.shared + done * lines + row * depth, depth,
+                                                 cut_.left_width);
+    multiply(left, right_panel(column, wide, chunk.k + done, depth, own), row, rows, column, wide,
+             depth, problem_.accumulate || chunk.k + done > 0);
+  }
+
+  // Each task packs the rows it multiplies.
+  void run_by_rows(const Chunk& chunk, std::atomic<bool>& short_of_memory,
+                   ParallelFor parallel_for) const {
+    const int64_t rows = round_up(
+        std::clamp(ceil_div(problem_.m, kTasks), kLeastRows, kRowsPerBlock), cut_.left_width);
+    parallel_for(ceil_div(problem_.m, rows), nanoseconds(rows, problem_.n, chunk.length),
                  [&](int64_t begin, int64_t end) {
-                   Scratch<T> packed(rows * depth);
-                   if (packed.data() == nullptr) {
+                   Scratch<T> own(cut_.left_in_place ? 0 : rows * cut_.depth);
+                   if (own.data() == nullptr) {
                      short_of_memory = true;
                      return;
                    }
                    for (int64_t t = begin; t < end; ++t) {
                      const int64_t row = t * rows;
-                     const int64_t count = std::min(rows, problem.m - row);
-                     problem.a.pack(row, count, k, depth, kernels.mr, packed.data());
-                     multiply(row, count, packed.data(), 0, columns);
+                     for (int64_t done = 0; done < chunk.length; done += cut_.depth) {
+                       multiply_rows(chunk, done, row, std::min(rows, problem_.m - row),
+                                     own.data());
+                     }
                    }
                  });
-    return !short_of_memory;
   }
+
+  void multiply_rows(const Chunk& chunk, int64_t done, int64_t row, int64_t rows, T* own) const {
+    const int64_t k = chunk.k + done;
+    const int64_t depth = std::min(cut_.depth, chunk.length - done);
+    const int64_t lines = round_up(problem_.n, kernels_.nr);
+    if (!cut_.left_in_place) problem_.a.pack(row, rows, k, depth, cut_.left_width, own);
+    const auto left = cut_.left_in_place ? LeftBlock<T>::in_place(cut_.left, row, k)
+                                         : LeftBlock<T>::packed(own, depth, cut_.left_width);
+    for (int64_t column = 0; column < problem_.n; column += kernels_.nr) {
+      const int64_t wide = std::min<int64_t>(kernels_.nr, problem_.n - column);
+      const RightPanel<T> right =
+          cut_.right_in_place
+              ? right_panel(column, wide, k, depth, nullptr)
+              : RightPanel<T>{chunk.shared + done * lines + column * depth, kernels_.nr, nullptr};
+      multiply(left, right, row, rows, column, wide, depth, problem_.accumulate || k > 0);
+    }
+  }
+
+  // In place, or at `own` sooner or later.
+  RightPanel<T> right_panel(int64_t column, int64_t wide, int64_t k, int64_t depth, T* own) const {
+    const T* data = cut_.side_by_side ? cut_.right.data + k * cut_.right.k_step + column : nullptr;
+    if (cut_.right_in_place) return {data, cut_.right.k_step, nullptr};
+    if (cut_.side_by_side && wide == kernels_.nr) return {data, cut_.right.k_step, own};
+    problem_.b.pack(column, wide, k, depth, kernels_.nr, own);
+    return {own, kernels_.nr, nullptr};
+  }
+
+  // Rows [row, row + rows) times columns [column, column + wide).
+  void multiply(const LeftBlock<T>& left, RightPanel<T> right, int64_t row, int64_t rows,
+                int64_t column, int64_t wide, int64_t depth, bool accumulate) const {
+    const auto columns = static_cast<int>(round_up(wide, kernels_.lanes));
+    int64_t offsets[kMaxPanel];
+    for (int64_t i = 0; i < rows; i += cut_.tall) {
+      const int tall = static_cast<int>(std::min<int64_t>(cut_.tall, rows - i));
+      const GemmRows<T> a = left.rows(i);
+      if (problem_.row_offsets == nullptr && wide == columns) {
+        kernels_.tile(tall, columns, depth, a, right.data, right.step, right.copy,
+                      problem_.c + (row + i) * problem_.ldc + column, problem_.ldc, accumulate);
+      } else {
+        T tile[kMaxPanel * kMaxPanel];
+        kernels_.tile(tall, columns, depth, a, right.data, right.step, right.copy, tile, columns,
+                      false);
+        if (problem_.row_offsets != nullptr) {
+          problem_.row_offsets(problem_.row_context, row + i, tall, offsets);
+        }
+        for (int r = 0; r < tall; ++r) {
+          const int64_t offset =
+              problem_.row_offsets != nullptr ? offsets[r] : (row + i + r) * problem_.ldc;
+          T* c = problem_.c + offset + column;
+          const T* from = tile + r * columns;
+          if (accumulate) {
+            for (int64_t q = 0; q < wide; ++q) c[q] += from[q];
+          } else {
+            std::copy_n(from, wide, c);
+          }
+        }
+      }
+      if (right.copy != nullptr) right = {right.copy, kernels_.nr, nullptr};
+    }
+  }
+
+  static double nanoseconds(int64_t rows, int64_t wide, int64_t depth) {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(wide) *
+           static_cast<double>(depth) / kFlopsPerNs;
+  }
+
+  const GemmProblem<T>& problem_;
+  const GemmKernels<T>& kernels_;
+  const Cut<T> cut_;
 };
 
 // One row times a matrix that is read where it lies.
@@ -190,18 +335,6 @@ Status multiply_row(const GemmProblem<T>& problem, const GemmKernels<T>& kernels
                  }
                });
   return ok_status();
-}
-
-// Packs lines [line, line + count) in parallel.
-template <class T>
-void pack_panels(const GemmSource<T>& source, int64_t line, int64_t count, int64_t k, int64_t depth,
-                 int width, T* out, ParallelFor parallel_for) {
-  parallel_for(ceil_div(count, width), static_cast<double>(width * depth) * 0.3,
-               [&](int64_t begin, int64_t end) {
-                 const int64_t from = begin * width;
-                 source.pack(line + from, std::min(end * width, count) - from, k, depth, width,
-                             out + from * depth);
-               });
 }
 
 // Panels of `count` lines that lie side by side, from one element of a line to the next `step`.
@@ -269,69 +402,55 @@ void StridedSource<T, S>::pack(int64_t line, int64_t count, int64_t k, int64_t d
 }
 
 template <class T, class S>
-const T* StridedSource<T, S>::unpacked(int64_t* step) const {
-  if constexpr (std::is_same_v<S, T>) {
-    if (line_step_ == 1) {
-      *step = k_step_;
-      return data_;
-    }
-  }
-  return nullptr;
+typename GemmSource<T>::Lines StridedSource<T, S>::in_place() const {
+  if constexpr (std::is_same_v<S, T>) return {data_, line_step_, k_step_};
+  return {};
 }
 
 namespace {
 
+// Few rows times columns that are contiguous: both are read where they lie.
+template <class T>
+bool takes_dots(const GemmProblem<T>& problem) {
+  if (problem.m > kDotRows || problem.k < kDotDepth || problem.accumulate) return false;
+  const auto a = problem.a.in_place(), b = problem.b.in_place();
+  return problem.row_offsets == nullptr && a.data != nullptr && b.data != nullptr &&
+         a.k_step == 1 && b.k_step == 1 && b.line_step > 1;
+}
+
+template <class T>
+void multiply_dots(const GemmProblem<T>& problem, const GemmKernels<T>& kernels,
+                   ParallelFor parallel_for) {
+  constexpr int64_t kWide = 4;
+  const auto a = problem.a.in_place(), b = problem.b.in_place();
+  const int64_t tall = ceil_div(problem.m, ceil_div(problem.m, kernels.mr));
+  const double cost =
+      2.0 * static_cast<double>(problem.m * kWide) * static_cast<double>(problem.k) / kFlopsPerNs;
+  parallel_for(ceil_div(problem.n, kWide), cost, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin * kWide; j < std::min(problem.n, end * kWide); j += kWide) {
+      const int wide = static_cast<int>(std::min(kWide, problem.n - j));
+      for (int64_t i = 0; i < problem.m; i += tall) {
+        kernels.dots(static_cast<int>(std::min(tall, problem.m - i)), wide, problem.k,
+                     a.data + i * a.line_step, a.line_step, b.data + j * b.line_step, b.line_step,
+                     problem.c + i * problem.ldc + j, problem.ldc);
+      }
+    }
+  });
+}
+
 template <class T>
 Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
                        const GemmKernels<T>& kernels) {
-  const int64_t depth_step = ceil_div(problem.k, ceil_div(problem.k, kDepth));
-  const int64_t column_step = std::min(round_up(problem.n, kernels.nr), kColumnsPerBlock);
-  // Few rows pass over the right matrix too seldom to pay for a copy of it.
-  int64_t plain_step = 0;
-  const T* plain_b = problem.m <= kernels.plain_rows ? problem.b.unpacked(&plain_step) : nullptr;
-  if (problem.m == 1 && plain_b != nullptr && !problem.accumulate &&
+  const auto b = problem.b.in_place();
+  if (problem.m == 1 && b.data != nullptr && b.line_step == 1 && !problem.accumulate &&
       problem.row_offsets == nullptr) {
-    return multiply_row(problem, kernels, plain_b, plain_step, parallel_for);
+    return multiply_row(problem, kernels, b.data, b.k_step, parallel_for);
   }
-  const bool shared = problem.m <= kSharedRows;
-  // With one block of rows a panel of the right matrix is used by one task, which packs it.
-  const bool panels = plain_b == nullptr && problem.m <= kRowsPerBlock;
-  const int64_t a_rows = shared ? round_up(problem.m, kernels.mr) : 0;
-  const int64_t b_columns = panels ? 0 : column_step;
-  Scratch<T> packed(depth_step * (b_columns + a_rows));
-  MR_TRY(packed.status());
-  T* const packed_b = packed.data();
-  T* const packed_a = packed_b + depth_step * b_columns;
-  const auto no_memory = [&] {
-    return resource_exhausted("OOM when packing a block of a product of ", problem.m, " x ",
-                              problem.n);
-  };
-  for (int64_t column = 0; column < problem.n; column += column_step) {
-    const int64_t columns = std::min(column_step, problem.n - column);
-    for (int64_t k = 0; k < problem.k; k += depth_step) {
-      const int64_t depth = std::min(depth_step, problem.k - k);
-      const T* plain = plain_b != nullptr ? plain_b + k * plain_step + column : nullptr;
-      const int64_t first_packed = plain != nullptr ? columns / kernels.nr * kernels.nr : 0;
-      if (!panels && first_packed < columns) {
-        pack_panels(problem.b, column + first_packed, columns - first_packed, k, depth, kernels.nr,
-                    packed_b + first_packed * depth, parallel_for);
-      }
-      const Pass<T> pass{
-          problem,  kernels, k,         depth, column, columns, problem.accumulate || k > 0,
-          packed_b, plain,   plain_step};
-      if (shared) {
-        pack_panels(problem.a, 0, problem.m, k, depth, kernels.mr, packed_a, parallel_for);
-        if (!panels) {
-          pass.run_shared(packed_a, parallel_for);
-        } else if (!pass.run_panels(packed_a, parallel_for)) {
-          return no_memory();
-        }
-      } else if (!pass.run_private(parallel_for)) {
-        return no_memory();
-      }
-    }
+  if (takes_dots(problem)) {
+    multiply_dots(problem, kernels, parallel_for);
+    return ok_status();
   }
-  return ok_status();
+  return Product<T>(problem, kernels).run(parallel_for);
 }
 
 // Elements [k, ...) of another source's lines.
@@ -343,9 +462,10 @@ class SourceFrom final : public GemmSource<T> {
             T* out) const override {
     source_.pack(line, count, k_ + k, depth, width, out);
   }
-  const T* unpacked(int64_t* step) const override {
-    const T* data = source_.unpacked(step);
-    return data == nullptr ? nullptr : data + k_ * *step;
+  typename GemmSource<T>::Lines in_place() const override {
+    auto lines = source_.in_place();
+    if (lines.data != nullptr) lines.data += k_ * lines.k_step;
+    return lines;
   }
 
  private:

@@ -29,8 +29,13 @@ class GemmSource {
   // after the other, as gemm_kernels.h describes; lines missing in the last panel are zeros.
   virtual void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
                     T* out) const = 0;
-  // Where element p of line j is data[p * step + j], the data and the step; null otherwise.
-  virtual const T* unpacked(int64_t* /*step*/) const { return nullptr; }
+  // Where element p of line i is data[i * line_step + p * k_step], these; no data otherwise.
+  struct Lines {
+    const T* data = nullptr;
+    int64_t line_step = 0;
+    int64_t k_step = 0;
+  };
+  virtual Lines in_place() const { return {}; }
 };
 
 // Lines at regular distances in memory, of elements S that convert to T: element p of line i is
@@ -42,7 +47,7 @@ class StridedSource final : public GemmSource<T> {
       : data_(data), line_step_(line_step), k_step_(k_step) {}
   void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
             T* out) const override;
-  const T* unpacked(int64_t* step) const override;
+  typename GemmSource<T>::Lines in_place() const override;
 
  private:
   const S* data_;

@@ -6,22 +6,36 @@
 
 namespace millrace {
 
+// Some rows of a left matrix in memory: element p of row i is data[i * row_step + p * k_step].
+template <class T>
+struct GemmRows {
+  const T* data;
+  int64_t row_step;
+  int64_t k_step;
+};
+
 // What the GEMM driver and the packing code need of one instruction set, for elements T: float,
 // double, uint32_t or uint64_t (signed integers multiply as unsigned ones, so that overflow wraps).
 //
-// Operands are packed into panels: a panel of width w and depth d holds element p of line i (a row
-// of the left matrix, a column of the right one) at [p * w + i].
+// Operands that are not read where they lie are packed into panels: a panel of width w and depth d
+// holds element p of line i (a row of the left matrix, a column of the right one) at [p * w + i].
 template <class T>
 struct GemmKernels {
-  int mr;  // width of a panel of the left matrix
-  int nr;  // width of a panel of the right matrix
-  // With so many rows or fewer the right matrix is better read where it lies than packed.
-  int plain_rows;
+  int mr;     // rows of a tile at most
+  int nr;     // columns of a tile at most: the width of a panel of the right matrix
+  int lanes;  // of a vector
 
-  // c[i * ldc + j] = sum over p of a[p * mr + i] * b[p * b_step + j], for i < rows <= mr and j <
-  // nr; added to what is there when `accumulate`. The order of the sum depends on nothing but k.
-  void (*tile)(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
-               bool accumulate);
+  // c[i * ldc + j] = sum over p of a(i, p) * b[p * b_step + j], for i < rows <= mr and j < columns,
+  // a multiple of `lanes` and at most nr; added to what is there when `accumulate`. The order of
+  // the sum depends on nothing but k.
+  // Where `copy` is set, copy[p * nr + j] = b[p * b_step + j] too.
+  void (*tile)(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
+               T* c, int64_t ldc, bool accumulate);
+
+  // c[i * ldc + j] = sum over p of a[i * a_step + p] * b[j * b_step + p], for i < rows <= mr and j
+  // < columns <= 4. The order of the sum depends on nothing but k.
+  void (*dots)(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b,
+               int64_t b_step, T* c, int64_t ldc);
 
   // c[j] = sum over p of a[p] * b[p * b_step + j], for j < n.
   void (*row)(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c);

@@ -4,55 +4,199 @@
 namespace millrace {
 namespace {
 
-// As many rows as there are registers for the sums.
-constexpr int kRows = vec::kVectorBytes == 64 ? 12 : vec::kVectorBytes == 32 ? 6 : 4;
+// As many sums as fit into the registers beside what they are made of.
+constexpr int kRows = 6;
+constexpr int kVectors = vec::kVectorBytes == 64 ? 4 : 2;
 template <class T>
-constexpr int kColumns = 2 * vec::kLanes<T>;
+constexpr int kColumns = kVectors * vec::kLanes<T>;
 
-// The sums of a tile live in 2 * kRowsDone registers while k advances.
-template <class T, int kRowsDone>
-void tile_of(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
-             bool accumulate) {
+// A loop of a constant number of turns, without a loop.
+#define MR_UNROLLED _Pragma("GCC unroll 8")
+
+// The sums of a tile live in kRowsDone * kVectorsDone registers while k advances.
+template <class T, int kRowsDone, int kVectorsDone, bool kCopies>
+void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* copy, T* c,
+             int64_t ldc, bool accumulate) {
   constexpr int kL = vec::kLanes<T>;
-  vec::Vec<T> sums[kRowsDone][2] = {};
-  for (int64_t p = 0; p < k; ++p) {
-    const vec::Vec<T> b0 = vec::load(b), b1 = vec::load(b + kL);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRowsDone; ++i) {
-      sums[i][0] += a[i] * b0;
-      sums[i][1] += a[i] * b1;
+  constexpr int kPointers = (kRowsDone + 2) / 3;  // of three rows each: fewer would not do
+  vec::Vec<T> sums[kRowsDone][kVectorsDone] = {};
+  MR_UNROLLED
+  for (int i = 0; i < kRowsDone; ++i) {
+    MR_UNROLLED
+    for (int j = 0; j < kVectorsDone; ++j) {
+      __builtin_prefetch(c + i * ldc + j * kL, 1);
     }
-    a += kRows;
+    __builtin_prefetch(c + i * ldc + kVectorsDone * kL - 1, 1);
+  }
+  const int64_t row_step = rows.row_step, k_step = rows.k_step;
+  const T* a[kPointers];
+  MR_UNROLLED
+  for (int i = 0; i < kPointers; ++i) a[i] = rows.data + 3 * i * row_step;
+  for (int64_t p = 0; p < k; ++p) {
+    vec::Vec<T> right[kVectorsDone];
+    MR_UNROLLED
+    for (int j = 0; j < kVectorsDone; ++j) right[j] = vec::load(b + j * kL);
+    if constexpr (kCopies) {
+      MR_UNROLLED
+      for (int j = 0; j < kVectorsDone; ++j) {
+        vec::store(copy + j * kL, right[j]);
+        // What is beside it comes next.
+        __builtin_prefetch(b + (kVectors + j) * kL, 0, 2);
+      }
+      copy += kColumns<T>;
+    }
+    MR_UNROLLED
+    for (int i = 0; i < kRowsDone; ++i) {
+      const T left = a[i / 3][i % 3 * row_step];
+      MR_UNROLLED
+      for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
+    }
+    MR_UNROLLED
+    for (int i = 0; i < kPointers; ++i) a[i] += k_step;
     b += b_step;
   }
-#pragma GCC unroll 16
+  MR_UNROLLED
   for (int i = 0; i < kRowsDone; ++i) {
     T* row = c + i * ldc;
-    if (accumulate) {
-      sums[i][0] += vec::load(row);
-      sums[i][1] += vec::load(row + kL);
+    MR_UNROLLED
+    for (int j = 0; j < kVectorsDone; ++j) {
+      if (accumulate) sums[i][j] += vec::load(row + j * kL);
+      vec::store(row + j * kL, sums[i][j]);
     }
-    vec::store(row, sums[i][0]);
-    vec::store(row + kL, sums[i][1]);
+  }
+}
+
+template <class T, int kRowsLeft, int kVectorsLeft>
+MR_VECTOR_FN void tile_at_most(int rows, int vectors, int64_t k, const GemmRows<T>& a, const T* b,
+                               int64_t b_step, T* copy, T* c, int64_t ldc, bool accumulate) {
+  if constexpr (kVectorsLeft > 1) {
+    if (vectors < kVectorsLeft) {
+      tile_at_most<T, kRowsLeft, kVectorsLeft - 1>(rows, vectors, k, a, b, b_step, copy, c, ldc,
+                                                   accumulate);
+      return;
+    }
+  }
+  if constexpr (kRowsLeft > 1) {
+    if (rows < kRowsLeft) {
+      tile_at_most<T, kRowsLeft - 1, kVectorsLeft>(rows, vectors, k, a, b, b_step, copy, c, ldc,
+                                                   accumulate);
+      return;
+    }
+  }
+  if (copy != nullptr) {
+    tile_of<T, kRowsLeft, kVectorsLeft, true>(k, a, b, b_step, copy, c, ldc, accumulate);
+  } else {
+    tile_of<T, kRowsLeft, kVectorsLeft, false>(k, a, b, b_step, copy, c, ldc, accumulate);
+  }
+}
+
+template <class T>
+void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
+          T* c, int64_t ldc, bool accumulate) {
+  tile_at_most<T, kRows, kVectors>(rows, columns / vec::kLanes<T>, k, a, b, b_step, copy, c, ldc,
+                                   accumulate);
+}
+
+template <class T, int kCount>
+struct VecOf {
+  typedef T Type __attribute__((vector_size(kCount * sizeof(T))));
+};
+
+// A vector of sums: the second half of its elements is added to the first until kLeft are left.
+template <class T, int kLeft, int kCount>
+MR_VECTOR_FN typename VecOf<T, kLeft>::Type fold(typename VecOf<T, kCount>::Type v) {
+  if constexpr (kCount == kLeft) {
+    return v;
+  } else {
+    typename VecOf<T, kCount / 2>::Type halves[2];
+    __builtin_memcpy(halves, &v, sizeof v);
+    return fold<T, kLeft, kCount / 2>(halves[0] + halves[1]);
+  }
+}
+
+template <class T>
+MR_VECTOR_FN T sum_of(vec::Vec<T> v) {
+  const auto two = fold<T, 2, vec::kLanes<T>>(v);
+  return two[0] + two[1];
+}
+
+// sum_of() each of four.
+template <class T>
+MR_VECTOR_FN void sums_of(const vec::Vec<T>* v, T* out) {
+  constexpr int kL = vec::kLanes<T>;
+  if constexpr (kL < 4) {
+    for (int j = 0; j < 4; ++j) out[j] = sum_of<T>(v[j]);
+  } else {
+    const auto a = fold<T, 4, kL>(v[0]), b = fold<T, 4, kL>(v[1]);
+    const auto c = fold<T, 4, kL>(v[2]), d = fold<T, 4, kL>(v[3]);
+    const auto ab =
+        __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const auto cd =
+        __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const auto all =
+        __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    __builtin_memcpy(out, &all, sizeof all);
+  }
+}
+
+constexpr int kDots = 4;
+
+// A vector of sums for each pair of a row and a column.
+template <class T, int kRowsDone, int kColumnsDone>
+void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t ldc) {
+  constexpr int kL = vec::kLanes<T>;
+  vec::Vec<T> sums[kRowsDone][kColumnsDone] = {};
+  int64_t p = 0;
+  for (; p + kL <= k; p += kL) {
+    vec::Vec<T> right[kColumnsDone];
+    MR_UNROLLED
+    for (int j = 0; j < kColumnsDone; ++j) right[j] = vec::load(b + j * b_step + p);
+    MR_UNROLLED
+    for (int i = 0; i < kRowsDone; ++i) {
+      const vec::Vec<T> left = vec::load(a + i * a_step + p);
+      MR_UNROLLED
+      for (int j = 0; j < kColumnsDone; ++j) sums[i][j] += left * right[j];
+    }
+  }
+  MR_UNROLLED
+  for (int i = 0; i < kRowsDone; ++i) {
+    T out[kColumnsDone];
+    if constexpr (kColumnsDone == kDots) {
+      sums_of<T>(sums[i], out);
+    } else {
+      for (int j = 0; j < kColumnsDone; ++j) out[j] = sum_of<T>(sums[i][j]);
+    }
+    for (int j = 0; j < kColumnsDone; ++j) {
+      for (int64_t q = p; q < k; ++q) out[j] += a[i * a_step + q] * b[j * b_step + q];
+    }
+    for (int j = 0; j < kColumnsDone; ++j) {
+      c[i * ldc + j] = out[j];
+    }
   }
 }
 
 template <class T, int kRowsLeft>
-void tile_rows(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
-               bool accumulate) {
+MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int64_t a_step,
+                               const T* b, int64_t b_step, T* c, int64_t ldc) {
   if constexpr (kRowsLeft > 1) {
     if (rows < kRowsLeft) {
-      tile_rows<T, kRowsLeft - 1>(rows, k, a, b, b_step, c, ldc, accumulate);
+      dots_at_most<T, kRowsLeft - 1>(rows, columns, k, a, a_step, b, b_step, c, ldc);
       return;
     }
   }
-  tile_of<T, kRowsLeft>(k, a, b, b_step, c, ldc, accumulate);
+  if (columns == kDots) {
+    dots_of<T, kRowsLeft, kDots>(k, a, a_step, b, b_step, c, ldc);
+    return;
+  }
+  for (int j = 0; j < columns; ++j) {
+    dots_of<T, kRowsLeft, 1>(k, a, a_step, b + j * b_step, b_step, c + j, ldc);
+  }
 }
 
 template <class T>
-void tile(int rows, int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t ldc,
-          bool accumulate) {
-  tile_rows<T, kRows>(rows, k, a, b, b_step, c, ldc, accumulate);
+void dots(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step,
+          T* c, int64_t ldc) {
+  dots_at_most<T, kRows>(rows, columns, k, a, a_step, b, b_step, c, ldc);
 }
 
 // Four rows of b at a time, so that c is read and written a quarter as often.
@@ -144,8 +288,8 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
                 T* out) {
   if (count == kColumns<T>) {
     copy_whole_lines<T, kColumns<T>>(lines, offset, width, length, out);
-  } else if (count == kRows) {
-    copy_whole_lines<T, kRows>(lines, offset, width, length, out);
+  } else if (count == 2 * kRows) {
+    copy_whole_lines<T, 2 * kRows>(lines, offset, width, length, out);
   } else {
     for (int64_t p = 0; p < length; ++p) {
       const T* from = lines[p] + offset;
@@ -157,12 +301,9 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
   }
 }
 
-// One tile: a second one would read the lines again, which by then have often left the cache.
-constexpr int kPlainRows = kRows;
-
 template <class T>
-constexpr GemmKernels<T> kKernels = {kRows,   kColumns<T>,    kPlainRows,    &tile<T>,
-                                     &row<T>, &interleave<T>, &copy_lines<T>};
+constexpr GemmKernels<T> kKernels = {kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>,
+                                     &dots<T>, &row<T>,     &interleave<T>, &copy_lines<T>};
 
 }  // namespace
 

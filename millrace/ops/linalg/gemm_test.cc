@@ -108,6 +108,37 @@ TEST(Gemm, EveryInstructionSet) {
   }
 }
 
+// Operands that are read in place, copied on the way or packed, shared by all tasks or not, and
+// sums of contiguous columns, on every instruction set.
+TEST(Gemm, EveryWayToReadOperands) {
+  std::mt19937 random(8);
+  const int64_t rows[] = {2, 6, 7, 20, 48, 49, 250}, columns[] = {17, 64, 130, 576, 1100};
+  const int64_t depths[] = {30, 256, 390, 801};
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
+    for (int round = 0; round < 60; ++round) {
+      const int64_t m = rows[random() % std::size(rows)],
+                    n = columns[random() % std::size(columns)];
+      const int64_t k = depths[random() % std::size(depths)];
+      const bool ta = random() % 2, tb = random() % 2;
+      SCOPED_TRACE(testing::Message()
+                   << isa_name(isa) << ": " << m << "x" << n << "x" << k << " " << ta << tb);
+      const std::vector<float> a = numbers<float>(m * k, random), b = numbers<float>(k * n, random);
+      auto left = MatrixView<float>::of(a.data(), ta ? m : k),
+           right = MatrixView<float>::of(b.data(), tb ? k : n);
+      if (ta) left = left.transposed();
+      if (tb) right = right.transposed();
+      std::vector<float> got(static_cast<size_t>(m * n), 7.0f), want = got;
+      const StridedSource<float> lines(left.data, left.row_step, left.column_step);
+      const StridedSource<float> others(right.data, right.column_step, right.row_step);
+      ASSERT_TRUE(gemm<float>({m, n, k, lines, others, got.data(), n}, run_serially, kernels).ok());
+      matmul_reference(m, n, k, left, right, want.data());
+      ASSERT_EQ(got, want);
+    }
+  }
+}
+
 // A small C and a long k, which is summed in parts, added to what is there, between other columns.
 TEST(Gemm, PartsOfK) {
   std::mt19937 random(6);

@@ -16,8 +16,11 @@ namespace {
 TEST(Gemm, ThreadsDoNotChangeBits) {
   std::mt19937 random(9);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  for (const auto [m, n, k] :
-       {std::array<int64_t, 3>{1, 3000, 800}, {100, 500, 700}, {900, 90, 600}, {40, 70, 7001}}) {
+  for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 3000, 800},
+                               {100, 500, 700},
+                               {100, 700, 900},
+                               {900, 90, 600},
+                               {40, 70, 7001}}) {
     std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
     for (float& x : a) x = uniform(random);
     for (float& x : b) x = uniform(random);
