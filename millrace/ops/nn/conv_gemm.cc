@@ -328,6 +328,11 @@ Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* o
                     ParallelFor parallel_for) {
   const int64_t pixels = g.batch * g.height.output * g.width.output;
   const StridedSource<T> right(filter, 1, g.out_channels);
+  if (is_pointwise(g)) {
+    const StridedSource<T> left(image, g.in_channels, 1);
+    return gemm<T>({pixels, g.out_channels, g.in_channels, left, right, out, g.out_channels},
+                   parallel_for);
+  }
   const Patches<T> patches = forward_patches(g, image);
   const PatchSource<T> left(patches);
   return gemm<T>({pixels, g.out_channels, patches.depth(), left, right, out, g.out_channels},
@@ -337,6 +342,13 @@ Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* o
 template <class T>
 Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_gradient,
                            T* image_gradient, ParallelFor parallel_for) {
+  if (is_pointwise(g)) {
+    const StridedSource<T> left(out_gradient, g.out_channels, 1);
+    const StridedSource<T> right(filter, g.out_channels, 1);
+    return gemm<T>({g.batch * g.height.input * g.width.input, g.in_channels, g.out_channels, left,
+                    right, image_gradient, g.in_channels},
+                   parallel_for);
+  }
   const int64_t size = g.batch * g.height.input * g.width.input * g.in_channels;
   const bool plain = g.height.stride == 1 && g.width.stride == 1;
   // Elements between the windows stay zero.
