@@ -52,6 +52,10 @@ def layer_norm(square_mean, rsqrt, x, scale, shift):
     return (x - mean) * rsqrt(variance + 1e-5) * scale + shift
 
 
+def gelu(tanh, x):
+    return 0.5 * x * (1.0 + tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
 BIG, ROWS = 1 << 24, (4096, 1024)
 IMAGES = (8, 56, 56, 64)
 OPS = [
@@ -89,6 +93,13 @@ OPS = [
         lambda tf, x: tf.erf(x),
         lambda torch, x: x.erf(),
         lambda jax, x: jax.lax.erf(x),
+    ),
+    Op(
+        "gelu",
+        floats(BIG),
+        lambda tf, x: gelu(tf.tanh, x),
+        lambda torch, x: gelu(torch.tanh, x),
+        lambda jax, x: gelu(jax.numpy.tanh, x),
     ),
     Op(
         "pow",

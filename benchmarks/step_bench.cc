@@ -18,11 +18,11 @@ void require(benchmark::State& state, const Status& status) {
 // Runs `fetch` (fed with `x` where valid) once per iteration, in a gear.
 void run_callable(benchmark::State& state, const Scope& root, std::vector<Expr> feeds,
                   std::vector<Tensor> values, std::vector<Expr> fetches, Gear gear,
-                  std::vector<Operation> targets = {}, int threads = 0) {
+                  std::vector<Operation> targets = {}, int threads = 0, int optimizer_level = 0) {
   SessionOptions options;
   options.gear = gear;
   options.threads = threads;
-  options.optimizer_level = 0;
+  options.optimizer_level = optimizer_level;
   Result<ClientSession> session = ClientSession::create(root, options);
   if (!session.ok()) return require(state, session.status());
   auto callable = session->make_callable(feeds, fetches, targets);
@@ -67,17 +67,20 @@ void count_nodes(benchmark::State& state, int64_t nodes) {
                                                          benchmark::Counter::kInvert);
 }
 
-void chain(benchmark::State& state, Gear gear) {
+void chain(benchmark::State& state, Gear gear, int optimizer_level = 0) {
   Scope root = Scope::make_root();
   Expr x = ops::placeholder(root, DType::kFloat);
   Expr one = root.constant(1.0f);
   Expr y = x;
   for (int64_t i = 0; i < state.range(0); ++i) y = ops::add(root, y, one);
-  run_callable(state, root, {x}, {Tensor::scalar<float>(1)}, {y}, gear);
+  run_callable(state, root, {x}, {Tensor::scalar<float>(1)}, {y}, gear, {}, 0, optimizer_level);
   count_nodes(state, state.range(0));
 }
 void chain_straight(benchmark::State& state) { chain(state, Gear::kStraight); }
 BENCHMARK(chain_straight)->Arg(1000)->Arg(10000);
+// With the passes that run by default, which put several ops into one node.
+void chain_fused(benchmark::State& state) { chain(state, Gear::kStraight, 2); }
+BENCHMARK(chain_fused)->Arg(3)->Arg(1000);
 void chain_parallel(benchmark::State& state) { chain(state, Gear::kParallel); }
 BENCHMARK(chain_parallel)->Arg(1000)->Arg(10000);
 

@@ -2,6 +2,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "millrace/graph/elementwise_tree.h"
 #include "millrace/runtime/boundary.h"
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/memory.h"
@@ -331,6 +332,20 @@ int64_t bytes_of(const Plan& plan) {
   return bytes;
 }
 
+// What a node stands for and why not for more, on lines of its own.
+std::string fusion_text(const KernelNode& node) {
+  std::string out;
+  if (const Result<std::vector<std::string>> names =
+          node.attr<std::vector<std::string>>(kStandsForAttr);
+      names.ok()) {
+    append_to(out, str_cat("    is ", str_join(*names, ", "), "\n"));
+  }
+  if (const Result<std::string> why = node.attr<std::string>(kNotFusedAttr); why.ok()) {
+    append_to(out, str_cat("    ", *why, "\n"));
+  }
+  return out;
+}
+
 }  // namespace
 
 Plan::Plan() = default;
@@ -373,6 +388,7 @@ std::string Plan::to_string() const {
       append_to(out, e.input < 0 ? str_cat(" ^", to) : str_cat(" ", to, ":", e.input));
     }
     out += '\n';
+    append_to(out, fusion_text(*s.node));
   }
   return out;
 }

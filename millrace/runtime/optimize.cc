@@ -18,7 +18,16 @@ constexpr OptimizePass kPasses[] = {
     {"identities", /*exact=*/true, remove_identities},
     {"real_identities", /*exact=*/false, remove_real_identities},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},
+    {"fuse_elementwise", /*exact=*/true, fuse_elementwise, /*last=*/true},
 };
+
+// True when it changed something.
+bool run_pass(const OptimizePass& pass, Subgraph& graph, const OptimizeOptions& options) {
+  const Result<bool> result = pass.run(graph, options);
+  if (result.ok()) return *result;
+  MR_LOG(kWarning, "optimisation ", pass.name, " stopped: ", result.status());
+  return false;
+}
 
 }  // namespace
 
@@ -46,23 +55,23 @@ Result<std::vector<std::string>> disabled_passes(std::span<const std::string> na
 Status optimize(Subgraph& graph, const OptimizeOptions& options) {
   MR_TRY_ASSIGN(const std::vector<std::string> disabled, disabled_passes(options.disabled_passes));
   if (options.level <= 0) return ok_status();
+  const auto runs = [&](const OptimizePass& pass) {
+    return (pass.exact || options.level >= 2) &&
+           std::ranges::find(disabled, pass.name) == disabled.end();
+  };
   OptimizeOptions left = options;
   const int64_t began = monotonic_nanos();
   for (int round = 0; round < kMaxRounds; ++round) {
     bool changed = false;
     for (const OptimizePass& pass : optimize_passes()) {
-      if (!pass.exact && options.level < 2) continue;
-      if (std::ranges::find(disabled, pass.name) != disabled.end()) continue;
-      Result<bool> result = pass.run(graph, left);
-      if (!result.ok()) {
-        MR_LOG(kWarning, "optimisation ", pass.name, " stopped: ", result.status());
-        continue;
-      }
-      changed |= *result;
+      if (!pass.last && runs(pass)) changed |= run_pass(pass, graph, left);
     }
     // What was too slow to fold is not tried for as long again in every round.
     left.max_folding_ms = options.max_folding_ms - (monotonic_nanos() - began) / 1'000'000;
     if (!changed) break;
+  }
+  for (const OptimizePass& pass : optimize_passes()) {
+    if (pass.last && runs(pass)) run_pass(pass, graph, left);
   }
   return ok_status();
 }

@@ -39,6 +39,8 @@ struct OptimizePass {
   bool exact = true;
   // True when it changed something.
   Result<bool> (*run)(Subgraph& graph, const OptimizeOptions& options);
+  // Runs once, when the others find nothing more: it makes nodes that they could not see into.
+  bool last = false;
 };
 
 // All passes, in the order they run.
@@ -48,7 +50,8 @@ std::span<const OptimizePass> optimize_passes();
 // INVALID_ARGUMENT, with the names there are, for one that no pass has.
 Result<std::vector<std::string>> disabled_passes(std::span<const std::string> names);
 
-// Runs the passes until nothing changes, at most ten rounds. A pass that fails is skipped.
+// Runs the passes until nothing changes, at most ten rounds, then those that are last. A pass that
+// fails is skipped.
 // INVALID_ARGUMENT for a name in `options.disabled_passes` or the environment that no pass has.
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
 
@@ -58,6 +61,7 @@ Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions&
 Result<bool> remove_identities(Subgraph& graph, const OptimizeOptions& options);
 // Of real numbers; not exact in that signalling NaNs stay so.
 Result<bool> remove_real_identities(Subgraph& graph, const OptimizeOptions& options);
+Result<bool> fuse_elementwise(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/graph/elementwise_tree.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
@@ -37,40 +38,61 @@ Status identity(KernelContext& ctx) {
 
 // Of two tensors of one shape, or one of which has a single element.
 template <class T, class R, class F>
-Status map2(KernelContext& ctx, F f) {
-  MR_TRY_ASSIGN(Shape shape, broadcast_shapes(ctx.input(0).shape(), ctx.input(1).shape()));
-  const auto x = ctx.input(0).data<T>(), y = ctx.input(1).data<T>();
-  if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return expect_same_shape(ctx, 0, 1);
-  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+Result<Tensor> map2(const Tensor& a, const Tensor& b, F f) {
+  MR_TRY_ASSIGN(Shape shape, broadcast_shapes(a.shape(), b.shape()));
+  const auto x = a.data<T>(), y = b.data<T>();
+  if (x.size() != y.size() && x.size() != 1 && y.size() != 1) {
+    return invalid_argument("the toys do not broadcast ", a.shape(), " with ", b.shape());
+  }
+  MR_TRY_ASSIGN(Tensor out, Tensor::allocate(dtype_of<R>, shape));
   for (size_t i = 0; i < static_cast<size_t>(shape.num_elements()); ++i) {
-    out->mutable_data<R>()[i] = f(x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
+    out.mutable_data<R>()[i] = f(x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
+  }
+  return out;
+}
+
+template <class F>
+Result<Tensor> arithmetic(const Tensor& a, const Tensor& b, F f) {
+  if (a.dtype() == DType::kFloat) return map2<float, float>(a, b, f);
+  // Wraps round like hardware does.
+  return map2<int32_t, int32_t>(a, b, [&](int32_t x, int32_t y) {
+    return static_cast<int32_t>(f(static_cast<uint32_t>(x), static_cast<uint32_t>(y)));
+  });
+}
+
+Result<Tensor> compute_pair(std::string_view op, const Tensor& a, const Tensor& b) {
+  if (op == "Add") return arithmetic(a, b, [](auto x, auto y) { return x + y; });
+  if (op == "Sub") return arithmetic(a, b, [](auto x, auto y) { return x - y; });
+  if (op == "Mul") return arithmetic(a, b, [](auto x, auto y) { return x * y; });
+  const auto less = [](auto x, auto y) { return x < y; };
+  if (a.dtype() == DType::kFloat) return map2<float, bool>(a, b, less);
+  return map2<int32_t, bool>(a, b, less);
+}
+
+Status pair(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Tensor out, compute_pair(ctx.node().op->name, ctx.input(0), ctx.input(1)));
+  ctx.set_output(0, std::move(out));
+  return ok_status();
+}
+
+Status fused_pairs(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const ElementwiseTree tree,
+                ElementwiseTree::read(ctx.node().attrs, ctx.num_inputs()));
+  std::vector<Tensor> values;
+  for (int i = 0; i < ctx.num_inputs(); ++i) values.push_back(ctx.input(i));
+  for (const ElementwiseTree::Stage& stage : tree.stages) {
+    MR_TRY_ASSIGN(Tensor value,
+                  compute_pair(stage.op, values[static_cast<size_t>(stage.operands[0])],
+                               values[static_cast<size_t>(stage.operands[1])]));
+    values.push_back(std::move(value));
+  }
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    ctx.set_output(
+        i, values[static_cast<size_t>(ctx.num_inputs() + tree.results[static_cast<size_t>(i)])]);
   }
   return ok_status();
 }
 
-template <class F>
-Status binary(KernelContext& ctx, F f) {
-  if (ctx.input(0).dtype() == DType::kFloat) return map2<float, float>(ctx, f);
-  // Wraps round like hardware does.
-  return map2<int32_t, int32_t>(ctx, [&](int32_t a, int32_t b) {
-    return static_cast<int32_t>(f(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
-  });
-}
-
-Status add(KernelContext& ctx) {
-  return binary(ctx, [](auto a, auto b) { return a + b; });
-}
-Status sub(KernelContext& ctx) {
-  return binary(ctx, [](auto a, auto b) { return a - b; });
-}
-Status mul(KernelContext& ctx) {
-  return binary(ctx, [](auto a, auto b) { return a * b; });
-}
-Status less(KernelContext& ctx) {
-  auto f = [](auto a, auto b) { return a < b; };
-  if (ctx.input(0).dtype() == DType::kFloat) return map2<float, bool>(ctx, f);
-  return map2<int32_t, bool>(ctx, f);
-}
 Status size_of(KernelContext& ctx) {
   ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(ctx.input(0).num_elements())));
   return ok_status();
@@ -215,7 +237,8 @@ void register_toys(Registry& r) {
   both("Large", large);
   unary("Endless", {});
   both("Endless", endless);
-  auto pair = [&](const char* name, OpTraits traits, const char* out, KernelFunction f) {
+  auto two = [&](const char* name, OpTraits traits, const char* out = "T") {
+    traits.fused_by = "_FusedToys";
     r.add({.name = name,
            .doc = "Two in, one out.",
            .inputs = {{"x", "T"}, {"y", "T"}},
@@ -223,12 +246,24 @@ void register_toys(Registry& r) {
            .types = {{"T", {DType::kInt32, DType::kFloat}}},
            .traits = traits,
            .shape = shape_rules::broadcast});
-    both(name, f);
+    both(name, pair);
   };
-  pair("Add", {.commutative = true, .neutral = Neutral::kMinusZero}, "T", add);
-  pair("Mul", {.commutative = true, .neutral = Neutral::kOne}, "T", mul);
-  pair("Sub", {.neutral = Neutral::kZero}, "T", sub);
-  pair("Less", {}, "bool", less);
+  two("Add", {.commutative = true, .neutral = Neutral::kMinusZero});
+  two("Mul", {.commutative = true, .neutral = Neutral::kOne});
+  two("Sub", {.neutral = Neutral::kZero});
+  two("Less", {}, "bool");
+  r.add({.name = "_FusedToys",
+         .doc = "A tree of the four.",
+         .inputs = {{"inputs", "list(Tin)"}},
+         .outputs = {{"outputs", "list(Tout)"}},
+         .attrs = {{"Tin", "list(type) >= 1"},
+                   {"Tout", "list(type) >= 1"},
+                   {"stages", "list(string)"},
+                   {"arities", "list(int)"},
+                   {"operands", "list(int)"},
+                   {"results", "list(int)"}},
+         .shape = shape_rules::unknown});
+  r.kernel("_FusedToys", DeviceKind::kCpu, fused_pairs);
   auto with_list = [&](const char* name, OpTraits traits, ShapeRule rule, KernelFunction f) {
     r.add({.name = name,
            .doc = "A tensor and a list of what to do with it.",

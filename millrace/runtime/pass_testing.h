@@ -11,11 +11,12 @@
 // Small graphs for the tests of passes: a few ops of their own, next to the real control-flow ops,
 // in registries that nobody else uses.
 //
-//   Const, Identity, Add, Mul, Sub, Less    on CPU and CUDA; int32 and float, of one shape or with
-//   a
-//                                           tensor of one element
-//   AsShape, Permute, SumOver               x reshaped, transposed, summed as a list in input 1
-//   says CpuOnly                                 an Identity for CPU SizeOf metadata_only
+//   Const, Identity           on CPU and CUDA
+//   Add, Mul, Sub, Less       on CPU and CUDA; int32 and float, of one shape or with a tensor of
+//                             one element; put into one node by _FusedToys, on CPU
+//   AsShape, Permute, SumOver x reshaped, transposed, summed as a list in input 1 says
+//   CpuOnly                   an Identity for CPU
+//   SizeOf                    metadata_only
 //   KeepAndFlip                             x, ~x
 //   Fail                                    an error
 //   Tick                                    stateful: how often it has run
