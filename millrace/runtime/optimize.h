@@ -56,6 +56,9 @@ Result<std::vector<std::string>> disabled_passes(std::span<const std::string> na
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
 
 // The passes one by one, for tests.
+// Puts constants where facts tell the elements: sizes of tensors of a known shape, and what is made
+// of them. What was only computed for its size is not computed any more.
+Result<bool> take_known_values(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> fold_constants(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_identities(Subgraph& graph, const OptimizeOptions& options);

@@ -78,7 +78,7 @@ class RandomGraph {
         ints_.push_back({g_.add("KeepAndFlip", {any(ints_)}, here()).node, pick(2)});
         break;
       case 6:
-        ints_.push_back(g_.add("SizeOf", {any(floats_)}, here()));
+        ints_.push_back(g_.add("SizeOf", {any(pick(2) == 0 ? floats_ : matrices_)}, here()));
         break;
       case 7:
         ints_.push_back(pick(3) == 0 ? g_.add("Tick", {}, here()) : g_.constant(pick(3), here()));

@@ -97,6 +97,39 @@ TEST_F(SemanticsOfOptimizing, FoldingGivesUpWhatTakesTooLong) {
   EXPECT_EQ(count_op(g.graph, "Endless"), 1);
 }
 
+TEST_F(SemanticsOfOptimizing, WhatFactsTellIsNotComputed) {
+  Output x = g.add("_Arg", {},
+                   {{"T", DType::kInt32}, {"index", 0}, {kFeedShapeAttr, PartialShape{2, 3}}}, {});
+  Output unknown = g.feed(DType::kInt32, 1);
+  NodeId tick = g.add("Tick", {}).node;
+  Output doubled = g.add("Add", {x, x});
+  g.fetch(g.add("SizeOf", {doubled}, {.name = "known"}), 0);
+  g.fetch(g.add("SizeOf", {doubled}, {.after = {tick}, .name = "later"}), 1);
+  g.fetch(g.add("SizeOf", {unknown}, {.name = "unknown"}), 2);
+  // One that may be dead has no value then.
+  Output branch = g.add("Switch", {x, g.add("Less", {unknown, unknown})});
+  g.fetch(g.add("SizeOf", {branch}, {.name = "maybe"}), 3);
+  EXPECT_TRUE(take_known_values(g.graph, options_).value());
+  auto source = [&](int position) -> const SubNode& {
+    const SubNode* found = nullptr;
+    for (const SubNode& node : g.graph.nodes()) {
+      if (node.op->name == "_Retval" && node.attr<int64_t>("index").value() == position) {
+        found = &g.graph.node(node.inputs[0].node);
+      }
+    }
+    return *found;
+  };
+  EXPECT_EQ(source(0).attr<Tensor>("value").value().item<int32_t>(), 6);
+  EXPECT_TRUE(source(0).control_inputs.empty());
+  EXPECT_EQ(source(1).control_inputs, std::vector<NodeId>{tick});
+  EXPECT_EQ(source(2).name, "unknown");
+  EXPECT_EQ(source(3).name, "maybe");
+  EXPECT_FALSE(take_known_values(g.graph, options_).value());
+  // Nothing needs what was only measured.
+  EXPECT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "Add"), 0);
+}
+
 TEST_F(SemanticsOfOptimizing, NobodyWaitsForAFoldedNode) {
   Output sum = g.add("Add", {g.constant(1), g.constant(2)});
   g.add("Tick", {}, {.after = {sum.node}, .name = "tick"});

@@ -229,7 +229,17 @@ void register_toys(Registry& r) {
   both("Identity", identity);
   unary("CpuOnly", {.may_alias = 1});
   r.kernel("CpuOnly", DeviceKind::kCpu, identity);
-  unary("SizeOf", {.metadata_only = true}, "int32");
+  r.add({.name = "SizeOf",
+         .doc = "How many elements x has.",
+         .inputs = {{"x", "T"}},
+         .outputs = {{"y", "int32"}},
+         .types = {{"T", {}}},
+         .traits = {.metadata_only = true},
+         .shape = shape_rules::scalar,
+         .value = [](ValueContext& c) {
+           const int64_t n = c.input_shape(0).num_elements();
+           if (n >= 0) c.set_output(0, {.is_scalar = true, .elements = {n}});
+         }});
   both("SizeOf", size_of);
   unary("Fail", {});
   both("Fail", fail);
