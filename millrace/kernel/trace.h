@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/base/ref.h"
+#include "millrace/graph/origin.h"
 
 namespace tensorflow {
 class StepStats;
@@ -36,7 +37,34 @@ struct TraceEvent {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t allocated_bytes = 0;
+  OriginId origin = 0;  // of the node
+
+  // The memory of a tensor that the kernel read or made, where that is known.
+  struct Block {
+    const void* buffer = nullptr;
+    int64_t bytes = 0;
+    int32_t output = -1;     // its number; -1: it was read
+    bool exclusive = false;  // nobody else held it when the kernel was over
+  };
+  std::vector<Block> blocks;
 };
+
+// What the tensors that a run made held at once, by what its events say of memory. Without what was
+// there before it, such as variables, and without what kernels need for themselves.
+struct TraceMemory {
+  static constexpr size_t kLargest = 10;
+  struct Made {
+    std::string node;
+    int32_t output = 0;
+    int64_t bytes = 0;
+    OriginId origin = 0;
+  };
+  int64_t peak_bytes = 0;
+  std::vector<Made> largest;  // of those that were there at the peak, the largest first
+};
+TraceMemory memory_of(const std::vector<TraceEvent>& events);
+// For people: the peak, and a line for each of the largest with the line of the user's program.
+std::string to_string(const TraceMemory& memory);
 
 // A small number for the calling thread, the same for as long as it lives.
 uint32_t trace_thread_id();

@@ -24,6 +24,18 @@ void fill(const TraceEvent& event, int64_t wall_offset_ns, tensorflow::NodeExecS
   stats.set_thread_id(event.thread);
   const std::string transfer = event.peer.empty() ? "" : str_cat(event.tensor, " @", event.peer);
   stats.set_timeline_label(str_cat(event.node, " = ", event.op, "(", transfer, ")"));
+  for (const TraceEvent::Block& block : event.blocks) {
+    if (block.output < 0) continue;
+    tensorflow::NodeOutput* const output = stats.add_output();
+    output->set_slot(block.output);
+    tensorflow::AllocationDescription* const memory =
+        output->mutable_tensor_description()->mutable_allocation_description();
+    memory->set_allocator_name(event.device);
+    memory->set_requested_bytes(block.bytes);
+    memory->set_allocated_bytes(block.bytes);
+    memory->set_has_single_reference(block.exclusive);
+    memory->set_ptr(reinterpret_cast<uintptr_t>(block.buffer));
+  }
   if (event.allocated_bytes != 0) {
     tensorflow::AllocatorMemoryUsed* memory = stats.add_memory();
     memory->set_allocator_name(event.device);

@@ -136,6 +136,7 @@ TEST(Trace, StepStats) {
   a.scheduled_ns = 2'000;
   a.thread = 3;
   a.allocated_bytes = 128;
+  a.blocks = {{&a, 64}, {&stderr, 128, 1, true}};
   tensorflow::StepStats stats;
   to_step_stats({a, event("a", 2'000, 5'000, Kind::kQueueWait), event("x", 1, 2, Kind::kCopy)},
                 1'000'000, stats);
@@ -152,7 +153,30 @@ TEST(Trace, StepStats) {
   EXPECT_EQ(node.scheduled_micros(), 1002);
   EXPECT_EQ(node.timeline_label(), "a = MatMul()");
   EXPECT_EQ(node.memory(0).total_bytes(), 128);
+  ASSERT_EQ(node.output_size(), 1);
+  EXPECT_EQ(node.output(0).slot(), 1);
+  EXPECT_EQ(node.output(0).tensor_description().allocation_description().allocated_bytes(), 128);
   EXPECT_EQ(device.thread_names().at(3), "thread 3");
+}
+
+// a makes a block; b and c read it, b hands it on as its own; c makes another one, and d, later,
+// one where the first was.
+TEST(Trace, MemoryIsThatOfBlocksFromTheirMakerToTheirLastReader) {
+  const int first = 0, second = 0, variable = 0;
+  TraceEvent a = event("a", 0, 10), b = event("b", 20, 30), c = event("c", 40, 50);
+  TraceEvent d = event("d", 60, 70);
+  a.blocks = {{&first, 100, 0, true}};
+  b.blocks = {{&first, 100}, {&variable, 5000}, {&first, 100, 0, false}};
+  c.blocks = {{&first, 100}, {&second, 30, 1, true}, {&variable, 5000, 0, false}};
+  d.blocks = {{&second, 30}, {&first, 90, 0, true}};
+  const TraceMemory memory = memory_of({a, b, c, d});
+  EXPECT_EQ(memory.peak_bytes, 130);
+  ASSERT_EQ(memory.largest.size(), 2u);
+  EXPECT_EQ(memory.largest[0].node, "a");
+  EXPECT_EQ(memory.largest[1].node, "c");
+  EXPECT_EQ(memory.largest[1].output, 1);
+  EXPECT_NE(to_string(memory).find("100 a:0"), std::string::npos);
+  EXPECT_EQ(memory_of({}).peak_bytes, 0);
 }
 
 }  // namespace

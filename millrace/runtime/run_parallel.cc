@@ -300,11 +300,14 @@ Status ParallelRun::run_kernel(const Ready& ready) {
     MR_TRY(prepare_inputs(*step.node, step.needs, inputs, copies.data()));
   }
   KernelContext ctx(kernel_args(ready, inputs, movable));
+  std::vector<TraceEvent::Block> read;
+  if (step_->trace) [[unlikely]]
+    read = blocks_read(inputs, step.num_inputs);
   StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(), ready.scheduled_ns);
   const WaitNote note(step.blocks ? step_->rendezvous.get() : nullptr, step);
   MR_TRY(step.kernel->compute(ctx));
   const Value* outputs = ready.iteration->slots.get() + step.first_output;
-  timer.stop(outputs);
+  timer.stop(outputs, &read);
   return check_outputs(step.output_types, step.num_outputs, outputs);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "millrace/kernel/trace.h"
 #include "millrace/runtime/executor.h"
 
 namespace millrace {
@@ -44,7 +43,17 @@ Status annotate_step(const Plan& plan, size_t step, const Status& status) {
   return annotate_error(status, *plan.steps[named].node, plan.origins[named]);
 }
 
-void StepTimer::record(const Value* outputs) {
+std::vector<TraceEvent::Block> blocks_read(Value* const* inputs, int count) {
+  std::vector<TraceEvent::Block> blocks;
+  for (int i = 0; i < count; ++i) {
+    if (inputs[i]->state != Value::State::kTensor || !inputs[i]->tensor.buffer()) continue;
+    const Buffer* const buffer = inputs[i]->tensor.buffer().get();
+    blocks.push_back({.buffer = buffer, .bytes = static_cast<int64_t>(buffer->bytes())});
+  }
+  return blocks;
+}
+
+void StepTimer::record(const Value* outputs, const std::vector<TraceEvent::Block>* read) {
   int64_t end_ns = monotonic_nanos();
   const PlanStep& step = plan_.steps[static_cast<size_t>(step_)];
   if (measured_ && !step.async) {
@@ -71,10 +80,17 @@ void StepTimer::record(const Value* outputs) {
   event.kind = step.node->op->traits.recv ? TraceEvent::Kind::kRecvWait : TraceEvent::Kind::kKernel;
   event.start_ns = start_ns_;
   event.end_ns = end_ns;
+  event.origin = plan_.origins[static_cast<size_t>(step_)];
+  if (read != nullptr) event.blocks = *read;
   for (int i = 0; outputs != nullptr && i < step.num_outputs; ++i) {
-    if (outputs[i].state == Value::State::kTensor) {
-      event.allocated_bytes += static_cast<int64_t>(outputs[i].tensor.bytes());
-    }
+    if (outputs[i].state != Value::State::kTensor) continue;
+    const Tensor& tensor = outputs[i].tensor;
+    event.allocated_bytes += static_cast<int64_t>(tensor.bytes());
+    if (!tensor.buffer()) continue;
+    event.blocks.push_back({.buffer = tensor.buffer().get(),
+                            .bytes = static_cast<int64_t>(tensor.buffer()->bytes()),
+                            .output = i,
+                            .exclusive = tensor.writable()});
   }
   trace_->record(std::move(event));
 }

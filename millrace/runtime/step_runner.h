@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "millrace/base/clock.h"
 #include "millrace/kernel/kernel_call.h"
+#include "millrace/kernel/trace.h"
 #include "millrace/runtime/plan.h"
 
 // What both gears of the executor do besides calling kernels.
@@ -17,6 +19,9 @@ Result<Tensor> fetch_value(Value& input, bool movable);
 // value away, to the caller or to another device, that is the node that gave the value.
 Status annotate_step(const Plan& plan, size_t step, const Status& status);
 
+// The memory of the tensors that a step is about to read, for its trace.
+std::vector<TraceEvent::Block> blocks_read(Value* const* inputs, int count);
+
 // Measures one execution of a step: for the plan's own statistics when the run was chosen to be
 // measured, and for the step's trace when there is one. Costs nothing otherwise.
 class StepTimer {
@@ -26,14 +31,14 @@ class StepTimer {
       : plan_(plan), trace_(trace), scheduled_ns_(scheduled_ns), step_(step), measured_(measured) {
     if (measured_ || trace_ != nullptr) start_ns_ = monotonic_nanos();
   }
-  // `outputs`: what the step made, for the trace; may be null.
-  void stop(const Value* outputs) {
+  // For the trace, `outputs`: what the step made, and `read`: what it read; either may be null.
+  void stop(const Value* outputs, const std::vector<TraceEvent::Block>* read = nullptr) {
     if (measured_ || trace_ != nullptr) [[unlikely]]
-      record(outputs);
+      record(outputs, read);
   }
 
  private:
-  void record(const Value* outputs);
+  void record(const Value* outputs, const std::vector<TraceEvent::Block>* read);
 
   Plan& plan_;
   TraceCollector* trace_;

@@ -315,6 +315,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
           write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
     }
     if (metadata != nullptr) {
+      metadata->memory = memory_of(events);
       metadata->events = std::move(events);
       metadata->wall_offset_ns = step->trace->wall_offset_ns();
       metadata->plans = executable->to_string();

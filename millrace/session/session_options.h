@@ -92,6 +92,7 @@ struct RunMetadata {
   std::vector<TraceEvent> events;  // when traced
   int64_t wall_offset_ns = 0;      // see TraceCollector
   std::string plans;               // when traced: the plans that ran
+  TraceMemory memory;              // when traced: what the tensors of this process held
 
   void to_proto(tensorflow::RunMetadata& metadata) const;
 };
