@@ -4,6 +4,7 @@
 
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/pass_testing.h"
+#include "millrace/runtime/recompute.h"
 
 // Every pass of optimize_passes(), on random graphs: the same results, bit by bit, with and without
 // it.
@@ -188,6 +189,13 @@ TEST(OptimizeEquivalence, AllPassesTogether) {
     int before = graph.size();
     MR_TRY(optimize(graph, options));
     return graph.size() != before;
+  });
+}
+
+TEST(OptimizeEquivalence, WhatIsDroppedAndMadeAgain) {
+  check_equivalence([](Subgraph& graph, const OptimizeOptions&) -> Result<bool> {
+    MR_TRY_ASSIGN(const Recomputed done, recompute(graph, /*budget=*/0));
+    return done.nodes > 0;
   });
 }
 

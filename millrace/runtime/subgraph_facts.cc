@@ -12,13 +12,6 @@ namespace {
 // are given up.
 constexpr int kRounds = 3;
 
-// Whether something besides inputs and attributes decides what comes out.
-bool is_opaque(const SubNode& node) {
-  const OpTraits& t = node.op->traits;
-  return t.stateful || t.owns_state || t.step_state || t.placeholder || t.argument || t.recv ||
-         t.functional != FunctionalOp::kNone || node.op->unknown || node.op_owner;
-}
-
 bool closes_loop(const Subgraph& graph, const SubNode& merge) {
   return std::any_of(merge.inputs.begin(), merge.inputs.end(),
                      [&](Output o) { return is_back_edge(graph.node(o.node), merge); });
@@ -43,6 +36,17 @@ Status SubgraphFacts::update(const Subgraph& graph) {
     walk(graph, order);
   } while (widen(graph, ++round > kRounds));
   return ok_status();
+}
+
+bool SubgraphFacts::is_opaque(const SubNode& node) const {
+  const OpTraits& t = node.op->traits;
+  const bool has_state = t.stateful || t.owns_state || t.step_state;
+  return (has_state && !believed(node)) || t.placeholder || t.argument || t.recv ||
+         t.functional != FunctionalOp::kNone || node.op->unknown || node.op_owner;
+}
+
+bool SubgraphFacts::believed(const SubNode& node) const {
+  return declared_ || (node.op->traits.owns_state && node.attrs->find(kHeldShapeAttr) != nullptr);
 }
 
 void SubgraphFacts::walk(const Subgraph& graph, std::span<const NodeId> order) {
@@ -108,6 +112,7 @@ std::vector<TensorFacts> SubgraphFacts::work_out(const Subgraph& graph, NodeId i
   if (!facts.ok()) return unknown;
   for (size_t i = 0; i < facts->size(); ++i) {
     TensorFacts& f = (*facts)[i];
+    if (believed(node)) continue;
     f.resource.clear();
     if (is_ref(node.output_types[i])) f = TensorFacts();
   }

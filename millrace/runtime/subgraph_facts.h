@@ -12,18 +12,27 @@
 namespace millrace {
 
 class Subgraph;
+struct SubNode;
 
 // On an _Arg: what every tensor fed there conforms to, by the word of whoever checks the feeds.
 inline constexpr std::string_view kFeedShapeAttr = "_feed_shape";
 
+// On a node that makes a variable, of which it gives a reference: the variable has the shape that
+// the node declares, whenever it has a value, by the word of whoever knows all that may change it.
+inline constexpr std::string_view kHeldShapeAttr = "_held_shape";
+
 // What is certain about the tensors of a Subgraph: shapes, small integers, constants (graph/'s
 // TensorFacts), worked out by the ops' rules from the nodes there are. Nothing comes from what a
 // client inferred, since other tensors may be fed. Unknown are feeds (but see kFeedShapeAttr), what
-// ops with state give, references, the contents of resources, and what a rule refuses: the run will
-// say so. A loop's variable has the sizes that every iteration leaves as they are.
+// ops with state give, references (but see kHeldShapeAttr), the contents of resources, and what a
+// rule refuses: the run will say so. A loop's variable has the sizes that every iteration leaves as
+// they are.
 class SubgraphFacts {
  public:
   SubgraphFacts() = default;
+  // With `declared`, what ops with state, references and resources declare is believed, for who
+  // wants an estimate: a variable's value has the variable's shape.
+  explicit SubgraphFacts(bool declared) : declared_(declared) {}
   // A copy of a graph begins without.
   SubgraphFacts(const SubgraphFacts&) {}
   SubgraphFacts& operator=(const SubgraphFacts& other);
@@ -59,7 +68,12 @@ class SubgraphFacts {
   bool outdated(const Subgraph& graph, NodeId id);
   std::vector<TensorFacts> work_out(const Subgraph& graph, NodeId id);
   bool widen(const Subgraph& graph, bool give_up);
+  // Whether something besides inputs and attributes decides what comes out.
+  bool is_opaque(const SubNode& node) const;
+  // Whether what a node with state declares counts.
+  bool believed(const SubNode& node) const;
 
+  bool declared_ = false;
   std::vector<Entry> entries_;  // by node
   int64_t work_ = 0;
 };
