@@ -274,6 +274,12 @@ class Pruner {
   Subgraph out_;
 };
 
+bool keeps_shapes(const SubNode& node) {
+  if (std::none_of(node.input_types.begin(), node.input_types.end(), is_ref)) return true;
+  const Result<bool> validates = node.attr<bool>("validate_shape");
+  return !validates.ok() || *validates;
+}
+
 }  // namespace
 
 std::string Signature::key() const {
@@ -341,6 +347,8 @@ Status SessionGraph::take(int count, const PinnedDevices& pinned) {
     if (it != pinned.end()) lowered_.node(id).device = lowered_.devices().intern(it->second);
   }
   pinner_.pin(lowered_, first);
+  for (NodeId id = first; id < lowered_.size(); ++id)
+    shapes_hold_ &= keeps_shapes(lowered_.node(id));
   return ok_status();
 }
 
@@ -356,6 +364,7 @@ Status SessionGraph::lower_anew(int count) {
   pinner_ = std::move(fresh.pinner_);
   lowered_of_ = std::move(fresh.lowered_of_);
   lowered_outputs_ = std::move(fresh.lowered_outputs_);
+  shapes_hold_ = fresh.shapes_hold_;
   taken_ = count;
   return ok_status();
 }

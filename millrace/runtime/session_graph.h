@@ -38,6 +38,11 @@ class SessionGraph {
   // of a node without outputs, and a signature that asks for nothing.
   Result<Subgraph> prune(const Signature& signature) const;
 
+  // True when no node that was taken may give a variable another shape than it has or, at first,
+  // declares. An op that takes a reference and may do so has the attribute validate_shape, which is
+  // false then.
+  bool shapes_hold() const { return shapes_hold_; }
+
   const Subgraph& lowered() const { return lowered_; }
   const Graph& graph() const { return *graph_; }
 
@@ -57,6 +62,7 @@ class SessionGraph {
   Pinner pinner_;                   // of lowered_
   std::vector<NodeId> lowered_of_;  // by client node
   LoweredOutputs lowered_outputs_;
+  bool shapes_hold_ = true;
   int64_t revision_ = 0;  // of graph_ when it was last lowered
 };
 

@@ -38,6 +38,9 @@ class LocalBackend : public SessionBackend {
     return Ref<Executable>(std::move(plans));
   }
 
+  // What other sessions do to variables of shared devices is not known here.
+  bool prepares_again() const override { return owns_devices_; }
+
   Ref<FunctionRunner> make_function_runner(const Graph& graph,
                                            const std::string& session) override {
     return millrace::make_function_runner(graph.shared_functions(), graph.registry(), devices_[0],

@@ -1,5 +1,7 @@
 #include "millrace/session/plan_cache.h"
 
+#include <utility>
+
 namespace millrace {
 
 Result<Ref<Prepared>> PlanCache::find_or_build(const Signature& signature,
@@ -34,9 +36,13 @@ Result<Ref<Prepared>> PlanCache::find_or_build(const Signature& signature,
 
 std::list<PlanCache::Entry> PlanCache::insert(const std::string& key,
                                               const Ref<Prepared>& prepared) {
-  entries_.push_front({key, prepared, prepared->executable->bytes()});
+  entries_.push_front({key, prepared, prepared->bytes()});
   by_key_.emplace(key, entries_.begin());
   bytes_ += entries_.front().bytes;
+  return drop_oldest();
+}
+
+std::list<PlanCache::Entry> PlanCache::drop_oldest() {
   std::list<Entry> dropped;
   while (bytes_ > max_bytes_ && entries_.size() > kAlwaysKept) {
     bytes_ -= entries_.back().bytes;
@@ -44,6 +50,24 @@ std::list<PlanCache::Entry> PlanCache::insert(const std::string& key,
     dropped.splice(dropped.begin(), entries_, std::prev(entries_.end()));
   }
   return dropped;
+}
+
+void PlanCache::weigh(const Prepared& prepared) {
+  const std::string key = prepared.signature.key();
+  std::list<Entry> dropped;
+  MutexLock lock(mu_);
+  auto it = by_key_.find(key);
+  // The signature may have been dropped, and prepared anew, since.
+  if (it == by_key_.end() || it->second->prepared.get() != &prepared) return;
+  bytes_ -= std::exchange(it->second->bytes, prepared.bytes());
+  bytes_ += it->second->bytes;
+  dropped = drop_oldest();
+  lock.unlock();
+}
+
+bool PlanCache::has_room(int64_t bytes) const {
+  MutexLock lock(mu_);
+  return bytes <= max_bytes_ - bytes_;
 }
 
 void PlanCache::clear() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "millrace/base/status.h"
 #include "millrace/runtime/executable.h"
 #include "millrace/runtime/signature.h"
+#include "millrace/session/shape_plans.h"
 
 namespace millrace {
 
@@ -20,8 +22,13 @@ namespace millrace {
 struct Prepared : RefCounted {
   ~Prepared() override { Ref<Step>::adopt(spare_step.load(std::memory_order_acquire)); }
 
+  // About how much memory its plans hold.
+  int64_t bytes() const { return executable->bytes() + (shapes ? shapes->bytes() : 0); }
+
   Signature signature;
   Ref<Executable> executable;
+  // Plans for the shapes that feeds have had; null: the executable runs all.
+  std::unique_ptr<ShapePlans> shapes;
   std::vector<DType> feed_types;
   std::vector<std::vector<int>> fetch_dependencies;  // by fetch: positions of feeds
   // The step of a run that was over when its caller returned, for the next such run; owned, or
@@ -44,6 +51,10 @@ class PlanCache {
   // wait. An error is given to those who wait and is not kept.
   Result<Ref<Prepared>> find_or_build(const Signature& signature,
                                       FunctionRef<Result<Ref<Prepared>>()> build);
+  // Counts `prepared`, where it is kept, as what it holds now; drops others if need be.
+  void weigh(const Prepared& prepared);
+  // True when so many bytes more would not be too much.
+  bool has_room(int64_t bytes) const;
   void clear();
   size_t size() const;
 
@@ -59,8 +70,9 @@ class PlanCache {
     Result<Ref<Prepared>> result = Status(Code::kUnknown, "not built");
   };
 
-  // Returns what has to go, to be freed without the lock.
+  // Both return what has to go, to be freed without the lock.
   std::list<Entry> insert(const std::string& key, const Ref<Prepared>& prepared) MR_REQUIRES(mu_);
+  std::list<Entry> drop_oldest() MR_REQUIRES(mu_);
 
   const int64_t max_bytes_;
   mutable Mutex mu_;

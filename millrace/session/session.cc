@@ -10,8 +10,10 @@
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/ops/register_ops.h"
 #include "millrace/runtime/boundary.h"
+#include "millrace/runtime/memory_estimate.h"
 #include "millrace/runtime/numerics.h"
 #include "millrace/runtime/optimize.h"
+#include "millrace/runtime/recompute.h"
 #include "millrace/runtime/session_graph.h"
 #include "millrace/session/plan_cache.h"
 #include "millrace/session/session_backend.h"
@@ -116,8 +118,11 @@ struct Session::Impl {
   Mutex graph_mu;
   std::unique_ptr<SessionGraph> graph MR_GUARDED_BY(graph_mu);
   Ref<Graph> client_graph;
-  std::atomic<int> taken{0};         // nodes of the graph that `graph` knows
-  std::atomic<int64_t> revision{0};  // of the graph, when `graph` last looked
+  std::atomic<int> taken{0};            // nodes of the graph that `graph` knows
+  std::atomic<int64_t> revision{0};     // of the graph, when `graph` last looked
+  std::atomic<bool> shapes_hold{true};  // SessionGraph::shapes_hold(), likewise
+
+  Mutex shape_plan_mu;  // held while a plan is made that runs wait for
 
   Mutex mu;
   CondVar idle;
@@ -142,6 +147,7 @@ struct Session::Impl {
     MutexLock lock(graph_mu);
     int count = client_graph->num_nodes();
     MR_TRY(graph->extend());
+    shapes_hold.store(graph->shapes_hold(), std::memory_order_release);
     taken.store(count, std::memory_order_release);
     revision.store(seen, std::memory_order_release);
     return ok_status();
@@ -149,6 +155,35 @@ struct Session::Impl {
 
   Result<Ref<Prepared>> prepare(const Signature& signature);
   Result<Ref<Prepared>> build(const Signature& signature);
+  // The part of the graph that a signature needs, placed; no pass has seen it.
+  Status place_graph(Subgraph& graph, const Signature& signature);
+  // Runs the passes over a placed graph.
+  Status rewrite(Subgraph& graph);
+  // The same, and makes what is left ready to run.
+  Result<Ref<Executable>> make_executable(Subgraph graph, const Signature& signature);
+  // What a run of a placed graph is thought to hold, for people.
+  Result<std::string> explain_memory(Subgraph graph);
+
+  // What runs these feeds: a plan for their shapes where there is one, else the general one.
+  const Executable& executable_for(const std::shared_ptr<Impl>& self, const Prepared& prepared,
+                                   std::span<const Tensor> feeds) {
+    if (!prepared.shapes) [[likely]]
+      return *prepared.executable;
+    if (const Executable* found = find_shape_plan(prepared, feeds)) return *found;
+    if (options.memory_limit > 0) return limited_executable(prepared, feeds);
+    if (prepared.shapes->open() && prepared.shapes->count(feeds)) {
+      make_shape_plan_later(self, prepared, feeds);
+    }
+    return *prepared.executable;
+  }
+  const Executable* find_shape_plan(const Prepared& prepared, std::span<const Tensor> feeds) {
+    return prepared.shapes->find(feeds, shapes_hold.load(std::memory_order_acquire));
+  }
+  // The same for a session with a limit: no run of the general plan before these shapes have one.
+  const Executable& limited_executable(const Prepared& prepared, std::span<const Tensor> feeds);
+  void make_shape_plan_later(const std::shared_ptr<Impl>& self, const Prepared& prepared,
+                             std::span<const Tensor> feeds);
+  Status make_shape_plan(const Prepared& prepared, std::vector<Shape> feeds);
 
   // Counts a run that close() must wait for.
   Status begin_run() {
@@ -169,8 +204,9 @@ struct Session::Impl {
   Status run(std::shared_ptr<Impl> self, const Prepared& prepared, std::span<const Tensor> feeds,
              std::vector<Tensor>& fetches, const RunOptions& run_options, RunMetadata* metadata);
   Status run_shared(std::shared_ptr<Impl> self, const Prepared& prepared,
-                    std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
-                    const RunOptions& run_options, RunMetadata* metadata, int64_t timeout_ms);
+                    const Executable& executable, std::span<const Tensor> feeds,
+                    std::vector<Tensor>& fetches, const RunOptions& run_options,
+                    RunMetadata* metadata, int64_t timeout_ms);
   int max_threads() const { return options.threads > 0 ? options.threads : 1 << 20; }
   // A step for a run on the caller's thread: the one of an earlier run, where there is one.
   Ref<Step> straight_step(const Prepared& prepared) {
@@ -206,9 +242,6 @@ Result<Ref<Prepared>> Session::Impl::prepare(const Signature& signature) {
 }
 
 Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
-  PlaceOptions place_options;
-  place_options.soft = options.soft_placement;
-  place_options.log = options.log_placement;
   Subgraph pruned(client_graph->registry());
   {
     MutexLock lock(graph_mu);
@@ -223,16 +256,86 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
     prepared->feed_types[static_cast<size_t>(position)] = type;
   }
   prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
-  MR_TRY(place(pruned, backend->devices(), place_options));
-  if (signature.check_numerics) MR_TRY(add_numerics_checks(pruned));
+  MR_TRY(place_graph(pruned, signature));
+  if (options.shape_plans && options.optimizer_level > 0 && !boundary.feeds.empty() &&
+      backend->prepares_again()) {
+    prepared->shapes = std::make_unique<ShapePlans>(pruned);
+  }
+  MR_TRY_ASSIGN(prepared->executable, make_executable(std::move(pruned), signature));
+  return prepared;
+}
+
+Status Session::Impl::place_graph(Subgraph& graph, const Signature& signature) {
+  PlaceOptions place_options;
+  place_options.soft = options.soft_placement;
+  place_options.log = options.log_placement;
+  MR_TRY(place(graph, backend->devices(), place_options));
+  return signature.check_numerics ? add_numerics_checks(graph) : ok_status();
+}
+
+Status Session::Impl::rewrite(Subgraph& graph) {
   OptimizeOptions optimize_options;
   optimize_options.level = options.optimizer_level;
   optimize_options.disabled_passes = options.disabled_passes;
   optimize_options.cpu = &backend->host_device();
-  MR_TRY(optimize(pruned, optimize_options));
-  place_control_flow(pruned);
-  MR_TRY_ASSIGN(prepared->executable, backend->prepare(pruned, signature, name));
-  return prepared;
+  MR_TRY(optimize(graph, optimize_options));
+  if (options.memory_limit > 0) MR_TRY(recompute(graph, options.memory_limit).status());
+  return ok_status();
+}
+
+Result<Ref<Executable>> Session::Impl::make_executable(Subgraph graph, const Signature& signature) {
+  MR_TRY(rewrite(graph));
+  place_control_flow(graph);
+  return backend->prepare(graph, signature, name);
+}
+
+Result<std::string> Session::Impl::explain_memory(Subgraph graph) {
+  MR_TRY(rewrite(graph));
+  MR_TRY_ASSIGN(const MemoryEstimate estimate, estimate_memory(graph));
+  return to_string(estimate, graph);
+}
+
+const Executable& Session::Impl::limited_executable(const Prepared& prepared,
+                                                    std::span<const Tensor> feeds) {
+  MutexLock lock(shape_plan_mu);
+  if (const Executable* found = find_shape_plan(prepared, feeds)) return *found;
+  if (!prepared.shapes->open()) return *prepared.executable;
+  if (Status made = make_shape_plan(prepared, shapes_of(feeds)); !made.ok()) {
+    MR_LOG(kWarning, "no plan was made within the memory limit: ", made);
+    prepared.shapes->give_up();
+  }
+  const Executable* const found = find_shape_plan(prepared, feeds);
+  return found != nullptr ? *found : *prepared.executable;
+}
+
+// A run that close() waits for, as it uses the session's devices.
+void Session::Impl::make_shape_plan_later(const std::shared_ptr<Impl>& self,
+                                          const Prepared& prepared, std::span<const Tensor> feeds) {
+  ThreadPool::global().schedule_blocking(
+      [self, prepared = Ref<const Prepared>(&prepared), shapes = shapes_of(feeds)]() mutable {
+        if (!self->begin_run().ok()) return;
+        if (Status made = self->make_shape_plan(*prepared, std::move(shapes)); !made.ok()) {
+          MR_LOG(kWarning, "no plan was made for the shapes of what is fed: ", made);
+          prepared->shapes->give_up();
+        }
+        prepared = nullptr;
+        self->end_run();
+      });
+}
+
+Status Session::Impl::make_shape_plan(const Prepared& prepared, std::vector<Shape> feeds) {
+  const bool variables_hold = shapes_hold.load(std::memory_order_acquire);
+  MR_TRY_ASSIGN(Subgraph graph, prepared.shapes->graph_for(feeds, variables_hold));
+  MR_TRY_ASSIGN(Ref<Executable> made, make_executable(std::move(graph), prepared.signature));
+  const bool same = made->to_string() == prepared.executable->to_string();
+  // Within a limit other shapes may need another plan, and none is left out.
+  if (options.memory_limit == 0 && (same || !plans.has_room(made->bytes()))) {
+    prepared.shapes->give_up();
+  } else {
+    prepared.shapes->add(std::move(feeds), variables_hold, std::move(made));
+  }
+  plans.weigh(prepared);
+  return ok_status();
 }
 
 Status Session::Impl::check_feeds(const Prepared& prepared, std::span<const Tensor> feeds) {
@@ -256,8 +359,10 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
   int64_t timeout_ms = run_options.timeout_ms != 0 ? run_options.timeout_ms : options.timeout_ms;
   bool plain = timeout_ms <= 0 && !run_options.cancel && !run_options.trace &&
                run_options.trace_path.empty() && metadata == nullptr;
-  if (!plain || !prepared.executable->straight(options.gear)) {
-    return run_shared(std::move(self), prepared, feeds, fetches, run_options, metadata, timeout_ms);
+  const Executable& executable = executable_for(self, prepared, feeds);
+  if (!plain || !executable.straight(options.gear)) {
+    return run_shared(std::move(self), prepared, executable, feeds, fetches, run_options, metadata,
+                      timeout_ms);
   }
   MR_TRY(begin_run());
   Ref<Step> step = straight_step(prepared);
@@ -265,7 +370,7 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
   step->feeds = feeds;
   step->fetches.swap(fetches);
   step->fetches.assign(prepared.signature.fetches.size(), Tensor());
-  Status status = prepared.executable->run_straight(*step);
+  Status status = executable.run_straight(*step);
   fetches.swap(step->fetches);
   if (status.ok()) keep_step(prepared, std::move(step));
   end_run();
@@ -274,9 +379,9 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
 }
 
 Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& prepared,
-                                 std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
-                                 const RunOptions& run_options, RunMetadata* metadata,
-                                 int64_t timeout_ms) {
+                                 const Executable& chosen, std::span<const Tensor> feeds,
+                                 std::vector<Tensor>& fetches, const RunOptions& run_options,
+                                 RunMetadata* metadata, int64_t timeout_ms) {
   MR_TRY(begin_run());
   Ref<Step> step = shared_step(prepared);
   step->rendezvous->update = run_options.update;
@@ -294,7 +399,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
     if (ticket == 0) mine->cancel(user->status());
   }
 
-  Ref<Executable> executable = prepared.executable;
+  Ref<const Executable> executable(&chosen);
   auto start = [executable, step, self] {
     executable->run_async(step, [self](Step&) { self->end_run(); });
   };
@@ -383,7 +488,7 @@ struct Callable::Impl {
   RunOptions options;
 };
 
-int64_t Callable::bytes() const { return impl_->prepared->executable->bytes(); }
+int64_t Callable::bytes() const { return impl_->prepared->bytes(); }
 
 Callable::Callable() = default;
 Callable::~Callable() = default;
@@ -544,7 +649,16 @@ Result<std::string> Session::explain(const Signature& signature) {
   MR_TRY(impl_->check_open());
   MR_TRY(impl_->extend());
   MR_TRY_ASSIGN(Ref<Prepared> prepared, impl_->prepare(signature));
-  return prepared->executable->to_string();
+  std::string text = prepared->executable->to_string();
+  if (prepared->shapes) text += prepared->shapes->to_string();
+  Subgraph graph(impl_->client_graph->registry());
+  {
+    MutexLock lock(impl_->graph_mu);
+    MR_TRY_ASSIGN(graph, impl_->graph->prune(signature));
+  }
+  MR_TRY(impl_->place_graph(graph, signature));
+  MR_TRY_ASSIGN(const std::string memory, impl_->explain_memory(std::move(graph)));
+  return text + memory;
 }
 
 }  // namespace millrace

@@ -25,6 +25,9 @@ class SessionBackend : public RefCounted {
   // Makes a placed graph ready to run. `session` tells apart the sessions that share devices.
   virtual Result<Ref<Executable>> prepare(const Subgraph& graph, const Signature& signature,
                                           const std::string& session) = 0;
+  // True when prepare() may be called again for a signature that is prepared, while that runs, for
+  // a plan of its own; and when the session alone changes its variables.
+  virtual bool prepares_again() const { return false; }
   // What runs functions for kernels of the session that call them; null where none can.
   virtual Ref<FunctionRunner> make_function_runner(const Graph& graph, const std::string& session) {
     (void)graph, (void)session;

@@ -1,6 +1,7 @@
 #include "millrace/session/session_options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <initializer_list>
 
 #include "proto/config.pb.h"
@@ -24,6 +25,23 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.constant_folding(), {"constant_folding"});
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
+}
+
+// The number of bytes in "memory_limit=BYTES", an entry of RewriterConfig::optimizers; 0 where none
+// is one.
+Result<int64_t> memory_limit_of(const tensorflow::RewriterConfig& config) {
+  constexpr std::string_view kName = "memory_limit=";
+  int64_t limit = 0;
+  for (const std::string& entry : config.optimizers()) {
+    if (!entry.starts_with(kName)) continue;
+    const char* const end = entry.data() + entry.size();
+    const auto [read, error] = std::from_chars(entry.data() + kName.size(), end, limit);
+    if (error != std::errc() || read != end || limit <= 0) {
+      return invalid_argument("expected memory_limit=BYTES with a positive number, got '", entry,
+                              "' among the optimizers");
+    }
+  }
+  return limit;
 }
 
 }  // namespace
@@ -54,6 +72,7 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
     }
   }
   read_optimizer_options(config.graph_options(), out);
+  MR_TRY_ASSIGN(out.memory_limit, memory_limit_of(config.graph_options().rewrite_options()));
   return out;
 }
 

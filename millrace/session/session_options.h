@@ -48,6 +48,14 @@ struct SessionOptions {
   Gear gear = Gear::kAuto;
   // Plans are kept by signature; beyond so many bytes, those used longest ago are dropped.
   int64_t max_plan_bytes = int64_t{256} << 20;
+  // Besides its general plan a signature gets plans made for the shapes that its feeds keep having,
+  // in the background, within max_plan_bytes. Results are the same.
+  bool shape_plans = true;
+  // A run is to hold at most about so many bytes of tensors at once, as far as their sizes are
+  // known before it begins; 0: as many as it likes. To that end cheap values are computed twice
+  // (millrace/runtime/recompute.h). Plans are then made for the shapes of what is fed before the
+  // first run with these shapes, and of up to ShapePlans::kMost shapes.
+  int64_t memory_limit = 0;
   // So many partial runs may be open at once; past it they are RESOURCE_EXHAUSTED.
   int max_partial_runs = 1 << 20;
   // The files that graphs may reach, on devices of this process; null: all.
