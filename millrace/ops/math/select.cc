@@ -1,11 +1,14 @@
-#include <cstring>
+#include <algorithm>
+#include <bit>
 #include <string>
+#include <type_traits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/element.h"
 #include "millrace/ops/math/broadcast.h"
+#include "millrace/ops/math/select_loops.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/variant.h"
 
@@ -36,6 +39,21 @@ Status select_grad(GradientContext& c) {
   return ok_status();
 }
 
+// out[i] = picks[i] ? t[i] : e[i], the operands moving by steps of 0 or 1.
+template <class T>
+void select_run(const bool* picks, int64_t picks_step, const T* t, int64_t t_step, const T* e,
+                int64_t e_step, T* out, int64_t n) {
+  if constexpr (std::is_integral_v<T>) {
+    if (picks_step != 0) {
+      constexpr int kSize = std::bit_width(sizeof(T)) - 1;
+      return isa_table<SelectLoops>().run[kSize](picks, {t, t_step}, {e, e_step}, out, n);
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = picks[i * picks_step] ? t[i * t_step] : e[i * e_step];
+  }
+}
+
 // out[i * row .. ] = condition[i] ? t[i * row .. ] : e[i * row .. ] for `rows` rows.
 template <class T>
 void select_rows(KernelContext& ctx, const bool* condition, const T* t, const T* e, T* out,
@@ -43,12 +61,12 @@ void select_rows(KernelContext& ctx, const bool* condition, const T* t, const T*
   const double cost = std::is_trivially_copyable_v<T> ? 0.3 : 20;
   ctx.parallel_for(rows, cost * static_cast<double>(row), [&](int64_t begin, int64_t end) {
     if (row == 1) {
-      for (int64_t i = begin; i < end; ++i) out[i] = condition[i] ? t[i] : e[i];
+      select_run(condition + begin, 1, t + begin, 1, e + begin, 1, out + begin, end - begin);
       return;
     }
     for (int64_t i = begin; i < end; ++i) {
       const T* from = (condition[i] ? t : e) + i * row;
-      for (int64_t k = 0; k < row; ++k) out[i * row + k] = from[k];
+      if (from != out + i * row) std::copy_n(from, row, out + i * row);
     }
   });
 }
@@ -116,10 +134,8 @@ Status select_v2_cpu(KernelContext& ctx) {
     T* to = static_cast<T*>(out->mutable_raw());
     ctx.parallel_for(plan.shape().num_elements(), 1, [&](int64_t begin, int64_t end) {
       plan.for_each_run(begin, end, [&](const int64_t* from, int64_t at, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) {
-          to[at + i] =
-              picks[from[0] + i * steps[0]] ? t[from[1] + i * steps[1]] : e[from[2] + i * steps[2]];
-        }
+        select_run(picks + from[0], steps[0], t + from[1], steps[1], e + from[2], steps[2], to + at,
+                   n);
       });
     });
   });

@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <random>
+#include <utility>
+#include <vector>
+
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/math/math_testing.h"
+#include "millrace/ops/math/select_loops.h"
 #include "millrace/ops/register_ops.h"
 
 namespace millrace {
@@ -69,6 +75,48 @@ TEST(Select, V2BroadcastsAllThree) {
                 .status()
                 .code(),
             Code::kInvalidArgument);
+}
+
+// Every element size and instruction set, with operands that move and that do not, and a result
+// that takes the place of one of them.
+template <class T>
+void expect_selected(const SelectLoops& loops, int64_t n, int64_t t_step, int64_t e_step) {
+  constexpr int kSize = std::bit_width(sizeof(T)) - 1;
+  std::mt19937 random(6);
+  std::vector<T> t, e, out(static_cast<size_t>(n) + 1, T{9});
+  std::vector<char> picks;
+  for (int64_t i = 0; i < n; ++i) {
+    t.push_back(static_cast<T>(random()));
+    e.push_back(static_cast<T>(random()));
+    picks.push_back(random() % 2);
+  }
+  const bool* const picked = reinterpret_cast<const bool*>(picks.data());
+  loops.run[kSize](picked, {t.data(), t_step}, {e.data(), e_step}, out.data(), n);
+  for (size_t i = 0; i < t.size(); ++i) {
+    ASSERT_EQ(out[i], picks[i] ? t[t_step == 0 ? 0 : i] : e[e_step == 0 ? 0 : i])
+        << i << " of " << n;
+  }
+  EXPECT_EQ(out.back(), T{9});
+  if (t_step == 0 || e_step == 0) return;
+  const std::vector<T> wanted(out.begin(), out.end() - 1);
+  std::vector<T> over_t = t;
+  loops.run[kSize](picked, {over_t.data(), 1}, {e.data(), 1}, over_t.data(), n);
+  EXPECT_EQ(over_t, wanted);
+}
+
+TEST(Select, LoopsOfEveryInstructionSet) {
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const SelectLoops& loops = isa_table<SelectLoops>(isa);
+    for (int64_t n : {1, 15, 64, 131}) {
+      for (const auto& [t_step, e_step] : {std::pair(1, 1), std::pair(0, 1), std::pair(1, 0)}) {
+        expect_selected<int8_t>(loops, n, t_step, e_step);
+        expect_selected<int16_t>(loops, n, t_step, e_step);
+        expect_selected<int32_t>(loops, n, t_step, e_step);
+        expect_selected<int64_t>(loops, n, t_step, e_step);
+      }
+    }
+  }
 }
 
 TEST(Select, ShapeRules) {
