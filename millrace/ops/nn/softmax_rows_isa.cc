@@ -311,6 +311,11 @@ using Columns = vec::Vec<T>[kShort];
 // The columns of rows at x, from where `readable` elements may be read. Rows beyond are anything.
 template <class T>
 MR_VECTOR_FN void load_columns(const T* x, int64_t n, int64_t readable, Columns<T>& columns) {
+  // Lines are not read in the order in which they lie, so the processor does not see what is next.
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = kRows<T> * n; i < 2 * kRows<T> * n && i < readable; i += kLine) {
+    __builtin_prefetch(x + i);
+  }
   for (int64_t j = 0; j < n; j += kRows<T>) {
     vec::Vec<T>* const square = columns + j;
     if ((kRows<T> - 1) * n + j + kRows<T> <= readable) {
