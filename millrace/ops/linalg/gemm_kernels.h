@@ -12,6 +12,9 @@ struct GemmRows {
   const T* data;
   int64_t row_step;
   int64_t k_step;
+  // After each `run` of elements p the next ones lie `skip` further on.
+  int64_t run = INT64_MAX;
+  int64_t skip = 0;
 };
 
 // What the GEMM driver and the packing code need of one instruction set, for elements T: float,

@@ -32,28 +32,33 @@ void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* 
   const T* a[kPointers];
   MR_UNROLLED
   for (int i = 0; i < kPointers; ++i) a[i] = rows.data + 3 * i * row_step;
-  for (int64_t p = 0; p < k; ++p) {
-    vec::Vec<T> right[kVectorsDone];
-    MR_UNROLLED
-    for (int j = 0; j < kVectorsDone; ++j) right[j] = vec::load(b + j * kL);
-    if constexpr (kCopies) {
+  for (int64_t left_over = k; left_over > 0; left_over -= rows.run) {
+    const int64_t run = left_over < rows.run ? left_over : rows.run;
+    for (int64_t p = 0; p < run; ++p) {
+      vec::Vec<T> right[kVectorsDone];
       MR_UNROLLED
-      for (int j = 0; j < kVectorsDone; ++j) {
-        vec::store(copy + j * kL, right[j]);
-        // What is beside it comes next.
-        __builtin_prefetch(b + (kVectors + j) * kL, 0, 2);
+      for (int j = 0; j < kVectorsDone; ++j) right[j] = vec::load(b + j * kL);
+      if constexpr (kCopies) {
+        MR_UNROLLED
+        for (int j = 0; j < kVectorsDone; ++j) {
+          vec::store(copy + j * kL, right[j]);
+          // What is beside it comes next.
+          __builtin_prefetch(b + (kVectors + j) * kL, 0, 2);
+        }
+        copy += kColumns<T>;
       }
-      copy += kColumns<T>;
-    }
-    MR_UNROLLED
-    for (int i = 0; i < kRowsDone; ++i) {
-      const T left = a[i / 3][i % 3 * row_step];
       MR_UNROLLED
-      for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
+      for (int i = 0; i < kRowsDone; ++i) {
+        const T left = a[i / 3][i % 3 * row_step];
+        MR_UNROLLED
+        for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
+      }
+      MR_UNROLLED
+      for (int i = 0; i < kPointers; ++i) a[i] += k_step;
+      b += b_step;
     }
     MR_UNROLLED
-    for (int i = 0; i < kPointers; ++i) a[i] += k_step;
-    b += b_step;
+    for (int i = 0; i < kPointers; ++i) a[i] += rows.skip;
   }
   MR_UNROLLED
   for (int i = 0; i < kRowsDone; ++i) {

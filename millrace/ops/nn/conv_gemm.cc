@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "millrace/ops/nn/conv_narrow.h"
+
 namespace millrace {
 namespace {
 
@@ -326,6 +328,7 @@ struct PhaseRows {
 template <class T>
 Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* out,
                     ParallelFor parallel_for) {
+  if (is_narrow<T>(g)) return conv_forward_narrow(g, image, filter, out, parallel_for);
   const int64_t pixels = g.batch * g.height.output * g.width.output;
   const StridedSource<T> right(filter, 1, g.out_channels);
   if (is_pointwise(g)) {
@@ -394,6 +397,9 @@ Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_
 template <class T>
 Status conv_backward_filter(const ConvGeometry& g, const T* image, const T* out_gradient,
                             T* filter_gradient, ParallelFor parallel_for) {
+  if (is_narrow<T>(g)) {
+    return conv_backward_filter_narrow(g, image, out_gradient, filter_gradient, parallel_for);
+  }
   const int64_t pixels = g.batch * g.height.output * g.width.output;
   const StridedSource<T> right(out_gradient, 1, g.out_channels);
   if (is_pointwise(g)) {

@@ -1,0 +1,193 @@
+#include "millrace/ops/nn/conv_narrow.h"
+
+#include <algorithm>
+
+#include "millrace/ops/linalg/scratch.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMostChannels = 4;
+constexpr int64_t kParts = 16;
+// So much of the output's gradient stays in the second-level cache while all filter elements meet
+// it.
+constexpr int64_t kBlockElements = int64_t{1} << 16;
+constexpr double kFlopsPerNs = 50;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How many input elements the windows of an axis span.
+int64_t span_of(const AxisGeometry& axis) { return (axis.output - 1) * axis.stride + axis.window; }
+
+// The images with all that windows see: pixel (0, 0) is the first window's.
+template <class T>
+class PaddedImages {
+ public:
+  explicit PaddedImages(const ConvGeometry& g)
+      : g_(g),
+        fits_(fits(g.height) && fits(g.width)),
+        rows_(fits_ ? g.height.input : span_of(g.height)),
+        columns_(fits_ ? g.width.input : span_of(g.width)),
+        copy_(fits_ ? 0 : g.batch * rows_ * columns_ * g.in_channels) {}
+
+  // Before all else.
+  Status fill(const T* image, ParallelFor parallel_for) {
+    data_ = image;
+    if (fits_) return ok_status();
+    MR_TRY(copy_.status());
+    data_ = copy_.data();
+    parallel_for(g_.batch * rows_, static_cast<double>(row_size()) * 0.3,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) fill_row(image, i);
+                 });
+    return ok_status();
+  }
+
+  int64_t row_size() const { return columns_ * g_.in_channels; }
+  // The first pixel that the windows of a row of an image's output see.
+  const T* row(int64_t image, int64_t output_row) const {
+    return data_ + (image * rows_ + output_row * g_.height.stride) * row_size();
+  }
+
+ private:
+  static bool fits(const AxisGeometry& axis) {
+    return axis.before == 0 && span_of(axis) <= axis.input;
+  }
+
+  void fill_row(const T* image, int64_t i) {
+    const int64_t channels = g_.in_channels;
+    T* const to = copy_.data() + i * row_size();
+    std::fill_n(to, row_size(), T{});
+    const int64_t y = i % rows_ - g_.height.before;
+    const int64_t before = std::min(g_.width.before, columns_);
+    const int64_t length = std::min(g_.width.input, columns_ - before);
+    if (y < 0 || y >= g_.height.input) return;
+    const T* from = image + (i / rows_ * g_.height.input + y) * g_.width.input * channels;
+    std::copy_n(from, length * channels, to + before * channels);
+  }
+
+  const ConvGeometry& g_;
+  const bool fits_;
+  const int64_t rows_, columns_;
+  const Scratch<T> copy_;
+  const T* data_ = nullptr;
+};
+
+// Calls body(first, count) for pieces of [0, n) of nearly equal size, of at most `most`.
+template <class F>
+void for_tiles(int64_t n, int64_t most, F body) {
+  const int64_t tiles = ceil_div(n, most);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t first = t * n / tiles;
+    body(first, static_cast<int>((t + 1) * n / tiles - first));
+  }
+}
+
+// A part of the rows of all outputs.
+struct Rows {
+  int64_t first, last;
+};
+
+// The filter's gradient from some rows, to `sums`.
+template <class T>
+void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out_gradient,
+              Rows part, T* sums) {
+  const auto& kernels = isa_table<GemmKernels<T>>();
+  const int64_t filters = g.out_channels, width = g.width.output;
+  const int64_t run = g.width.window * g.in_channels;
+  const int64_t step = g.width.stride * g.in_channels;
+  const int64_t skip = g.height.stride * images.row_size() - width * step;
+  const int64_t most = std::max<int64_t>(1, kBlockElements / (width * filters));
+  for (int64_t row = part.first; row < part.last;) {
+    const int64_t image = row / g.height.output, y = row % g.height.output;
+    const int64_t rows = std::min({most, part.last - row, g.height.output - y});
+    for (int64_t j = 0; j < filters; j += kernels.nr) {
+      const int wide = static_cast<int>(std::min<int64_t>(kernels.nr, filters - j));
+      for (int64_t fy = 0; fy < g.height.window; ++fy) {
+        const T* seen = images.row(image, y) + fy * images.row_size();
+        for_tiles(run, kernels.mr, [&](int64_t i, int tall) {
+          kernels.tile(tall, wide, rows * width, {seen + i, 1, step, width, skip},
+                       out_gradient + row * width * filters + j, filters, nullptr,
+                       sums + (fy * run + i) * filters + j, filters, row > part.first);
+        });
+      }
+    }
+    row += rows;
+  }
+}
+
+}  // namespace
+
+template <class T>
+bool is_narrow(const ConvGeometry& g) {
+  return g.in_channels <= kMostChannels && g.height.dilation == 1 && g.width.dilation == 1 &&
+         g.out_channels % isa_table<GemmKernels<T>>().lanes == 0;
+}
+
+template <class T>
+Status conv_forward_narrow(const ConvGeometry& g, const T* image, const T* filter, T* out,
+                           ParallelFor parallel_for) {
+  const auto& kernels = isa_table<GemmKernels<T>>();
+  const int64_t filters = g.out_channels, width = g.width.output;
+  const int64_t run = g.width.window * g.in_channels, depth = g.height.window * run;
+  PaddedImages<T> images(g);
+  MR_TRY(images.fill(image, parallel_for));
+  const Scratch<T> packed(depth * ceil_div(filters, kernels.nr) * kernels.nr);
+  MR_TRY(packed.status());
+  StridedSource<T>(filter, 1, filters).pack(0, filters, 0, depth, kernels.nr, packed.data());
+  const int64_t step = g.width.stride * g.in_channels, skip = images.row_size() - run;
+  const double cost = 2.0 * static_cast<double>(width * filters * depth) / kFlopsPerNs;
+  parallel_for(g.batch * g.height.output, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* seen = images.row(row / g.height.output, row % g.height.output);
+      for (int64_t j = 0; j < filters; j += kernels.nr) {
+        const int wide = static_cast<int>(std::min<int64_t>(kernels.nr, filters - j));
+        for_tiles(width, kernels.mr, [&](int64_t x, int tall) {
+          kernels.tile(tall, wide, depth, {seen + x * step, step, 1, run, skip},
+                       packed.data() + j * depth, kernels.nr, nullptr,
+                       out + (row * width + x) * filters + j, filters, false);
+        });
+      }
+    }
+  });
+  return ok_status();
+}
+
+template <class T>
+Status conv_backward_filter_narrow(const ConvGeometry& g, const T* image, const T* out_gradient,
+                                   T* filter_gradient, ParallelFor parallel_for) {
+  PaddedImages<T> images(g);
+  MR_TRY(images.fill(image, parallel_for));
+  const int64_t size = g.height.window * g.width.window * g.in_channels * g.out_channels;
+  const int64_t rows = g.batch * g.height.output;
+  const int64_t parts = std::min(kParts, rows);
+  const Scratch<T> sums((parts - 1) * size);
+  MR_TRY(sums.status());
+  const double cost = 2.0 * static_cast<double>(size * g.width.output) *
+                      static_cast<double>(rows / parts) / kFlopsPerNs;
+  parallel_for(parts, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      T* to = p == 0 ? filter_gradient : sums.data() + (p - 1) * size;
+      sum_rows<T>(g, images, out_gradient, {p * rows / parts, (p + 1) * rows / parts}, to);
+    }
+  });
+  parallel_for(size, static_cast<double>(parts) * 0.3, [&](int64_t begin, int64_t end) {
+    for (int64_t p = 1; p < parts; ++p) {
+      const T* from = sums.data() + (p - 1) * size;
+      for (int64_t i = begin; i < end; ++i) filter_gradient[i] += from[i];
+    }
+  });
+  return ok_status();
+}
+
+#define MR_INSTANTIATE_NARROW(T)                                                              \
+  template bool is_narrow<T>(const ConvGeometry&);                                            \
+  template Status conv_forward_narrow<T>(const ConvGeometry&, const T*, const T*, T*,         \
+                                         ParallelFor);                                        \
+  template Status conv_backward_filter_narrow<T>(const ConvGeometry&, const T*, const T*, T*, \
+                                                 ParallelFor);
+MR_INSTANTIATE_NARROW(float)
+MR_INSTANTIATE_NARROW(double)
+#undef MR_INSTANTIATE_NARROW
+
+}  // namespace millrace
