@@ -8,6 +8,8 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMostChannels = 4;
+// A copy of the images with zeros around them is at most so many times as large.
+constexpr double kMostSeen = 4;
 constexpr int64_t kParts = 16;
 // So much of the output's gradient stays in the second-level cache while all filter elements meet
 // it.
@@ -120,8 +122,13 @@ void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out
 
 template <class T>
 bool is_narrow(const ConvGeometry& g) {
-  return g.in_channels <= kMostChannels && g.height.dilation == 1 && g.width.dilation == 1 &&
-         g.out_channels % isa_table<GemmKernels<T>>().lanes == 0;
+  // Padding may be of any size, and steps wider than windows: what is seen may be far more than is
+  // there.
+  const double seen =
+      static_cast<double>(span_of(g.height)) * static_cast<double>(span_of(g.width));
+  const double there = static_cast<double>(g.height.input) * static_cast<double>(g.width.input);
+  return seen <= kMostSeen * there && g.in_channels <= kMostChannels && g.height.dilation == 1 &&
+         g.width.dilation == 1 && g.out_channels % isa_table<GemmKernels<T>>().lanes == 0;
 }
 
 template <class T>

@@ -136,5 +136,13 @@ TEST(ConvNarrow, IsForFewChannelsAndWholeVectorsOfFilters) {
   EXPECT_FALSE(is_narrow<float>(g));
 }
 
+// Few output pixels may see far more zeros than any memory holds.
+TEST(ConvNarrow, LeavesWidePaddingToTheGeneralFunctions) {
+  constexpr int64_t kWide = int64_t{1} << 30;
+  EXPECT_FALSE(is_narrow<float>(
+      {1, axis(8, 3, kWide / 4, kWide, kWide), axis(8, 3, kWide / 4, kWide, kWide), 3, 16}));
+  EXPECT_FALSE(is_narrow<float>({1, axis(8, 3, 1, 100, 100), axis(8, 3, 1, 0, 0), 3, 16}));
+}
+
 }  // namespace
 }  // namespace millrace
