@@ -23,6 +23,10 @@ def floats(*shapes):
     return lambda rng: [rng.standard_normal(shape, np.float32) for shape in shapes]
 
 
+def integers(*shapes):
+    return lambda rng: [rng.integers(-999, 999, shape, np.int32) for shape in shapes]
+
+
 def rows_and_ids(rows, width, ids):
     """A table, the numbers of some of its rows, and a row for each."""
 
@@ -109,6 +113,35 @@ OPS = [
         lambda jax, x, y: x**y,
     ),
     Op(
+        "sin",
+        floats(BIG),
+        lambda tf, x: tf.sin(x),
+        lambda torch, x: x.sin(),
+        lambda jax, x: jax.numpy.sin(x),
+    ),
+    Op(
+        "comparison",
+        floats(BIG, BIG),
+        lambda tf, x, y: x > y,
+        lambda torch, x, y: x > y,
+        lambda jax, x, y: x > y,
+        result_bytes=1,
+    ),
+    Op(
+        "select",
+        floats(BIG, BIG),
+        lambda tf, x, y: tf.where(x > y, x, y),
+        lambda torch, x, y: torch.where(x > y, x, y),
+        lambda jax, x, y: jax.numpy.where(x > y, x, y),
+    ),
+    Op(
+        "product of int32",
+        integers(BIG, BIG),
+        lambda tf, x, y: x * y,
+        lambda torch, x, y: x * y,
+        lambda jax, x, y: x * y,
+    ),
+    Op(
         "cast to bfloat16",
         floats(BIG),
         lambda tf, x: tf.cast(x, tf.bfloat16),
@@ -122,6 +155,22 @@ OPS = [
         lambda tf, x: tf.cast(x, tf.int32),
         lambda torch, x: x.int(),
         lambda jax, x: x.astype(jax.numpy.int32),
+    ),
+    Op(
+        "cast to half",
+        floats(BIG),
+        lambda tf, x: tf.cast(x, tf.float16),
+        lambda torch, x: x.half(),
+        lambda jax, x: x.astype(jax.numpy.float16),
+        result_bytes=2,
+    ),
+    Op(
+        "cast to bool",
+        floats(BIG),
+        lambda tf, x: tf.cast(x, tf.bool),
+        lambda torch, x: x.bool(),
+        lambda jax, x: x.astype(bool),
+        result_bytes=1,
     ),
     Op(
         "sum",
@@ -153,6 +202,27 @@ OPS = [
         lambda jax, x: x.max(1),
     ),
     Op(
+        "sum of middle axis",
+        floats((64, 1024, 64)),
+        lambda tf, x: tf.reduce_sum(x, 1),
+        lambda torch, x: x.sum(1),
+        lambda jax, x: x.sum(1),
+    ),
+    Op(
+        "largest of columns",
+        floats(ROWS),
+        lambda tf, x: tf.reduce_max(x, 0),
+        lambda torch, x: x.amax(0),
+        lambda jax, x: x.max(0),
+    ),
+    Op(
+        "sum of short rows",
+        floats((1 << 19, 10)),
+        lambda tf, x: tf.reduce_sum(x, 1),
+        lambda torch, x: x.sum(1),
+        lambda jax, x: x.sum(1),
+    ),
+    Op(
         "softmax, 1024 wide",
         floats(ROWS),
         lambda tf, x: tf.nn.softmax(x),
@@ -165,6 +235,27 @@ OPS = [
         lambda tf, x: tf.nn.softmax(x),
         lambda torch, x: torch.softmax(x, 1),
         lambda jax, x: jax.nn.softmax(x),
+    ),
+    Op(
+        "softmax, 64 wide",
+        floats((1 << 16, 64)),
+        lambda tf, x: tf.nn.softmax(x),
+        lambda torch, x: torch.softmax(x, 1),
+        lambda jax, x: jax.nn.softmax(x),
+    ),
+    Op(
+        "log-softmax, 10 wide",
+        floats((1 << 18, 10)),
+        lambda tf, x: tf.nn.log_softmax(x),
+        lambda torch, x: torch.log_softmax(x, 1),
+        lambda jax, x: jax.nn.log_softmax(x),
+    ),
+    Op(
+        "cross entropy, 10 wide",
+        logits_and_labels(1 << 18, 10),
+        lambda tf, x, ids: tf.nn.sparse_softmax_cross_entropy_with_logits(labels=ids, logits=x),
+        lambda torch, x, ids: torch.nn.functional.cross_entropy(x, ids, reduction="none"),
+        lambda jax, x, ids: -jax.nn.log_softmax(x)[jax.numpy.arange(x.shape[0]), ids],
     ),
     Op(
         "cross entropy",
@@ -213,6 +304,13 @@ OPS = [
         lambda tf, x: tf.transpose(x),
         lambda torch, x: x.t().contiguous(),
         lambda jax, x: x.T.copy(),
+    ),
+    Op(
+        "images to NCHW",
+        floats(IMAGES),
+        lambda tf, x: tf.transpose(x, [0, 3, 1, 2]),
+        lambda torch, x: x.permute(0, 3, 1, 2).contiguous(),
+        lambda jax, x: x.transpose(0, 3, 1, 2).copy(),
     ),
     Op(
         "concatenation",
