@@ -25,6 +25,7 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.constant_folding(), {"constant_folding"});
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
+  disable(rewrite.remapping(), {"fuse_elementwise"});
 }
 
 // The number of bytes in "memory_limit=BYTES", an entry of RewriterConfig::optimizers; 0 where none

@@ -259,6 +259,36 @@ TEST_F(SessionTest, SeveralDevicesGiveTheSameResult) {
   EXPECT_NE(s->explain({{"x"}, {"y"}, {}}).value().find("_Recv"), std::string::npos);
 }
 
+TEST_F(SessionTest, ExplainsWhatIsFusedAndWhyOthersAreNot) {
+  Expr x = placeholder("x");
+  Expr a = add("Neg", "a", {x});
+  Expr b = add("Exp", "b", {a});
+  Expr c = add("L2Loss", "c", {b});
+  add("Sub", "d", {b, c});
+  auto s = session();
+  const std::string text = s->explain({{"x"}, {"d"}, {}}).value();
+  EXPECT_NE(text.find("_FusedElementwise b (frame 0) -> "), std::string::npos) << text;
+  EXPECT_NE(text.find("is a, b\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("not with b: it is read by c before\n"), std::string::npos) << text;
+  auto without = session({.disabled_passes = {"fuse_elementwise"}});
+  EXPECT_EQ(without->explain({{"x"}, {"d"}, {}}).value().find("_Fused"), std::string::npos);
+}
+
+TEST_F(SessionTest, ErrorsOfFusedNodesNameTheNode) {
+  Expr x = placeholder("x"), y = placeholder("y");
+  Expr a = add("Neg", "a", {x});
+  add("Exp", "c", {add("AddV2", "b", {a, y})});
+  const std::vector<std::pair<std::string, Tensor>> feeds = {
+      {"x", Tensor::vector<float>({1, 2})}, {"y", Tensor::vector<float>({1, 2, 3})}};
+  const Status status = session()->run(feeds, {"c"}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  const std::string text = status.to_string();
+  for (const char* part : {"AddV2 \"b\"", "[2]", "[3]", "[[{{node b}}]]"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_EQ(text.find("_Fused"), std::string::npos) << text;
+}
+
 TEST_F(SessionTest, ADeviceThatDoesNotExistNamesThoseThatDo) {
   builder_->context().device = "/cpu:7";
   add("Neg", "y", {constant(1)});

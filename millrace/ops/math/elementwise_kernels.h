@@ -50,7 +50,13 @@ class BinaryKernel final : public Kernel {
 // zero", "Integers to negative integer powers are not allowed".
 Status check_operand(OperandCheck check, const Tensor& y);
 
-// The table entry of the op called `name`; null when there is none.
+// The entry of the op called `name`; null when there is none.
+template <class... Ops>
+const OpInfo* find_info(std::string_view name, OpList<Ops...>) {
+  const OpInfo* info = nullptr;
+  ((info = name == Ops::info.name ? &Ops::info : info), ...);
+  return info;
+}
 const OpInfo* find_unary_info(std::string_view name);
 const OpInfo* find_binary_info(std::string_view name);
 

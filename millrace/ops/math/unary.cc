@@ -51,13 +51,6 @@ void register_all(Registry& registry, OpList<Ops...>) {
   (register_one<Ops>(registry), ...);
 }
 
-template <class... Ops>
-const OpInfo* find_info(std::string_view name, OpList<Ops...>) {
-  const OpInfo* info = nullptr;
-  ((info = name == Ops::info.name ? &Ops::info : info), ...);
-  return info;
-}
-
 }  // namespace
 
 const OpInfo* find_unary_info(std::string_view name) { return find_info(name, UnaryOps()); }
