@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "millrace/base/str_cat.h"
 #include "millrace/runtime/optimize.h"
 
 namespace millrace {
@@ -108,8 +109,9 @@ class KnownValues {
     const SubNode node = graph_.node(id);
     const DType type = value.dtype();
     MR_TRY_ASSIGN(const NodeId added,
-                  graph_.add(graph_.unique_name(node.name), "Const", {}, node.control_inputs,
-                             {{"dtype", type}, {"value", std::move(value)}}, node.device));
+                  graph_.add(graph_.unique_name(str_cat(node.name, "/value")), "Const", {},
+                             node.control_inputs, {{"dtype", type}, {"value", std::move(value)}},
+                             node.device));
     graph_.node(added).origin = node.origin;
     return added;
   }

@@ -5,7 +5,8 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
+
+#include "millrace/base/str_cat.h"
 
 namespace millrace {
 namespace {
@@ -322,7 +323,7 @@ class Recomputer {
     std::map<NodeId, NodeId> twin;
     for (const auto& [at, id] : by_position) {
       SubNode node = graph_.node(id);
-      node.name = graph_.unique_name(node.name);
+      node.name = graph_.unique_name(str_cat(node.name, "/again"));
       for (Output& input : node.inputs) {
         if (auto it = twin.find(input.node); it != twin.end()) input.node = it->second;
       }

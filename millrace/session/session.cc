@@ -257,8 +257,9 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   }
   prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
   MR_TRY(place_graph(pruned, signature));
-  if (options.shape_plans && options.optimizer_level > 0 && !boundary.feeds.empty() &&
-      backend->prepares_again()) {
+  const bool wanted =
+      options.memory_limit > 0 || (options.shape_plans && options.optimizer_level > 0);
+  if (wanted && !boundary.feeds.empty() && backend->prepares_again()) {
     prepared->shapes = std::make_unique<ShapePlans>(pruned);
   }
   MR_TRY_ASSIGN(prepared->executable, make_executable(std::move(pruned), signature));

@@ -26,6 +26,8 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
   disable(rewrite.remapping(), {"fuse_elementwise"});
+  disable(rewrite.shape_optimization(), {"known_values"});
+  out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;
 }
 
 // The number of bytes in "memory_limit=BYTES", an entry of RewriterConfig::optimizers; 0 where none

@@ -317,6 +317,16 @@ TEST_F(Limits, ComeWithAConfigProto) {
   }
 }
 
+TEST_F(Limits, ShapeOptimizationOffIsGeneralPlansOnly) {
+  tensorflow::ConfigProto config;
+  EXPECT_TRUE(SessionOptions::from_proto(config).value().shape_plans);
+  config.mutable_graph_options()->mutable_rewrite_options()->set_shape_optimization(
+      tensorflow::RewriterConfig::OFF);
+  const SessionOptions options = SessionOptions::from_proto(config).value();
+  EXPECT_FALSE(options.shape_plans);
+  EXPECT_EQ(options.disabled_passes, std::vector<std::string>{"known_values"});
+}
+
 TEST_F(Limits, WhatARunHeldIsToldAfterIt) {
   network(/*changes_at=*/0);
   std::unique_ptr<Session> s = session();
