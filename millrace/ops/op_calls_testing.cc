@@ -204,6 +204,7 @@ const Row kRows[] = {
     {"BatchSelfAdjointEig", "[2,2]{2,1,1,3}"},
     {"BatchSelfAdjointEigV2", "[2,2]{2,1,1,3}"},
     {"BatchSvd", "[2,2]{2,1,1,3}"},
+    {"_SumOfMatMul", "[2,2]| [2,3]|[2,1] [3,2]|[1,2]"},
     {"BiasAdd", "[2,3] [3]"},
     {"BiasAddV1", "[2,3] [3]"},
     {"Cholesky", "[2,2]{2,1,1,3}"},

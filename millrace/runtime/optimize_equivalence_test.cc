@@ -65,7 +65,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(12)) {
+    switch (pick(13)) {
       case 0:
       case 1:
       case 2:
@@ -118,7 +118,23 @@ class RandomGraph {
         ints_.push_back(g_.add("Merge", {no, yes}, here(false)));
         break;
       }
+      case 12:
+        ints_.push_back(sum());
+        break;
     }
+  }
+
+  // Of products, other sums and others, some of which somebody else may read.
+  Output sum() {
+    std::vector<Output> terms;
+    for (int i = 1 + pick(4); i >= 0; --i) {
+      const int kind = pick(6);
+      terms.push_back(kind == 0   ? any(ints_)
+                      : kind == 1 ? sum()
+                                  : g_.add("Mul", {any(ints_), any(ints_)}, here()));
+      if (pick(8) == 0) ints_.push_back(terms.back());
+    }
+    return g_.add("SumAll", terms, here());
   }
 
   Output list(int64_t a, int64_t b) {
@@ -183,6 +199,9 @@ TEST_P(PassEquivalence, ResultsStay) {
 INSTANTIATE_TEST_SUITE_P(All, PassEquivalence,
                          testing::ValuesIn(optimize_passes().begin(), optimize_passes().end()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// The toys' sums are of integers, which do not round.
+TEST(OptimizeEquivalence, SumsOfProducts) { check_equivalence(sum_products_at_once); }
 
 TEST(OptimizeEquivalence, AllPassesTogether) {
   check_equivalence([](Subgraph& graph, const OptimizeOptions& options) -> Result<bool> {

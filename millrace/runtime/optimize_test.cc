@@ -241,5 +241,111 @@ TEST_F(SemanticsOfOptimizing, PassesThatDoNotExistAreAnsweredWithThoseThatDo) {
   unsetenv("MILLRACE_DISABLE_PASSES");
 }
 
+class SumsOfProducts : public SemanticsOfOptimizing {
+ protected:
+  SumsOfProducts() {
+    for (int i = 0; i < 4; ++i) x_.push_back(g.feed(DType::kInt32, i, on()));
+  }
+  ToyPlace on(std::string name = {}) { return {.device = devices_[0]->name(), .name = name}; }
+  Output product(int i, int j, std::string name = {}) {
+    return g.add("Mul", {x_[static_cast<size_t>(i)], x_[static_cast<size_t>(j)]}, on(name));
+  }
+  bool rewrite() { return sum_products_at_once(g.graph, options_).value(); }
+  std::vector<Output> inputs(std::string_view name) { return g.node(name).inputs; }
+  std::vector<Output> x_;
+};
+
+TEST_F(SumsOfProducts, AreOneNode) {
+  g.fetch(g.add("SumAll", {product(0, 1), product(2, 3), product(1, 1)}, on("sum")), 0, on());
+  ASSERT_TRUE(rewrite());
+  ASSERT_EQ(inputs("sum").size(), 1u);
+  EXPECT_EQ(g.node("sum").attr<int64_t>("N").value(), 1);
+  EXPECT_EQ(g.node("sum").input_types.size(), 1u);
+  const SubNode& products = g.graph.node(inputs("sum")[0].node);
+  EXPECT_EQ(products.op->name, "SumOfMul");
+  // Left factors, then right ones.
+  EXPECT_EQ(products.inputs, (std::vector<Output>{x_[0], x_[2], x_[1], x_[1], x_[3], x_[1]}));
+  EXPECT_FALSE(rewrite());
+  ASSERT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "Mul"), 0);
+  const auto out =
+      run_toy(g.graph, devices_,
+              {Tensor::scalar(2), Tensor::scalar(3), Tensor::scalar(5), Tensor::scalar(7)}, 1);
+  EXPECT_EQ((*out)[0].item<int32_t>(), 6 + 35 + 9);
+}
+
+TEST_F(SumsOfProducts, ReachIntoSumsThatAreOnlyPartsOfThem) {
+  const Output part = g.add("SumAll", {product(0, 1), x_[3]}, on("part"));
+  const Output shared = g.add("SumAll", {product(0, 3), product(1, 3)}, on("shared"));
+  g.fetch(g.add("SumAll", {product(2, 2), part, shared}, on("sum")), 0, on());
+  g.fetch(shared, 1, on());
+  ASSERT_TRUE(rewrite());
+  ASSERT_EQ(inputs("sum").size(), 1u);
+  EXPECT_EQ(g.graph.node(inputs("sum")[0].node).inputs,
+            (std::vector<Output>{shared, x_[3], x_[2], x_[0], x_[2], x_[1]}));
+  EXPECT_EQ(inputs("shared").size(), 1u);
+}
+
+TEST_F(SumsOfProducts, LeaveProductsThatOthersNeed) {
+  const Output fetched = product(0, 1), waited = product(1, 2);
+  const Output elsewhere = g.add("Mul", {x_[0], x_[2]}, {.device = "/cpu:7"});
+  const Output target = g.add("Mul", {x_[2], x_[3]}, {{std::string(kTargetAttr), true}}, on());
+  g.fetch(g.add("SumAll", {fetched, waited, elsewhere, target, product(3, 3)}, on("sum")), 0, on());
+  g.fetch(fetched, 1, on());
+  g.fetch(g.add("Identity", {x_[0]}, {.device = devices_[0]->name(), .after = {waited.node}}), 2,
+          on());
+  EXPECT_FALSE(rewrite());
+  EXPECT_EQ(inputs("sum").size(), 5u);
+}
+
+TEST_F(SumsOfProducts, WaitForWhatProductsAndPartsWaitedFor) {
+  const std::string cpu = devices_[0]->name();
+  const Output a = g.add("Tick", {}, on("a")), b = g.add("Tick", {}, on("b"));
+  const Output late = g.add("Mul", {x_[0], x_[1]}, {.device = cpu, .after = {a.node}});
+  const Output part = g.add("SumAll", {x_[3], late}, {.device = cpu, .after = {b.node}});
+  g.fetch(g.add("SumAll", {part, product(1, 2)}, on("sum")), 0, on());
+  ASSERT_TRUE(rewrite());
+  EXPECT_EQ(g.graph.node(inputs("sum")[0].node).control_inputs, std::vector<NodeId>{a.node});
+  EXPECT_EQ(g.node("sum").control_inputs, std::vector<NodeId>{b.node});
+}
+
+// What branches and loops bring is added to where it lies, even if by one product alone.
+TEST_F(SumsOfProducts, TakeTheirOtherTerms) {
+  const Output pred = g.constant(Tensor::scalar(true), on());
+  const Output branch = g.add("Switch", {x_[0], pred}, on());
+  const Output yes = {branch.node, 1};
+  const Output square = g.add("Mul", {yes, yes}, on());
+  g.fetch(g.add("SumAll", {yes, square}, on("sum")), 0, on());
+  g.fetch(g.add("SumAll", {x_[1], product(1, 2)}, on("other")), 1, on());
+  ASSERT_TRUE(rewrite());
+  EXPECT_EQ(inputs("other").size(), 2u);
+  EXPECT_EQ(g.graph.node(inputs("sum")[0].node).inputs, (std::vector<Output>{yes, yes, yes}));
+}
+
+TEST_F(SumsOfProducts, NeedAKernel) {
+  const Output x = g.feed(DType::kFloat, 4, on());
+  const auto square = [&] { return g.add("Mul", {x, x}, on()); };
+  g.fetch(g.add("SumAll", {square(), square()}, on("sum")), 0, on());
+  EXPECT_FALSE(rewrite());
+}
+
+TEST_F(SumsOfProducts, DoNotReadVariablesLater) {
+  const Output v = g.add("Var", {}, {{"T", DType::kInt32}}, on());
+  const auto square = [&] { return g.add("Mul", {v, v}, {{"T", DType::kInt32}}, on()); };
+  g.fetch(g.add("SumAll", {square(), square()}, on("sum")), 0, on());
+  g.fetch(g.add("SumAll", {v, product(0, 1), product(1, 2)}, {{"T", DType::kInt32}}, on()), 1,
+          on());
+  EXPECT_FALSE(rewrite());
+}
+
+TEST_F(SumsOfProducts, MayHaveManyParts) {
+  Output sum = product(0, 1);
+  for (int i = 0; i < 20'000; ++i) sum = g.add("SumAll", {product(2, 3), sum}, on());
+  g.fetch(sum, 0, on());
+  ASSERT_TRUE(rewrite());
+  ASSERT_TRUE(remove_dead_nodes(g.graph, options_).value());
+  EXPECT_EQ(count_op(g.graph, "SumAll"), 1);
+}
+
 }  // namespace
 }  // namespace millrace

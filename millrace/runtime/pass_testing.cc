@@ -93,6 +93,44 @@ Status fused_pairs(KernelContext& ctx) {
   return ok_status();
 }
 
+// What Mul gives for each of N pairs, added to each other and to M others.
+struct SumOfMul : Kernel {
+  explicit SumOfMul(int n) : pairs(n) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const int64_t n, node.attr<int64_t>("N"));
+    return std::make_unique<SumOfMul>(static_cast<int>(n));
+  }
+  Status compute(KernelContext& ctx) const override {
+    const int m = ctx.num_inputs() - 2 * pairs;
+    MR_TRY_ASSIGN(Shape shape,
+                  broadcast_shapes(ctx.input(m).shape(), ctx.input(m + pairs).shape()));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    const auto element = [&](int input, size_t i) {
+      const auto data = ctx.input(input).data<int32_t>();
+      return static_cast<uint32_t>(data[data.size() == 1 ? 0 : i]);
+    };
+    for (size_t i = 0; i < static_cast<size_t>(shape.num_elements()); ++i) {
+      uint32_t sum = 0;
+      for (int t = 0; t < m; ++t) sum += element(t, i);
+      for (int t = m; t < m + pairs; ++t) sum += element(t, i) * element(pairs + t, i);
+      out->mutable_data<int32_t>()[i] = static_cast<int32_t>(sum);
+    }
+    return ok_status();
+  }
+  int pairs;
+};
+Status sum_all(KernelContext& ctx) {
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, ctx.input(0).shape()));
+  for (int t = 1; t < ctx.num_inputs(); ++t) MR_TRY(expect_same_shape(ctx, 0, t));
+  for (size_t i = 0; i < static_cast<size_t>(out->num_elements()); ++i) {
+    uint32_t sum = 0;
+    for (int t = 0; t < ctx.num_inputs(); ++t) {
+      sum += static_cast<uint32_t>(ctx.input(t).data<int32_t>()[i]);
+    }
+    out->mutable_data<int32_t>()[i] = static_cast<int32_t>(sum);
+  }
+  return ok_status();
+}
 Status size_of(KernelContext& ctx) {
   ctx.set_output(0, Tensor::scalar(static_cast<int32_t>(ctx.input(0).num_elements())));
   return ok_status();
@@ -259,7 +297,7 @@ void register_toys(Registry& r) {
     both(name, pair);
   };
   two("Add", {.commutative = true, .neutral = Neutral::kMinusZero});
-  two("Mul", {.commutative = true, .neutral = Neutral::kOne});
+  two("Mul", {.commutative = true, .neutral = Neutral::kOne, .summed_by = "SumOfMul"});
   two("Sub", {.neutral = Neutral::kZero});
   two("Less", {}, "bool");
   r.add({.name = "_FusedToys",
@@ -274,6 +312,23 @@ void register_toys(Registry& r) {
                    {"results", "list(int)"}},
          .shape = shape_rules::unknown});
   r.kernel("_FusedToys", DeviceKind::kCpu, fused_pairs);
+  r.add({.name = "SumOfMul",
+         .doc = "Products of pairs and others, added up.",
+         .inputs = {{"added", "M*T"}, {"x", "N*T"}, {"y", "N*T"}},
+         .outputs = {{"z", "T"}},
+         .types = {{"T", {DType::kInt32, DType::kFloat}}},
+         .attrs = {{"M", "int >= 0"}, {"N", "int >= 1"}},
+         .shape = shape_rules::unknown});
+  r.kernel({.op = "SumOfMul", .constraints = {{"T", {DType::kInt32}}}, .factory = SumOfMul::make});
+  r.add({.name = "SumAll",
+         .doc = "The sum of integers of one shape.",
+         .inputs = {{"x", "N*T"}},
+         .outputs = {{"z", "T"}},
+         .types = {{"T", {DType::kInt32, DType::kFloat}}},
+         .attrs = {{"N", "int >= 1"}},
+         .traits = {.aggregate = true},
+         .shape = shape_rules::merged});
+  r.kernel({.op = "SumAll", .constraints = {{"T", {DType::kInt32}}}, .function = sum_all});
   auto with_list = [&](const char* name, OpTraits traits, ShapeRule rule, KernelFunction f) {
     r.add({.name = name,
            .doc = "A tensor and a list of what to do with it.",

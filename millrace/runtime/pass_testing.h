@@ -17,6 +17,7 @@
 //   AsShape, Permute, SumOver x reshaped, transposed, summed as a list in input 1 says
 //   CpuOnly                   an Identity for CPU
 //   SizeOf                    metadata_only
+//   SumAll, SumOfMul          int32: sums of all inputs; of some and of Mul of pairs
 //   KeepAndFlip                             x, ~x
 //   Fail                                    an error
 //   Tick                                    stateful: how often it has run

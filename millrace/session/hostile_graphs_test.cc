@@ -79,7 +79,8 @@ TEST_F(HostileGraphs, OpsOfTheRuntimeAreRefusedAtImport) {
                    "_def" + arg.substr(4) + "} }")
                 .code(),
             Code::kInvalidArgument);
-  for (const char* op : {"_Retval", "_Send", "_Recv", "_SwitchN", "_FusedElementwise"}) {
+  for (const char* op :
+       {"_Retval", "_Send", "_Recv", "_SwitchN", "_FusedElementwise", "_SumOfMatMul"}) {
     EXPECT_EQ(import(str_cat("node { name: \"x\" op: \"", op, "\" }")).code(),
               Code::kInvalidArgument);
     EXPECT_TRUE(said(op) && said("only the runtime")) << message_;

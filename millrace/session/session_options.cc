@@ -25,7 +25,7 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.constant_folding(), {"constant_folding"});
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
-  disable(rewrite.remapping(), {"fuse_elementwise"});
+  disable(rewrite.remapping(), {"fuse_elementwise", "sums_of_products"});
   disable(rewrite.shape_optimization(), {"known_values"});
   out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;
 }

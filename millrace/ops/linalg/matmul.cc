@@ -113,7 +113,7 @@ void register_matmul(Registry& registry) {
                 .outputs = {{"product", "T"}},
                 .types = {{"T", type_set_of<MatMulTypes>}},
                 .attrs = {{"transpose_a", "bool = false"}, {"transpose_b", "bool = false"}},
-                .traits = {.cost = 50},
+                .traits = {.cost = 50, .summed_by = "_SumOfMatMul"},
                 .shape = matmul_shape,
                 .gradient = matmul_grad});
   register_kernels(registry, MatMulTypes());
