@@ -547,6 +547,30 @@ std::vector<Case> cases() {
                    : ops::square(s, ops::tensor_list_stack(s, out[0], scalar, DType::kDouble));
       },
       [](const Scope& s, const Exprs& x) { return ops::square(s, ops::sin(s, x[0]) * x[0]); });
+  // A recurrent layer: the gradient of its weights is a sum of products, one of each iteration.
+  for (const int32_t trips : {0, 1, 4}) {
+    for (const bool transposed : {false, true}) {
+      const auto layer = [transposed](Expr h, Expr weights) {
+        return tanh(matmul(h, weights, false, transposed)) * 0.5 + h;
+      };
+      add(
+          str_cat("Recurrent", transposed ? "Transposed" : "", trips),
+          {Tensor::of<double>({2, 3}, {0.3, -0.1, 0.4, 0.2, 0.5, -0.6}),
+           Tensor::of<double>({3, 3}, {0.1, 0.2, -0.3, 0.4, 0.5, 0.6, -0.7, 0.8, 0.9})},
+          [=](const Scope& s, const Exprs& x) {
+            return one(count_loop(s, i32(s, trips), {x[0]},
+                                  [&](const Scope&, Expr, const Exprs& v) {
+                                    return Exprs{layer(v[0], x[1])};
+                                  })) *
+                   2.0;
+          },
+          [=](const Scope&, const Exprs& x) {
+            Expr h = x[0];
+            for (int32_t i = 0; i < trips; ++i) h = layer(h, x[1]);
+            return h * 2.0;
+          });
+    }
+  }
   return all;
 }
 
@@ -593,6 +617,34 @@ TEST(ControlFlowGradients, GraphSizeDoesNotDependOnTheTripCount) {
     return evaluate_derivatives({num(0.5)}, program, 2).value().nodes;
   };
   EXPECT_EQ(nodes(2), nodes(1000));
+}
+
+// The gradient of a recurrent layer's weights is multiplied once, after the loop: the body has the
+// gradient of the state alone.
+TEST(GradientsOfLoops, MultiplyWhatTheyCollectedOnce) {
+  const auto products_in_body = [](int64_t rows) {
+    const Scope s = Scope::make_root();
+    const Expr h = ops::placeholder_v2(s, DType::kFloat, PartialShape{rows, 8});
+    const Expr weights = ops::placeholder_v2(s, DType::kFloat, PartialShape{8, 8});
+    const Expr out = one(count_loop(s, i32(s, 3), {h}, [&](const Scope&, Expr, const Exprs& v) {
+      return Exprs{tanh(matmul(v[0], weights))};
+    }));
+    const auto found = gradients(s.builder(), std::vector<Expr>{out}, std::vector<Expr>{weights});
+    EXPECT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ((*found)[0].values.shape(), (PartialShape{8, 8}));
+    const Graph& graph = s.builder().graph();
+    int products = 0;
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      const Result<FunctionAttr> body = graph.node(id).attr<FunctionAttr>("body");
+      if (!body.ok()) continue;
+      const Ref<Function> function = s.builder().graph().functions().find(body->name);
+      for (const Function::BodyNode& node : function->nodes) products += node.op == "MatMul";
+    }
+    return products;
+  };
+  // One in the loop, one in its gradient; where lists would be larger than the sum, another.
+  EXPECT_EQ(products_in_body(2), 2);
+  EXPECT_EQ(products_in_body(9), 3);
 }
 
 // A gradient that is computed in a branch, of what was drawn outside.

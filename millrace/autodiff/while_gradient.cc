@@ -1,7 +1,9 @@
 // The gradient of a While is a While that goes through the iterations backwards. The forward loop
 // counts its iterations and pushes what the gradient needs of each on tensor lists, one per value;
 // the backward loop pops. Variables that the body does not change are not saved: the backward loop
-// takes them as they are, and sums their gradients.
+// takes them as they are, and sums their gradients. Where such a gradient is a product of matrices
+// with few rows, transposed, as that of a recurrent layer's weights is, lists collect the factors,
+// and one product after the loop is the sum.
 
 #include <algorithm>
 
@@ -69,6 +71,7 @@ class WhileGradient {
     kReplaced,  // the body's gradient takes its place
     kAdded,     // the body's gradient is added: an invariant variable
     kRows,      // the same, as rows that lists collect
+    kFactors,   // the same, as the factors of products, which lists collect
   };
 
   bool swap() const { return context_.options.swap_memory; }
@@ -145,6 +148,9 @@ class WhileGradient {
         flow_[i] = Flow::kRows;
         result(g.values);
         result(g.indices);
+      } else if (const std::vector<Expr> factors = stackable_factors(g); !factors.empty()) {
+        flow_[i] = Flow::kFactors;
+        for (Expr factor : factors) result(factor);
       } else if (g.valid()) {
         flow_[i] = Flow::kAdded;
         result(g.values);
@@ -152,6 +158,42 @@ class WhileGradient {
     }
     MR_TRY(round_->forward().status());
     return backward.status();
+  }
+
+  // With g = a^T b: a and b, where the sum of g over the iterations is better computed as one
+  // product of all the a and all the b, one below the other.
+  std::vector<Expr> stackable_factors(const Gradient& g) const {
+    const GradientOptions& options = context_.options;
+    if (!g.valid() || options.swap_memory || options.recompute) return {};
+    FunctionBuilder& backward = round_->backward();
+    if (g.values.builder() != &backward) return {};
+    const Node& product = backward.graph().node(GraphBuilder::output(g.values).node);
+    if (product.op_name() != "MatMul") return {};
+    const Result<bool> ta = product.attr<bool>("transpose_a"),
+                       tb = product.attr<bool>("transpose_b");
+    if (!ta.ok() || !*ta || !tb.ok() || *tb) return {};
+    const PartialShape sum = g.values.shape();
+    if (!sum.fully_known()) return {};  // what of no iterations is
+    std::vector<Expr> factors;
+    for (int i = 0; i < 2; ++i) {
+      const Expr factor = backward.expr(product.input(i));
+      // Lists of what is as large as the sum would need more memory than sums.
+      if (factor.shape().rank_known() && factor.shape().dim(0) > std::min(sum.dim(0), sum.dim(1)))
+        return {};
+      if (is_invariant(product.input(i))) return {};
+      factors.push_back(factor);
+    }
+    return factors;
+  }
+
+  // Whether the backward body's value is the same in every iteration, as a variable is that the
+  // body does not change.
+  bool is_invariant(Output value) const {
+    for (const BackwardFunction::Saved& s : round_->saved(std::span(&value, 1))) {
+      const int arg = round_->argument_number(s.forward);
+      if (s.backward == value && arg >= 0 && invariant_[static_cast<size_t>(arg)]) return true;
+    }
+    return false;
   }
 
   // Saved values are lists of the forward loop, or invariant variables.
@@ -289,8 +331,8 @@ class WhileGradient {
     for (size_t i = 0; i < size_; ++i) {
       if (flow_[i] == Flow::kNone) continue;
       carried.push_back({i, initial.size()});
-      if (flow_[i] == Flow::kRows) {
-        MR_TRY(add_row_lists(i, initial));
+      if (collects(i)) {
+        MR_TRY(add_lists(parts_of(i), initial));
       } else {
         const Gradient& g = output_gradients_[i];
         Expr forward = context_.view({node_.id(), static_cast<int32_t>(i)});
@@ -308,7 +350,7 @@ class WhileGradient {
     for (Expr v : initial) options.shape_invariants.push_back(v.shape());
     for (const Carried& c : carried) {
       // In other iterations the variable may have had other sizes than at the end.
-      if (flow_[c.variable] != Flow::kRows) {
+      if (!collects(c.variable)) {
         options.shape_invariants[c.first] =
             known_gradient_shape(context_.view({node_.id(), static_cast<int32_t>(c.variable)}));
       }
@@ -336,16 +378,25 @@ class WhileGradient {
       Gradient g = {outputs[c.first], {}, {}};
       if (flow_[c.variable] == Flow::kRows) {
         MR_TRY_ASSIGN(g, join_rows(c.variable, outputs[c.first], outputs[c.first + 1]));
+      } else if (flow_[c.variable] == Flow::kFactors) {
+        MR_TRY_ASSIGN(g, join_factors(c.variable, outputs[c.first], outputs[c.first + 1]));
       }
       out[c.variable] = g;
     }
     return out;
   }
 
-  Status add_row_lists(size_t variable, std::vector<Expr>& initial) {
+  // Whether two lists collect what makes up the gradient of variable i.
+  bool collects(size_t i) const { return flow_[i] == Flow::kRows || flow_[i] == Flow::kFactors; }
+  // What they collect, in the backward body.
+  std::vector<Expr> parts_of(size_t i) const {
+    const Gradient& g = round_->argument_gradients()[i];
+    return flow_[i] == Flow::kRows ? std::vector<Expr>{g.values, g.indices} : stackable_factors(g);
+  }
+
+  Status add_lists(const std::vector<Expr>& parts, std::vector<Expr>& initial) {
     GraphBuilder& outer = context_.backward;
-    const Gradient& g = round_->argument_gradients()[variable];
-    for (Expr part : {g.values, g.indices}) {
+    for (Expr part : parts) {
       PartialShape shape = part.shape();
       if (shape.rank() > 0) shape.set_dim(0, PartialShape::kUnknownDim);
       std::vector<Expr> list =
@@ -358,23 +409,43 @@ class WhileGradient {
     return ok_status();
   }
 
+  // The tensors of a list, of this type and shape but for the number of rows, below each other.
+  Expr join(Expr list, DType type, PartialShape shape) const {
+    GraphBuilder& outer = context_.backward;
+    if (shape.rank() > 0) shape.set_dim(0, PartialShape::kUnknownDim);
+    std::vector<Expr> made =
+        outer.emit("TensorListConcatV2",
+                   {list, element_shape(outer, shape), outer.constant(Tensor::vector<int64_t>({}))},
+                   {{"element_dtype", type}});
+    return made.empty() ? Expr() : made[0];
+  }
+
+  // What the products of the factors of all iterations, and the gradient of the loop's output, add
+  // up to.
+  Result<Gradient> join_factors(size_t variable, Expr a, Expr b) {
+    const Expr each = round_->argument_gradients()[variable].values;
+    const PartialShape sum = each.shape();
+    const auto join_factor = [&](Expr list, int64_t columns) {
+      return join(list, each.dtype(), PartialShape{PartialShape::kUnknownDim, columns});
+    };
+    const Expr product =
+        matmul(join_factor(a, sum.dim(0)), join_factor(b, sum.dim(1)), true, false);
+    MR_TRY(context_.backward.status());
+    const Gradient& incoming = output_gradients_[variable];
+    const Gradient all = {product, {}, {}};
+    return incoming.valid() ? sum_gradients({incoming, all}) : all;
+  }
+
   // What the rows of all iterations, and the gradient of the loop's output, add up to.
   Result<Gradient> join_rows(size_t variable, Expr values, Expr indices) {
     GraphBuilder& outer = context_.backward;
     const Gradient& g = round_->argument_gradients()[variable];
-    auto join = [&](Expr list, Expr part, PartialShape shape) {
-      if (shape.rank() > 0) shape.set_dim(0, PartialShape::kUnknownDim);
-      std::vector<Expr> made = outer.emit(
-          "TensorListConcatV2",
-          {list, element_shape(outer, shape), outer.constant(Tensor::vector<int64_t>({}))},
-          {{"element_dtype", part.dtype()}});
-      return made.empty() ? Expr() : made[0];
-    };
     Expr dense = context_.view(node_.input(static_cast<int>(variable)));
     PartialShape table = known_gradient_shape(dense);
     Gradient rows;
-    rows.values = join(values, g.values, g.values.shape().rank_known() ? g.values.shape() : table);
-    rows.indices = join(indices, g.indices, PartialShape({PartialShape::kUnknownDim}));
+    rows.values =
+        join(values, g.values.dtype(), g.values.shape().rank_known() ? g.values.shape() : table);
+    rows.indices = join(indices, g.indices.dtype(), PartialShape({PartialShape::kUnknownDim}));
     rows.dense_shape = gradient_shape(dense);
     MR_TRY(outer.status());
     const Gradient& incoming = output_gradients_[variable];
