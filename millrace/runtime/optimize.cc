@@ -18,6 +18,7 @@ constexpr OptimizePass kPasses[] = {
     {"common_subexpressions", /*exact=*/true, merge_common_subexpressions},
     {"identities", /*exact=*/true, remove_identities},
     {"real_identities", /*exact=*/false, remove_real_identities},
+    {"folded_transposes", /*exact=*/false, fold_transposes},
     {"sums_of_products", /*exact=*/false, sum_products_at_once},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},
     {"fuse_elementwise", /*exact=*/true, fuse_elementwise, /*last=*/true},

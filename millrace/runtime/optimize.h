@@ -65,6 +65,8 @@ Result<bool> remove_identities(Subgraph& graph, const OptimizeOptions& options);
 // Of real numbers; not exact in that signalling NaNs stay so.
 Result<bool> remove_real_identities(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> fuse_elementwise(Subgraph& graph, const OptimizeOptions& options);
+// Rounds as the op does that takes its operand transposed.
+Result<bool> fold_transposes(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the op does that computes the sum: of products in one sum over all their factors.
 Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);

@@ -42,7 +42,7 @@ class RandomGraph {
       for (Output input : node.inputs) read[static_cast<size_t>(input.node)] = true;
     }
     *fetches = 0;
-    for (const std::vector<Output>* values : {&ints_, &floats_, &matrices_, &tall_}) {
+    for (const std::vector<Output>* values : {&ints_, &floats_, &matrices_, &tall_, &squares_}) {
       for (Output o : *values) {
         if (!read[static_cast<size_t>(o.node)] || pick(8) == 0)
           g_.fetch(o, (*fetches)++, here(false));
@@ -65,7 +65,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(13)) {
+    switch (pick(14)) {
       case 0:
       case 1:
       case 2:
@@ -121,7 +121,25 @@ class RandomGraph {
       case 12:
         ints_.push_back(sum());
         break;
+      case 13:
+        if (!tall_.empty()) multiply();
+        break;
     }
+  }
+
+  // Of a matrix and a tall one, and of what is sometimes their transposes.
+  void multiply() {
+    const auto operand = [&](const std::vector<Output>& as_is, const std::vector<Output>& other,
+                             bool* transposed) {
+      *transposed = pick(2) == 0;
+      if (pick(2) == 0) return any(*transposed ? other : as_is);
+      return g_.add("Permute", {any(*transposed ? as_is : other), list(1, 0)}, here());
+    };
+    bool transpose_x = false, transpose_y = false;
+    const Output x = operand(matrices_, tall_, &transpose_x);
+    const Output y = operand(tall_, matrices_, &transpose_y);
+    squares_.push_back(g_.add(
+        "Product", {x, y}, {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}}, here()));
   }
 
   // Of products, other sums and others, some of which somebody else may read.
@@ -152,6 +170,7 @@ class RandomGraph {
   ToyGraph g_;
   std::vector<Output> ints_, floats_;
   std::vector<Output> matrices_, tall_;  // kRows x kColumns, kColumns x kRows
+  std::vector<Output> squares_;          // kRows x kRows
 };
 
 class PassEquivalence : public testing::TestWithParam<OptimizePass> {};
@@ -200,7 +219,8 @@ INSTANTIATE_TEST_SUITE_P(All, PassEquivalence,
                          testing::ValuesIn(optimize_passes().begin(), optimize_passes().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The toys' sums are of integers, which do not round.
+// The toys' sums and products are of integers, which do not round.
+TEST(OptimizeEquivalence, FoldedTransposes) { check_equivalence(fold_transposes); }
 TEST(OptimizeEquivalence, SumsOfProducts) { check_equivalence(sum_products_at_once); }
 
 TEST(OptimizeEquivalence, AllPassesTogether) {

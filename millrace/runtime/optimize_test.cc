@@ -241,6 +241,46 @@ TEST_F(SemanticsOfOptimizing, PassesThatDoNotExistAreAnsweredWithThoseThatDo) {
   unsetenv("MILLRACE_DISABLE_PASSES");
 }
 
+class FoldedTransposes : public SemanticsOfOptimizing {
+ protected:
+  FoldedTransposes() {
+    x_ = g.feed(DType::kInt32, 0);
+    y_ = g.feed(DType::kInt32, 1);
+  }
+  Output transposed(Output x, std::vector<int32_t> order = {1, 0}, ToyPlace place = {}) {
+    return g.add("Permute", {x, g.constant(Tensor::vector<int32_t>(order))}, place);
+  }
+  // Whether the pass had it read something else, and with which attributes.
+  std::string folded(Output x, Output y) {
+    const Output z = g.add("Product", {x, y}, {{"transpose_x", true}}, {});
+    EXPECT_TRUE(fold_transposes(g.graph, options_).ok());
+    const SubNode& node = g.graph.node(z.node);
+    const auto operand = [&](size_t i, Output before, const char* attr) {
+      return str_cat(node.inputs[i] == before ? "as before " : "folded ",
+                     *node.attr<bool>(attr) ? "transposed" : "plain");
+    };
+    return str_cat(operand(0, x, "transpose_x"), ", ", operand(1, y, "transpose_y"));
+  }
+  Output x_, y_;
+};
+
+TEST_F(FoldedTransposes, AreDoneByTheProduct) {
+  EXPECT_EQ(folded(transposed(x_), y_), "folded plain, as before plain");
+  EXPECT_EQ(folded(x_, transposed(y_)), "as before transposed, folded transposed");
+  EXPECT_EQ(folded(transposed(x_, {-1, -2}), transposed(y_)), "folded plain, folded transposed");
+}
+
+TEST_F(FoldedTransposes, StayWhereSomethingElseIsMeant) {
+  const std::string as_before = "as before transposed, as before plain";
+  EXPECT_EQ(folded(transposed(x_, {0, 1}), y_), as_before);
+  EXPECT_EQ(folded(transposed(x_, {0, 2, 1}), y_), as_before);
+  EXPECT_EQ(folded(x_, transposed(y_, {1, 0}, {.device = "/cpu:7"})), as_before);
+  EXPECT_EQ(folded(x_, transposed(y_, {1, 0}, {.after = {x_.node}})), as_before);
+  EXPECT_EQ(folded(g.add("Permute", {x_, g.feed(DType::kInt32, 2)}), y_), as_before);
+  const Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {});
+  EXPECT_EQ(folded(transposed(v), y_), as_before);
+}
+
 class SumsOfProducts : public SemanticsOfOptimizing {
  protected:
   SumsOfProducts() {

@@ -171,6 +171,38 @@ Status permute(KernelContext& ctx) {
   }
   return ok_status();
 }
+struct Product : Kernel {
+  Product(bool x, bool y) : transpose_x(x), transpose_y(y) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool x, node.attr<bool>("transpose_x"));
+    MR_TRY_ASSIGN(const bool y, node.attr<bool>("transpose_y"));
+    return std::make_unique<Product>(x, y);
+  }
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY(expect_rank(ctx, 0, 2));
+    MR_TRY(expect_rank(ctx, 1, 2));
+    const Tensor &x = ctx.input(0), &y = ctx.input(1);
+    const int64_t m = x.dim(transpose_x ? 1 : 0), k = x.dim(transpose_x ? 0 : 1);
+    const int64_t n = y.dim(transpose_y ? 0 : 1);
+    if (k != y.dim(transpose_y ? 1 : 0)) return invalid_argument("inner dimensions differ");
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{m, n}));
+    const auto element = [](const Tensor& t, int64_t i, int64_t j, bool transposed) {
+      const int64_t at = transposed ? j * t.dim(1) + i : i * t.dim(1) + j;
+      return static_cast<uint32_t>(t.data<int32_t>()[static_cast<size_t>(at)]);
+    };
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        uint32_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += element(x, i, p, transpose_x) * element(y, p, j, transpose_y);
+        }
+        out->mutable_data<int32_t>()[static_cast<size_t>(i * n + j)] = static_cast<int32_t>(sum);
+      }
+    }
+    return ok_status();
+  }
+  bool transpose_x, transpose_y;
+};
 Status permute_rule(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape x, c.with_rank(0, 2));
   const auto order = c.input_vector(1);
@@ -341,6 +373,14 @@ void register_toys(Registry& r) {
   };
   with_list("AsShape", {.same_when_same_shape = true}, as_shape_rule, as_shape);
   with_list("Permute", {.permutes = true}, permute_rule, permute);
+  r.add({.name = "Product",
+         .doc = "Of two matrices of integers.",
+         .inputs = {{"x", "T"}, {"y", "T"}},
+         .outputs = {{"z", "T"}},
+         .types = {{"T", {DType::kInt32}}},
+         .attrs = {{"transpose_x", "bool = false"}, {"transpose_y", "bool = false"}},
+         .shape = shape_rules::unknown});
+  r.kernel<Product>("Product", DeviceKind::kCpu);
   with_list("SumOver", {.same_when_empty = 2}, shape_rules::unknown, sum_over);
   r.add({.name = "KeepAndFlip",
          .doc = "x and its complement.",

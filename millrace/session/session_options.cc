@@ -24,7 +24,8 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   };
   disable(rewrite.constant_folding(), {"constant_folding"});
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
-  disable(rewrite.arithmetic_optimization(), {"identities", "real_identities"});
+  disable(rewrite.arithmetic_optimization(),
+          {"identities", "real_identities", "folded_transposes"});
   disable(rewrite.remapping(), {"fuse_elementwise", "sums_of_products"});
   disable(rewrite.shape_optimization(), {"known_values"});
   out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;
