@@ -179,16 +179,44 @@ MR_DEVICE_FN V neg(V x) {
   }
 }
 
+// a < b ? a : b and a > b ? a : b, in one instruction where there is one: b when either is NaN.
+template <class V>
+MR_DEVICE_FN V lesser(V a, V b) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  if constexpr (std::is_same_v<V, Vec<float>>) {
+    return bit_cast<V>(_mm512_maskz_min_ps(0xffff, bit_cast<__m512>(a), bit_cast<__m512>(b)));
+  } else if constexpr (std::is_same_v<V, Vec<double>>) {
+    return bit_cast<V>(_mm512_maskz_min_pd(0xff, bit_cast<__m512d>(a), bit_cast<__m512d>(b)));
+  } else {
+    return a < b ? a : b;
+  }
+#else
+  return a < b ? a : b;
+#endif
+}
+template <class V>
+MR_DEVICE_FN V greater(V a, V b) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  if constexpr (std::is_same_v<V, Vec<float>>) {
+    return bit_cast<V>(_mm512_maskz_max_ps(0xffff, bit_cast<__m512>(a), bit_cast<__m512>(b)));
+  } else if constexpr (std::is_same_v<V, Vec<double>>) {
+    return bit_cast<V>(_mm512_maskz_max_pd(0xff, bit_cast<__m512d>(a), bit_cast<__m512d>(b)));
+  } else {
+    return a > b ? a : b;
+  }
+#else
+  return a > b ? a : b;
+#endif
+}
+
 // The larger of two; NaN when either is.
 template <class V>
 MR_DEVICE_FN V max(V a, V b) {
-  const V larger = a > b ? a : b;
-  return a != a ? a : larger;
+  return a != a ? a : greater(a, b);
 }
 template <class V>
 MR_DEVICE_FN V min(V a, V b) {
-  const V smaller = a < b ? a : b;
-  return a != a ? a : smaller;
+  return a != a ? a : lesser(a, b);
 }
 
 template <class V>
@@ -302,8 +330,8 @@ MR_DEVICE_FN V exp(V x) {
   using E = Element<V>;
   if constexpr (std::is_same_v<E, float>) {
     // The ends lie past overflow and past the smallest subnormal; NaN passes both comparisons.
-    x = x > lit<V>(89) ? lit<V>(89) : x;
-    x = x < lit<V>(-105) ? lit<V>(-105) : x;
+    x = lesser(lit<V>(89), x);
+    x = greater(lit<V>(-105), x);
     const ExpParts<V> parts = exp_parts(x);
     // In two steps, since 2^n itself may not be a normal number.
     const Bits<V> half = parts.n >> 1;
@@ -318,8 +346,7 @@ template <class V>
 MR_DEVICE_FN V expm1(V x) {
   using E = Element<V>;
   if constexpr (std::is_same_v<E, float>) {
-    V c = x > lit<V>(89) ? lit<V>(89) : x;
-    c = c < lit<V>(-20) ? lit<V>(-20) : c;
+    const V c = greater(lit<V>(-20), lesser(lit<V>(89), x));
     const ExpParts<V> parts = exp_parts(c);
     const V half_scale = exp2_int<V>(parts.n - 1);
     const V y = (half_scale * parts.expm1_r + (half_scale - lit<V>(0.5))) * lit<V>(2);
@@ -391,7 +418,7 @@ MR_DEVICE_FN V tanh(V x) {
   using E = Element<V>;
   if constexpr (std::is_same_v<E, float>) {
     const V magnitude = abs(x);
-    const V c = magnitude > lit<V>(10) ? lit<V>(10) : magnitude;
+    const V c = lesser(lit<V>(10), magnitude);
     // e^(2c) - 1
     const ExpParts<V> parts = exp_parts(c + c);
     const V scale = exp2_int<V>(parts.n);
@@ -410,17 +437,29 @@ MR_DEVICE_FN V sigmoid(V x) {
 }
 
 // f(x), f(x, y) in double, rounded once: for functions of float whose steps lose too much in float.
+typedef float HalfOfFloats __attribute__((vector_size(kVectorBytes / 2)));
+MR_VECTOR_FN Vec<double> widen(HalfOfFloats x) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return bit_cast<Vec<double>>(_mm512_maskz_cvtps_pd(0xff, bit_cast<__m256>(x)));
+#else
+  return __builtin_convertvector(x, Vec<double>);
+#endif
+}
+MR_VECTOR_FN HalfOfFloats narrow(Vec<double> x) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return bit_cast<HalfOfFloats>(_mm512_maskz_cvtpd_ps(0xff, bit_cast<__m512d>(x)));
+#else
+  return __builtin_convertvector(x, HalfOfFloats);
+#endif
+}
 template <size_t first, class V, size_t... lanes>
 MR_VECTOR_FN Vec<double> widen_lanes(V x, std::index_sequence<lanes...>) {
-  return __builtin_convertvector(__builtin_shufflevector(x, x, static_cast<int>(first + lanes)...),
-                                 Vec<double>);
+  return widen(__builtin_shufflevector(x, x, static_cast<int>(first + lanes)...));
 }
 template <size_t... lanes>
 MR_VECTOR_FN Vec<float> narrow_lanes(Vec<double> low, Vec<double> high,
                                      std::index_sequence<lanes...>) {
-  typedef float Half __attribute__((vector_size(kVectorBytes / 2)));
-  return __builtin_shufflevector(__builtin_convertvector(low, Half),
-                                 __builtin_convertvector(high, Half), static_cast<int>(lanes)...);
+  return __builtin_shufflevector(narrow(low), narrow(high), static_cast<int>(lanes)...);
 }
 template <class V, class F, class... Vs>
 MR_DEVICE_FN V in_double(F f, V x, Vs... y) {
@@ -508,7 +547,7 @@ MR_DEVICE_FN V erf(V x) {
     p = p * z + lit<V>(0.12837908596738);
     const V near = x + x * p;
     // Further out 1 - 2^(t q), which is 1 from 3.93 on.
-    const V t = a > lit<V>(3.93) ? lit<V>(3.93) : a;
+    const V t = lesser(lit<V>(3.93), a);
     V q = lit<V>(0.00031217619600986);
     q = q * t + lit<V>(-0.004666368625812);
     q = q * t + lit<V>(0.033112298086962);
@@ -781,8 +820,7 @@ MR_DEVICE_FN V plain_pow(V a, V y) {
   p = p + zz * lit<V>(0.097921272340981136155);
   p = (lit<V>(0.33333333337904504168) + z * lit<V>(0.19999997809776222719)) + zz * p;
   V t = y * (k + (s + s * (p * z)) * lit<V>(2.8853900817779268));
-  t = t > lit<V>(200) ? lit<V>(200) : t;
-  t = t < lit<V>(-200) ? lit<V>(-200) : t;
+  t = greater(lit<V>(-200), lesser(lit<V>(200), t));
   const auto n = nearest_integer(t);
   return exp_of_parts((t - n.integer) * lit<V>(0.69314718055994531), n.bits);
 }

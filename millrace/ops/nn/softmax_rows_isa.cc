@@ -128,7 +128,7 @@ struct Largest {
   vec::Vec<T> v = vec::broadcast(kLowest<T>), sum = {};
 
   MR_VECTOR_FN void see(vec::Vec<T> x) {
-    v = v > x ? v : x;
+    v = vec::greater(v, x);
     sum += x;
   }
   MR_VECTOR_FN bool valid() const { return !vec::any(sum != sum); }

@@ -24,7 +24,7 @@ struct FoldMax {
   // `apply` where there is no NaN, in fewer steps.
   template <class V>
   MR_VECTOR_FN static V apply_to_numbers(V a, V b) {
-    return a > b ? a : b;
+    return vec::greater(a, b);
   }
   template <class A>
   static constexpr A kIdentity = static_cast<A>(-__builtin_inf());
@@ -36,7 +36,7 @@ struct FoldMax {
 struct FoldMin {
   template <class V>
   MR_VECTOR_FN static V apply_to_numbers(V a, V b) {
-    return a < b ? a : b;
+    return vec::lesser(a, b);
   }
   template <class A>
   static constexpr A kIdentity = static_cast<A>(__builtin_inf());
