@@ -23,10 +23,6 @@ HostPort split_address(std::string_view address) {
   return {address.substr(0, colon), address.substr(colon + 1)};
 }
 
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
-}
-
 bool is_here(std::string_view host) {
   char own[256] = {};
   gethostname(own, sizeof own - 1);
@@ -49,6 +45,10 @@ class NoChannel final : public Channel {
 };
 
 }  // namespace
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
+}
 
 Result<Network> Network::from_environment() {
   Network out;

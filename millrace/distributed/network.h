@@ -61,6 +61,9 @@ struct Network {
   Ref<Channel> connect_to(std::string_view address, std::string peer) const;
 };
 
+// Whether a host, as addresses have it, is reached from this machine alone.
+bool is_loopback(std::string_view host);
+
 // The name under which the task at an address listens on this machine; empty: it is elsewhere.
 // This machine is "localhost", "127.*", "[::1]" and its own name.
 std::string name_on_host(std::string_view address);

@@ -114,5 +114,14 @@ TEST_F(NetworkEnvironment, RefusesTokensThatAreNone) {
   }
 }
 
+TEST(Network, LoopbackIsWhatNobodyElseReaches) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.3.2.1", "[::1]"}) {
+    EXPECT_TRUE(is_loopback(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "[::]", "10.0.0.7", "ps0.example", "12", ""}) {
+    EXPECT_FALSE(is_loopback(host)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace millrace

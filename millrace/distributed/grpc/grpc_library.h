@@ -14,7 +14,7 @@
 namespace millrace::grpc_library {
 
 // Raised when anything here changes: libraries of different versions do not fit.
-inline constexpr int kVersion = 2;
+inline constexpr int kVersion = 3;
 
 // Memory that is sent as it lies there; `owner` keeps it until then.
 struct Piece {
@@ -80,6 +80,7 @@ struct ServerOptions {
   std::string address;  // "127.0.0.1:2222"; port 0: any
   Certificates certificates;
   int lost_after_ms = 2000;  // a peer that says nothing for so long is lost
+  bool far = true;           // peers may be on other machines
 };
 
 struct ChannelOptions {
@@ -87,6 +88,7 @@ struct ChannelOptions {
   Certificates certificates;
   std::string token;
   int lost_after_ms = 2000;
+  bool far = true;
 };
 
 class Server {

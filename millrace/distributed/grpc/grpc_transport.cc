@@ -15,6 +15,7 @@
 #include "millrace/distributed/grpc/grpc_library.h"
 #include "millrace/distributed/grpc/stream_message.h"
 #include "millrace/distributed/grpc/tcp_owner.h"
+#include "millrace/distributed/network.h"
 #include "millrace/distributed/patience.h"
 
 namespace millrace {
@@ -406,6 +407,11 @@ grpc_library::Certificates certificates_of(const GrpcOptions& options) {
   return {options.authority, options.certificate, options.key};
 }
 
+// Whether who is at the address, or calls there, may be on another machine.
+bool is_far(std::string_view address) {
+  return !is_loopback(address.substr(0, address.rfind(':')));
+}
+
 Status check_certificates(const GrpcOptions& options) {
   const bool any =
       !options.authority.empty() || !options.certificate.empty() || !options.key.empty();
@@ -439,8 +445,8 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
   const auto service =
       std::make_shared<HandlerService>(std::move(handler), std::move(others), options,
                                        std::string_view(address).substr(0, address.rfind(':')));
-  impl->server =
-      grpc->serve({address, certificates_of(options), lost_after(options)}, service, error);
+  impl->server = grpc->serve(
+      {address, certificates_of(options), lost_after(options), is_far(address)}, service, error);
   if (!impl->server) return unknown(error);
   service->set_port(impl->server->port());
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
@@ -453,8 +459,9 @@ Result<Ref<Channel>> make_grpc_channel(const std::string& address, std::string p
   MR_TRY(check_certificates(options));
   MR_TRY_ASSIGN(grpc_library::Library * grpc, library());
   std::string error;
-  std::unique_ptr<grpc_library::Channel> channel =
-      grpc->connect({address, certificates_of(options), options.token, lost_after(options)}, error);
+  std::unique_ptr<grpc_library::Channel> channel = grpc->connect(
+      {address, certificates_of(options), options.token, lost_after(options), is_far(address)},
+      error);
   if (!channel) return unknown(error);
   return Ref<Channel>(
       make_ref<GrpcChannel>(std::move(channel), std::move(peer), lost_after(options)));

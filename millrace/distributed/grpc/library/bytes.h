@@ -8,8 +8,10 @@
 
 namespace millrace::grpc_library {
 
-// What a peer may send of a call before it is read, and how much of that at once. Both ends know
-// that messages come in chunks of 1 MiB, so nothing has to be found out by probes.
+// What a peer may send of a call before it is read, and how much of that at once. But of a
+// connection gRPC lets it send 64 KiB, and more only when it has come: each tensor would cost a
+// round trip. Probes have gRPC find out that the way is long, and ask for more beforehand; to a
+// peer of this machine they cost more than they gain.
 inline constexpr int kLookahead = 8 << 20;
 inline constexpr int kFrame = 1 << 20;
 

@@ -194,7 +194,7 @@ class ChannelImpl final : public Channel {
     grpc::ChannelArguments out;
     out.SetMaxReceiveMessageSize(-1);
     out.SetMaxSendMessageSize(-1);
-    out.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    out.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, options.far ? 1 : 0);
     out.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
     out.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame);
     out.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, options.lost_after_ms / 2);
