@@ -32,6 +32,17 @@ bool run_pass(const OptimizePass& pass, Subgraph& graph, const OptimizeOptions& 
   return false;
 }
 
+// The passes that run by these options.
+Result<std::vector<const OptimizePass*>> chosen(const OptimizeOptions& options) {
+  MR_TRY_ASSIGN(const std::vector<std::string> disabled, disabled_passes(options.disabled_passes));
+  std::vector<const OptimizePass*> passes;
+  for (const OptimizePass& pass : kPasses) {
+    if (options.level < (pass.exact ? 1 : 2)) continue;
+    if (std::ranges::find(disabled, pass.name) == disabled.end()) passes.push_back(&pass);
+  }
+  return passes;
+}
+
 }  // namespace
 
 std::span<const OptimizePass> optimize_passes() { return kPasses; }
@@ -56,25 +67,25 @@ Result<std::vector<std::string>> disabled_passes(std::span<const std::string> na
 }
 
 Status optimize(Subgraph& graph, const OptimizeOptions& options) {
-  MR_TRY_ASSIGN(const std::vector<std::string> disabled, disabled_passes(options.disabled_passes));
-  if (options.level <= 0) return ok_status();
-  const auto runs = [&](const OptimizePass& pass) {
-    return (pass.exact || options.level >= 2) &&
-           std::ranges::find(disabled, pass.name) == disabled.end();
-  };
+  MR_TRY_ASSIGN(const std::vector<const OptimizePass*> passes, chosen(options));
   OptimizeOptions left = options;
   const int64_t began = monotonic_nanos();
   for (int round = 0; round < kMaxRounds; ++round) {
     bool changed = false;
-    for (const OptimizePass& pass : optimize_passes()) {
-      if (!pass.last && runs(pass)) changed |= run_pass(pass, graph, left);
+    for (const OptimizePass* pass : passes) {
+      if (!pass->last) changed |= run_pass(*pass, graph, left);
     }
     // What was too slow to fold is not tried for as long again in every round.
     left.max_folding_ms = options.max_folding_ms - (monotonic_nanos() - began) / 1'000'000;
     if (!changed) break;
   }
-  for (const OptimizePass& pass : optimize_passes()) {
-    if (pass.last && runs(pass)) run_pass(pass, graph, left);
+  return options.finish ? finish_optimizing(graph, options) : ok_status();
+}
+
+Status finish_optimizing(Subgraph& graph, const OptimizeOptions& options) {
+  MR_TRY_ASSIGN(const std::vector<const OptimizePass*> passes, chosen(options));
+  for (const OptimizePass* pass : passes) {
+    if (pass->last) run_pass(*pass, graph, options);
   }
   return ok_status();
 }

@@ -18,6 +18,8 @@ inline constexpr std::string_view kTargetAttr = "_target";
 struct OptimizeOptions {
   // 0: no passes; 1: the exact ones; 2: all.
   int level = 1;
+  // Those that are last, too; without them the graph can be rewritten further.
+  bool finish = true;
   // Names of passes that are left out, besides those that MILLRACE_DISABLE_PASSES lists.
   std::vector<std::string> disabled_passes;
   // Folded constants larger than this stay unfolded.
@@ -54,6 +56,8 @@ Result<std::vector<std::string>> disabled_passes(std::span<const std::string> na
 // fails is skipped.
 // INVALID_ARGUMENT for a name in `options.disabled_passes` or the environment that no pass has.
 Status optimize(Subgraph& graph, const OptimizeOptions& options);
+// Those that are last alone, for a graph that optimize() left unfinished.
+Status finish_optimizing(Subgraph& graph, const OptimizeOptions& options);
 
 // The passes one by one, for tests.
 // Puts constants where facts tell the elements: sizes of tensors of a known shape, and what is made

@@ -1,5 +1,6 @@
 #include "millrace/session/session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <unordered_map>
 
@@ -157,11 +158,14 @@ struct Session::Impl {
   Result<Ref<Prepared>> build(const Signature& signature);
   // The part of the graph that a signature needs, placed; no pass has seen it.
   Status place_graph(Subgraph& graph, const Signature& signature);
-  // Runs the passes over a placed graph.
-  Status rewrite(Subgraph& graph);
-  // The same, and makes what is left ready to run.
+  OptimizeOptions optimize_options(int level);
+  // Runs the passes up to a level over a placed graph, but those that are last.
+  Status rewrite(Subgraph& graph, int level);
+  // Those that are last, or what a memory limit asks for.
+  Status finish(Subgraph& graph);
+  // Finishes a graph that was rewritten, and makes what is left ready to run.
   Result<Ref<Executable>> make_executable(Subgraph graph, const Signature& signature);
-  // What a run of a placed graph is thought to hold, for people.
+  // What a run of a graph that was rewritten is thought to hold, for people.
   Result<std::string> explain_memory(Subgraph graph);
 
   // What runs these feeds: a plan for their shapes where there is one, else the general one.
@@ -257,6 +261,8 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   }
   prepared->fetch_dependencies = millrace::fetch_dependencies(pruned, signature);
   MR_TRY(place_graph(pruned, signature));
+  // Before shapes are told, so that close passes do the same in all plans.
+  MR_TRY(rewrite(pruned, options.optimizer_level));
   const bool wanted =
       options.memory_limit > 0 || (options.shape_plans && options.optimizer_level > 0);
   if (wanted && !boundary.feeds.empty() && backend->prepares_again()) {
@@ -274,24 +280,34 @@ Status Session::Impl::place_graph(Subgraph& graph, const Signature& signature) {
   return signature.check_numerics ? add_numerics_checks(graph) : ok_status();
 }
 
-Status Session::Impl::rewrite(Subgraph& graph) {
-  OptimizeOptions optimize_options;
-  optimize_options.level = options.optimizer_level;
-  optimize_options.disabled_passes = options.disabled_passes;
-  optimize_options.cpu = &backend->host_device();
-  MR_TRY(optimize(graph, optimize_options));
-  if (options.memory_limit > 0) MR_TRY(recompute(graph, options.memory_limit).status());
-  return ok_status();
+OptimizeOptions Session::Impl::optimize_options(int level) {
+  OptimizeOptions out;
+  out.level = level;
+  out.disabled_passes = options.disabled_passes;
+  out.cpu = &backend->host_device();
+  return out;
+}
+
+Status Session::Impl::rewrite(Subgraph& graph, int level) {
+  OptimizeOptions passes = optimize_options(level);
+  passes.finish = false;
+  return optimize(graph, passes);
+}
+
+Status Session::Impl::finish(Subgraph& graph) {
+  // A node that computes many values holds them all at once.
+  if (options.memory_limit > 0) return recompute(graph, options.memory_limit).status();
+  return finish_optimizing(graph, optimize_options(options.optimizer_level));
 }
 
 Result<Ref<Executable>> Session::Impl::make_executable(Subgraph graph, const Signature& signature) {
-  MR_TRY(rewrite(graph));
+  MR_TRY(finish(graph));
   place_control_flow(graph);
   return backend->prepare(graph, signature, name);
 }
 
 Result<std::string> Session::Impl::explain_memory(Subgraph graph) {
-  MR_TRY(rewrite(graph));
+  MR_TRY(finish(graph));
   MR_TRY_ASSIGN(const MemoryEstimate estimate, estimate_memory(graph));
   return to_string(estimate, graph);
 }
@@ -327,6 +343,7 @@ void Session::Impl::make_shape_plan_later(const std::shared_ptr<Impl>& self,
 Status Session::Impl::make_shape_plan(const Prepared& prepared, std::vector<Shape> feeds) {
   const bool variables_hold = shapes_hold.load(std::memory_order_acquire);
   MR_TRY_ASSIGN(Subgraph graph, prepared.shapes->graph_for(feeds, variables_hold));
+  MR_TRY(rewrite(graph, std::min(options.optimizer_level, 1)));
   MR_TRY_ASSIGN(Ref<Executable> made, make_executable(std::move(graph), prepared.signature));
   const bool same = made->to_string() == prepared.executable->to_string();
   // Within a limit other shapes may need another plan, and none is left out.
@@ -658,6 +675,7 @@ Result<std::string> Session::explain(const Signature& signature) {
     MR_TRY_ASSIGN(graph, impl_->graph->prune(signature));
   }
   MR_TRY(impl_->place_graph(graph, signature));
+  MR_TRY(impl_->rewrite(graph, impl_->options.optimizer_level));
   MR_TRY_ASSIGN(const std::string memory, impl_->explain_memory(std::move(graph)));
   return text + memory;
 }

@@ -28,7 +28,7 @@ class ShapePlans {
   // Of so many combinations of shapes the runs are counted, those seen last.
   static constexpr size_t kCounted = 16;
 
-  // `graph` is placed, and no pass has seen it. `most`: at most kMost.
+  // `graph` is placed and rewritten, but for the passes that are last. `most`: at most kMost.
   explicit ShapePlans(Subgraph graph, size_t most = kMost);
   ~ShapePlans();
 
