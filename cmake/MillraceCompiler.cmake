@@ -100,11 +100,14 @@ if(NOT MILLRACE_LINKER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 # Paths are hashed relative to the source tree, so build folders share what was compiled. The
-# sloppiness is what ccache needs to cache users of a precompiled header.
+# sloppiness is what ccache needs to cache users of a precompiled header. In its depend mode it compares
+# headers as they are: by what is left of them without comments it would find a precompiled header
+# whose headers GCC, which compares whole files, does not know again.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_DEPEND=1
       ${CCACHE_PROGRAM})
 endif()
