@@ -22,7 +22,7 @@ std::vector<Tensor> vector_of(int64_t n) {
 
 TEST(ShapePlans, OneCallerIsToldOnceTheShapesHaveComeOftenEnough) {
   ASSERT_TRUE(register_ops().ok());
-  ShapePlans plans(Subgraph(OpRegistry::global()));
+  ShapePlans plans{Subgraph(OpRegistry::global())};
   for (int i = 1; i < ShapePlans::kRuns; ++i) EXPECT_FALSE(plans.count(vector_of(2)));
   EXPECT_FALSE(plans.count(vector_of(3)));
   EXPECT_TRUE(plans.count(vector_of(2)));
@@ -32,7 +32,7 @@ TEST(ShapePlans, OneCallerIsToldOnceTheShapesHaveComeOftenEnough) {
 
 TEST(ShapePlans, ShapesThatNeverComeBackCostNoMemory) {
   ASSERT_TRUE(register_ops().ok());
-  ShapePlans plans(Subgraph(OpRegistry::global()));
+  ShapePlans plans{Subgraph(OpRegistry::global())};
   for (int64_t n = 0; n < 10'000; ++n) ASSERT_FALSE(plans.count(vector_of(n)));
   EXPECT_TRUE(plans.open());
   EXPECT_EQ(plans.find(vector_of(5), true), nullptr);
@@ -40,7 +40,7 @@ TEST(ShapePlans, ShapesThatNeverComeBackCostNoMemory) {
 
 TEST(ShapePlans, NoneIsMadeOnceNoneWasWorthIt) {
   ASSERT_TRUE(register_ops().ok());
-  ShapePlans plans(Subgraph(OpRegistry::global()));
+  ShapePlans plans{Subgraph(OpRegistry::global())};
   plans.give_up();
   EXPECT_FALSE(plans.open());
   for (int i = 0; i < 3 * ShapePlans::kRuns; ++i) EXPECT_FALSE(plans.count(vector_of(2)));
