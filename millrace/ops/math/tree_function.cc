@@ -219,8 +219,9 @@ int TreeFunction::assign_slots(std::span<const uint8_t> stages, const bool* kept
                                int8_t* slots) const {
   std::array<int, kMaxStages> last_reader;
   last_reader.fill(-1);
+  // Stages of other passes may be read here: they have none.
+  std::fill_n(slots, kMaxStages, int8_t{-1});
   for (uint8_t s : stages) {
-    slots[s] = -1;
     for (uint8_t value : operands(stages_[s])) {
       if (value >= num_inputs_) last_reader[static_cast<size_t>(value - num_inputs_)] = s;
     }

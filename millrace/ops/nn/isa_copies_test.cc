@@ -34,6 +34,7 @@ class IsaCopies : public testing::Test {
       std::vector<T> got;
       compute(isa_table<Table>(isa), got);
       ASSERT_EQ(got.size(), wanted.size());
+      if (got.empty()) continue;
       EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)), 0) << isa_name(isa);
     }
   }
