@@ -169,7 +169,7 @@ Result<TreeFunction> TreeFunction::make(const KernelNode& node) {
     for (int o : stage.operands) operand_types.push_back(f.types_[static_cast<size_t>(o)]);
     MR_TRY_ASSIGN(StageFunction function, StageFunction::make(stage.op, operand_types, stage.type));
     f.types_.push_back(stage.type);
-    f.stages_.push_back({std::move(function), static_cast<int>(f.operands_.size()),
+    f.stages_.push_back({function, static_cast<int>(f.operands_.size()),
                          static_cast<int>(stage.operands.size()),
                          static_cast<uint8_t>(dtype_size(stage.type))});
     f.operands_.insert(f.operands_.end(), stage.operands.begin(), stage.operands.end());
