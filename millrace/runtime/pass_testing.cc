@@ -87,8 +87,8 @@ Status fused_pairs(KernelContext& ctx) {
     values.push_back(std::move(value));
   }
   for (int i = 0; i < ctx.num_outputs(); ++i) {
-    ctx.set_output(
-        i, values[static_cast<size_t>(ctx.num_inputs() + tree.results[static_cast<size_t>(i)])]);
+    const size_t stage = static_cast<size_t>(tree.results[static_cast<size_t>(i)]);
+    ctx.set_output(i, values[static_cast<size_t>(ctx.num_inputs()) + stage]);
   }
   return ok_status();
 }
