@@ -36,8 +36,8 @@ Status fused_elementwise_shape(ShapeContext& c) {
                             " outputs, got ", tree.results.size());
   }
   for (int i = 0; i < c.num_outputs(); ++i) {
-    c.set_output(
-        i, shapes[static_cast<size_t>(c.num_inputs() + tree.results[static_cast<size_t>(i)])]);
+    const size_t stage = static_cast<size_t>(tree.results[static_cast<size_t>(i)]);
+    c.set_output(i, shapes[static_cast<size_t>(c.num_inputs()) + stage]);
   }
   return ok_status();
 }

@@ -127,7 +127,7 @@ class ClientCall final : public Stream, public std::enable_shared_from_this<Clie
   // Under mu_: asks for the next thing there is to write.
   void write() {
     if (writing_ || !writable_ || !open_ || queue_.empty()) return;
-    const grpc::ByteBuffer next = std::move(queue_.front());
+    const grpc::ByteBuffer next = queue_.front();
     queue_.pop_front();
     writing_ = true;
     ++outstanding_;

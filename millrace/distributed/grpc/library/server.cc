@@ -46,16 +46,16 @@ class ServerCall final : public Stream, public std::enable_shared_from_this<Serv
     grpc::ByteBuffer buffer = buffer_of(message);
     std::lock_guard<std::mutex> lock(mu_);
     if (!open_) return;
-    queue_.push_back(std::move(buffer));
+    queue_.push_back(buffer);
     write();
   }
   void finish(int code, std::string text, std::vector<Piece> last) override {
     grpc::ByteBuffer buffer = buffer_of(last);
     std::lock_guard<std::mutex> lock(mu_);
     if (!open_ || finishing_) return;
-    if (!last.empty()) queue_.push_back(std::move(buffer));
+    if (!last.empty()) queue_.push_back(buffer);
     finishing_ = true;
-    status_ = grpc::Status(static_cast<grpc::StatusCode>(code), std::move(text));
+    status_ = grpc::Status(static_cast<grpc::StatusCode>(code), text);
     write();
   }
   void cancel_after(int) override {}
@@ -74,7 +74,7 @@ class ServerCall final : public Stream, public std::enable_shared_from_this<Serv
   void write() {
     if (writing_ || !open_) return;
     if (!queue_.empty()) {
-      const grpc::ByteBuffer next = std::move(queue_.front());
+      const grpc::ByteBuffer next = queue_.front();
       queue_.pop_front();
       if (finishing_ && queue_.empty()) {
         open_ = false;
