@@ -90,16 +90,13 @@ struct OpTraits {
   // Of two inputs that are broadcast together: f(x, neutral) is x, with `commutative` f(neutral, x)
   // too. To the bit for integers and bool; of real numbers a signalling NaN comes out quiet.
   Neutral neutral = Neutral::kNone;
-  // The op that gives the sum of N nodes of this one whose attributes are equal: it has these and
-  // N, and a list of N for each input here. It rounds as well as adding them up, but differently.
+  // The op that gives the sum of N nodes of this one whose attributes are equal, and of M others:
+  // it has these attributes, N and M, a list of M others first, the first of which it may
+  // overwrite, and a list of N for each input here. It rounds differently from adding them up.
   std::string_view summed_by = {};
   // The op that computes a tree of such elementwise ops at once, a block that fits the cache after
   // the other: its attributes name the ops and say which reads which. Results are equal to the bit.
   std::string_view fused_by = {};
-  // The op that computes this one and then a tree of elementwise ops (those with `fused_by`) on
-  // each part of its output as soon as that is complete: it has the inputs and attributes of this
-  // one and those of the tree.
-  std::string_view with_epilogue = {};
 };
 
 // One input or output of an op definition.
