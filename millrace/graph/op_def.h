@@ -97,6 +97,24 @@ struct OpTraits {
   // The op that computes a tree of such elementwise ops at once, a block that fits the cache after
   // the other: its attributes name the ops and say which reads which. Results are equal to the bit.
   std::string_view fused_by = {};
+  // The op that computes this one and then a tree of elementwise ops (those with `fused_by`) on
+  // each part of its output while that is in the cache: it has the inputs of this one and then
+  // those of the tree, the attributes of both, and the results of the tree as outputs.
+  std::string_view with_epilogue = {};
+  // The op with the same inputs, outputs and attributes that computes nearly the same faster: it
+  // rounds differently, within the tolerance that docs/optimisation.md tells.
+  std::string_view approximated_by = {};
+  // Output 0 is input 0, folded along the dimensions that input 1 lists; these are dropped, or have
+  // size 1 where attribute keep_dims is true.
+  bool folds = false;
+  // Bit i: input i (output i) is a batch of images, its dimensions in the order that attribute
+  // data_format names.
+  uint32_t image_inputs = 0;
+  uint32_t image_outputs = 0;
+  // The argument whose elements number dimensions of the other inputs: the axis of Concat and
+  // Split, the dimensions that Sum folds. And the one with a row or an element for each: Pad, Tile.
+  std::string_view dimensions_in = {};
+  std::string_view each_dimension_in = {};
 };
 
 // One input or output of an op definition.
