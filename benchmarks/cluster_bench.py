@@ -105,6 +105,11 @@ def parameter_servers(tf, jobs):
     return [(_TASK, tf.__name__, said, "ps", str(i)) for i in range(len(jobs["ps"]))]
 
 
+def stop(server):
+    if hasattr(server, "stop"):  # TensorFlow's cannot be stopped
+        server.stop()
+
+
 @contextlib.contextmanager
 def cluster(tf, ps):
     """So many parameter servers in processes of their own; gives the target of a worker here."""
@@ -114,8 +119,7 @@ def cluster(tf, ps):
         try:
             yield server.target
         finally:
-            if hasattr(server, "stop"):  # TensorFlow's cannot be stopped
-                server.stop()
+            stop(server)
 
 
 def steps(tf):
@@ -219,14 +223,17 @@ def replica(tf, jobs, index):
                 tf.train.GradientDescentOptimizer(0.001), replicas, total_num_replicas=replicas
             )
             train = optimizer.apply_gradients([(tf.identity(v), v)], global_step=step)
-        with tf.train.MonitoredTrainingSession(
-            server.target,
-            is_chief=index == 0,
-            hooks=[optimizer.make_session_run_hook(index == 0)],
-            config=tf.ConfigProto(device_filters=["/job:ps", worker]),
-            log_step_count_steps=None,
-        ) as session:
-            yield session, train, step
+        try:
+            with tf.train.MonitoredTrainingSession(
+                server.target,
+                is_chief=index == 0,
+                hooks=[optimizer.make_session_run_hook(index == 0)],
+                config=tf.ConfigProto(device_filters=["/job:ps", worker]),
+                log_step_count_steps=None,
+            ) as session:
+                yield session, train, step
+        finally:
+            stop(server)
 
 
 def cost_together(tf, workers, seconds=0.5, windows=6):

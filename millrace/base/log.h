@@ -64,8 +64,9 @@ void write(LogLevel level, SourceLocation location, std::string_view text);
                                       ::millrace::str_cat(__VA_ARGS__));             \
   } while (false)
 
-// A warning that nobody had to ask for, since the program seems to hang: let through at any level,
-// except with MILLRACE_LOG=off in the environment. For rare messages.
+// A warning that nobody had to ask for, since the program seems to hang, or does without what it
+// was told to do with: let through at any level, except with MILLRACE_LOG=off in the environment.
+// For rare messages.
 #define MR_NOTICE(...)                                                       \
   do {                                                                       \
     if (::millrace::log_internal::notices_enabled())                         \

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "millrace/base/log.h"
+#include "millrace/base/log_testing.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/distributed/distributed_testing.h"
 #include "millrace/distributed/rpc/remote_worker.h"
@@ -140,25 +140,6 @@ TEST_F(LostMaster, EndsItsRunsSoonWhenItsConnectionIsLost) {
   worker->shut_down(cancelled("the test is over"));
 }
 
-// The message of a log record that was let through.
-class Notices : public LogSink {
- public:
-  Notices() { set_log_sink(this); }
-  ~Notices() override { set_log_sink(nullptr); }
-  void write(const LogRecord& record) override {
-    MutexLock lock(mu_);
-    text_ += record.text;
-  }
-  std::string take() {
-    MutexLock lock(mu_);
-    return std::exchange(text_, "");
-  }
-
- private:
-  Mutex mu_;
-  std::string text_ MR_GUARDED_BY(mu_);
-};
-
 TEST_F(LostMaster, ARunThatWaitsSaysForWhat) {
   t_.on(kTask1);
   const AttrMap types = {{"component_types", std::vector<DType>{DType::kFloat}}};
@@ -178,7 +159,7 @@ TEST_F(LostMaster, ARunThatWaitsSaysForWhat) {
            other[0].waits_for.size() == 2;
   };
   ASSERT_TRUE(wait_until(both_wait));
-  Notices notices;
+  KeptLog notices;
   masters_->advance((report_after_ms() - 1) * kMilli);
   EXPECT_EQ(notices.take(), "");
   masters_->advance(1 * kMilli);

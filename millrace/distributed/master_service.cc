@@ -316,8 +316,8 @@ struct MasterService::Impl {
       const int64_t now = monotonic_nanos();
       if (now - reported >= kReportNs) {
         reported = now;
-        MR_LOG(kWarning, "CreateSession waits since ", (now - began) / 1'000'000'000,
-               " s: ", made.status().message());
+        MR_NOTICE("CreateSession waits since ", (now - began) / 1'000'000'000,
+                  " s: ", made.status().message());
       }
       pause(kReconnectMs, cancel, *closing);
     }

@@ -335,7 +335,7 @@ Server::~Server() {
     MutexLock lock(all.mu);
     all.by_address.erase(task_->address);
   }
-  withdraw_collectives(task_->name);
+  withdraw_collectives(*task_->worker->chosen_collectives());
   task_->master->shut_down();
   task_->others_master->shut_down();
   task_->port.reset();

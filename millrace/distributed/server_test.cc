@@ -162,6 +162,38 @@ TEST(Server, ResetsTheDefaultContainerByTheNameOfItsJob) {
   EXPECT_EQ(Server::reset("grpc://elsewhere:1", {}).code(), kNobody);
 }
 
+// The sum of one member, which a session without a cluster asks for.
+Result<float> sum_alone() {
+  ClusterTest t;
+  Expr sum = t.add("CollectiveReduce", {t.constant(3)},
+                   {{"group_size", 1},
+                    {"group_key", 1},
+                    {"instance_key", 1},
+                    {"merge_op", "Add"},
+                    {"final_op", "Id"},
+                    {"subdiv_offsets", std::vector<int64_t>{0}},
+                    {"timeout_seconds", 30.0F}});
+  t.open({});
+  return t.run(sum);
+}
+
+TEST(Server, SessionsWithoutAClusterComputeTogetherByTheLastServer) {
+  const auto old = start(kTwo, "worker", 1);  // its group would form on a task that never comes
+  const auto first = start("worker|c:3;d:4", "worker", 0);
+  const auto second = start("worker|c:3;d:4", "worker", 1);
+  const Result<float> sum = sum_alone();
+  ASSERT_TRUE(sum.ok()) << sum.status().to_string();
+  EXPECT_EQ(*sum, 3);
+}
+
+TEST(Server, WithdrawsItsOwnCollectivesAlone) {
+  const auto first = start("worker|a:1", "worker", 0);
+  start("worker|b:2", "worker", 0);  // another of the name, which ends here
+  const Result<float> sum = sum_alone();
+  ASSERT_TRUE(sum.ok()) << sum.status().to_string();
+  EXPECT_EQ(*sum, 3);
+}
+
 TEST(Server, SaysWhichFilesAreReached) {
   TemporaryDirectory open;
   Server::Options options = options_of("w|a:1", "w", 0);

@@ -66,8 +66,8 @@ Result<std::unique_ptr<TaskPort>> TaskPort::take(std::string_view address, const
   out->address_ = address;
   const std::string listen_at = network.listen_at(address);
   if (listen_at.empty()) {
-    MR_LOG(kWarning, "nobody can reach the task at ", address,
-           ": it is no address of this machine alone, and there are no certificates");
+    MR_NOTICE("nobody can reach the task at ", address,
+              ": it is no address of this machine alone, and there are no certificates");
     return out;
   }
   const size_t colon = address.rfind(':');

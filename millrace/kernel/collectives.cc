@@ -31,10 +31,15 @@ void provide_collectives(std::string_view task, Ref<Collectives> collectives) {
   all.tasks.emplace_back(task, std::move(collectives));
 }
 
-void withdraw_collectives(std::string_view task) {
+void withdraw_collectives(const Collectives& collectives) {
   Provided& all = provided();
+  std::vector<Ref<Collectives>> dropped;  // after the lock
   MutexLock lock(all.mu);
-  std::erase_if(all.tasks, [&](const auto& entry) { return entry.first == task; });
+  std::erase_if(all.tasks, [&](auto& entry) {
+    if (entry.second.get() != &collectives) return false;
+    dropped.push_back(std::move(entry.second));
+    return true;
+  });
 }
 
 Ref<Collectives> find_collectives(const Step& step, const Device& device) {
@@ -43,10 +48,10 @@ Ref<Collectives> find_collectives(const Step& step, const Device& device) {
   const std::string task = name.task_name();
   Provided& all = provided();
   MutexLock lock(all.mu);
-  for (const auto& [known, collectives] : all.tasks) {
-    if (known == task || name.job == "localhost") return collectives;
-  }
-  return nullptr;
+  const auto last = std::find_if(all.tasks.rbegin(), all.tasks.rend(), [&](const auto& entry) {
+    return entry.first == task || name.job == "localhost";
+  });
+  return last == all.tasks.rend() ? nullptr : last->second;
 }
 
 }  // namespace millrace

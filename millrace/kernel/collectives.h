@@ -67,9 +67,11 @@ class Collectives : public RefCounted {
 };
 
 // Makes what a task of this process has known to steps that have none of their own: to those on the
-// task's devices, and to those of sessions without a cluster, which take the first.
+// task's devices, and to those of sessions without a cluster. Of several, of one name or, for the
+// latter, of any, they take the one that came last, until it is withdrawn.
 void provide_collectives(std::string_view task, Ref<Collectives> collectives);
-void withdraw_collectives(std::string_view task);
+// Takes that one back, and no other of the same name.
+void withdraw_collectives(const Collectives& collectives);
 
 // What a kernel of the step on the device uses: the step's own, or what this process provides. Null
 // when there is none.

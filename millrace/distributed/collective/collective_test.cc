@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "millrace/base/log_testing.h"
 #include "millrace/distributed/collective/collective_testing.h"
 #include "millrace/distributed/collective/exchange.h"
 #include "millrace/distributed/grpc/grpc_transport.h"
@@ -444,6 +445,22 @@ TEST(CollectiveTimers, ATaskThatHasEndedHasNothingScheduled) {
     EXPECT_FALSE(waits->wait().ok());
   }
   EXPECT_EQ(timer->scheduled(), 0u);
+}
+
+TEST(CollectiveTimers, WhoWaitsForLongIsReportedUnasked) {
+  const Ref<ManualTimer> timer = make_ref<ManualTimer>();
+  CollectiveCluster members(Transport::kDirect, 2, timer);
+  const Ref<PendingResult> waits = members.reduce(1, 7, filled<float>(2, 1));
+  KeptLog log;
+  timer->advance((report_after_ms() - 1) * 1'000'000);
+  EXPECT_EQ(log.take(), "");
+  timer->advance(1'000'000);
+  EXPECT_EQ(log.take(),
+            str_cat("CollectiveReduce instance 7 of group 1: waits for the group to form on ",
+                    CollectiveCluster::task(0), ", since ", report_after_ms() / 1000, " s"));
+  EXPECT_FALSE(waits->ready());
+  members.stop(1);
+  EXPECT_FALSE(waits->wait().ok());
 }
 
 TEST_P(CollectiveTest, CountsItsBytes) {

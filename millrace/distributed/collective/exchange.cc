@@ -244,7 +244,7 @@ std::string Exchange::waits() const {
 }
 
 void Exchange::tell(int64_t waited_ms) {
-  if (!over_) MR_LOG(kWarning, waits(), ", since ", waited_ms / 1000, " s");
+  if (!over_) MR_NOTICE(waits(), ", since ", waited_ms / 1000, " s");
 }
 
 }  // namespace millrace

@@ -90,7 +90,7 @@ void MpiCall::answer(Result<Tensor> result) {
 }
 
 void MpiCall::tell(int64_t waited_ms) {
-  if (!over_) MR_LOG(kWarning, waits(), ", since ", waited_ms / 1000, " s");
+  if (!over_) MR_NOTICE(waits(), ", since ", waited_ms / 1000, " s");
 }
 
 }  // namespace millrace

@@ -300,7 +300,7 @@ void MpiCollectives::shut_down(const Status& reason) {
 Ref<Collectives> choose_collectives(Ref<Collectives> own, std::string_view task) {
   const std::string_view choice = env_string("MILLRACE_COLLECTIVES");
   if (!choice.empty() && choice != "own" && choice != "mpi") {
-    MR_LOG(kWarning, "MILLRACE_COLLECTIVES: expected \"own\" or \"mpi\", got \"", choice, "\"");
+    MR_NOTICE("MILLRACE_COLLECTIVES: expected \"own\" or \"mpi\", got \"", choice, "\"");
   }
   if (choice == "own") return own;
   int64_t rank = env_int("OMPI_COMM_WORLD_RANK", -1, 0, kMaxRanks - 1);
@@ -311,7 +311,7 @@ Ref<Collectives> choose_collectives(Ref<Collectives> own, std::string_view task)
   }
   if (size < 2 || rank < 0 || rank >= size) {
     if (choice == "mpi") {
-      MR_LOG(kWarning, "MILLRACE_COLLECTIVES is \"mpi\", but this process is no rank of MPI");
+      MR_NOTICE("MILLRACE_COLLECTIVES is \"mpi\", but this process is no rank of MPI");
     }
     return own;
   }
