@@ -172,14 +172,11 @@ class SyncReplicasOptimizer(WrappedOptimizer):
         dummy = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
         with control_dependencies(given):
             reached = gen_ops.step_gate_wait(self._gate, era, began)
-        late = gen_ops.logical_not(given[0]) if given else False
-        counted = self.late_gradients.assign_add(gen_ops.cast(late, dtypes.int64))
-        with control_dependencies([counted]):
-            done = self._keep_place(*reached)
+        late = gen_ops.cast(gen_ops.logical_not(given[0]) if given else False, dtypes.int64)
+        done = self._keep_place(*reached, late)
         # Of one who begins: it is where the gate is, once a chief has set it.
-        self._join_op = _operation(
-            self._keep_place(*gen_ops.step_gate_wait(self._gate, _int64(0), _int64(-1)))
-        )
+        reached = gen_ops.step_gate_wait(self._gate, _int64(0), _int64(-1))
+        self._join_op = _operation(self._keep_place(*reached, _int64(0)))
         # The count goes up when all else is done, and the gate opens: a chief that begins anew
         # knows by the count which step is under way.
         if self._variable_averages is not None:
@@ -197,10 +194,15 @@ class SyncReplicasOptimizer(WrappedOptimizer):
         self._chief_queue_runner = _StepRunner(dummy, sync, now, self._era, self._step)
         return done
 
-    def _keep_place(self, step: Tensor, era: Tensor) -> Any:
-        """Notes what the gate said; gives the step."""
-        with control_dependencies([_operation(self._local_era.assign(era))]):
-            return self._local_step.assign(gen_ops.cast(step, self._local_step.dtype.base_dtype))
+    def _keep_place(self, step: Tensor, era: Tensor, late: Tensor) -> Any:
+        """Notes what the gate said, and how many gradients were late; gives the step."""
+        said = gen_ops.pack([step, era, late])  # as one tensor, which is sent at once
+        with get_default_graph().colocate_with(self._local_step.op, ignore_existing=True):
+            step, era, late = gen_ops.unpack(said, num=3)
+            noted = [self._local_era.assign(era), self.late_gradients.assign_add(late)]
+            step = gen_ops.cast(step, self._local_step.dtype.base_dtype)
+            with control_dependencies([_operation(each) for each in noted]):
+                return self._local_step.assign(step)
 
     def _extra_gradients(self) -> int:
         """How many gradients of a step come from replicas that gave one already.
