@@ -20,6 +20,7 @@ constexpr OptimizePass kPasses[] = {
     {"real_identities", /*exact=*/false, remove_real_identities},
     {"folded_transposes", /*exact=*/false, fold_transposes},
     {"sums_of_products", /*exact=*/false, sum_products_at_once},
+    {"approximations", /*exact=*/false, approximate},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},
     {"fuse_elementwise", /*exact=*/true, fuse_elementwise, /*last=*/true},
 };

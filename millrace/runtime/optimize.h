@@ -73,6 +73,8 @@ Result<bool> fuse_elementwise(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> fold_transposes(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the op does that computes the sum: of products in one sum over all their factors.
 Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& options);
+// Rounds as the ops do that compute nearly the same as others, faster, and take their places.
+Result<bool> approximate(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);
 
 }  // namespace millrace

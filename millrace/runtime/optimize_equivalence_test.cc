@@ -222,6 +222,7 @@ INSTANTIATE_TEST_SUITE_P(All, PassEquivalence,
 // The toys' sums and products are of integers, which do not round.
 TEST(OptimizeEquivalence, FoldedTransposes) { check_equivalence(fold_transposes); }
 TEST(OptimizeEquivalence, SumsOfProducts) { check_equivalence(sum_products_at_once); }
+TEST(OptimizeEquivalence, Approximations) { check_equivalence(approximate); }
 
 TEST(OptimizeEquivalence, AllPassesTogether) {
   check_equivalence([](Subgraph& graph, const OptimizeOptions& options) -> Result<bool> {

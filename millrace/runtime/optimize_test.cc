@@ -387,5 +387,23 @@ TEST_F(SumsOfProducts, MayHaveManyParts) {
   EXPECT_EQ(count_op(g.graph, "SumAll"), 1);
 }
 
+TEST_F(SemanticsOfOptimizing, ApproximatesWhereThereIsAKernel) {
+  const Output x = g.feed(DType::kInt32, 0);
+  const AttrMap attrs = {{"transpose_x", true}};
+  const Output waits = g.add("Tick", {});
+  g.add("Product", {x, x}, attrs,
+        {.device = devices_[0]->name(), .after = {waits.node}, .name = "here"});
+  g.add("Product", {x, x}, attrs, {.device = "/device:GPU:0", .name = "elsewhere"});
+  g.add("Mul", {x, x}, {.device = devices_[0]->name(), .name = "other"});
+  EXPECT_TRUE(approximate(g.graph, options_).value());
+  EXPECT_EQ(g.node("here").op->name, "CloseProduct");
+  EXPECT_TRUE(*g.node("here").attr<bool>("transpose_x"));
+  EXPECT_EQ(g.node("here").inputs, (std::vector<Output>{x, x}));
+  EXPECT_EQ(g.node("here").control_inputs, std::vector<NodeId>{waits.node});
+  EXPECT_EQ(g.node("elsewhere").op->name, "Product");
+  EXPECT_EQ(g.node("other").op->name, "Mul");
+  EXPECT_FALSE(approximate(g.graph, options_).value());
+}
+
 }  // namespace
 }  // namespace millrace

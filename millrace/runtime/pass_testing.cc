@@ -373,14 +373,19 @@ void register_toys(Registry& r) {
   };
   with_list("AsShape", {.same_when_same_shape = true}, as_shape_rule, as_shape);
   with_list("Permute", {.permutes = true}, permute_rule, permute);
-  r.add({.name = "Product",
-         .doc = "Of two matrices of integers.",
-         .inputs = {{"x", "T"}, {"y", "T"}},
-         .outputs = {{"z", "T"}},
-         .types = {{"T", {DType::kInt32}}},
-         .attrs = {{"transpose_x", "bool = false"}, {"transpose_y", "bool = false"}},
-         .shape = shape_rules::unknown});
-  r.kernel<Product>("Product", DeviceKind::kCpu);
+  auto product = [&](const char* name, OpTraits traits) {
+    r.add({.name = name,
+           .doc = "Of two matrices of integers.",
+           .inputs = {{"x", "T"}, {"y", "T"}},
+           .outputs = {{"z", "T"}},
+           .types = {{"T", {DType::kInt32}}},
+           .attrs = {{"transpose_x", "bool = false"}, {"transpose_y", "bool = false"}},
+           .traits = traits,
+           .shape = shape_rules::unknown});
+    r.kernel<Product>(name, DeviceKind::kCpu);
+  };
+  product("Product", {.approximated_by = "CloseProduct"});
+  product("CloseProduct", {});
   with_list("SumOver", {.same_when_empty = 2}, shape_rules::unknown, sum_over);
   r.add({.name = "KeepAndFlip",
          .doc = "x and its complement.",

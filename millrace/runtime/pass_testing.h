@@ -18,7 +18,9 @@
 //   CpuOnly                   an Identity for CPU
 //   SizeOf                    metadata_only
 //   SumAll, SumOfMul          int32: sums of all inputs; of some and of Mul of pairs
-//   Product                   of two int32 matrices, either transposed
+//   Product                   of two int32 matrices, either transposed; on CPU CloseProduct
+//   computes
+//                             the same
 //   KeepAndFlip                             x, ~x
 //   Fail                                    an error
 //   Tick                                    stateful: how often it has run

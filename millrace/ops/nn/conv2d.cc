@@ -1,6 +1,7 @@
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
+#include "millrace/ops/nn/conv_winograd.h"
 #include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/transpose_images.h"
 #include "millrace/tensor/dispatch.h"
@@ -59,6 +60,10 @@ void unstage(KernelContext& ctx, const Tensor& result, bool channels_last, Tenso
   }
 }
 
+// How a product is computed: by the definition, as fast as the ops' rounding allows, or as fast as
+// possible.
+enum class Method : uint8_t { kReference, kPlain, kClose };
+
 template <class C>
 Status multiply(const ConvGeometry& g, Product product, const C* image, const C* filter,
                 const C* dy, C* result, ParallelFor parallel_for) {
@@ -108,16 +113,34 @@ void multiply_reference(const ConvGeometry& g, Product product, const C* image, 
   }
 }
 
+// As multiply(), by the fastest algorithm that is known for the sizes.
+template <class C>
+Status multiply_closely(const ConvGeometry& g, Product product, const C* image, const C* filter,
+                        const C* dy, C* result, ParallelFor parallel_for) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (product == Product::kForward && winograd_pays_forward(g)) {
+      return conv_forward_winograd(g, image, filter, result, parallel_for);
+    }
+    if (product == Product::kBackwardInput && winograd_pays_backward_input(g)) {
+      return conv_backward_input_winograd(g, filter, dy, result, parallel_for);
+    }
+    if (product == Product::kBackwardFilter && winograd_pays_backward_filter(g)) {
+      return conv_backward_filter_winograd(g, image, dy, result, parallel_for);
+    }
+  }
+  return multiply(g, product, image, filter, dy, result, parallel_for);
+}
+
 template <class T>
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(const Conv2D::Spec& spec, Product product, bool reference)
-      : spec_(spec), product_(product), reference_(reference) {}
+  ConvKernel(const Conv2D::Spec& spec, Product product, Method method)
+      : spec_(spec), product_(product), method_(method) {}
 
-  template <Product kProduct, bool kReference>
+  template <Product kProduct, Method kMethod>
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const Conv2D::Spec spec, read_conv_spec<2>(node.attrs));
-    return std::unique_ptr<Kernel>(std::make_unique<ConvKernel>(spec, kProduct, kReference));
+    return std::unique_ptr<Kernel>(std::make_unique<ConvKernel>(spec, kProduct, kMethod));
   }
 
   Status compute(KernelContext& ctx) const override {
@@ -155,12 +178,18 @@ class ConvKernel final : public Kernel {
                             .out_channels = shapes.filter[3]};
     const auto data = [](const Tensor& t) { return t.valid() ? t.data<C>().data() : nullptr; };
     C* const to = result.mutable_data<C>().data();
-    if (reference_) {
-      multiply_reference(g, product_, data(image_tensor), data(filter_tensor), data(dy_tensor), to,
-                         shape.num_elements());
-    } else {
-      MR_TRY(multiply(g, product_, data(image_tensor), data(filter_tensor), data(dy_tensor), to,
-                      ContextParallel{ctx}));
+    const C *const image = data(image_tensor), *const filter = data(filter_tensor);
+    const C* const dy = data(dy_tensor);
+    switch (method_) {
+      case Method::kReference:
+        multiply_reference(g, product_, image, filter, dy, to, shape.num_elements());
+        break;
+      case Method::kPlain:
+        MR_TRY(multiply(g, product_, image, filter, dy, to, ContextParallel{ctx}));
+        break;
+      case Method::kClose:
+        MR_TRY(multiply_closely(g, product_, image, filter, dy, to, ContextParallel{ctx}));
+        break;
     }
     if (!in_place) unstage<T, C>(ctx, result, channels_last, *out);
     return ok_status();
@@ -169,20 +198,35 @@ class ConvKernel final : public Kernel {
  private:
   Conv2D::Spec spec_;
   Product product_;
-  bool reference_;
+  Method method_;
 };
 
 template <Product kProduct, class... Ts>
 void register_kernels(Registry& registry, const char* op, TypeList<Ts...>) {
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ConvKernel<Ts>::template make<kProduct, false>,
+                    .factory = &ConvKernel<Ts>::template make<kProduct, Method::kPlain>,
                     .priority = 1}),
    ...);
   (registry.kernel({.op = op,
                     .constraints = {{"T", {dtype_of<Ts>}}},
-                    .factory = &ConvKernel<Ts>::template make<kProduct, true>,
+                    .factory = &ConvKernel<Ts>::template make<kProduct, Method::kReference>,
                     .label = "reference"}),
+   ...);
+}
+
+// Those that are computed in float.
+using CloseTypes = TypeList<float, Half, BFloat16>;
+constexpr Conv2D::CloseOps kCloseOps = {.types = type_set_of<CloseTypes>,
+                                        .forward = "_CloseConv2D",
+                                        .backward_input = "_CloseConv2DBackpropInput",
+                                        .backward_filter = "_CloseConv2DBackpropFilter"};
+
+template <Product kProduct, class... Ts>
+void register_close_kernels(Registry& registry, std::string_view op, TypeList<Ts...>) {
+  (registry.kernel({.op = op,
+                    .constraints = {{"T", {dtype_of<Ts>}}},
+                    .factory = &ConvKernel<Ts>::template make<kProduct, Method::kClose>}),
    ...);
 }
 
@@ -196,10 +240,15 @@ void register_conv2d(Registry& registry) {
        .backward_input = "The gradient of Conv2D with respect to its input, an image of "
                          "input_sizes.",
        .backward_filter = "The gradient of Conv2D with respect to its filter, of shape "
-                          "filter_sizes."});
+                          "filter_sizes."},
+      kCloseOps);
   Conv2D::for_each_product([&]<Product kProduct>(const char* op) {
     register_kernels<kProduct>(registry, op, FloatingTypes());
   });
+  register_close_kernels<Product::kForward>(registry, kCloseOps.forward, CloseTypes());
+  register_close_kernels<Product::kBackwardInput>(registry, kCloseOps.backward_input, CloseTypes());
+  register_close_kernels<Product::kBackwardFilter>(registry, kCloseOps.backward_filter,
+                                                   CloseTypes());
 }
 
 }  // namespace millrace

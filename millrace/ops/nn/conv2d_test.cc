@@ -148,6 +148,40 @@ TEST(Conv2D, ThreadsDoNotChangeBits) {
   EXPECT_TRUE(bit_equal(run(1), run(4)));
 }
 
+// The optimiser's twins, in both layouts and in every type that has them: as close to the
+// definition as the type allows, and by another way than the plain ops, whose bits differ.
+TEST(Conv2D, CloseOpsComeCloseToTheReference) {
+  std::mt19937 random(12);
+  const Case c{{2, 20, 17, 64}, {3, 3, 64, 80}};
+  for (const bool nchw : {false, true}) {
+    for (const DType type : {DType::kFloat, DType::kHalf, DType::kBFloat16}) {
+      SCOPED_TRACE(str_cat(type, nchw ? " NCHW" : " NHWC"));
+      const Tensor image = random_tensor(type, in_layout(c.image, nchw), random);
+      const Tensor filter = random_tensor(type, c.filter, random);
+      const Tensor dy = random_tensor(type, in_layout({2, 20, 17, 80}, nchw), random);
+      const auto check = [&](const std::string& op, std::initializer_list<Tensor> inputs) {
+        const OpDef* const plain = OpRegistry::global().find(op);
+        ASSERT_EQ(plain->traits.approximated_by, "_Close" + op);
+        const auto run = [&](const std::string& name, const char* label) {
+          OpTester tester(name);
+          with_attrs(tester, c, nchw).label(label);
+          for (const Tensor& input : inputs) tester.input(input);
+          return tester.run_one().value();
+        };
+        const Tensor close = run("_Close" + op, "");
+        // Errors are shares of the sum of the magnitudes, of hundreds of products.
+        expect_close(close, doubles_of(run(op, "reference")), type == DType::kFloat ? 4096 : 4);
+        if (type == DType::kFloat) EXPECT_FALSE(bit_equal(close, run(op, "")));
+      };
+      check("Conv2D", {image, filter});
+      check("Conv2DBackpropInput", {shape_tensor(image.shape()), filter, dy});
+      check("Conv2DBackpropFilter", {image, shape_tensor(filter.shape()), dy});
+    }
+  }
+  EXPECT_FALSE(
+      KernelRegistry::global().any("_CloseConv2D", DeviceKind::kCpu, {{"T", DType::kDouble}}));
+}
+
 TEST(Conv2D, InputSizesMayBeHeightAndWidthAlone) {
   const Tensor filter = Tensor::of<float>({1, 1, 1, 1}, {2}),
                dy = Tensor::of<float>({1, 1, 2, 1}, {3, 4});

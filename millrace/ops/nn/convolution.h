@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "millrace/base/str_cat.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
@@ -85,7 +87,14 @@ struct Convolution {
     std::string forward, backward_input, backward_filter;
     float cost = 100;
   };
-  static void add_ops(Registry& registry, const Docs& docs);
+  //
+  // Where `close` names an op, that is defined too: the one that computes nearly the same, see
+  // OpTraits::approximated_by. The names live for ever.
+  struct CloseOps {
+    TypeSet types;
+    std::string_view forward, backward_input, backward_filter;
+  };
+  static void add_ops(Registry& registry, const Docs& docs, const CloseOps& close = {});
 
   // Calls add(op) for each of the three with Product as a template argument: registers a family's
   // kernels.
@@ -221,17 +230,31 @@ auto Convolution<Family>::shapes(KernelContext& ctx, Spec spec, Product product)
 }
 
 template <class Family>
-void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
+void Convolution<Family>::add_ops(Registry& registry, const Docs& docs, const CloseOps& close) {
+  const auto add = [&](OpSpec spec, std::string_view close_op) {
+    if (!close_op.empty()) {
+      OpSpec nearly = spec;
+      nearly.name = close_op;
+      nearly.doc = str_cat(spec.name, ", rounded differently: the optimiser puts it in its place.");
+      nearly.types[0].allowed = close.types;
+      nearly.gradient = nullptr;
+      nearly.no_gradient = "stands in graphs whose gradients are there already";
+      registry.add(std::move(nearly));
+      spec.traits.approximated_by = close_op;
+    }
+    registry.add(std::move(spec));
+  };
   const OpSpec::Type floating{"T", kFloating};
-  registry.add({.name = Family::kForward,
-                .doc = docs.forward,
-                .inputs = {{"input", "T"}, {"filter", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {floating},
-                .attrs = Family::attrs(),
-                .traits = {.cost = docs.cost},
-                .shape = forward_shape,
-                .gradient = forward_grad});
+  add({.name = Family::kForward,
+       .doc = docs.forward,
+       .inputs = {{"input", "T"}, {"filter", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {floating},
+       .attrs = Family::attrs(),
+       .traits = {.cost = docs.cost},
+       .shape = forward_shape,
+       .gradient = forward_grad},
+      close.forward);
   OpSpec backward_input = {
       .name = Family::kBackwardInput,
       .doc = docs.backward_input,
@@ -246,16 +269,17 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs) {
     backward_input.inputs[0].type = "host(Tshape)";
     backward_input.types.push_back({"Tshape", {DType::kInt32, DType::kInt64}, DType::kInt32});
   }
-  registry.add(std::move(backward_input));
-  registry.add({.name = Family::kBackwardFilter,
-                .doc = docs.backward_filter,
-                .inputs = {{"input", "T"}, {"filter_sizes", "host(int32)"}, {"out_backprop", "T"}},
-                .outputs = {{"output", "T"}},
-                .types = {floating},
-                .attrs = Family::attrs(),
-                .traits = {.cost = 1000},
-                .shape = backward_filter_shape,
-                .gradient = backward_filter_grad});
+  add(std::move(backward_input), close.backward_input);
+  add({.name = Family::kBackwardFilter,
+       .doc = docs.backward_filter,
+       .inputs = {{"input", "T"}, {"filter_sizes", "host(int32)"}, {"out_backprop", "T"}},
+       .outputs = {{"output", "T"}},
+       .types = {floating},
+       .attrs = Family::attrs(),
+       .traits = {.cost = 1000},
+       .shape = backward_filter_shape,
+       .gradient = backward_filter_grad},
+      close.backward_filter);
 }
 
 }  // namespace millrace

@@ -1,0 +1,470 @@
+#include "millrace/ops/nn/conv_winograd.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "millrace/ops/linalg/scratch.h"
+#include "millrace/ops/nn/winograd_gemm.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kTile = WinogradLoops::kTile, kSeen = WinogradLoops::kSeen;
+constexpr int64_t kElements = WinogradLoops::kElements, kTaps = 9;
+// Images are transformed so many tiles at a time that they stay in the last cache.
+constexpr int64_t kChunkElements = int64_t{1} << 21;
+// A task multiplies at most so many tiles with so many filters: sums and filters stay in the
+// second-level cache.
+constexpr int64_t kTilesPerBlock = 96;
+constexpr int64_t kLeastTiles = 24;
+constexpr int64_t kColumns = 64;
+constexpr int64_t kTasks = 12;
+// So many channels are summed at a time.
+constexpr int64_t kDepth = 128;
+// Transformed filters that are no larger, and meet so many blocks of tiles, are kept for all of
+// them; others are transformed again for each.
+constexpr int64_t kKeptElements = int64_t{5} << 19;
+constexpr int64_t kKeptBlocks = 4;
+// Streams at multiples of a page fall on each other in caches.
+constexpr int64_t kPad = 16;
+constexpr int64_t kMaxPanel = 64;
+constexpr double kFlopsPerNs = 50;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// Output element o of an axis sees input elements o - before + t for t < 3, zeros where there are
+// none.
+struct Side {
+  int64_t input, before, output;
+  int64_t tiles() const { return ceil_div(output, kTile); }
+};
+
+// What is computed: out[n, y, x, f] = sum of image[n, y - before + t, x - before + s, c] w[t, s, c,
+// f].
+struct Correlation {
+  int64_t batch;
+  Side height, width;
+  int64_t channels, filters;
+  int64_t tiles() const { return batch * height.tiles() * width.tiles(); }
+};
+
+// Where a tile of the result lies.
+struct Place {
+  int64_t image, row, column;  // of its first pixel
+};
+Place place(const Correlation& c, int64_t tile) {
+  const int64_t columns = c.width.tiles(), row = tile / columns;
+  return {row / c.height.tiles(), row % c.height.tiles() * kTile, tile % columns * kTile};
+}
+
+// The pixels that the windows of a tile see; `zeros` where there are none.
+void seen_pixels(const Correlation& c, Place at, const float* image, const float* zeros,
+                 const float** pixels) {
+  const int64_t row = at.row - c.height.before, column = at.column - c.width.before;
+  for (int64_t i = 0; i < kSeen; ++i) {
+    const bool on_image = row + i >= 0 && row + i < c.height.input;
+    const int64_t line = (at.image * c.height.input + row + i) * c.width.input;
+    for (int64_t j = 0; j < kSeen; ++j) {
+      const bool inside = on_image && column + j >= 0 && column + j < c.width.input;
+      pixels[i * kSeen + j] = inside ? image + (line + column + j) * c.channels : zeros;
+    }
+  }
+}
+
+// The pixels of a tile of `result`; `nowhere` where it reaches over the sides.
+template <class T>
+void tile_pixels(const Correlation& c, Place at, T* result, T* nowhere, T** pixels) {
+  for (int64_t y = 0; y < kTile; ++y) {
+    const int64_t line = (at.image * c.height.output + at.row + y) * c.width.output;
+    for (int64_t x = 0; x < kTile; ++x) {
+      const bool inside = at.row + y < c.height.output && at.column + x < c.width.output;
+      pixels[y * kTile + x] = inside ? result + (line + at.column + x) * c.filters : nowhere;
+    }
+  }
+}
+
+// The filters w of a correlation: as they lie in [3, 3, channels, filters], or turned round in
+// [3, 3, filters, channels].
+struct Filters {
+  const float* data;
+  bool turned;
+};
+
+class Winograd {
+ public:
+  Winograd(const Correlation& c, const float* image, Filters filters, float* out)
+      : c_(c),
+        image_(image),
+        filters_(filters),
+        out_(out),
+        kernels_(isa_table<GemmKernels<float>>()),
+        loops_(isa_table<WinogradLoops>()),
+        groups_(ceil_div(c.filters, kColumns)),
+        depth_(ceil_div(c.channels, ceil_div(c.channels, kDepth))),
+        depths_(ceil_div(c.channels, depth_)) {
+    const int64_t tiles = c.tiles();
+    const int64_t chunk = std::clamp<int64_t>(kChunkElements / (kElements * c.channels),
+                                              kTilesPerBlock, std::max(tiles, kTilesPerBlock));
+    int64_t block = std::min(kTilesPerBlock, tiles);
+    // Enough tasks that threads finish together.
+    while (block > kLeastTiles && ceil_div(std::min(chunk, tiles), block) * groups_ < kTasks) {
+      block = ceil_div(block, 2);
+    }
+    const int64_t blocks = ceil_div(tiles, block);
+    block_ = round_up(ceil_div(tiles, blocks), kernels_.mr);
+    chunk_blocks_ = std::max<int64_t>(1, chunk / block_);
+    image_step_ = block_ * c.channels + kPad;
+    sums_step_ = block_ * kColumns + kPad;
+    filter_step_ = depth_ * kColumns + kPad;
+    keeps_filters_ =
+        blocks >= kKeptBlocks && groups_ * depths_ * kElements * filter_step_ <= kKeptElements;
+  }
+
+  Status run(ParallelFor parallel_for) const {
+    const int64_t blocks = ceil_div(c_.tiles(), block_);
+    const int64_t most = std::min(chunk_blocks_, blocks);
+    const Scratch<float> image(most * kElements * image_step_ + c_.channels);
+    MR_TRY(image.status());
+    const Scratch<float> filters(keeps_filters_ ? groups_ * depths_ * slice_size() : 0);
+    MR_TRY(filters.status());
+    float* const zeros = image.data() + most * kElements * image_step_;
+    std::fill_n(zeros, c_.channels, 0.0F);
+    std::atomic<bool> short_of_memory{false};
+    if (keeps_filters_) {
+      parallel_for(groups_ * depths_, static_cast<double>(slice_size()) * 0.2,
+                   [&](int64_t begin, int64_t end) {
+                     const Scratch<float> own(turning_size());
+                     if (own.data() == nullptr) {
+                       short_of_memory = true;
+                       return;
+                     }
+                     for (int64_t s = begin; s < end; ++s) {
+                       transform_filters(s / depths_, s % depths_ * depth_, own.data(),
+                                         filters.data() + s * slice_size());
+                     }
+                   });
+    }
+    for (int64_t first = 0; first < blocks && !short_of_memory; first += most) {
+      const int64_t here = std::min(most, blocks - first);
+      const int64_t tiles = std::min(here * block_, c_.tiles() - first * block_);
+      parallel_for(tiles, static_cast<double>(kElements * c_.channels) * 0.1,
+                   [&](int64_t begin, int64_t end) {
+                     transform_images(first * block_, begin, end, zeros, image.data());
+                   });
+      const double cost =
+          2.0 * static_cast<double>(kElements * block_ * kColumns * c_.channels) / kFlopsPerNs;
+      parallel_for(here * groups_, cost, [&](int64_t begin, int64_t end) {
+        const Scratch<float> own(kElements * sums_step_ + kColumns +
+                                 (keeps_filters_ ? 0 : slice_size() + turning_size()));
+        if (own.data() == nullptr) {
+          short_of_memory = true;
+          return;
+        }
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t block = t / groups_;
+          multiply(image.data() + block * kElements * image_step_, (first + block) * block_,
+                   t % groups_, filters.data(), own.data());
+        }
+      });
+    }
+    if (!short_of_memory) return ok_status();
+    return resource_exhausted("OOM when transforming filters of ", c_.channels, " x ", c_.filters);
+  }
+
+ private:
+  // Tiles [begin, end) after `first`, of which the transformed begin at `out`:
+  // [block][element][tile of the block][channel].
+  void transform_images(int64_t first, int64_t begin, int64_t end, const float* zeros,
+                        float* out) const {
+    const float* pixels[kElements];
+    for (int64_t t = begin; t < end; ++t) {
+      seen_pixels(c_, place(c_, first + t), image_, zeros, pixels);
+      loops_.image(pixels, c_.channels,
+                   out + t / block_ * kElements * image_step_ + t % block_ * c_.channels,
+                   image_step_);
+    }
+  }
+
+  // Transformed filters of a group of columns and some channels: [element][panel][channel][column].
+  int64_t slice_size() const { return kElements * filter_step_; }
+  static constexpr int64_t kTurned = 32;  // channels at a time
+  int64_t turning_size() const { return filters_.turned ? kTaps * kTurned * kMaxPanel : 0; }
+
+  void transform_filters(int64_t group, int64_t k, float* turning, float* out) const {
+    const int64_t depth = std::min(depth_, c_.channels - k);
+    const int64_t end = std::min(c_.filters, (group + 1) * kColumns);
+    for (int64_t n = group * kColumns; n < end; n += kernels_.nr, out += depth * kernels_.nr) {
+      const int64_t wide = std::min<int64_t>(kernels_.nr, end - n);
+      if (filters_.turned) {
+        turn_filters(n, wide, k, depth, turning, out);
+        continue;
+      }
+      for (int64_t p = 0; p < depth; ++p) {
+        loops_.filter(filters_.data + (k + p) * c_.filters + n, c_.channels * c_.filters, wide,
+                      out + p * kernels_.nr, filter_step_);
+      }
+    }
+  }
+
+  void turn_filters(int64_t n, int64_t wide, int64_t k, int64_t depth, float* turning,
+                    float* out) const {
+    const int width = kernels_.nr;
+    const float* rows[kMaxPanel];
+    for (int64_t done = 0; done < depth; done += kTurned) {
+      const int64_t length = std::min(kTurned, depth - done);
+      for (int64_t tap = 0; tap < kTaps; ++tap) {
+        for (int64_t i = 0; i < wide; ++i) {
+          rows[i] =
+              filters_.data + ((kTaps - 1 - tap) * c_.filters + n + i) * c_.channels + k + done;
+        }
+        kernels_.interleave(rows, static_cast<int>(wide), width, length,
+                            turning + tap * kTurned * width);
+      }
+      for (int64_t p = 0; p < length; ++p) {
+        loops_.filter(turning + p * width, kTurned * width, width, out + (done + p) * width,
+                      filter_step_);
+      }
+    }
+  }
+
+  // A block of transformed tiles, the first of which is `tile`, with a group of filters.
+  void multiply(const float* image, int64_t tile, int64_t group, const float* kept,
+                float* own) const {
+    float* const sums = own;
+    float* const nowhere = sums + kElements * sums_step_;
+    float* const slice = nowhere + kColumns;
+    const int64_t tiles = std::min(block_, c_.tiles() - tile);
+    const int64_t tall = ceil_div(tiles, ceil_div(tiles, kernels_.mr));
+    const int64_t columns = std::min(kColumns, c_.filters - group * kColumns);
+    for (int64_t k = 0; k < c_.channels; k += depth_) {
+      const int64_t depth = std::min(depth_, c_.channels - k);
+      const float* filters = slice;
+      if (keeps_filters_) {
+        filters = kept + (group * depths_ + k / depth_) * slice_size();
+      } else {
+        transform_filters(group, k, slice + slice_size(), slice);
+      }
+      for (int64_t e = 0; e < kElements; ++e) {
+        for (int64_t n = 0; n < columns; n += kernels_.nr) {
+          const int wide = static_cast<int>(
+              round_up(std::min<int64_t>(kernels_.nr, columns - n), kernels_.lanes));
+          for (int64_t i = 0; i < tiles; i += tall) {
+            kernels_.tile(static_cast<int>(std::min(tall, tiles - i)), wide, depth,
+                          {image + e * image_step_ + i * c_.channels + k, c_.channels, 1},
+                          filters + e * filter_step_ + n * depth, kernels_.nr, nullptr,
+                          sums + e * sums_step_ + i * kColumns + n, kColumns, k > 0);
+          }
+        }
+      }
+    }
+    for (int64_t i = 0; i < tiles; ++i) {
+      float* pixels[kTile * kTile];
+      tile_pixels(c_, place(c_, tile + i), out_ + group * kColumns, nowhere, pixels);
+      loops_.result(sums + i * kColumns, sums_step_, columns, pixels);
+    }
+  }
+
+  const Correlation c_;
+  const float* const image_;
+  const Filters filters_;
+  float* const out_;
+  const GemmKernels<float>& kernels_;
+  const WinogradLoops& loops_;
+  const int64_t groups_;          // of kColumns filters
+  const int64_t depth_, depths_;  // of so many channels each, and how many
+  int64_t block_ = 0;             // tiles
+  int64_t chunk_blocks_ = 0;
+  int64_t image_step_ = 0, sums_step_ = 0, filter_step_ = 0;  // from one of 36 elements to the next
+  bool keeps_filters_ = false;
+};
+
+// The gradient of a correlation's filters: w[t, s, c, f] = sum of image[n, y - before + t, x -
+// before + s, c] gradient[n, y, x, f]. Some tiles at a time are transformed; then each task sums
+// the products of some channels with a group of filters over these tiles, and adds what it
+// transforms them back to.
+class FilterGradient {
+ public:
+  FilterGradient(const Correlation& c, const float* image, const float* gradient, float* w)
+      : c_(c),
+        image_(image),
+        gradient_(gradient),
+        w_(w),
+        kernels_(isa_table<GemmKernels<float>>()),
+        loops_(isa_table<WinogradLoops>()),
+        groups_(ceil_div(c.filters, kColumns)) {
+    const int64_t most = std::max(
+        kLeastSummed, 2 * kChunkElements / (kElements * (c.channels + groups_ * kColumns)));
+    tiles_ = ceil_div(c.tiles(), ceil_div(c.tiles(), most));
+    depth_ = ceil_div(tiles_, ceil_div(tiles_, kSummed));
+    rows_ = kRows;
+    while (rows_ > kernels_.mr && groups_ * ceil_div(c.channels, rows_) < kTasks) {
+      rows_ -= kernels_.mr;
+    }
+    image_step_ = tiles_ * c.channels + kPad;
+    gradient_step_ = tiles_ * kColumns + kPad;
+    sums_step_ = rows_ * kColumns + kPad;
+  }
+
+  Status run(ParallelFor parallel_for) const {
+    const Scratch<float> image(kElements * image_step_);
+    MR_TRY(image.status());
+    const Scratch<float> gradient(groups_ * kElements * gradient_step_);
+    MR_TRY(gradient.status());
+    const Scratch<float> zeros(std::max(c_.channels, kColumns));
+    MR_TRY(zeros.status());
+    std::fill_n(zeros.data(), std::max(c_.channels, kColumns), 0.0F);
+    std::atomic<bool> short_of_memory{false};
+    for (int64_t first = 0; first < c_.tiles() && !short_of_memory; first += tiles_) {
+      const int64_t tiles = std::min(tiles_, c_.tiles() - first);
+      parallel_for(tiles, static_cast<double>(kElements * (c_.channels + c_.filters)) * 0.1,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t t = begin; t < end; ++t) {
+                       transform(first, t, zeros.data(), image.data(), gradient.data());
+                     }
+                   });
+      const int64_t parts = ceil_div(c_.channels, rows_);
+      const double cost =
+          2.0 * static_cast<double>(kElements * rows_ * kColumns * tiles) / kFlopsPerNs;
+      parallel_for(groups_ * parts, cost, [&](int64_t begin, int64_t end) {
+        const Scratch<float> sums(kElements * sums_step_);
+        if (sums.data() == nullptr) {
+          short_of_memory = true;
+          return;
+        }
+        for (int64_t t = begin; t < end; ++t) {
+          multiply(image.data(), gradient.data(), tiles, t / parts, t % parts * rows_, first > 0,
+                   sums.data());
+        }
+      });
+    }
+    if (!short_of_memory) return ok_status();
+    return resource_exhausted("OOM when summing the gradient of filters of ", c_.channels, " x ",
+                              c_.filters);
+  }
+
+ private:
+  static constexpr int64_t kRows = 24;
+  static constexpr int64_t kSummed = 256;
+  static constexpr int64_t kLeastSummed = 48;
+
+  // Images: [element][tile][channel]; gradients: [group][element][tile][filter].
+  void transform(int64_t first, int64_t t, const float* zeros, float* image,
+                 float* gradient) const {
+    const Place at = place(c_, first + t);
+    const float* pixels[kElements];
+    seen_pixels(c_, at, image_, zeros, pixels);
+    loops_.image(pixels, c_.channels, image + t * c_.channels, image_step_);
+    for (int64_t group = 0; group < groups_; ++group) {
+      const int64_t n = group * kColumns;
+      tile_pixels(c_, at, gradient_ + n, zeros, pixels);
+      loops_.gradient(pixels, std::min(kColumns, c_.filters - n),
+                      gradient + group * kElements * gradient_step_ + t * kColumns, gradient_step_);
+    }
+  }
+
+  void multiply(const float* image, const float* gradient, int64_t tiles, int64_t group,
+                int64_t channel, bool accumulate, float* sums) const {
+    const int64_t rows = std::min(rows_, c_.channels - channel);
+    const int64_t tall = ceil_div(rows, ceil_div(rows, kernels_.mr));
+    const int64_t columns = std::min(kColumns, c_.filters - group * kColumns);
+    for (int64_t e = 0; e < kElements; ++e) {
+      const float* left = image + e * image_step_ + channel;
+      const float* right = gradient + (group * kElements + e) * gradient_step_;
+      for (int64_t k = 0; k < tiles; k += depth_) {
+        for (int64_t n = 0; n < columns; n += kernels_.nr) {
+          const int wide = static_cast<int>(
+              round_up(std::min<int64_t>(kernels_.nr, columns - n), kernels_.lanes));
+          for (int64_t i = 0; i < rows; i += tall) {
+            kernels_.tile(static_cast<int>(std::min(tall, rows - i)), wide,
+                          std::min(depth_, tiles - k), {left + k * c_.channels + i, 1, c_.channels},
+                          right + k * kColumns + n, kColumns, nullptr,
+                          sums + e * sums_step_ + i * kColumns + n, kColumns, k > 0);
+          }
+        }
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      loops_.filter_gradient(sums + i * kColumns, sums_step_, columns, accumulate,
+                             w_ + (channel + i) * c_.filters + group * kColumns,
+                             c_.channels * c_.filters);
+    }
+  }
+
+  const Correlation c_;
+  const float *const image_, *const gradient_;
+  float* const w_;
+  const GemmKernels<float>& kernels_;
+  const WinogradLoops& loops_;
+  const int64_t groups_;                                        // of kColumns filters
+  int64_t tiles_ = 0;                                           // that are transformed at a time
+  int64_t depth_ = 0;                                           // of which are summed at a time
+  int64_t rows_ = 0;                                            // channels of a task
+  int64_t image_step_ = 0, gradient_step_ = 0, sums_step_ = 0;  // from one of 36 to the next
+};
+
+Side forward_side(const AxisGeometry& axis) { return {axis.input, axis.before, axis.output}; }
+// The input's gradient sees that of the output through windows turned round.
+Side backward_side(const AxisGeometry& axis) {
+  return {axis.output, WinogradLoops::kWindow - 1 - axis.before, axis.input};
+}
+
+Correlation forward_correlation(const ConvGeometry& g) {
+  return {g.batch, forward_side(g.height), forward_side(g.width), g.in_channels, g.out_channels};
+}
+Correlation backward_correlation(const ConvGeometry& g) {
+  return {g.batch, backward_side(g.height), backward_side(g.width), g.out_channels, g.in_channels};
+}
+
+bool fits(const AxisGeometry& axis) {
+  return axis.window == WinogradLoops::kWindow && axis.stride == 1 && axis.dilation == 1;
+}
+
+// By measuring some hundred sizes with every product. With fewer channels or filters transforming
+// is most of the work, with few tiles the filters' transforms are; tiles that are half empty
+// multiply more than half as often as the definition does.
+constexpr int64_t kLeastChannels = 16, kLeastTileCount = 12;
+constexpr double kLeastFilled = 0.5;
+
+bool pays(const Correlation& c, int64_t least_channels) {
+  const int64_t tiles = c.tiles();
+  const double pixels = static_cast<double>(c.batch * c.height.output * c.width.output);
+  return std::min(c.channels, c.filters) >= least_channels && tiles >= kLeastTileCount &&
+         pixels >= kLeastFilled * static_cast<double>(tiles * kTile * kTile);
+}
+
+}  // namespace
+
+bool fits_winograd(const ConvGeometry& g) { return fits(g.height) && fits(g.width); }
+
+bool winograd_pays_forward(const ConvGeometry& g) {
+  return fits_winograd(g) && pays(forward_correlation(g), kLeastChannels);
+}
+bool winograd_pays_backward_input(const ConvGeometry& g) {
+  return fits_winograd(g) && pays(backward_correlation(g), kLeastChannels);
+}
+bool winograd_pays_backward_filter(const ConvGeometry& g) {
+  return fits_winograd(g) && pays(forward_correlation(g), 4 * kLeastChannels);
+}
+
+Status conv_forward_winograd(const ConvGeometry& g, const float* image, const float* filter,
+                             float* out, ParallelFor parallel_for) {
+  return Winograd(forward_correlation(g), image, {filter, false}, out).run(parallel_for);
+}
+
+Status conv_backward_input_winograd(const ConvGeometry& g, const float* filter,
+                                    const float* out_gradient, float* image_gradient,
+                                    ParallelFor parallel_for) {
+  return Winograd(backward_correlation(g), out_gradient, {filter, true}, image_gradient)
+      .run(parallel_for);
+}
+
+Status conv_backward_filter_winograd(const ConvGeometry& g, const float* image,
+                                     const float* out_gradient, float* filter_gradient,
+                                     ParallelFor parallel_for) {
+  return FilterGradient(forward_correlation(g), image, out_gradient, filter_gradient)
+      .run(parallel_for);
+}
+
+}  // namespace millrace
