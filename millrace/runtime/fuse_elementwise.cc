@@ -6,6 +6,7 @@
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/runtime/optimize.h"
+#include "millrace/runtime/presence.h"
 
 // Puts one node in place of elementwise ops that read each other (OpTraits::fused_by).
 //
@@ -18,71 +19,6 @@ namespace millrace {
 namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
-
-// When a value is there, alive: an id for each set of nodes that decide so. Two values with the
-// same set are dead at the same times, and in a partial run wait for the same feeds.
-class Presence {
- public:
-  Presence(const Subgraph& graph, std::span<const NodeId> order)
-      : of_(index(graph.size()), 0), sets_{{}} {
-    for (NodeId id : order) of_[index(id)] = find(graph, id);
-  }
-  // Of the outputs of a node that is not a Switch.
-  int of(NodeId id) const { return of_[index(id)]; }
-
- private:
-  // Whether its outputs may be dead, or late, though its inputs are not.
-  static bool decides(const OpTraits& t) {
-    switch (t.control_flow) {
-      case ControlFlow::kNone:
-        return t.recv || t.argument;
-      case ControlFlow::kEnter:
-      case ControlFlow::kNextIteration:
-      case ControlFlow::kLoopCond:
-        return false;
-      default:
-        return true;
-    }
-  }
-
-  int find(const Subgraph& graph, NodeId id) {
-    const SubNode& node = graph.node(id);
-    // The outputs of a Switch differ: those who read them tell them apart.
-    if (decides(node.op->traits)) return intern({int64_t{id} * 2});
-    int all = 0;
-    for (Output input : node.inputs) {
-      const bool branch = graph.node(input.node).op->traits.control_flow == ControlFlow::kSwitch;
-      all = join(all, branch ? intern({(int64_t{input.node} << 16 | input.index) * 2 + 1})
-                             : of_[index(input.node)]);
-    }
-    for (NodeId c : node.control_inputs) all = join(all, of_[index(c)]);
-    return all;
-  }
-
-  int join(int a, int b) {
-    if (a == b || b == 0) return a;
-    if (a == 0) return b;
-    const auto [at, fresh] = joined_.try_emplace(std::minmax(a, b), 0);
-    if (fresh) {
-      std::vector<int64_t> all;
-      std::ranges::set_union(sets_[static_cast<size_t>(a)], sets_[static_cast<size_t>(b)],
-                             std::back_inserter(all));
-      at->second = intern(std::move(all));
-    }
-    return at->second;
-  }
-
-  int intern(std::vector<int64_t> set) {
-    const auto [at, fresh] = ids_.try_emplace(set, static_cast<int>(sets_.size()));
-    if (fresh) sets_.push_back(std::move(set));
-    return at->second;
-  }
-
-  std::vector<int> of_;  // by node
-  std::vector<std::vector<int64_t>> sets_;
-  std::map<std::vector<int64_t>, int> ids_;
-  std::map<std::pair<int, int>, int> joined_;
-};
 
 struct Group {
   std::vector<NodeId> members;  // in the order visited

@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxRounds = 10;
 
 constexpr OptimizePass kPasses[] = {
+    {"gates", /*exact=*/true, open_gates},
     {"known_values", /*exact=*/true, take_known_values},
     {"constant_folding", /*exact=*/true, fold_constants},
     {"common_subexpressions", /*exact=*/true, merge_common_subexpressions},

@@ -63,6 +63,8 @@ Status finish_optimizing(Subgraph& graph, const OptimizeOptions& options);
 // Puts constants where facts tell the elements: sizes of tensors of a known shape, and what is made
 // of them. What was only computed for its size is not computed any more.
 Result<bool> take_known_values(Subgraph& graph, const OptimizeOptions& options);
+// Lets what has no effects go on with a value of a group before the others of the group are there.
+Result<bool> open_gates(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> fold_constants(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> merge_common_subexpressions(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_identities(Subgraph& graph, const OptimizeOptions& options);

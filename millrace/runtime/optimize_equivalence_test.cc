@@ -65,7 +65,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(14)) {
+    switch (pick(15)) {
       case 0:
       case 1:
       case 2:
@@ -124,6 +124,22 @@ class RandomGraph {
       case 13:
         if (!tall_.empty()) multiply();
         break;
+      case 14:
+        gate();
+        break;
+    }
+  }
+
+  // Values that go on together.
+  void gate() {
+    std::vector<Output> group = {any(ints_), any(ints_)};
+    if (pick(2) == 0) group.push_back(g_.add("Tick", {}, here()));
+    std::vector<NodeId> all;
+    for (Output o : group) all.push_back(o.node);
+    if (pick(2) == 0) all = {g_.add("NoOp", {}, {.device = device_, .after = all}).node};
+    for (Output o : group) {
+      const Output passed = g_.add("Identity", {o}, {.device = device_, .after = all});
+      ints_.push_back(g_.add("Add", {passed, any(ints_)}, here()));
     }
   }
 

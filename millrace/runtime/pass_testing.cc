@@ -295,7 +295,7 @@ void register_toys(Registry& r) {
            .traits = traits,
            .shape = shape_rules::unknown});
   };
-  unary("Identity", {.may_alias = 1});
+  unary("Identity", {.forwards = true, .may_alias = 1});
   both("Identity", identity);
   unary("CpuOnly", {.may_alias = 1});
   r.kernel("CpuOnly", DeviceKind::kCpu, identity);

@@ -28,6 +28,7 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
           {"identities", "real_identities", "folded_transposes"});
   disable(rewrite.remapping(), {"fuse_elementwise", "sums_of_products"});
   disable(rewrite.shape_optimization(), {"known_values"});
+  disable(rewrite.dependency_optimization(), {"gates"});
   out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;
 }
 

@@ -339,6 +339,14 @@ TEST_F(Limits, ComeWithAConfigProto) {
   }
 }
 
+TEST_F(Limits, DependencyOptimizationOffLeavesGates) {
+  tensorflow::ConfigProto config;
+  config.mutable_graph_options()->mutable_rewrite_options()->set_dependency_optimization(
+      tensorflow::RewriterConfig::OFF);
+  EXPECT_EQ(SessionOptions::from_proto(config).value().disabled_passes,
+            std::vector<std::string>{"gates"});
+}
+
 TEST_F(Limits, ShapeOptimizationOffIsGeneralPlansOnly) {
   tensorflow::ConfigProto config;
   EXPECT_TRUE(SessionOptions::from_proto(config).value().shape_plans);

@@ -497,3 +497,21 @@ def test_training_with_reference_variables_is_repeatable():
                 return session.run(loss)
 
     assert len({train() for _ in range(4)}) == 1
+
+
+def test_gates_leave_the_gradient_of_a_shared_weight_one_product():
+    w = tf.get_variable("shared", [3, 3], initializer=tf.constant_initializer(0.1))
+    y = tf.ones([2, 3])
+    for _ in range(3):
+        y = tf.tanh(tf.matmul(y, w))
+    step = tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(y))
+    results = []
+    for off in ([], ["gates", "sums_of_products"]):
+        config = tf.ConfigProto()
+        config.graph_options.optimizer_options.disabled_passes.extend(off)
+        with tf.Session(config=config) as session:
+            session.run(tf.global_variables_initializer())
+            session.run(step)
+            results.append(session.run(w))
+            assert ("_SumOfMatMul" in session.explain(step)) == (not off)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
