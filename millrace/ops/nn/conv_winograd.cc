@@ -10,8 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kTile = WinogradLoops::kTile, kSeen = WinogradLoops::kSeen;
-constexpr int64_t kElements = WinogradLoops::kElements, kTaps = 9;
+constexpr int64_t kSeen = WinogradLoops::kSeen, kElements = WinogradLoops::kElements;
 // Images are transformed so many tiles at a time that they stay in the last cache.
 constexpr int64_t kChunkElements = int64_t{1} << 21;
 // A task multiplies at most so many tiles with so many filters: sums and filters stay in the
@@ -34,11 +33,10 @@ constexpr double kFlopsPerNs = 50;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Output element o of an axis sees input elements o - before + t for t < 3, zeros where there are
-// none.
+// Output element o of an axis sees input elements o - before + t for t < window, zeros where there
+// are none.
 struct Side {
   int64_t input, before, output;
-  int64_t tiles() const { return ceil_div(output, kTile); }
 };
 
 // What is computed: out[n, y, x, f] = sum of image[n, y - before + t, x - before + s, c] w[t, s, c,
@@ -47,16 +45,25 @@ struct Correlation {
   int64_t batch;
   Side height, width;
   int64_t channels, filters;
-  int64_t tiles() const { return batch * height.tiles() * width.tiles(); }
+  int64_t window;
+
+  int64_t tile() const { return kSeen + 1 - window; }
+  int64_t tiles(const Side& side) const { return ceil_div(side.output, tile()); }
+  int64_t tiles() const { return batch * tiles(height) * tiles(width); }
 };
+
+const WinogradLoops& loops_for(const Correlation& c) {
+  const WinogradTable& table = isa_table<WinogradTable>();
+  return c.window == table.three.window ? table.three : table.five;
+}
 
 // Where a tile of the result lies.
 struct Place {
   int64_t image, row, column;  // of its first pixel
 };
 Place place(const Correlation& c, int64_t tile) {
-  const int64_t columns = c.width.tiles(), row = tile / columns;
-  return {row / c.height.tiles(), row % c.height.tiles() * kTile, tile % columns * kTile};
+  const int64_t columns = c.tiles(c.width), rows = c.tiles(c.height), row = tile / columns;
+  return {row / rows, row % rows * c.tile(), tile % columns * c.tile()};
 }
 
 // The pixels that the windows of a tile see; `zeros` where there are none.
@@ -76,17 +83,18 @@ void seen_pixels(const Correlation& c, Place at, const float* image, const float
 // The pixels of a tile of `result`; `nowhere` where it reaches over the sides.
 template <class T>
 void tile_pixels(const Correlation& c, Place at, T* result, T* nowhere, T** pixels) {
-  for (int64_t y = 0; y < kTile; ++y) {
+  const int64_t tile = c.tile();
+  for (int64_t y = 0; y < tile; ++y) {
     const int64_t line = (at.image * c.height.output + at.row + y) * c.width.output;
-    for (int64_t x = 0; x < kTile; ++x) {
+    for (int64_t x = 0; x < tile; ++x) {
       const bool inside = at.row + y < c.height.output && at.column + x < c.width.output;
-      pixels[y * kTile + x] = inside ? result + (line + at.column + x) * c.filters : nowhere;
+      pixels[y * tile + x] = inside ? result + (line + at.column + x) * c.filters : nowhere;
     }
   }
 }
 
-// The filters w of a correlation: as they lie in [3, 3, channels, filters], or turned round in
-// [3, 3, filters, channels].
+// The filters w of a correlation: as they lie in [window, window, channels, filters], or turned
+// round in [window, window, filters, channels].
 struct Filters {
   const float* data;
   bool turned;
@@ -100,7 +108,8 @@ class Winograd {
         filters_(filters),
         out_(out),
         kernels_(isa_table<GemmKernels<float>>()),
-        loops_(isa_table<WinogradLoops>()),
+        loops_(loops_for(c)),
+        taps_(c.window * c.window),
         groups_(ceil_div(c.filters, kColumns)),
         depth_(ceil_div(c.channels, ceil_div(c.channels, kDepth))),
         depths_(ceil_div(c.channels, depth_)) {
@@ -189,8 +198,8 @@ class Winograd {
 
   // Transformed filters of a group of columns and some channels: [element][panel][channel][column].
   int64_t slice_size() const { return kElements * filter_step_; }
-  static constexpr int64_t kTurned = 32;  // channels at a time
-  int64_t turning_size() const { return filters_.turned ? kTaps * kTurned * kMaxPanel : 0; }
+  static constexpr int64_t kTurned = 16;  // channels at a time
+  int64_t turning_size() const { return filters_.turned ? taps_ * kTurned * kMaxPanel : 0; }
 
   void transform_filters(int64_t group, int64_t k, float* turning, float* out) const {
     const int64_t depth = std::min(depth_, c_.channels - k);
@@ -214,10 +223,10 @@ class Winograd {
     const float* rows[kMaxPanel];
     for (int64_t done = 0; done < depth; done += kTurned) {
       const int64_t length = std::min(kTurned, depth - done);
-      for (int64_t tap = 0; tap < kTaps; ++tap) {
+      for (int64_t tap = 0; tap < taps_; ++tap) {
         for (int64_t i = 0; i < wide; ++i) {
           rows[i] =
-              filters_.data + ((kTaps - 1 - tap) * c_.filters + n + i) * c_.channels + k + done;
+              filters_.data + ((taps_ - 1 - tap) * c_.filters + n + i) * c_.channels + k + done;
         }
         kernels_.interleave(rows, static_cast<int>(wide), width, length,
                             turning + tap * kTurned * width);
@@ -260,7 +269,7 @@ class Winograd {
       }
     }
     for (int64_t i = 0; i < tiles; ++i) {
-      float* pixels[kTile * kTile];
+      float* pixels[kElements];
       tile_pixels(c_, place(c_, tile + i), out_ + group * kColumns, nowhere, pixels);
       loops_.result(sums + i * kColumns, sums_step_, columns, pixels);
     }
@@ -272,6 +281,7 @@ class Winograd {
   float* const out_;
   const GemmKernels<float>& kernels_;
   const WinogradLoops& loops_;
+  const int64_t taps_;
   const int64_t groups_;          // of kColumns filters
   const int64_t depth_, depths_;  // of so many channels each, and how many
   int64_t block_ = 0;             // tiles
@@ -281,9 +291,10 @@ class Winograd {
 };
 
 // The gradient of a correlation's filters: w[t, s, c, f] = sum of image[n, y - before + t, x -
-// before + s, c] gradient[n, y, x, f]. Some tiles at a time are transformed; then each task sums
-// the products of some channels with a group of filters over these tiles, and adds what it
-// transforms them back to.
+// before + s, c] gradient[n, y, x, f]. Some tiles at a time are transformed, then each task sums
+// products over these tiles: where all sums fit into the last cache one of the 36 elements of all
+// channels with a group of filters, to be transformed back in the end; else all elements of some
+// channels with a group, transformed back at once.
 class FilterGradient {
  public:
   FilterGradient(const Correlation& c, const float* image, const float* gradient, float* w)
@@ -292,26 +303,28 @@ class FilterGradient {
         gradient_(gradient),
         w_(w),
         kernels_(isa_table<GemmKernels<float>>()),
-        loops_(isa_table<WinogradLoops>()),
-        groups_(ceil_div(c.filters, kColumns)) {
-    const int64_t most = std::max(
-        kLeastSummed, 2 * kChunkElements / (kElements * (c.channels + groups_ * kColumns)));
+        loops_(loops_for(c)),
+        groups_(ceil_div(c.filters, kColumns)),
+        parts_(ceil_div(c.channels, kRows)) {
+    all_sums_step_ = c.channels * kColumns + kPad;
+    keeps_sums_ = groups_ * kElements * all_sums_step_ <= kKeptSums;
+    const int64_t fitting =
+        2 * kChunkElements / (kElements * (parts_ * kRows + groups_ * kColumns));
+    const int64_t most =
+        keeps_sums_ ? std::clamp(fitting, kLeastSummed, kSummed) : std::max(fitting, kLeastSummed);
     tiles_ = ceil_div(c.tiles(), ceil_div(c.tiles(), most));
     depth_ = ceil_div(tiles_, ceil_div(tiles_, kSummed));
-    rows_ = kRows;
-    while (rows_ > kernels_.mr && groups_ * ceil_div(c.channels, rows_) < kTasks) {
-      rows_ -= kernels_.mr;
-    }
-    image_step_ = tiles_ * c.channels + kPad;
+    image_step_ = tiles_ * kRows + kPad;
     gradient_step_ = tiles_ * kColumns + kPad;
-    sums_step_ = rows_ * kColumns + kPad;
   }
 
   Status run(ParallelFor parallel_for) const {
-    const Scratch<float> image(kElements * image_step_);
+    const Scratch<float> image(parts_ * kElements * image_step_);
     MR_TRY(image.status());
     const Scratch<float> gradient(groups_ * kElements * gradient_step_);
     MR_TRY(gradient.status());
+    const Scratch<float> all_sums(keeps_sums_ ? groups_ * kElements * all_sums_step_ : 0);
+    MR_TRY(all_sums.status());
     const Scratch<float> zeros(std::max(c_.channels, kColumns));
     MR_TRY(zeros.status());
     std::fill_n(zeros.data(), std::max(c_.channels, kColumns), 0.0F);
@@ -324,72 +337,125 @@ class FilterGradient {
                        transform(first, t, zeros.data(), image.data(), gradient.data());
                      }
                    });
-      const int64_t parts = ceil_div(c_.channels, rows_);
-      const double cost =
-          2.0 * static_cast<double>(kElements * rows_ * kColumns * tiles) / kFlopsPerNs;
-      parallel_for(groups_ * parts, cost, [&](int64_t begin, int64_t end) {
-        const Scratch<float> sums(kElements * sums_step_);
-        if (sums.data() == nullptr) {
-          short_of_memory = true;
-          return;
-        }
-        for (int64_t t = begin; t < end; ++t) {
-          multiply(image.data(), gradient.data(), tiles, t / parts, t % parts * rows_, first > 0,
-                   sums.data());
-        }
-      });
+      const Chunk chunk{image.data(), gradient.data(), tiles, first > 0};
+      if (keeps_sums_) {
+        parallel_for(groups_ * kElements, nanoseconds(c_.channels, tiles),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t t = begin; t < end; ++t) {
+                         sum_element(chunk, t / kElements, t % kElements, all_sums.data());
+                       }
+                     });
+        continue;
+      }
+      parallel_for(groups_ * parts_, nanoseconds(kElements * kRows, tiles),
+                   [&](int64_t begin, int64_t end) {
+                     const Scratch<float> sums(kElements * kSumsStep);
+                     if (sums.data() == nullptr) {
+                       short_of_memory = true;
+                       return;
+                     }
+                     for (int64_t t = begin; t < end; ++t) {
+                       sum_part(chunk, t / parts_, t % parts_, sums.data());
+                     }
+                   });
     }
-    if (!short_of_memory) return ok_status();
-    return resource_exhausted("OOM when summing the gradient of filters of ", c_.channels, " x ",
-                              c_.filters);
+    if (short_of_memory) {
+      return resource_exhausted("OOM when summing the gradient of filters of ", c_.channels, " x ",
+                                c_.filters);
+    }
+    if (!keeps_sums_) return ok_status();
+    parallel_for(groups_ * c_.channels, static_cast<double>(kElements * kColumns) * 0.1,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t t = begin; t < end; ++t) {
+                     const int64_t group = t / c_.channels, channel = t % c_.channels;
+                     transform_back(
+                         all_sums.data() + group * kElements * all_sums_step_ + channel * kColumns,
+                         all_sums_step_, group, channel, /*accumulate=*/false);
+                   }
+                 });
+    return ok_status();
   }
 
  private:
-  static constexpr int64_t kRows = 24;
+  static constexpr int64_t kRows = 48;  // channels that lie side by side
+  static constexpr int64_t kSumsStep = kRows * kColumns + kPad;
+  static constexpr int64_t kKeptSums = int64_t{1} << 22;
   static constexpr int64_t kSummed = 256;
   static constexpr int64_t kLeastSummed = 48;
 
-  // Images: [element][tile][channel]; gradients: [group][element][tile][filter].
+  // Transformed tiles. `adds`: others were summed before.
+  struct Chunk {
+    const float *image, *gradient;
+    int64_t tiles;
+    bool adds;
+  };
+
+  int64_t columns(int64_t group) const { return std::min(kColumns, c_.filters - group * kColumns); }
+  static double nanoseconds(int64_t rows, int64_t tiles) {
+    return 2.0 * static_cast<double>(rows * kColumns) * static_cast<double>(tiles) / kFlopsPerNs;
+  }
+
+  // Images: [part of the channels][element][tile][channel]; gradients: [group][element][tile]
+  // [filter].
   void transform(int64_t first, int64_t t, const float* zeros, float* image,
                  float* gradient) const {
     const Place at = place(c_, first + t);
     const float* pixels[kElements];
     seen_pixels(c_, at, image_, zeros, pixels);
-    loops_.image(pixels, c_.channels, image + t * c_.channels, image_step_);
+    for (int64_t part = 0; part < parts_; ++part) {
+      loops_.image(pixels, std::min(kRows, c_.channels - part * kRows),
+                   image + part * kElements * image_step_ + t * kRows, image_step_);
+      for (const float*& pixel : pixels) pixel += kRows;
+    }
     for (int64_t group = 0; group < groups_; ++group) {
-      const int64_t n = group * kColumns;
-      tile_pixels(c_, at, gradient_ + n, zeros, pixels);
-      loops_.gradient(pixels, std::min(kColumns, c_.filters - n),
+      tile_pixels(c_, at, gradient_ + group * kColumns, zeros, pixels);
+      loops_.gradient(pixels, columns(group),
                       gradient + group * kElements * gradient_step_ + t * kColumns, gradient_step_);
     }
   }
 
-  void multiply(const float* image, const float* gradient, int64_t tiles, int64_t group,
-                int64_t channel, bool accumulate, float* sums) const {
-    const int64_t rows = std::min(rows_, c_.channels - channel);
+  // Sums of one element of a part of the channels with a group of filters.
+  void sum(const Chunk& chunk, int64_t group, int64_t part, int64_t element, bool adds,
+           float* sums) const {
+    const int64_t rows = std::min(kRows, c_.channels - part * kRows);
     const int64_t tall = ceil_div(rows, ceil_div(rows, kernels_.mr));
-    const int64_t columns = std::min(kColumns, c_.filters - group * kColumns);
-    for (int64_t e = 0; e < kElements; ++e) {
-      const float* left = image + e * image_step_ + channel;
-      const float* right = gradient + (group * kElements + e) * gradient_step_;
-      for (int64_t k = 0; k < tiles; k += depth_) {
-        for (int64_t n = 0; n < columns; n += kernels_.nr) {
-          const int wide = static_cast<int>(
-              round_up(std::min<int64_t>(kernels_.nr, columns - n), kernels_.lanes));
-          for (int64_t i = 0; i < rows; i += tall) {
-            kernels_.tile(static_cast<int>(std::min(tall, rows - i)), wide,
-                          std::min(depth_, tiles - k), {left + k * c_.channels + i, 1, c_.channels},
-                          right + k * kColumns + n, kColumns, nullptr,
-                          sums + e * sums_step_ + i * kColumns + n, kColumns, k > 0);
-          }
+    const float* const left = chunk.image + (part * kElements + element) * image_step_;
+    const float* const right = chunk.gradient + (group * kElements + element) * gradient_step_;
+    for (int64_t k = 0; k < chunk.tiles; k += depth_) {
+      for (int64_t n = 0; n < columns(group); n += kernels_.nr) {
+        const int wide = static_cast<int>(
+            round_up(std::min<int64_t>(kernels_.nr, columns(group) - n), kernels_.lanes));
+        for (int64_t i = 0; i < rows; i += tall) {
+          kernels_.tile(static_cast<int>(std::min(tall, rows - i)), wide,
+                        std::min(depth_, chunk.tiles - k), {left + k * kRows + i, 1, kRows},
+                        right + k * kColumns + n, kColumns, nullptr, sums + i * kColumns + n,
+                        kColumns, adds || k > 0);
         }
       }
     }
-    for (int64_t i = 0; i < rows; ++i) {
-      loops_.filter_gradient(sums + i * kColumns, sums_step_, columns, accumulate,
-                             w_ + (channel + i) * c_.filters + group * kColumns,
-                             c_.channels * c_.filters);
+  }
+
+  void sum_element(const Chunk& chunk, int64_t group, int64_t element, float* all_sums) const {
+    float* const sums = all_sums + (group * kElements + element) * all_sums_step_;
+    for (int64_t part = 0; part < parts_; ++part) {
+      sum(chunk, group, part, element, chunk.adds, sums + part * kRows * kColumns);
     }
+  }
+
+  void sum_part(const Chunk& chunk, int64_t group, int64_t part, float* sums) const {
+    for (int64_t e = 0; e < kElements; ++e) {
+      sum(chunk, group, part, e, /*adds=*/false, sums + e * kSumsStep);
+    }
+    const int64_t end = std::min(c_.channels, (part + 1) * kRows);
+    for (int64_t channel = part * kRows; channel < end; ++channel) {
+      transform_back(sums + channel % kRows * kColumns, kSumsStep, group, channel, chunk.adds);
+    }
+  }
+
+  void transform_back(const float* sums, int64_t step, int64_t group, int64_t channel,
+                      bool accumulate) const {
+    loops_.filter_gradient(sums, step, columns(group), accumulate,
+                           w_ + channel * c_.filters + group * kColumns, c_.channels * c_.filters);
   }
 
   const Correlation c_;
@@ -397,55 +463,65 @@ class FilterGradient {
   float* const w_;
   const GemmKernels<float>& kernels_;
   const WinogradLoops& loops_;
-  const int64_t groups_;                                        // of kColumns filters
-  int64_t tiles_ = 0;                                           // that are transformed at a time
-  int64_t depth_ = 0;                                           // of which are summed at a time
-  int64_t rows_ = 0;                                            // channels of a task
-  int64_t image_step_ = 0, gradient_step_ = 0, sums_step_ = 0;  // from one of 36 to the next
+  const int64_t groups_;  // of kColumns filters
+  const int64_t parts_;   // of kRows channels
+  bool keeps_sums_ = false;
+  int64_t tiles_ = 0;  // that are transformed at a time
+  int64_t depth_ = 0;  // of which are summed at a time
+  // From one of the 36 elements to the next.
+  int64_t image_step_ = 0, gradient_step_ = 0, all_sums_step_ = 0;
 };
 
 Side forward_side(const AxisGeometry& axis) { return {axis.input, axis.before, axis.output}; }
 // The input's gradient sees that of the output through windows turned round.
 Side backward_side(const AxisGeometry& axis) {
-  return {axis.output, WinogradLoops::kWindow - 1 - axis.before, axis.input};
+  return {axis.output, axis.window - 1 - axis.before, axis.input};
 }
 
 Correlation forward_correlation(const ConvGeometry& g) {
-  return {g.batch, forward_side(g.height), forward_side(g.width), g.in_channels, g.out_channels};
+  return {g.batch,       forward_side(g.height), forward_side(g.width),
+          g.in_channels, g.out_channels,         g.height.window};
 }
 Correlation backward_correlation(const ConvGeometry& g) {
-  return {g.batch, backward_side(g.height), backward_side(g.width), g.out_channels, g.in_channels};
+  return {g.batch,        backward_side(g.height), backward_side(g.width),
+          g.out_channels, g.in_channels,           g.height.window};
 }
 
 bool fits(const AxisGeometry& axis) {
-  return axis.window == WinogradLoops::kWindow && axis.stride == 1 && axis.dilation == 1;
+  return (axis.window == 3 || axis.window == 5) && axis.stride == 1 && axis.dilation == 1;
 }
 
 // By measuring some hundred sizes with every product. With fewer channels or filters transforming
-// is most of the work, with few tiles the filters' transforms are; tiles that are half empty
-// multiply more than half as often as the definition does.
-constexpr int64_t kLeastChannels = 16, kLeastTileCount = 12;
+// is most of the work, with few tiles the transforms of filters are, which grow with the window;
+// tiles that are half empty multiply more than half as often as the definition does.
+constexpr int64_t kLeastChannels = 16;
 constexpr double kLeastFilled = 0.5;
 
-bool pays(const Correlation& c, int64_t least_channels) {
+bool pays(const Correlation& c, int64_t least_tiles) {
   const int64_t tiles = c.tiles();
   const double pixels = static_cast<double>(c.batch * c.height.output * c.width.output);
-  return std::min(c.channels, c.filters) >= least_channels && tiles >= kLeastTileCount &&
-         pixels >= kLeastFilled * static_cast<double>(tiles * kTile * kTile);
+  return std::min(c.channels, c.filters) >= kLeastChannels && tiles >= least_tiles &&
+         pixels >= kLeastFilled * static_cast<double>(tiles * c.tile() * c.tile());
 }
+int64_t least_tiles(const Correlation& c) { return c.window * c.window * 4 / 3; }
 
 }  // namespace
 
-bool fits_winograd(const ConvGeometry& g) { return fits(g.height) && fits(g.width); }
+bool fits_winograd(const ConvGeometry& g) {
+  return fits(g.height) && fits(g.width) && g.height.window == g.width.window;
+}
 
 bool winograd_pays_forward(const ConvGeometry& g) {
-  return fits_winograd(g) && pays(forward_correlation(g), kLeastChannels);
+  const Correlation c = forward_correlation(g);
+  return fits_winograd(g) && pays(c, least_tiles(c));
 }
 bool winograd_pays_backward_input(const ConvGeometry& g) {
-  return fits_winograd(g) && pays(backward_correlation(g), kLeastChannels);
+  const Correlation c = backward_correlation(g);
+  return fits_winograd(g) && pays(c, least_tiles(c));
 }
 bool winograd_pays_backward_filter(const ConvGeometry& g) {
-  return fits_winograd(g) && pays(forward_correlation(g), 4 * kLeastChannels);
+  const Correlation c = forward_correlation(g);
+  return fits_winograd(g) && pays(c, 2 * least_tiles(c));
 }
 
 Status conv_forward_winograd(const ConvGeometry& g, const float* image, const float* filter,
