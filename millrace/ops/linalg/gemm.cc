@@ -27,13 +27,20 @@ constexpr int64_t kSmallBytes = int64_t{128} << 10;
 constexpr int64_t kTinyBytes = int64_t{24} << 10;
 // A row of the left matrix that meets so few columns is not worth packing.
 constexpr int64_t kFewColumns = 256;
-// The right matrix's columns, where they are contiguous, are multiplied with so few rows as they
-// are.
-constexpr int64_t kDotRows = 48;
+// A matrix of so many columns or more is multiplied with so few rows as it lies in memory.
+constexpr int64_t kFewRows = 56;
+constexpr int64_t kWideColumns = 256;
+constexpr double kStripFlopsPerNs = 100;
+// Columns that are contiguous, where they are so long; as many of them at once as the kernel takes.
+// Sums stop at a whole number of vectors.
 constexpr int64_t kDotDepth = 256;
+constexpr int64_t kDotBlock = 1024;
+constexpr int64_t kDotColumns = 4;
+constexpr int64_t kDotStep = 16;
 // Enough pieces that threads finish together.
 constexpr int64_t kTasks = 16;
 constexpr int kMaxPanel = 64;
+constexpr int kMaxLanes = 16;
 // Products of at most this many multiplications are not worth packing.
 constexpr int64_t kSmall = 8 * 8 * 8;
 constexpr double kFlopsPerNs = 50;
@@ -42,6 +49,7 @@ constexpr double kFlopsPerNs = 50;
 constexpr int64_t kSplitElements = int64_t{1} << 16;
 constexpr int64_t kSplitBlocks = 6;
 constexpr int64_t kSplitParts = 8;
+constexpr int64_t kManyColumns = 512;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -409,34 +417,150 @@ typename GemmSource<T>::Lines StridedSource<T, S>::in_place() const {
 
 namespace {
 
-// Few rows times columns that are contiguous: both are read where they lie.
+// Few rows times a wide matrix, which is read once, where it lies: nothing of it is packed, and
+// threads share its columns. The left matrix stays in the first-level cache, a block of k of it.
 template <class T>
-bool takes_dots(const GemmProblem<T>& problem) {
-  if (problem.m > kDotRows || problem.k < kDotDepth || problem.accumulate) return false;
-  const auto a = problem.a.in_place(), b = problem.b.in_place();
-  return problem.row_offsets == nullptr && a.data != nullptr && b.data != nullptr &&
-         a.k_step == 1 && b.k_step == 1 && b.line_step > 1;
-}
+class FewRows {
+ public:
+  FewRows(const GemmProblem<T>& problem, const GemmKernels<T>& kernels)
+      : problem_(problem),
+        kernels_(kernels),
+        left_(problem.a.in_place()),
+        right_(problem.b.in_place()) {
+    if (problem.row_offsets != nullptr || right_.data == nullptr || problem.m > kFewRows) return;
+    if (right_.line_step == 1) {
+      strips_ = problem.m <= kernels.strip_rows && problem.n >= kWideColumns;
+      tall_ = static_cast<int>(problem.m);
+      depth_ = ceil_div(problem.k, ceil_div(problem.k, kDepth));
+    } else if (right_.k_step == 1 && problem.k >= kDotDepth) {
+      dots_ = true;
+      tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.mr)));
+      depth_ = round_up(ceil_div(problem.k, ceil_div(problem.k, kDotBlock)), kDotStep);
+    }
+  }
 
-template <class T>
-void multiply_dots(const GemmProblem<T>& problem, const GemmKernels<T>& kernels,
-                   ParallelFor parallel_for) {
-  constexpr int64_t kWide = 4;
-  const auto a = problem.a.in_place(), b = problem.b.in_place();
-  const int64_t tall = ceil_div(problem.m, ceil_div(problem.m, kernels.mr));
-  const double cost =
-      2.0 * static_cast<double>(problem.m * kWide) * static_cast<double>(problem.k) / kFlopsPerNs;
-  parallel_for(ceil_div(problem.n, kWide), cost, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin * kWide; j < std::min(problem.n, end * kWide); j += kWide) {
-      const int wide = static_cast<int>(std::min(kWide, problem.n - j));
-      for (int64_t i = 0; i < problem.m; i += tall) {
-        kernels.dots(static_cast<int>(std::min(tall, problem.m - i)), wide, problem.k,
-                     a.data + i * a.line_step, a.line_step, b.data + j * b.line_step, b.line_step,
-                     problem.c + i * problem.ldc + j, problem.ldc);
+  // Whether the problem is one of these.
+  bool takes() const { return strips_ || dots_; }
+
+  Status run(ParallelFor parallel_for) const {
+    if (reads_left_in_place()) {
+      multiply(left_.data, left_.line_step, left_.k_step, parallel_for);
+      return ok_status();
+    }
+    Scratch<T> packed(problem_.m * problem_.k);
+    MR_TRY(packed.status());
+    pack_left(packed.data(), parallel_for);
+    multiply(packed.data(), dots_ ? problem_.k : 1, dots_ ? 1 : problem_.m, parallel_for);
+    return ok_status();
+  }
+
+ private:
+  // Lines a multiple of this apart would fight for the same places of the cache.
+  bool reads_left_in_place() const {
+    if (left_.data == nullptr) return false;
+    if (dots_) return left_.k_step == 1;
+    constexpr int64_t kFar = 2048 / sizeof(T);
+    return left_.line_step == 1 || (left_.k_step == 1 && left_.line_step % kFar != 0);
+  }
+
+  // As it is read: a line's elements after each other, or the lines side by side.
+  void pack_left(T* out, ParallelFor parallel_for) const {
+    const int64_t units = dots_ ? problem_.m : ceil_div(problem_.k, depth_);
+    const int64_t elements = problem_.m * problem_.k;
+    parallel_for(units, static_cast<double>(elements / units) * 0.5,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     if (dots_) {
+                       problem_.a.pack(i, 1, 0, problem_.k, 1, out + i * problem_.k);
+                     } else {
+                       const int64_t k = i * depth_;
+                       problem_.a.pack(0, problem_.m, k, std::min(depth_, problem_.k - k),
+                                       static_cast<int>(problem_.m), out + k * problem_.m);
+                     }
+                   }
+                 });
+  }
+
+  void multiply(const T* left, int64_t line_step, int64_t k_step, ParallelFor parallel_for) const {
+    const int64_t unit = dots_ ? kDotColumns : kernels_.strip_lanes(tall_);
+    const double cost = 2.0 * static_cast<double>(problem_.m * unit) *
+                        static_cast<double>(problem_.k) / kStripFlopsPerNs;
+    parallel_for(ceil_div(problem_.n, unit), cost, [&](int64_t begin, int64_t end) {
+      const int64_t last = std::min(problem_.n, end * unit);
+      for (int64_t k = 0; k < problem_.k; k += depth_) {
+        for (int64_t j = begin * unit; j < last; j += unit) {
+          const int64_t wide = std::min(unit, last - j);
+          // What is read next: of this block of k, or of the next one.
+          const bool same = j + unit < last;
+          const int64_t next = same ? j + unit : begin * unit, next_k = same ? k : k + depth_;
+          const T* const ahead =
+              next_k >= problem_.k || std::min(unit, last - next) < unit
+                  ? nullptr
+                  : right_.data + next * right_.line_step + next_k * right_.k_step;
+          const GemmRows<T> rows{left + k * k_step, line_step, k_step};
+          if (dots_) {
+            multiply_dots(rows, k, j, wide, ahead);
+          } else {
+            multiply_strip(rows, k, j, wide, ahead);
+          }
+        }
+      }
+    });
+  }
+
+  void multiply_strip(const GemmRows<T>& left, int64_t k, int64_t column, int64_t wide,
+                      const T* ahead) const {
+    const int64_t depth = std::min(depth_, problem_.k - k);
+    const bool accumulate = problem_.accumulate || k > 0;
+    const int64_t whole = wide / kernels_.lanes * kernels_.lanes;
+    if (whole > 0) {
+      kernels_.strip(tall_, static_cast<int>(whole), depth, left,
+                     right_.data + k * right_.k_step + column, right_.k_step, ahead,
+                     problem_.c + column, problem_.ldc, accumulate);
+    }
+    if (whole == wide) return;
+    // Columns that are no whole vector.
+    T panel[kDepth * kMaxLanes], sums[kFewRows * kMaxLanes];
+    problem_.b.pack(column + whole, wide - whole, k, depth, kernels_.lanes, panel);
+    kernels_.strip(tall_, kernels_.lanes, depth, left, panel, kernels_.lanes, nullptr, sums,
+                   kernels_.lanes, false);
+    for (int r = 0; r < tall_; ++r) {
+      T* const c = problem_.c + r * problem_.ldc + column + whole;
+      for (int64_t j = 0; j < wide - whole; ++j) {
+        const T sum = sums[r * kernels_.lanes + j];
+        c[j] = accumulate ? sum + c[j] : sum;
       }
     }
-  });
-}
+  }
+
+  void multiply_dots(const GemmRows<T>& left, int64_t k, int64_t column, int64_t wide,
+                     const T* ahead) const {
+    const int64_t depth = std::min(depth_, problem_.k - k);
+    const bool accumulate = problem_.accumulate || k > 0;
+    const T* const right = right_.data + column * right_.line_step + k;
+    // Each tile fetches a column of those that come next, or the first one all.
+    const bool one_each = problem_.m > (kDotColumns - 1) * tall_;
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < problem_.m; i += tall_, ++tiles) {
+      const int ahead_columns = ahead == nullptr ? 0
+                                : one_each       ? tiles < kDotColumns
+                                : tiles == 0     ? kDotColumns
+                                                 : 0;
+      kernels_.dots(
+          static_cast<int>(std::min<int64_t>(tall_, problem_.m - i)), static_cast<int>(wide), depth,
+          left.data + i * left.row_step, left.row_step, right, right_.line_step,
+          ahead_columns > 0 && one_each ? ahead + tiles * right_.line_step : ahead, ahead_columns,
+          problem_.c + i * problem_.ldc + column, problem_.ldc, accumulate);
+    }
+  }
+
+  const GemmProblem<T>& problem_;
+  const GemmKernels<T>& kernels_;
+  const typename GemmSource<T>::Lines left_, right_;
+  bool strips_ = false, dots_ = false;
+  int tall_ = 1;       // rows of a tile
+  int64_t depth_ = 1;  // products of a sum at a time
+};
 
 template <class T>
 Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
@@ -446,10 +570,8 @@ Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
       problem.row_offsets == nullptr) {
     return multiply_row(problem, kernels, b.data, b.k_step, parallel_for);
   }
-  if (takes_dots(problem)) {
-    multiply_dots(problem, kernels, parallel_for);
-    return ok_status();
-  }
+  const FewRows<T> few_rows(problem, kernels);
+  if (few_rows.takes()) return few_rows.run(parallel_for);
   return Product<T>(problem, kernels).run(parallel_for);
 }
 
@@ -475,10 +597,12 @@ class SourceFrom final : public GemmSource<T> {
 
 // Into how many parts k is cut; 1: not at all.
 template <class T>
-int64_t split_parts(const GemmProblem<T>& problem) {
+int64_t split_parts(const GemmProblem<T>& problem, const GemmKernels<T>& kernels) {
   const int64_t blocks = ceil_div(problem.k, kDepth);
   if (problem.row_offsets != nullptr || blocks < kSplitBlocks) return 1;
   if (problem.m > kSplitElements / problem.n) return 1;
+  // Its columns are enough for all threads.
+  if (problem.n >= kManyColumns && FewRows<T>(problem, kernels).takes()) return 1;
   return std::min(blocks / 2, kSplitParts);
 }
 
@@ -535,7 +659,7 @@ Status gemm(const GemmProblem<T>& problem, ParallelFor parallel_for,
     if (!problem.accumulate) fill_rows(problem);
     return ok_status();
   }
-  const int64_t parts = split_parts(problem);
+  const int64_t parts = split_parts(problem, kernels);
   return parts > 1 ? multiply_split(problem, parts, parallel_for, kernels)
                    : multiply_blocks(problem, parallel_for, kernels);
 }

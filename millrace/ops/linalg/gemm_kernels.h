@@ -35,10 +35,21 @@ struct GemmKernels {
   void (*tile)(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
                T* c, int64_t ldc, bool accumulate);
 
+  // The same of as many rows as there are registers for sums, `columns` being a whole number of
+  // vectors and at most strip_lanes(rows): b is read once, where it lies, and rows of it are
+  // fetched ahead; after its last one those at ahead[p * b_step], unless null. Bits are those of
+  // `tile`. For 0 < rows <= strip_rows, which is 0 where there is no such kernel.
+  int strip_rows;
+  void (*strip)(int rows, int columns, int64_t k, const GemmRows<T>& a, const T* b, int64_t b_step,
+                const T* ahead, T* c, int64_t ldc, bool accumulate);
+  int (*strip_lanes)(int rows);
+
   // c[i * ldc + j] = sum over p of a[i * a_step + p] * b[j * b_step + p], for i < rows <= mr and j
-  // < columns <= 4. The order of the sum depends on nothing but k.
+  // < columns <= 4; added to what is there when `accumulate`. The order of the sum depends on
+  // nothing but k. Elements [0, k) of the `ahead_columns` lines at `ahead` are fetched meanwhile.
   void (*dots)(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b,
-               int64_t b_step, T* c, int64_t ldc);
+               int64_t b_step, const T* ahead, int ahead_columns, T* c, int64_t ldc,
+               bool accumulate);
 
   // c[j] = sum over p of a[p] * b[p * b_step + j], for j < n.
   void (*row)(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c);

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "millrace/ops/linalg/gemm_kernels.h"
 #include "millrace/ops/vector.h"
 
@@ -102,6 +104,97 @@ void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b
                                    accumulate);
 }
 
+// Sums of few rows by one to four vectors, which leave room for the vectors of b.
+constexpr int kStripRows = vec::kVectorBytes == 64 ? 28 : 12;
+// So many rows of b are fetched before they are needed.
+constexpr int64_t kStripAhead = 32;
+constexpr int strip_vectors(int rows) {
+  constexpr int kSums = vec::kVectorBytes == 64 ? 28 : 12;
+  return rows * kVectors <= kSums ? kVectors : kSums / rows;
+}
+
+template <class T, int kRowsDone, int kVectorsDone>
+MR_VECTOR_FN void strip_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step,
+                           const T* ahead, T* c, int64_t ldc, bool accumulate) {
+  constexpr int kL = vec::kLanes<T>;
+  constexpr int kPointers = (kRowsDone + 2) / 3;
+  vec::Vec<T> sums[kRowsDone][kVectorsDone] = {};
+  const int64_t row_step = rows.row_step, k_step = rows.k_step;
+  const T* a[kPointers];
+#pragma GCC unroll 16
+  for (int i = 0; i < kPointers; ++i) a[i] = rows.data + 3 * i * row_step;
+  // Rows of b may be pages apart, where no hardware looks for them.
+  const int64_t until = k > kStripAhead ? k - kStripAhead : 0;
+  const T* fetched = b + kStripAhead * b_step;
+  for (int64_t p = 0; p < k; ++p) {
+    if (p == until) fetched = ahead;
+    vec::Vec<T> right[kVectorsDone];
+    MR_UNROLLED
+    for (int j = 0; j < kVectorsDone; ++j) {
+      right[j] = vec::load(b + j * kL);
+      __builtin_prefetch(fetched + j * kL);
+    }
+#pragma GCC unroll 32
+    for (int i = 0; i < kRowsDone; ++i) {
+      const T left = a[i / 3][i % 3 * row_step];
+      MR_UNROLLED
+      for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kPointers; ++i) a[i] += k_step;
+    b += b_step;
+    fetched += b_step;
+  }
+#pragma GCC unroll 32
+  for (int i = 0; i < kRowsDone; ++i) {
+    T* row = c + i * ldc;
+    MR_UNROLLED
+    for (int j = 0; j < kVectorsDone; ++j) {
+      if (accumulate) sums[i][j] += vec::load(row + j * kL);
+      vec::store(row + j * kL, sums[i][j]);
+    }
+  }
+}
+
+// All vectors of a strip, or those there are at the end, one at a time.
+template <class T, int kRowsDone>
+void strip_of_rows(int columns, int64_t k, const GemmRows<T>& a, const T* b, int64_t b_step,
+                   const T* ahead, T* c, int64_t ldc, bool accumulate) {
+  constexpr int kL = vec::kLanes<T>;
+  constexpr int kWide = strip_vectors(kRowsDone);
+  if (columns == kWide * kL) {
+    strip_of<T, kRowsDone, kWide>(k, a, b, b_step, ahead, c, ldc, accumulate);
+    return;
+  }
+  for (int j = 0; j < columns; j += kL) {
+    strip_of<T, kRowsDone, 1>(k, a, b + j, b_step, ahead + j, c + j, ldc, accumulate);
+  }
+}
+
+template <class T>
+using StripOfRows = void (*)(int, int64_t, const GemmRows<T>&, const T*, int64_t, const T*, T*,
+                             int64_t, bool);
+template <class T, size_t... before>
+struct StripTable {
+  static constexpr StripOfRows<T> kOf[] = {&strip_of_rows<T, static_cast<int>(before) + 1>...};
+};
+template <class T, size_t... before>
+constexpr StripTable<T, before...> strip_table(std::index_sequence<before...>) {
+  return {};
+}
+
+template <class T>
+void strip(int rows, int columns, int64_t k, const GemmRows<T>& a, const T* b, int64_t b_step,
+           const T* ahead, T* c, int64_t ldc, bool accumulate) {
+  using Table = decltype(strip_table<T>(std::make_index_sequence<kStripRows>()));
+  Table::kOf[rows - 1](columns, k, a, b, b_step, ahead != nullptr ? ahead : b, c, ldc, accumulate);
+}
+
+template <class T>
+int strip_lanes(int rows) {
+  return strip_vectors(rows) * vec::kLanes<T>;
+}
+
 template <class T, int kCount>
 struct VecOf {
   typedef T Type __attribute__((vector_size(kCount * sizeof(T))));
@@ -147,8 +240,9 @@ MR_VECTOR_FN void sums_of(const vec::Vec<T>* v, T* out) {
 constexpr int kDots = 4;
 
 // A vector of sums for each pair of a row and a column.
-template <class T, int kRowsDone, int kColumnsDone>
-void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t ldc) {
+template <class T, int kRowsDone, int kColumnsDone, int kAhead>
+void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, const T* ahead,
+             T* c, int64_t ldc, bool accumulate) {
   constexpr int kL = vec::kLanes<T>;
   vec::Vec<T> sums[kRowsDone][kColumnsDone] = {};
   int64_t p = 0;
@@ -156,6 +250,8 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
     vec::Vec<T> right[kColumnsDone];
     MR_UNROLLED
     for (int j = 0; j < kColumnsDone; ++j) right[j] = vec::load(b + j * b_step + p);
+    MR_UNROLLED
+    for (int j = 0; j < kAhead; ++j) __builtin_prefetch(ahead + j * b_step + p, 0, 2);
     MR_UNROLLED
     for (int i = 0; i < kRowsDone; ++i) {
       const vec::Vec<T> left = vec::load(a + i * a_step + p);
@@ -175,33 +271,44 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
       for (int64_t q = p; q < k; ++q) out[j] += a[i * a_step + q] * b[j * b_step + q];
     }
     for (int j = 0; j < kColumnsDone; ++j) {
-      c[i * ldc + j] = out[j];
+      T* const to = c + i * ldc + j;
+      *to = accumulate ? *to + out[j] : out[j];
     }
   }
 }
 
 template <class T, int kRowsLeft>
 MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int64_t a_step,
-                               const T* b, int64_t b_step, T* c, int64_t ldc) {
+                               const T* b, int64_t b_step, const T* ahead, int ahead_columns, T* c,
+                               int64_t ldc, bool accumulate) {
   if constexpr (kRowsLeft > 1) {
     if (rows < kRowsLeft) {
-      dots_at_most<T, kRowsLeft - 1>(rows, columns, k, a, a_step, b, b_step, c, ldc);
+      dots_at_most<T, kRowsLeft - 1>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns,
+                                     c, ldc, accumulate);
       return;
     }
   }
   if (columns == kDots) {
-    dots_of<T, kRowsLeft, kDots>(k, a, a_step, b, b_step, c, ldc);
+    if (ahead_columns == kDots) {
+      dots_of<T, kRowsLeft, kDots, kDots>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+    } else if (ahead_columns > 0) {
+      dots_of<T, kRowsLeft, kDots, 1>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+    } else {
+      dots_of<T, kRowsLeft, kDots, 0>(k, a, a_step, b, b_step, nullptr, c, ldc, accumulate);
+    }
     return;
   }
   for (int j = 0; j < columns; ++j) {
-    dots_of<T, kRowsLeft, 1>(k, a, a_step, b + j * b_step, b_step, c + j, ldc);
+    dots_of<T, kRowsLeft, 1, 0>(k, a, a_step, b + j * b_step, b_step, nullptr, c + j, ldc,
+                                accumulate);
   }
 }
 
 template <class T>
 void dots(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step,
-          T* c, int64_t ldc) {
-  dots_at_most<T, kRows>(rows, columns, k, a, a_step, b, b_step, c, ldc);
+          const T* ahead, int ahead_columns, T* c, int64_t ldc, bool accumulate) {
+  dots_at_most<T, kRows>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns, c, ldc,
+                         accumulate);
 }
 
 // Four rows of b at a time, so that c is read and written a quarter as often.
@@ -307,8 +414,14 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
 }
 
 template <class T>
-constexpr GemmKernels<T> kKernels = {kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>,
-                                     &dots<T>, &row<T>,     &interleave<T>, &copy_lines<T>};
+constexpr GemmKernels<T> kKernels = {kRows,      kColumns<T>,    vec::kLanes<T>,  &tile<T>,
+                                     kStripRows, &strip<T>,      &strip_lanes<T>, &dots<T>,
+                                     &row<T>,    &interleave<T>, &copy_lines<T>};
+// Of integers, which are multiplied rarely: without strips.
+template <class T>
+constexpr GemmKernels<T> kIntegerKernels = {kRows,   kColumns<T>,    vec::kLanes<T>, &tile<T>,
+                                            0,       nullptr,        nullptr,        &dots<T>,
+                                            &row<T>, &interleave<T>, &copy_lines<T>};
 
 }  // namespace
 
@@ -322,11 +435,11 @@ const GemmKernels<double>& isa_table<GemmKernels<double>, Isa::MR_ISA>() {
 }
 template <>
 const GemmKernels<uint32_t>& isa_table<GemmKernels<uint32_t>, Isa::MR_ISA>() {
-  return kKernels<uint32_t>;
+  return kIntegerKernels<uint32_t>;
 }
 template <>
 const GemmKernels<uint64_t>& isa_table<GemmKernels<uint64_t>, Isa::MR_ISA>() {
-  return kKernels<uint64_t>;
+  return kIntegerKernels<uint64_t>;
 }
 
 }  // namespace millrace

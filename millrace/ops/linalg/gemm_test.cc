@@ -165,6 +165,46 @@ TEST(Gemm, PartsOfK) {
   }
 }
 
+// Few rows times a wide matrix that lies either way, added to what is there, beside other columns;
+// the left matrix lies as it is read, transposed, or at a distance that makes it worth packing.
+TEST(Gemm, FewRowsOfAWideMatrix) {
+  const unsigned seed = 21;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
+    for (int round = 0; round < 80; ++round) {
+      const int64_t m = 1 + static_cast<int64_t>(random() % 30), n = 250 + random() % 90;
+      const int64_t k = random() % 3 == 0 ? 512 : 200 + random() % 2000;
+      const bool ta = random() % 2, tb = random() % 2, accumulate = random() % 2;
+      SCOPED_TRACE(testing::Message() << isa_name(isa) << ": " << m << "x" << n << "x" << k << " "
+                                      << ta << tb << accumulate);
+      const std::vector<float> a = numbers<float>(m * k, random), b = numbers<float>(k * n, random);
+      auto left = MatrixView<float>::of(a.data(), ta ? m : k),
+           right = MatrixView<float>::of(b.data(), tb ? k : n);
+      if (ta) left = left.transposed();
+      if (tb) right = right.transposed();
+      std::vector<float> product(static_cast<size_t>(m * n));
+      matmul_reference(m, n, k, left, right, product.data());
+      const StridedSource<float> lines(left.data, left.row_step, left.column_step);
+      const StridedSource<float> others(right.data, right.column_step, right.row_step);
+      const int64_t ldc = n + 3;
+      std::vector<float> c(static_cast<size_t>(m * ldc), 1.0f);
+      ASSERT_TRUE(
+          gemm<float>({m, n, k, lines, others, c.data(), ldc, accumulate}, run_serially, kernels)
+              .ok());
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < ldc; ++j) {
+          const float sum = j < n ? product[static_cast<size_t>(i * n + j)] : 0;
+          ASSERT_EQ(c[static_cast<size_t>(i * ldc + j)],
+                    sum + (accumulate || j >= n ? 1.0f : 0.0f));
+        }
+      }
+    }
+  }
+}
+
 TEST(Gemm, AccumulatesAndScattersRows) {
   std::mt19937 random(5);
   const int64_t m = 29, n = 37, k = 400;

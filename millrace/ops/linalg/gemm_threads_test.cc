@@ -16,17 +16,22 @@ namespace {
 TEST(Gemm, ThreadsDoNotChangeBits) {
   std::mt19937 random(9);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 3000, 800},
-                               {100, 500, 700},
-                               {100, 700, 900},
-                               {900, 90, 600},
-                               {40, 70, 7001}}) {
+  // The last number: whether the right matrix lies transposed.
+  for (const auto [m, n, k, transposed] : {std::array<int64_t, 4>{1, 3000, 800, 0},
+                                           {100, 500, 700, 0},
+                                           {100, 700, 900, 0},
+                                           {900, 90, 600, 0},
+                                           {40, 70, 7001, 0},
+                                           {20, 1300, 1301, 0},
+                                           {20, 650, 2600, 1},
+                                           {50, 601, 800, 1}}) {
     std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
     for (float& x : a) x = uniform(random);
     for (float& x : b) x = uniform(random);
     std::vector<float> one(static_cast<size_t>(m * n)), four = one;
     const auto left = MatrixView<float>::of(a.data(), k),
-               right = MatrixView<float>::of(b.data(), n);
+               right = transposed != 0 ? MatrixView<float>::of(b.data(), k).transposed()
+                                       : MatrixView<float>::of(b.data(), n);
     ASSERT_TRUE(matmul(m, n, k, left, right, one.data(), run_serially).ok());
     ThreadPool pool(4);
     const auto on_pool = [&](int64_t units, double cost, FunctionRef<void(int64_t, int64_t)> body) {
