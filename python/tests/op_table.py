@@ -1078,6 +1078,10 @@ EXEMPT: dict[str, str] = {
         "neural networks: millrace/ops/nn, against plain loops",
     ),
     **dict.fromkeys(
+        ["LSTMBlockCell*", "BlockLSTM*", "GRUBlockCell*"],
+        "recurrent cells: millrace/ops/nn/recurrent_test.cc, python/tests/test_rnn.py",
+    ),
+    **dict.fromkeys(
         ["Adjust*", "CropAndResize*", "DrawBoundingBoxes*", "ExtractGlimpse*", "ExtractImage*",
          "HSVToRGB", "RGBToHSV", "NonMaxSuppression*", "Resize*", "Decode*", "Encode*",
          "ExtractJpegShape"],

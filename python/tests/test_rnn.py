@@ -1,7 +1,11 @@
 """Recurrent cells and networks against NumPy."""
 
+import json
+import textwrap
+
 import numpy as np
 import pytest
+from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace.compat.v1 as tf
 
@@ -168,8 +172,9 @@ def test_fused_cells(as_list):
         assert "net/lstm_fused_cell/kernel" in names
         fused, backward, forward = session.run([fused, backward, forward])
         assert isinstance(fused[0], list) == as_list and np.shape(fused[0]) == (5, 2, 4)
-        np.testing.assert_array_equal(np.array(fused[0]), np.array(forward[0]))
-        np.testing.assert_array_equal(fused[1].h, forward[1].h)
+        np.testing.assert_allclose(np.array(fused[0]), np.array(forward[0]), atol=1e-6)
+        np.testing.assert_allclose(fused[1].h, forward[1].h, atol=1e-6)
+        np.testing.assert_allclose(fused[1].c, forward[1].c, atol=1e-6)
         assert (np.array(fused[0])[3:, 1] == 0).all()
         np.testing.assert_array_equal(backward[1].h, np.array(backward[0])[0])
 
@@ -177,3 +182,89 @@ def test_fused_cells(as_list):
 def test_a_block_cell_has_one_size():
     with pytest.raises(ValueError, match="Exactly one of num_units or cell_size"):
         tf.contrib.rnn.GRUBlockCell()
+
+
+def test_block_cells_have_the_gradients_of_cells():
+    x = np.random.RandomState(1).normal(size=(5, 2, 3)).astype(np.float32)
+    rnn = tf.contrib.rnn
+
+    def in_loop(cell):
+        return tf.nn.dynamic_rnn(cell, x, [5, 3], dtype=tf.float32, time_major=True)[0]
+
+    def fused(cell):
+        return cell(tf.constant(x), dtype=tf.float32, sequence_length=[5, 3])[0]
+
+    for cell, call, usual in (
+        (rnn.LSTMBlockCell(4, use_peephole=True), in_loop, tf.nn.rnn_cell.LSTMCell(4, True)),
+        (rnn.LSTMBlockFusedCell(4), fused, tf.nn.rnn_cell.LSTMCell(4)),
+        (rnn.GRUBlockCell(4), in_loop, tf.nn.rnn_cell.GRUCell(4)),
+    ):
+        gradients = []
+        for made, outputs_of in ((cell, call), (usual, in_loop)):
+            with tf.Graph().as_default(), tf.Session() as session:
+                with tf.variable_scope("net", initializer=tf.constant_initializer(0.3)):
+                    loss = tf.reduce_sum(tf.square(outputs_of(made)))
+                variables = sorted(tf.trainable_variables(), key=lambda v: v.op.name.split("/")[-1])
+                variables.sort(key=lambda v: (v.shape.ndims, v.shape.as_list(), v.op.name[-9:]))
+                grads = tf.gradients(loss, variables)
+                session.run(tf.global_variables_initializer())
+                gradients.append(session.run(grads))
+        for a, b in zip(*gradients, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+RECURRENT_OPS = """
+    import json
+    rng = np.random.RandomState(3)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32) * 0.5
+    cell = [draw(2, 3), draw(2, 4), draw(2, 4), draw(7, 16), draw(4), draw(4), draw(4), draw(16)]
+    values = [draw(2, 4) for _ in range(8)]
+    sequence = [np.int64(3), draw(5, 2, 3), *cell[1:]]
+    more = [draw(5, 2, 4) for _ in range(9)]
+    gru = [draw(2, 3), draw(2, 4), draw(7, 8), draw(7, 4), draw(8), draw(4)]
+    raw = {raw}
+    results = []
+    with tf.Graph().as_default(), tf.Session() as session:
+        def call(op, inputs, **attrs):
+            names = [n for n in INPUTS[op].split()]
+            results.extend(getattr(raw, op)(**dict(zip(names, inputs)), **attrs))
+        state = "x cs_prev h_prev w wci wcf wco b"
+        INPUTS = {{
+            "LSTMBlockCell": state,
+            "LSTMBlockCellGrad": state + " i cs f o ci co cs_grad h_grad",
+            "BlockLSTM": "seq_len_max " + state,
+            "BlockLSTMV2": "seq_len_max " + state,
+            "BlockLSTMGrad": "seq_len_max " + state + " i cs f o ci co h cs_grad h_grad",
+            "BlockLSTMGradV2": "seq_len_max " + state + " i cs f o ci co h cs_grad h_grad",
+            "GRUBlockCell": "x h_prev w_ru w_c b_ru b_c",
+            "GRUBlockCellGrad": "x h_prev w_ru w_c b_ru b_c r u c d_h",
+        }}
+        for peephole in (False, True):
+            call("LSTMBlockCell", cell, forget_bias=0.5, cell_clip=0.4, use_peephole=peephole)
+            call("LSTMBlockCellGrad", cell + values, use_peephole=peephole)
+            call("BlockLSTM", sequence, forget_bias=0.5, cell_clip=0.4, use_peephole=peephole)
+            call("BlockLSTMV2", sequence, cell_clip=-1.0, use_peephole=peephole)
+            call("BlockLSTMGrad", sequence + more, use_peephole=peephole)
+            call("BlockLSTMGradV2", sequence + more, use_peephole=peephole)
+        call("GRUBlockCell", gru)
+        call("GRUBlockCellGrad", gru + values[:4])
+        out = [value.tolist() for value in session.run(results)]
+"""
+
+
+@needs_tensorflow
+def test_recurrent_ops_compute_what_tensorflow_does():
+    theirs = json.loads(
+        run_tensorflow(
+            textwrap.dedent(RECURRENT_OPS.format(raw="tensorflow.raw_ops"))
+            + "print(json.dumps(out))\n"
+        )
+    )
+    scope = {"np": np, "tf": tf}
+    exec(textwrap.dedent(RECURRENT_OPS.format(raw="tf.raw_ops")), scope)
+    assert len(theirs) == len(scope["out"])
+    for i, (ours, wanted) in enumerate(zip(scope["out"], theirs, strict=True)):
+        if len(wanted) == 5:  # TensorFlow leaves some of the steps after seq_len_max as they were
+            assert not np.any(ours[3:]), i
+            ours, wanted = ours[:3], wanted[:3]
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5, err_msg=f"result {i}")

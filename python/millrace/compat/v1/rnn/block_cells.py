@@ -1,16 +1,19 @@
-"""Cells of TensorFlow that are one op each, with its names and variables, made of the usual ops."""
+"""Cells of TensorFlow that are one op each, with its names and variables."""
 
 from typing import Any
 
+from millrace import gen_ops
 from millrace.compat.v1.rnn.cells import GRUCell, LSTMCell, LSTMStateTuple
 from millrace.compat.v1.rnn.dynamic_rnn import dynamic_rnn
 from millrace.compat.v1.rnn.static_rnn import static_rnn
 from millrace.core import nest
+from millrace.core.dtypes import int32, int64
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.ops import array
-from millrace.ops.gather import reverse, reverse_sequence
+from millrace.ops.gather import gather_nd, reverse, reverse_sequence
+from millrace.ops.reduce import reduce_max
 from millrace.state.variable_scope import variable_scope
 
 
@@ -36,10 +39,40 @@ class LSTMBlockCell(LSTMCell):
             reuse=reuse, name=name, dtype=dtype,
         )  # fmt: skip
 
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        """One step."""
+        cs_prev, h_prev = state
+        outputs = gen_ops.lstm_block_cell(
+            inputs, cs_prev, h_prev, self._kernel, *self._peepholes(inputs), self._bias,
+            **self._options(),
+        )  # fmt: skip
+        _, cs, _, _, _, _, h = outputs
+        return h, LSTMStateTuple(cs, h)
+
+    def _peepholes(self, inputs: Tensor) -> list[Any]:
+        if self._use_peepholes:
+            return [self._w_i_diag, self._w_f_diag, self._w_o_diag]
+        return [array.zeros([self._num_units], inputs.dtype)] * 3
+
+    def _options(self) -> dict[str, Any]:
+        clip = self._cell_clip if self._cell_clip is not None else -1.0
+        return {
+            "forget_bias": self._forget_bias, "cell_clip": clip,
+            "use_peephole": self._use_peepholes,
+        }  # fmt: skip
+
 
 @export(v1=("contrib.rnn.GRUBlockCell", "contrib.rnn.GRUBlockCellV2"))
 class GRUBlockCell(GRUCell):
     """`GRUCell`; its size may be called `cell_size`."""
+
+    def call(self, inputs: Tensor, state: Tensor) -> Any:
+        """One step."""
+        outputs = gen_ops.gru_block_cell(
+            inputs, state, self._gate_kernel, self._candidate_kernel, self._gate_bias,
+            self._candidate_bias,
+        )  # fmt: skip
+        return outputs[3], outputs[3]
 
     def __init__(
         self, num_units: int | None = None, cell_size: int | None = None,
@@ -112,18 +145,28 @@ class TimeReversedFusedRNN(FusedRNNCell):
         return (array.unstack(outputs) if is_list else outputs), state
 
 
-class _CellOfScope(LSTMBlockCell):
-    """A cell whose variables are in `variables_scope`, wherever it is called."""
+class _SequenceCell(LSTMBlockCell):
+    """All steps of a sequence, with variables in `variables_scope`, wherever it is called."""
 
     variables_scope: Any = None
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         return super().__call__(inputs, state, scope=self.variables_scope)
 
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        """All cs and h of [time, batch, size] inputs; of a state (length, c, h), zeros after
+        `length` steps."""
+        outputs = gen_ops.block_lstm(
+            state[0], inputs, *state[1:], self._kernel, *self._peepholes(inputs), self._bias,
+            **self._options(),
+        )  # fmt: skip
+        return outputs[1], outputs[6]
+
 
 @export(v1="contrib.rnn.LSTMBlockFusedCell")
 class LSTMBlockFusedCell(FusedRNNCell):
-    """An LSTM over [time, batch, size] inputs; the arguments are those of `LSTMBlockCell`."""
+    """An LSTM over [time, batch, size] inputs, one op; the arguments are those of
+    `LSTMBlockCell`."""
 
     def __init__(
         self, num_units: int, forget_bias: float = 1.0, cell_clip: float | None = None,
@@ -131,7 +174,7 @@ class LSTMBlockFusedCell(FusedRNNCell):
         name: str | None = "lstm_fused_cell",
     ):  # fmt: skip
         self._name = name
-        self._cell = _CellOfScope(
+        self._cell = _SequenceCell(
             num_units, forget_bias, cell_clip, use_peephole, dtype, reuse, name
         )
 
@@ -146,13 +189,26 @@ class LSTMBlockFusedCell(FusedRNNCell):
     ) -> Any:  # fmt: skip
         is_list = isinstance(inputs, (list, tuple))
         whole = array.stack(inputs) if is_list else convert_to_tensor(inputs)
-        if initial_state is None:
-            dtype = dtype or whole.dtype
-        else:
-            initial_state = LSTMStateTuple(*initial_state)
         with variable_scope(scope or self._name) as opened:
             self._cell.variables_scope = self._cell.variables_scope or opened
-            outputs, state = dynamic_rnn(
-                self._cell, whole, sequence_length, initial_state, dtype, time_major=True
-            )
-        return (array.unstack(outputs) if is_list else outputs), state
+            steps, batch = array.shape(whole)[0], array.shape(whole)[1]
+            if initial_state is None:
+                initial_state = self._cell.zero_state(batch, dtype or whole.dtype)
+            c, h = initial_state
+            length = steps
+            if sequence_length is not None:
+                sequence_length = gen_ops.cast(convert_to_tensor(sequence_length), int32)
+                length = reduce_max(sequence_length)
+            all_c, all_h = self._cell(whole, (gen_ops.cast(length, int64), c, h))
+            state = LSTMStateTuple(all_c[-1], all_h[-1])
+            if sequence_length is not None:
+                rows = array.stack([sequence_length, gen_ops.range(0, batch, 1)], 1)
+                state = LSTMStateTuple(_last(c, all_c, rows), _last(h, all_h, rows))
+                mask = array.sequence_mask(sequence_length, steps, whole.dtype)
+                all_h = all_h * array.expand_dims(array.transpose(mask), -1)
+        return (array.unstack(all_h) if is_list else all_h), state
+
+
+def _last(first: Any, following: Tensor, rows: Tensor) -> Tensor:
+    """Of states `first` and those after each step, the ones of [steps done, place in batch]."""
+    return gather_nd(array.concat([array.expand_dims(first, 0), following], 0), rows)
