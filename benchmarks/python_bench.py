@@ -78,6 +78,58 @@ def graph_figures(tf, count):
     return figures
 
 
+def loop_figures(tf, turns):
+    """Nanoseconds of an iteration of loops that compute next to nothing."""
+
+    def count(_, end=turns):
+        return tf.while_loop(lambda i: i < end, lambda i: i + 1, [tf.constant(0)])
+
+    def polynomial(x):
+        def body(i, y):
+            y = y * 0.5 + 1.0
+            return i + 1, tf.where(y > 1.5, y - 0.25, y + 0.25)
+
+        return tf.while_loop(lambda i, y: i < turns, body, [tf.constant(0), x])[1]
+
+    def nested(_):
+        def body(i, total):
+            inner = tf.while_loop(lambda j, t: j < 100, lambda j, t: (j + 1, t + j), [0, total])
+            return i + 1, inner[1]
+
+        return tf.while_loop(lambda i, t: i < turns // 100, body, [0, tf.constant(0)])[1]
+
+    def branches(x):
+        def body(i, y):
+            return i + 1, tf.cond(y > 1.0, lambda: y - 1.0, lambda: y + 0.75)
+
+        return tf.while_loop(lambda i, y: i < turns, body, [tf.constant(0), x])[1]
+
+    def power(x):
+        y = tf.while_loop(
+            lambda i, y: i < turns, lambda i, y: (i + 1, y * 1.0001), [tf.constant(0), x]
+        )[1]
+        return tf.gradients(y, x)[0]
+
+    programs = {
+        "an iteration of i += 1 (ns)": count,
+        "an iteration of 8 ops (ns)": polynomial,
+        "an inner iteration of two loops (ns)": nested,
+        "an iteration with a branch (ns)": branches,
+        "an iteration with its gradient (ns)": power,
+    }
+    figures = {}
+    for name, program in programs.items():
+        with tf.Graph().as_default():
+            x = tf.placeholder(tf.float32, [])
+            y = program(x)
+            with tf.Session() as session:
+                call = session.make_callable(y, [x])
+                for _ in range(3):
+                    call(1.0)
+                figures[name] = per_call(lambda call=call: call(1.0), 3) * 1e3 / turns
+    return figures
+
+
 def torch_figures():
     import torch
 
@@ -127,7 +179,7 @@ def peer(kind):
 
     tf.disable_v2_behavior()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    return graph_figures(tf, 300)
+    return {**graph_figures(tf, 300), **loop_figures(tf, 10000)}
 
 
 def main():
@@ -136,7 +188,13 @@ def main():
         return
     import millrace.compat.v1 as tf
 
-    columns = {"Millrace": {**graph_figures(tf, 20000), **import_figures(sys.executable)}}
+    columns = {
+        "Millrace": {
+            **graph_figures(tf, 20000),
+            **loop_figures(tf, 10000),
+            **import_figures(sys.executable),
+        }
+    }
     python = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PEER_PYTHON", sys.executable)
     for title, kind in (("TensorFlow", "tensorflow"), ("PyTorch", "torch")):
         done = subprocess.run([python, __file__, "--peer", kind], capture_output=True, text=True)

@@ -4,6 +4,7 @@
 
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/runtime/boundary.h"
+#include "millrace/runtime/compiled_loops.h"
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/memory.h"
 #include "millrace/runtime/pending.h"
@@ -57,7 +58,10 @@ class Compiler {
     for (NodeId id : order_) add_inputs(id);
     add_output_types();
     add_edges();
-    if (plan_->straight_allowed()) add_straight();
+    const std::vector<int32_t> order = add_loops(*plan_);
+    if (plan_->straight_allowed()) add_straight(order);
+    // Loops want to be measured first.
+    plan_->worth_sharing.store(plan_->has_frames, std::memory_order_relaxed);
     plan_->step_ns = std::make_unique<std::atomic<uint32_t>[]>(plan_->steps.size());
     plan_->scratch = std::make_unique<PlanScratch>(*plan_);
     return plan_;
@@ -127,7 +131,9 @@ class Compiler {
     plan_->many_blocking |= step.blocks && plan_->has_blocking;
     plan_->has_blocking |= step.blocks;
     plan_->has_step_state |= traits.step_state;
-    plan_->has_dead |= step.kind == StepKind::kSwitch || step.kind == StepKind::kMerge;
+    const bool branches = step.kind == StepKind::kSwitch || step.kind == StepKind::kMerge;
+    plan_->has_dead |= branches;
+    plan_->has_branches |= branches && step.frame == 0;
 
     auto kernel_node = std::make_unique<KernelNode>();
     kernel_node->name = node.name;
@@ -248,49 +254,70 @@ class Compiler {
     }
   }
 
-  // Gives slots in topological order, each free again after its last reader.
-  void add_straight() {
-    size_t n = plan_->steps.size();
+  // What stands for a step of the root in the straight form: the step, or a loop, by its LoopCond.
+  struct Straight {
+    std::vector<int32_t> inputs;  // slots of the root frame
+    std::vector<int32_t> outputs;
+  };
+  Straight straight_of(int32_t step, const PlanLoop* loop) const {
+    Straight out;
+    const auto add_inputs = [&](const PlanStep& s) {
+      for (int k = 0; k < s.num_inputs; ++k)
+        out.inputs.push_back(plan_->inputs[nth(s.first_input, k)]);
+    };
+    const auto add_outputs = [&](const PlanStep& s) {
+      for (int k = 0; k < s.num_outputs; ++k) out.outputs.push_back(s.first_output + k);
+    };
+    if (loop == nullptr) {
+      add_inputs(plan_->steps[index(step)]);
+      add_outputs(plan_->steps[index(step)]);
+      return out;
+    }
+    for (int32_t enter : loop->enters) add_inputs(plan_->steps[index(enter)]);
+    for (int32_t exit : loop->exits) add_outputs(plan_->steps[index(exit)]);
+    return out;
+  }
+
+  // Gives slots in the order given, each free again after its last reader.
+  void add_straight(const std::vector<int32_t>& order) {
     std::vector<int32_t> last_reader(static_cast<size_t>(plan_->frames[0].num_slots), -1);
-    for (size_t i = 0; i < n; ++i) {
-      const PlanStep& s = plan_->steps[i];
-      for (int k = 0; k < s.num_inputs; ++k) {
-        last_reader[static_cast<size_t>(plan_->inputs[nth(s.first_input, k)])] =
-            static_cast<int32_t>(i);
+    for (size_t i = 0; i < order.size(); ++i) {
+      for (int32_t slot : straight_of(order[i], loop_at(order[i])).inputs) {
+        last_reader[static_cast<size_t>(slot)] = static_cast<int32_t>(i);
       }
     }
     std::vector<int32_t> slot_of(last_reader.size(), -1);
     std::vector<int32_t> reads(last_reader.size(), 0);  // of the step at hand, by slot
     std::vector<int32_t> free;
-    for (size_t i = 0; i < n; ++i) {
-      const PlanStep& s = plan_->steps[i];
+    for (size_t i = 0; i < order.size(); ++i) {
+      const PlanStep& s = plan_->steps[index(order[i])];
+      const PlanLoop* loop = loop_at(order[i]);
+      const auto [inputs, outputs] = straight_of(order[i], loop);
       StraightStep& out = plan_->straight.emplace_back();
       out.kernel = s.kernel;
       out.node = s.node;
       out.output_types = s.output_types;
-      out.num_inputs = s.num_inputs;
-      out.num_outputs = s.num_outputs;
-      out.position = s.position;
-      out.kind = s.kind;
+      out.num_inputs = static_cast<int32_t>(inputs.size());
+      out.num_outputs = static_cast<int32_t>(outputs.size());
+      out.step = order[i];
+      out.kind = loop != nullptr ? StepKind::kLoop : s.kind;
       out.host_outputs = s.host_outputs;
-      out.needs_preparation = s.needs.any();
+      out.needs_preparation = loop == nullptr && s.needs.any();
       out.first_input = static_cast<int32_t>(plan_->straight_inputs.size());
       out.first_release = static_cast<int32_t>(plan_->releases.size());
       // Outputs first: a step never writes a slot that it still reads.
-      if (s.num_outputs == 1 && !free.empty()) {
+      if (outputs.size() == 1 && !free.empty()) {
         out.first_output = free.back();
         free.pop_back();
       } else {
         out.first_output = plan_->straight_slots;
-        plan_->straight_slots += s.num_outputs;
+        plan_->straight_slots += out.num_outputs;
       }
-      for (int k = 0; k < s.num_outputs; ++k) {
-        size_t slot = nth(s.first_output, k);
-        slot_of[slot] = out.first_output + k;
+      for (size_t k = 0; k < outputs.size(); ++k) {
+        const size_t slot = static_cast<size_t>(outputs[k]);
+        slot_of[slot] = out.first_output + static_cast<int32_t>(k);
         if (last_reader[slot] < 0) plan_->releases.push_back(slot_of[slot]);
       }
-      std::span<const int32_t> inputs(plan_->inputs.data() + s.first_input,
-                                      static_cast<size_t>(s.num_inputs));
       for (int32_t slot : inputs) reads[static_cast<size_t>(slot)] = 0;
       for (int32_t slot : inputs) ++reads[static_cast<size_t>(slot)];
       for (size_t k = 0; k < inputs.size(); ++k) {
@@ -306,6 +333,10 @@ class Compiler {
         free.push_back(plan_->releases[nth(out.first_release, k)]);
       }
     }
+  }
+  const PlanLoop* loop_at(int32_t step) const {
+    const int32_t frame = plan_->steps[index(step)].frame;
+    return frame == 0 ? nullptr : plan_->loop_of(frame);
   }
 
   const Subgraph& graph_;
@@ -358,28 +389,14 @@ Result<Ref<Plan>> compile(const Subgraph& graph, Ref<Device> device,
   return plan;
 }
 
-void Plan::review_gear() {
-  // Sharing costs some microseconds; it pays when the longest path is well below the sum.
-  constexpr uint64_t kWorthSharing = 50'000;
-  if (straight.empty()) return;
-  uint64_t total = 0, longest = 0;
-  std::vector<uint64_t> finish(steps.size(), 0);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    uint64_t ns = step_ns[i].load(std::memory_order_relaxed);
-    total += ns;
-    finish[i] += ns;
-    longest = std::max(longest, finish[i]);
-    for (int k = 0; k < steps[i].num_edges; ++k) {
-      size_t to = static_cast<size_t>(edges[nth(steps[i].first_edge, k)].step);
-      finish[to] = std::max(finish[to], finish[i]);
-    }
-  }
-  worth_sharing.store(total > kWorthSharing && longest * 4 < total * 3, std::memory_order_relaxed);
-}
-
 std::string Plan::to_string() const {
   std::string out = str_cat("plan on ", device->name(), ": ", steps.size(), " steps, ",
                             frames.size() - 1, " loops\n");
+  for (const std::unique_ptr<PlanLoop>& loop : loops) {
+    append_to(out,
+              str_cat("  frame ", loop->frame, " (", frames[static_cast<size_t>(loop->frame)].name,
+                      ") runs as one step where it is quick\n"));
+  }
   for (const PlanStep& s : steps) {
     append_to(out, str_cat("  ", s.node->op->name, " ", s.node->name, " (frame ", s.frame, ") ->"));
     for (int k = 0; k < s.num_edges; ++k) {

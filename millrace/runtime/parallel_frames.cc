@@ -5,6 +5,7 @@
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/runtime/parallel_run.h"
 #include "millrace/runtime/pending.h"
+#include "millrace/runtime/run_loop.h"
 
 namespace millrace {
 
@@ -52,8 +53,7 @@ void ParallelRun::arrive_at_merge(const PlanEdge& edge, const PlanStep& to, Iter
   uint64_t before = pending.fetch_add(delta, std::memory_order_acq_rel);
   uint64_t now = before + delta;
   if (pending::merge_num_live(now) > 1) {
-    return step_->fail(annotate_step(*plan_, static_cast<size_t>(edge.step),
-                                     internal("two live inputs in one activation")));
+    return step_->fail(annotate_step(*plan_, static_cast<size_t>(edge.step), two_live_inputs()));
   }
   if (pending::merge_ready(now, inputs) && !pending::merge_ready(before, inputs)) {
     next.push_back({edge.step, pending::merge_num_live(now) == 0, iteration});
@@ -157,6 +157,10 @@ Frame* ParallelRun::child_frame(const PlanStep& step, Iteration* iteration) {
   child->parent = parent;
   child->parent_iteration = iteration;
   child->id = frame_id(parent->id, static_cast<uint64_t>(iteration->number), desc.name);
+  const PlanLoop* const loop = plan_->loop_of(step.output_frame);
+  // What a run has changed is told apart by iterations.
+  child->gathers = loop != nullptr && updates_ == nullptr &&
+                   !(step_->max_threads > 1 && loop->worth_frames.load(std::memory_order_relaxed));
   if (parent != &root_) iteration->outstanding.fetch_add(1, std::memory_order_relaxed);
   MutexLock child_lock(child->mu);
   Iteration* first = add_iteration(*child);
@@ -184,10 +188,14 @@ void ParallelRun::enter(int32_t step_index, Iteration* from, Value&& value, Read
   Frame* frame = child_frame(step, from);
   Iteration* first = nullptr;
   int64_t started = 0;
+  bool gathered = false;
   {
     MutexLock lock(frame->mu);
     first = frame->live.front();  // iteration 0 stays until every Enter has come
-    if (step.constant_enter) {
+    gathered = frame->gathers;
+    if (gathered) {
+      started = gather(step, *frame, std::move(value), next);
+    } else if (step.constant_enter) {
       frame->constants.push_back({step_index, value});
       for (Iteration* other : frame->live) {
         if (other == first) continue;
@@ -195,9 +203,65 @@ void ParallelRun::enter(int32_t step_index, Iteration* from, Value&& value, Read
         other->outstanding.fetch_add(ready, std::memory_order_relaxed);
       }
     }
-    started = put(step, first, std::move(value), next);
+    if (!gathered) started = put(step, first, std::move(value), next);
   }
   account(first, started - 1, next);
+}
+
+int64_t ParallelRun::gather(const PlanStep& step, Frame& frame, Value&& value, ReadyList& next) {
+  Iteration* first = frame.live.front();
+  frame.entered_dead |= value.dead();
+  slot(first, step.first_output) = std::move(value);
+  if (++frame.entered < frame.desc->num_enters) return 0;
+  if (frame.entered_dead) return begin_iterations(frame, next);
+  next.push_back({plan_->loop_of(frame.static_id)->loop_cond, false, first});
+  return 1;
+}
+
+void ParallelRun::run_loop(const Ready& ready, ReadyList& next) {
+  Iteration* first = ready.iteration;
+  Frame* frame = first->frame;
+  PlanLoop& loop = *plan_->loop_of(frame->static_id);
+  std::vector<Value*> inputs;
+  for (int32_t index : loop.enters) {
+    inputs.push_back(&slot(first, plan_->steps[static_cast<size_t>(index)].first_output));
+  }
+  std::vector<Value> outputs(loop.exits.size());
+  std::unique_ptr<StraightArena> arena = plan_->scratch->take_arena();
+  StraightCalls calls(*plan_, *step_, *arena);
+  LoopRun loops(calls, nullptr, measured_);
+  const Iteration& around = *frame->parent_iteration;
+  const Result<LoopRun::End> end =
+      loops.run(loop, inputs.data(), ~uint64_t{0}, outputs.data(),
+                {.frame = around.frame->id, .iteration = static_cast<uint64_t>(around.number)},
+                /*may_stop=*/step_->max_threads > 1);
+  const bool stopped = end.ok() && *end == LoopRun::End::kStopped;
+  if (stopped) loops.take_entries(loop, inputs.data());
+  if (!end.ok() || stopped) calls.clear();
+  plan_->scratch->give_back(std::move(arena));
+  if (!end.ok()) return step_->fail(end.status());
+  int64_t started = 0;
+  if (stopped) {
+    MutexLock lock(frame->mu);
+    started = begin_iterations(*frame, next);
+  }
+  for (size_t i = 0; !stopped && i < outputs.size(); ++i) {
+    leave(loop.exits[i], first, std::move(outputs[i]), next);
+  }
+  account(first, started - 1, next);
+}
+
+int64_t ParallelRun::begin_iterations(Frame& frame, ReadyList& next) {
+  frame.gathers = false;
+  Iteration* first = frame.live.front();
+  const size_t before = next.size();
+  for (int32_t index : plan_->loop_of(frame.static_id)->enters) {
+    const PlanStep& step = plan_->steps[static_cast<size_t>(index)];
+    const Value& value = slot(first, step.first_output);
+    if (step.constant_enter) frame.constants.push_back({index, value});
+    arrive(step, first, value.dead(), next);
+  }
+  return static_cast<int64_t>(next.size() - before);
 }
 
 void ParallelRun::next_iteration(int32_t step_index, Iteration* iteration, Value&& value,

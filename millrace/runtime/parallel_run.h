@@ -24,6 +24,9 @@ struct Frame {
   Frame* parent = nullptr;
   Iteration* parent_iteration = nullptr;
   uint64_t id = 0;  // the same in every process that runs a part of the loop
+  // The loop runs as a whole, by its LoopCond, once all of its inputs are there and live: until
+  // then they wait in iteration 0, and nobody else is told.
+  bool gathers = false;
 
   struct Parked {
     int32_t step;
@@ -37,6 +40,9 @@ struct Frame {
   std::vector<Parked> parked MR_GUARDED_BY(mu);       // for iteration newest + 1, which must wait
   std::vector<int32_t> dead_exits MR_GUARDED_BY(mu);  // of iteration `newest`
   std::vector<int32_t> live_exits MR_GUARDED_BY(mu);  // that have left the loop
+  // Where it gathers: how many inputs have come, and whether one of them is dead.
+  int32_t entered MR_GUARDED_BY(mu) = 0;
+  bool entered_dead MR_GUARDED_BY(mu) = false;
 };
 
 // A step that has all its inputs, in one iteration.
@@ -99,6 +105,10 @@ class ParallelRun : public RefCounted {
   void hand_out(ReadyList& next, ReadyList& todo);
 
   bool is_cheap(const Ready& ready) const;
+  bool is_whole_loop(const Ready& ready) const {
+    return ready.iteration->frame->gathers &&
+           plan_->steps[static_cast<size_t>(ready.step)].control_flow == ControlFlow::kLoopCond;
+  }
 
   void schedule(ReadyList list, bool blocking);
 
@@ -153,6 +163,9 @@ class ParallelRun : public RefCounted {
   // LoopCond stays in its iteration; the others carry a value to another one.
   Status run_forward(const Ready& ready, ReadyList& next);
 
+  // Runs all iterations of a loop whose inputs are in iteration 0, or lets its frame do so.
+  void run_loop(const Ready& ready, ReadyList& next);
+
   bool start_async(const Ready& ready, ReadyList& next);
 
   void end_async(AsyncStep* state, ReadyList& next);
@@ -204,6 +217,14 @@ class ParallelRun : public RefCounted {
   Iteration* add_iteration(Frame& frame) MR_REQUIRES(frame.mu);
 
   void enter(int32_t step_index, Iteration* from, Value&& value, ReadyList& next);
+
+  // The frame from here on: tells the consumers of what has entered. Returns how many became ready
+  // in iteration 0.
+  int64_t begin_iterations(Frame& frame, ReadyList& next) MR_REQUIRES(frame.mu);
+  // Takes what entered a frame that gathers, and begins when that was all. Returns how many became
+  // ready in iteration 0.
+  int64_t gather(const PlanStep& step, Frame& frame, Value&& value, ReadyList& next)
+      MR_REQUIRES(frame.mu);
 
   void next_iteration(int32_t step_index, Iteration* iteration, Value&& value, ReadyList& next);
 

@@ -24,6 +24,8 @@ enum class StepKind : uint8_t {
   kSwitch,
   kMerge,
   kNothing,  // only orders: ControlTrigger
+  kLoop,     // straight form only: a whole loop, in place of its steps
+  kGuard,    // straight form only: jumps over steps of a branch that was not taken
 };
 
 // One consumer of a step's outputs.
@@ -61,8 +63,8 @@ struct PlanStep {
   const DType* output_types = nullptr;  // in Plan::output_types
 };
 
-// The same step for the straight gear, where a slot is used again once its last reader is done: all
-// that it reads of a step, in one line of the cache.
+// The same step for the straight form, where a slot is empty once its last reader is done: all that
+// a run reads of a step, in one line of the cache.
 struct alignas(64) StraightStep {
   const Kernel* kernel = nullptr;
   const KernelNode* node = nullptr;
@@ -74,7 +76,7 @@ struct alignas(64) StraightStep {
   int32_t num_outputs = 0;
   int32_t first_release = 0;  // in Plan::releases: slots that nobody reads after this step
   int32_t num_releases = 0;
-  int32_t position = 0;
+  int32_t step = 0;  // in Plan::steps; of a loop its LoopCond, of a guard in PlanLoop::guards
   StepKind kind = StepKind::kKernel;
   bool host_outputs = false;
   bool needs_preparation = false;
@@ -103,6 +105,60 @@ inline size_t nth(int32_t first, int k) {
   return static_cast<size_t>(first) + static_cast<size_t>(k);
 }
 
+// A loop without frames: its steps in an order in which they may run one after the other, and each
+// variable in a slot that all iterations use. compiled_loops.h says which loops have this form.
+struct PlanLoop {
+  // A range of Plan::loop_steps.
+  struct Range {
+    int32_t first = 0;
+    int32_t last = 0;  // one past the end
+  };
+  // A value that goes from slot to slot, and leaves nothing behind where `take`.
+  struct Move {
+    int32_t from = 0;
+    int32_t to = 0;
+    bool take = false;
+  };
+  // Input `input` of the loop goes to a slot.
+  struct Entry {
+    int32_t input = 0;
+    int32_t slot = 0;
+    bool read = false;  // of a reference, the value
+  };
+  // In front of steps that run in a branch only: they do while none of the flags is up.
+  struct Guard {
+    std::vector<int32_t> flags;  // in StraightArena::dead
+    int32_t skip = 0;            // how many steps follow that belong to it
+    // Where they do not run: slots that they would have been the last to read, and slots that are
+    // dead then for those who join branches.
+    std::vector<int32_t> clear;
+    std::vector<int32_t> kill;
+  };
+
+  int32_t frame = 0;
+  int32_t loop_cond = 0;        // a step; what is measured of the loop is kept there
+  std::vector<int32_t> enters;  // steps: the loop's inputs
+  std::vector<int32_t> exits;   // steps: the loop's outputs
+  std::vector<Entry> entries;
+  Range before;           // once: what is the same for every iteration, for the condition
+  Range condition;        // before each iteration, and where there is none any more
+  int32_t predicate = 0;  // its slot
+  Range first_time;       // once, when there is an iteration: what is the same in all of them
+  Range body;
+  std::vector<Move> moves;     // the variables of the next iteration
+  std::vector<int32_t> clear;  // after an iteration: slots that only `after` reads
+  Range after;                 // once, after the last iteration
+  std::vector<Move> leaving;   // by output: `from` is a slot, `to` the output's number
+  std::vector<Guard> guards;
+  int32_t first_slot = 0;  // the loop's own, empty while it does not run
+  int32_t num_slots = 0;
+  bool has_effects = false;  // some step has, or reads what has
+  // Some of these run before the condition and hang on no variable.
+  bool loose_effects = false;
+  // True once measurements say that running steps side by side would pay: then it has frames.
+  std::atomic<bool> worth_frames{false};
+};
+
 struct PlanScratch;
 
 // A graph compiled for one device, shared by all runs: dense steps in topological order, edges as
@@ -126,6 +182,13 @@ class Plan : public RefCounted {
   std::vector<int32_t> releases;
   int32_t straight_slots = 0;
 
+  // Loops that need no frames, in either gear, those inside of others first.
+  std::vector<std::unique_ptr<PlanLoop>> loops;
+  std::vector<int32_t> loop_of_frame;  // in `loops`, or -1
+  std::vector<StraightStep> loop_steps;
+  std::vector<int32_t> loop_flags;  // by loop step: of the outputs of a Switch or a Merge, or -1
+  int32_t num_flags = 0;
+
   Ref<Device> device;
   bool has_frames = false;
   bool has_async = false;
@@ -133,9 +196,16 @@ class Plan : public RefCounted {
   bool many_blocking = false;   // several steps block: one may wait for another
   bool has_step_state = false;  // some step makes resources that end with the run
   bool has_dead = false;        // a Switch or Merge: values may be dead
+  bool has_branches = false;    // the same, outside of loops
+  bool all_loops = true;        // every loop around no other is among `loops`
   // The device's kernels only enqueue: they are called one by one, in the plan's order.
   bool enqueues = false;
-  bool straight_allowed() const { return !has_frames && !has_async && !has_dead && !enqueues; }
+  bool straight_allowed() const { return all_loops && !has_async && !has_branches && !enqueues; }
+  // The loop that runs in place of frame `frame`; null: none does.
+  PlanLoop* loop_of(int32_t frame) const {
+    const int32_t loop = loop_of_frame[static_cast<size_t>(frame)];
+    return loop < 0 ? nullptr : loops[static_cast<size_t>(loop)].get();
+  }
 
   std::vector<std::unique_ptr<KernelNode>> nodes;  // by step
   std::vector<std::unique_ptr<Kernel>> kernels;    // by step; null where the executor does the work
@@ -144,9 +214,10 @@ class Plan : public RefCounted {
   // Measured by the executor: moving means of a step's time in nanoseconds; 0 until measured.
   std::unique_ptr<std::atomic<uint32_t>[]> step_ns;
   std::atomic<uint64_t> runs{0};
-  // True once measurements say that running steps side by side would pay.
+  // True once measurements say that running steps side by side would pay; of a plan with loops
+  // until they say that it would not.
   std::atomic<bool> worth_sharing{false};
-  // Works out worth_sharing from step_ns.
+  // Works out worth_sharing, and worth_frames of loops, from step_ns.
   void review_gear();
 
   std::unique_ptr<PlanScratch> scratch;

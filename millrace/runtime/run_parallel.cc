@@ -113,14 +113,25 @@ void ParallelRun::hand_out(ReadyList& next, ReadyList& todo) {
   if (step_->trace) {
     for (Ready& ready : next) ready.scheduled_ns = monotonic_nanos();
   }
+  ReadyList loops;
   for (const Ready& ready : next) {
     const PlanStep& s = plan_->steps[static_cast<size_t>(ready.step)];
     if (s.blocks && !ready.dead) {
       schedule(ReadyList{ready}, /*blocking=*/true);
+    } else if (is_whole_loop(ready)) {
+      loops.push_back(ready);
     } else if (todo.empty() || is_cheap(ready) || step_->max_threads <= 1) {
       todo.push_back(ready);
     } else {
       schedule(ReadyList{ready}, /*blocking=*/false);
+    }
+  }
+  // A loop may take long: what else is ready comes first, or goes on elsewhere.
+  for (const Ready& loop : loops) {
+    if (todo.empty() || step_->max_threads <= 1) {
+      todo.insert(todo.begin(), loop);
+    } else {
+      schedule(ReadyList{loop}, /*blocking=*/false);
     }
   }
   if (todo.size() >= kShareAt && step_->pool->size() > 1 && step_->max_threads > 1) {
@@ -215,6 +226,10 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
       status = run_fetch(step, iteration);
       break;
     case StepKind::kForward:
+      if (iteration->frame->gathers && step.control_flow == ControlFlow::kLoopCond) {
+        run_loop(ready, next);
+        return true;
+      }
       status = run_forward(ready, next);
       if (status.ok()) return true;
       break;
@@ -225,6 +240,8 @@ bool ParallelRun::execute(const Ready& ready, ReadyList& next) {
       status = run_merge(step, iteration);
       break;
     case StepKind::kNothing:
+    case StepKind::kLoop:  // these are of the straight form
+    case StepKind::kGuard:
       break;
   }
   complete(ready, std::move(status), next);
@@ -329,36 +346,12 @@ Status ParallelRun::run_fetch(const PlanStep& step, Iteration* iteration) {
 }
 
 Status ParallelRun::take(const PlanStep& step, Iteration* iteration, int i, Value& out) {
-  Value& in = input(step, iteration, i);
-  if (in.is_ref() && !is_ref(step.node->input_types[static_cast<size_t>(i)])) {
-    return read_reference(in, out);
-  }
-  if (last_user(step, iteration, i)) {
-    out = std::move(in);
-    in.clear();  // NOLINT(bugprone-use-after-move): its state says what to drop
-  } else {
-    out = in;
-  }
-  return ok_status();
+  const bool by_value = !is_ref(step.node->input_types[static_cast<size_t>(i)]);
+  return hand_on(input(step, iteration, i), by_value, last_user(step, iteration, i), out);
 }
 
 Status ParallelRun::run_switch(const PlanStep& step, Iteration* iteration) {
-  const Tensor* predicate = &input(step, iteration, 1).tensor;
-  Value read;
-  if (input(step, iteration, 1).is_ref()) {
-    MR_TRY(read_reference(input(step, iteration, 1), read));
-    predicate = &read.tensor;
-  }
-  int taken = 0;
-  if (predicate->dtype() == DType::kBool && predicate->num_elements() == 1) [[likely]] {
-    taken = predicate->item<bool>() ? 1 : 0;
-  } else if (predicate->dtype() == DType::kInt32 && predicate->num_elements() == 1) {
-    int32_t number = predicate->item<int32_t>();
-    taken = number < 0 || number >= step.num_outputs ? step.num_outputs - 1 : number;
-  } else {
-    return invalid_argument("the predicate must be a bool or int32 scalar, got ",
-                            predicate->dtype(), " ", predicate->shape());
-  }
+  MR_TRY_ASSIGN(const int taken, switch_output(input(step, iteration, 1), step.num_outputs));
   MR_TRY(take(step, iteration, 0, slot(iteration, step.first_output + taken)));
   for (int i = 0; i < step.num_outputs; ++i) {
     if (i != taken) slot(iteration, step.first_output + i).set_dead();

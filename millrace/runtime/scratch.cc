@@ -4,7 +4,8 @@ namespace millrace {
 
 StraightArena::StraightArena(const Plan& plan)
     : slots(std::make_unique<Value[]>(static_cast<size_t>(plan.straight_slots))),
-      inputs(std::make_unique<Value*[]>(plan.straight_inputs.size())) {
+      inputs(std::make_unique<Value*[]>(plan.straight_inputs.size())),
+      dead(std::make_unique<bool[]>(static_cast<size_t>(plan.num_flags))) {
   for (size_t i = 0; i < plan.straight_inputs.size(); ++i) {
     inputs[i] = &slots[static_cast<size_t>(plan.straight_inputs[i])];
   }

@@ -13,8 +13,8 @@ namespace millrace {
 
 struct Frame;
 
-// The values of one straight run: one slot per live value, and for every input of every step a
-// pointer to its slot, made once.
+// The values of one straight run, or of one loop that runs without frames: one slot per live value,
+// and for every input of every step a pointer to its slot, made once.
 struct StraightArena {
   explicit StraightArena(const Plan& plan);
   std::unique_ptr<Value[]> slots;  // all empty between runs
@@ -22,6 +22,8 @@ struct StraightArena {
   // Memory for the value that a slot gets next, as KernelContext::Args says; null: none is planned,
   // as in every arena until a planner fills it.
   std::unique_ptr<Ref<Buffer>[]> planned;
+  // By flag: whether that output of a Switch or a Merge is dead in the iteration at hand.
+  std::unique_ptr<bool[]> dead;
 };
 
 // One iteration of one frame in a parallel run: values, and what steps wait for.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "millrace/runtime/executor.h"
-
 namespace millrace {
 namespace {
 
@@ -26,6 +24,25 @@ Result<Tensor> fetch_value(Value& input, bool movable) {
   }
   return movable ? std::move(input.tensor) : input.tensor;
 }
+
+Result<int> switch_output(const Value& predicate, int count) {
+  if (predicate.is_ref()) {
+    Value read;
+    MR_TRY(read_reference(predicate, read));
+    return switch_output(read, count);
+  }
+  const Tensor& value = predicate.tensor;
+  if (value.dtype() == DType::kBool && value.num_elements() == 1) [[likely]]
+    return value.item<bool>() ? 1 : 0;
+  if (value.dtype() == DType::kInt32 && value.num_elements() == 1) {
+    const int32_t number = value.item<int32_t>();
+    return number < 0 || number >= count ? count - 1 : number;
+  }
+  return invalid_argument("the predicate must be a bool or int32 scalar, got ", value.dtype(), " ",
+                          value.shape());
+}
+
+Status two_live_inputs() { return internal("two live inputs in one activation"); }
 
 Status annotate_step(const Plan& plan, size_t step, const Status& status) {
   const PlanStep& failed = plan.steps[step];
@@ -93,12 +110,6 @@ void StepTimer::record(const Value* outputs, const std::vector<TraceEvent::Block
                             .exclusive = tensor.writable()});
   }
   trace_->record(std::move(event));
-}
-
-bool runs_straight(const Plan& plan, Gear gear) {
-  if (!plan.straight_allowed() || gear == Gear::kParallel) return false;
-  if (gear == Gear::kStraight) return true;
-  return !plan.many_blocking && !plan.worth_sharing.load(std::memory_order_relaxed);
 }
 
 }  // namespace millrace

@@ -15,6 +15,25 @@ namespace millrace {
 // The value of a fetch: the variable's own storage is copied, so that later updates do not show.
 Result<Tensor> fetch_value(Value& input, bool movable);
 
+// Which output of a Switch with `count` outputs `predicate` means; INVALID_ARGUMENT for a value
+// that is no predicate.
+Result<int> switch_output(const Value& predicate, int count);
+
+// Gives a value on: out of `from` where it is `movable`. A reference is read where `by_value`.
+inline Status hand_on(Value& from, bool by_value, bool movable, Value& to) {
+  if (from.is_ref() && by_value) return read_reference(from, to);
+  if (movable) {
+    to = std::move(from);
+    from.clear();  // NOLINT(bugprone-use-after-move): its state says what to drop
+  } else {
+    to = from;
+  }
+  return ok_status();
+}
+
+// The error of a Merge to which two values came.
+Status two_live_inputs();
+
 // An error of step `step` with what a user needs to find the place. Of a step that only carries a
 // value away, to the caller or to another device, that is the node that gave the value.
 Status annotate_step(const Plan& plan, size_t step, const Status& status);
