@@ -21,7 +21,10 @@
 namespace millrace {
 namespace {
 
+// How long a worker looks for work before it sleeps. With many of them it takes long to wake all.
 constexpr int64_t kSpinNanos = 5'000;
+constexpr int64_t kSpinNanosOfMany = 50'000;
+constexpr size_t kManyWorkers = 8;
 constexpr int64_t kBlockingIdleNanos = 5'000'000'000;
 constexpr int kMostWorkers = 4096;
 // A worker looks at the injection queue first once in so many tasks, lest its own starve it.
@@ -140,7 +143,16 @@ struct Loop {
   Loop* newer = nullptr;
   Loop* older = nullptr;
 
-  alignas(64) std::atomic<int64_t> next{0};
+  // Ranges that follow each other, for one thread first and then for all that have done theirs. A
+  // thread begins with the same share of every loop, so what one loop left in its caches, or what
+  // lies there from the last time, is there for the next.
+  struct Share {
+    alignas(64) std::atomic<int64_t> next;
+    int64_t end;
+  };
+  static constexpr int kMostShares = 32;
+  int shares = 0;
+  Share share[kMostShares];
   // The helpers at work, and the bit that says the caller sleeps until they are done.
   static constexpr uint32_t kCallerSleeps = uint32_t{1} << 31;
   alignas(64) std::atomic<uint32_t> active{0};
@@ -150,16 +162,24 @@ struct Loop {
     body(begin, std::min(n - begin, units) + begin);
   }
 
-  // Runs ranges until all are taken.
-  void take_part() {
-    while (true) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= ranges) return;
-      if (cancel != nullptr && cancel->cancelled()) {
-        next.store(ranges, std::memory_order_relaxed);
-        return;
+  void cut(int64_t threads) {
+    shares = static_cast<int>(std::min({threads, ranges, int64_t{kMostShares}}));
+    for (int i = 0; i < shares; ++i) {
+      share[i].next.store(ranges * i / shares, std::memory_order_relaxed);
+      share[i].end = ranges * (i + 1) / shares;
+    }
+  }
+
+  // Runs ranges until all are taken, from that share on.
+  void take_part(int first) {
+    for (int i = 0; i < shares; ++i) {
+      Share& own = share[(first + i) % shares];
+      while (own.next.load(std::memory_order_relaxed) < own.end) {
+        const int64_t range = own.next.fetch_add(1, std::memory_order_relaxed);
+        if (range >= own.end) break;
+        if (cancel != nullptr && cancel->cancelled()) return;
+        run_range(range);
       }
-      run_range(i);
     }
   }
 
@@ -243,7 +263,7 @@ struct ThreadPool::Impl {
 
   void list_loop(Loop& loop, int64_t helpers);
   void unlist(Loop& loop) MR_REQUIRES(loops_mutex);
-  bool help_a_loop(bool& searching);
+  bool help_a_loop(const Worker& worker, bool& searching);
 
   const int generation;
   const bool without_threads;
@@ -315,7 +335,7 @@ bool ThreadPool::Impl::run_something(Worker& worker, bool& searching) {
   UniqueFunction<void()> task;
   if (++worker.picks % kInjectionTurn == 0) task = injected.pop_front();
   if (!task) task = worker.tasks.pop_back();
-  if (!task && help_a_loop(searching)) return true;
+  if (!task && help_a_loop(worker, searching)) return true;
   if (!task) task = injected.pop_front();
   const int count = static_cast<int>(workers.size());
   for (int i = 0; !task && i < count; ++i) {
@@ -373,7 +393,8 @@ bool ThreadPool::Impl::has_work() const {
 }
 
 bool ThreadPool::Impl::spin_until_work() const {
-  const int64_t give_up = monotonic_nanos() + kSpinNanos;
+  const int64_t spin = workers.size() < kManyWorkers ? kSpinNanos : kSpinNanosOfMany;
+  const int64_t give_up = monotonic_nanos() + spin;
   do {
     if (has_work()) return true;
     if (stopping.load(std::memory_order_relaxed)) return false;
@@ -452,7 +473,7 @@ void ThreadPool::Impl::unlist(Loop& loop) {
 }
 
 // Joins the newest loop that wants helpers: of nested loops, the inner ones end first.
-bool ThreadPool::Impl::help_a_loop(bool& searching) {
+bool ThreadPool::Impl::help_a_loop(const Worker& worker, bool& searching) {
   if (listed_loops.load(std::memory_order_seq_cst) == 0) return false;
   Loop* loop;
   int64_t more_helpers;
@@ -466,7 +487,7 @@ bool ThreadPool::Impl::help_a_loop(bool& searching) {
   }
   if (searching) found_work(searching);
   wake(static_cast<int>(std::min<int64_t>(more_helpers, kLoopFanOut)));
-  loop->take_part();
+  loop->take_part(worker.index);
   {
     MutexLock lock(loops_mutex);
     unlist(*loop);
@@ -574,9 +595,11 @@ void ThreadPool::parallel_for(int64_t n, double cost_ns_per_unit,
   Loop loop{body, cancel, n, units, ranges};
   const int64_t others = size() - (on_worker() ? 1 : 0);
   const int64_t helpers = std::min({int64_t{max_threads} - 1, others, ranges - 1});
+  loop.cut(std::max<int64_t>(helpers, 0) + 1);
   const bool alone = helpers <= 0 || impl_->in_forked_child() || !impl_->start();
   if (!alone) impl_->list_loop(loop, helpers);
-  loop.take_part();
+  // A thread that is no worker has the last share.
+  loop.take_part(on_worker() ? Impl::this_worker->index : loop.shares - 1);
   if (alone) return;
   {
     MutexLock lock(impl_->loops_mutex);

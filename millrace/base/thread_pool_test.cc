@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <latch>
@@ -286,6 +287,31 @@ TEST(ParallelFor, RunsOnlyItsOwnRangesWhileItWaits) {
     inside = false;
   });
   done.wait();
+}
+
+// The same share comes first in every loop; then those of threads that are busy elsewhere.
+TEST(ParallelFor, AThreadBeginsWithAShareOfItsOwn) {
+  ThreadPool pool(2);
+  std::atomic<int> busy{0};
+  std::atomic<bool> go_on{false};
+  for (int i = 0; i < 2; ++i) {
+    pool.schedule([&] {
+      ++busy;
+      busy.notify_all();
+      go_on.wait(false);
+    });
+  }
+  for (int n = busy; n < 2; n = busy) busy.wait(n);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<int64_t> begins;
+    pool.parallel_for(300, 1e5, [&](int64_t begin, int64_t) { begins.push_back(begin); });
+    ASSERT_EQ(begins.size(), 300u);
+    EXPECT_EQ(begins.front(), 200);
+    std::rotate(begins.begin(), begins.begin() + 100, begins.end());
+    EXPECT_TRUE(std::is_sorted(begins.begin(), begins.end()));
+  }
+  go_on = true;
+  go_on.notify_all();
 }
 
 TEST(ParallelFor, StopsStartingRangesWhenCancelled) {
