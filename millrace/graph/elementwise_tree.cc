@@ -6,6 +6,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMaxArity = 64;
+constexpr std::string_view kKeepDims = " keep_dims";
 
 Result<ElementwiseTree::Stage> read_stage(const std::string& text) {
   const size_t colon = text.find(':');
@@ -14,7 +15,10 @@ Result<ElementwiseTree::Stage> read_stage(const std::string& text) {
   if (type == DType::kInvalid) {
     return invalid_argument("stages must be written as \"Add:float\", got \"", text, "\"");
   }
-  return ElementwiseTree::Stage{text.substr(0, colon), type, {}};
+  ElementwiseTree::Stage stage{text.substr(0, colon), type, {}};
+  stage.keep_dims = stage.op.ends_with(kKeepDims);
+  if (stage.keep_dims) stage.op.resize(stage.op.size() - kKeepDims.size());
+  return stage;
 }
 
 }  // namespace
@@ -23,7 +27,7 @@ void ElementwiseTree::write(AttrMap& attrs) const {
   std::vector<std::string> names;
   std::vector<int64_t> arities, operands;
   for (const Stage& stage : stages) {
-    names.push_back(str_cat(stage.op, ":", stage.type));
+    names.push_back(str_cat(stage.op, stage.keep_dims ? kKeepDims : "", ":", stage.type));
     arities.push_back(static_cast<int64_t>(stage.operands.size()));
     operands.insert(operands.end(), stage.operands.begin(), stage.operands.end());
   }

@@ -17,7 +17,9 @@ inline constexpr std::string_view kStandsForLinesAttr = "_stands_for_lines";
 inline constexpr std::string_view kNotFusedAttr = "_not_fused";
 
 // A tree of elementwise ops (values may also be read more than once) in the attributes of the one
-// node that computes it: see OpTraits::fused_by. Of (x + y) * tanh(x + y) with inputs x and y:
+// node that computes it: see OpTraits::fused_by. Among them may be ops that fold (OpTraits::folds)
+// the last dimensions, with their list of dimensions as second operand, "Sum keep_dims:float" where
+// they keep them. Of (x + y) * tanh(x + y) with inputs x and y:
 //
 //   stages    ["AddV2:float", "Tanh:float", "Mul:float"]   the ops and the types of their results
 //   arities   [2, 1, 2]                                    how many operands each has
@@ -33,6 +35,7 @@ struct ElementwiseTree {
     std::string op;
     DType type = DType::kInvalid;
     std::vector<int> operands;
+    bool keep_dims = false;  // of one that folds
   };
   std::vector<Stage> stages;
   std::vector<int> results;

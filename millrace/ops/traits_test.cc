@@ -117,6 +117,7 @@ TEST_F(Traits, OneShapeMeansOneTensor) {
                                                            {"Reshape", {ints({-1, 5})}},
                                                            {"Slice", {ints({0, 0}), ints({2, -1})}},
                                                            {"Squeeze", {}},
+                                                           {"StopGradient", {}},
                                                            {"Tile", {ints({1, 1})}}};
   for (const OpDef* op : ops_with([](const OpTraits& t) { return t.same_when_same_shape; })) {
     OpTester tester(op->name);
@@ -131,6 +132,21 @@ TEST_F(Traits, OneShapeMeansOneTensor) {
     }
     expect_same(tester.run_one(), x, op->name);
   }
+}
+
+TEST_F(Traits, FoldsDropOrKeepWhatTheyFold) {
+  int folds = 0;
+  for (const OpDef* op : ops_with([](const OpTraits& t) { return t.folds; })) {
+    const bool logical = op->inputs[0].dtype == DType::kBool;
+    const Tensor x = Tensor::zeros(logical ? DType::kBool : DType::kFloat, Shape{2, 3, 4}).value();
+    for (bool keep_dims : {false, true}) {
+      OpTester tester(op->name);
+      tester.attr("keep_dims", keep_dims).input(x).input(ints({-1, 1}));
+      EXPECT_EQ(tester.run_one()->shape(), keep_dims ? Shape({2, 1, 1}) : Shape({2})) << op->name;
+    }
+    ++folds;
+  }
+  EXPECT_GE(folds, 7);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "millrace/graph/elementwise_tree.h"
@@ -8,7 +9,9 @@
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/presence.h"
 
-// Puts one node in place of elementwise ops that read each other (OpTraits::fused_by).
+// Puts one node in place of elementwise ops that read each other (OpTraits::fused_by), and of ops
+// among them that fold the last dimensions of what they read (OpTraits::folds): means and sums of
+// rows, in the middle of a normalisation, say. Folds along other dimensions stay on their own.
 //
 // Nodes are visited in an order that puts elementwise ones as early as they can run. Each joins the
 // groups of those it reads, as far as these are open. A group is closed as soon as a node that
@@ -19,6 +22,10 @@ namespace millrace {
 namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
+
+// The list of dimensions that a fold reads.
+constexpr size_t kAxes = 1;
+constexpr std::string_view kKeepDims = "keep_dims";
 
 struct Group {
   std::vector<NodeId> members;  // in the order visited
@@ -38,13 +45,22 @@ class Fuser {
 
   Result<bool> run() {
     fusable_.resize(index(graph_.size()));
+    fused_by_.resize(index(graph_.size()));
     bool any = false;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      fusable_[index(id)] = may_fuse(graph_.node(id));
+      const SubNode& node = graph_.node(id);
+      fused_by_[index(id)] = node.op->traits.fused_by;
+      fusable_[index(id)] = !fused_by_[index(id)].empty() && may_fuse(node);
     }
+    MR_TRY(find_folds());
     for (const SubNode& node : graph_.nodes()) any |= joins_something(node);
-    if (!any) return false;
+    moved_.assign(index(graph_.size()), Output{-1, 0});
+    if (!any) {
+      write_notes();
+      return false;
+    }
     uses_ = graph_.uses();
+    leave_what_forwards();
     MR_TRY_ASSIGN(const std::vector<NodeId> order, find_order());
     present_.emplace(graph_, order);
     group_.assign(index(graph_.size()), -1);
@@ -53,12 +69,90 @@ class Fuser {
   }
 
  private:
+  // A node that touches no elements costs nothing on its own; it is fused where nobody else reads
+  // it.
+  void leave_what_forwards() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!fusable_[index(id)] || !graph_.node(id).op->traits.forwards) continue;
+      const auto fuses = [&](const Subgraph::Use& use) {
+        return use.input >= 0 && fusable_[index(use.node)];
+      };
+      fusable_[index(id)] = std::all_of(uses_[index(id)].begin(), uses_[index(id)].end(), fuses);
+    }
+  }
+
+  // Folds are fused by what fuses those they read, or else those that read them.
+  Status find_folds() {
+    std::vector<NodeId> folds;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const SubNode& node = graph_.node(id);
+      if (!node.erased && node.op->traits.folds && fused_by_[index(id)].empty() &&
+          node.inputs.size() == kAxes + 1) {
+        folds.push_back(id);
+      }
+    }
+    if (folds.empty()) return ok_status();
+    for (const SubNode& node : graph_.nodes()) {
+      if (!fusable_[index(id_of(node))]) continue;
+      for (Output input : node.inputs) {
+        if (graph_.node(input.node).op->traits.folds) {
+          fused_by_[index(input.node)] = node.op->traits.fused_by;
+        }
+      }
+    }
+    for (NodeId id : folds) {
+      const SubNode& node = graph_.node(id);
+      const NodeId from = node.inputs[0].node;
+      if (fusable_[index(from)]) fused_by_[index(id)] = fused_by_[index(from)];
+      if (fused_by_[index(id)].empty() || !may_fuse(node)) continue;
+      MR_TRY_ASSIGN(fusable_[index(id)], folds_last_dimensions(node));
+      if (!fusable_[index(id)])
+        notes_[id] = "not fused: it may fold other dimensions than the last";
+    }
+    return ok_status();
+  }
+
+  // Whether a node folds along the last dimensions, by all that is declared: where that is wrong,
+  // the fold is computed all the same, but gains nothing.
+  Result<bool> folds_last_dimensions(const SubNode& node) {
+    MR_TRY_ASSIGN(const SubgraphFacts* facts, graph_.facts());
+    const std::optional<PartialValue>& axes = facts->of(node.inputs[kAxes]).value;
+    if (!axes || !axes->fully_known() || axes->elements.empty()) return false;
+    const auto from_start = [](const std::optional<int64_t>& axis) { return *axis >= 0; };
+    int rank = -1;
+    if (std::any_of(axes->elements.begin(), axes->elements.end(), from_start)) {
+      rank = facts->of(node.inputs[0]).shape.rank();
+      if (rank < 0) {
+        MR_TRY_ASSIGN(const SubgraphFacts* declared, find_declared());
+        rank = declared->of(node.inputs[0]).shape.rank();
+      }
+      if (rank < 0) return false;
+    }
+    std::vector<int64_t> from_end;
+    for (const std::optional<int64_t>& axis : axes->elements) {
+      from_end.push_back(*axis < 0 ? -*axis : rank - *axis);
+    }
+    std::sort(from_end.begin(), from_end.end());
+    for (size_t i = 0; i < from_end.size(); ++i) {
+      if (from_end[i] != static_cast<int64_t>(i) + 1) return false;
+    }
+    return true;
+  }
+
+  // What holds when variables have the shapes that they declare.
+  Result<const SubgraphFacts*> find_declared() {
+    if (!declared_) {
+      declared_.emplace(/*declared=*/true);
+      MR_TRY(declared_->update(graph_));
+    }
+    return &*declared_;
+  }
+
   // What can be said of a node by itself.
   bool may_fuse(const SubNode& node) {
     const OpTraits& t = node.op->traits;
-    if (node.erased || t.fused_by.empty() || t.stateful || node.output_types.size() != 1 ||
-        node.op_owner || node.inputs.empty() || node.attrs->find(kTargetAttr) != nullptr ||
-        is_ref(node.output_types[0])) {
+    if (node.erased || t.stateful || node.output_types.size() != 1 || node.op_owner ||
+        node.inputs.empty() || is_ref(node.output_types[0])) {
       return false;
     }
     for (Output input : node.inputs) {
@@ -70,7 +164,7 @@ class Fuser {
   // Types and defaults alone: nothing else is said in a tree.
   static bool has_plain_attributes(const SubNode& node) {
     for (const AttrDef& def : node.op->attrs) {
-      if (def.type == "type") continue;
+      if (def.type == "type" || (node.op->traits.folds && def.name == kKeepDims)) continue;
       const auto counts = [&](const ArgDef& arg) { return arg.number_attr == def.name; };
       if (std::any_of(node.op->inputs.begin(), node.op->inputs.end(), counts)) continue;
       const AttrValue* value = node.attrs->find(def.name);
@@ -88,20 +182,26 @@ class Fuser {
     return at->second;
   }
 
+  // Without its operands.
+  static ElementwiseTree::Stage stage_of(const SubNode& node) {
+    const Result<bool> keep = node.op->traits.folds ? node.attr<bool>(kKeepDims) : false;
+    return {node.op->name, node.output_types[0], {}, keep.ok() && *keep};
+  }
+
   // Whether the op that fuses can compute a tree of this node alone.
   bool has_kernel(const SubNode& node) {
-    const OpDef* fusing = graph_.registry().find(node.op->traits.fused_by);
+    const OpDef* fusing = graph_.registry().find(fused_by_[index(id_of(node))]);
     if (fusing == nullptr || !on_cpu(node.device)) return false;
-    std::vector<DType> key = node.input_types;
-    key.push_back(node.output_types[0]);
-    auto [at, fresh] = computed_.try_emplace({node.op, std::move(key)}, false);
+    std::vector<DType> types = node.input_types;
+    types.push_back(node.output_types[0]);
+    auto [at, fresh] = computed_.try_emplace({node.op, fusing, std::move(types)}, false);
     if (!fresh) return at->second;
     KernelNode one;
     one.name = node.name;
     one.op = fusing;
     one.attrs = {{"Tin", node.input_types}, {"Tout", node.output_types}};
     ElementwiseTree tree;
-    ElementwiseTree::Stage stage{node.op->name, node.output_types[0], {}};
+    ElementwiseTree::Stage stage = stage_of(node);
     for (size_t i = 0; i < node.inputs.size(); ++i) stage.operands.push_back(static_cast<int>(i));
     tree.stages.push_back(std::move(stage));
     tree.results = {0};
@@ -166,9 +266,12 @@ class Fuser {
   std::string refusal(NodeId id, const Group& group) const {
     const SubNode& node = graph_.node(id);
     if (!group.open) {
-      return str_cat("it is read by ", graph_.node(group.closed_by).name, " before");
+      const std::string& by = graph_.node(group.closed_by).name;
+      return is_target(group.closed_by) && group.members.back() == group.closed_by
+                 ? str_cat(by, " is a target")
+                 : str_cat("it is read by ", by, " before");
     }
-    if (node.op->traits.fused_by != group.op) return "another op fuses it";
+    if (fused_by_[index(id)] != group.op) return "another op fuses it";
     if (node.device != group.device) return "it is on another device";
     // What others read of the group must not be dead, or late, when only this node is.
     if (present_->of(id) != group.present && group.read != edges(group, node)) {
@@ -204,7 +307,7 @@ class Fuser {
     if (fusable_[index(id)]) {
       group_[index(id)] = static_cast<int>(groups_.size());
       groups_.push_back({{id},
-                         node.op->traits.fused_by,
+                         fused_by_[index(id)],
                          node.device,
                          present_->of(id),
                          static_cast<int>(uses_[index(id)].size())});
@@ -216,7 +319,14 @@ class Fuser {
     }
     for (Output input : node.inputs) close(input.node, id);
     for (NodeId c : node.control_inputs) close(c, id);
+    // A target keeps its name: it is the last of its group.
+    if (fusable_[index(id)] && is_target(id)) {
+      groups_[static_cast<size_t>(group_[index(id)])].open = false;
+      groups_[static_cast<size_t>(group_[index(id)])].closed_by = id;
+    }
   }
+
+  bool is_target(NodeId id) const { return graph_.node(id).attrs->find(kTargetAttr) != nullptr; }
 
   // Joins the groups of a node just visited and of one that it reads, where that may be.
   void join(NodeId id, NodeId from) {
@@ -242,16 +352,12 @@ class Fuser {
 
   Result<bool> replace() {
     bool changed = false;
-    moved_.assign(index(graph_.size()), Output{-1, 0});
     for (Group& group : groups_) {
       if (group.members.size() < 2) continue;
       MR_TRY(fuse(group));
       changed = true;
     }
-    for (const auto& [id, note] : notes_) {
-      const NodeId now = moved_[index(id)].node;
-      graph_.node(now >= 0 ? now : id).set_attr(kNotFusedAttr, note);
-    }
+    write_notes();
     if (!changed) return false;
     for (SubNode& node : graph_.nodes()) {
       if (node.erased) continue;
@@ -264,6 +370,13 @@ class Fuser {
     }
     graph_.compact();
     return true;
+  }
+
+  void write_notes() {
+    for (const auto& [id, note] : notes_) {
+      const NodeId now = moved_[index(id)].node;
+      graph_.node(now >= 0 ? now : id).set_attr(kNotFusedAttr, note);
+    }
   }
 
   // One node in the place of the last member, under its name.
@@ -290,7 +403,7 @@ class Fuser {
     }
     for (NodeId id : group.members) {
       const SubNode& node = graph_.node(id);
-      ElementwiseTree::Stage stage{node.op->name, node.output_types[0], {}};
+      ElementwiseTree::Stage stage = stage_of(node);
       for (Output input : node.inputs) {
         const auto at = is_member(input.node)
                             ? static_cast<std::ptrdiff_t>(inputs.size()) + place_of(input.node)
@@ -321,6 +434,8 @@ class Fuser {
     attrs.set(kStandsForAttr, std::move(names));
     attrs.set(kStandsForLinesAttr, std::move(lines));
     SubNode fused = graph_.node(last);
+    const AttrValue* target = fused.attrs->find(kTargetAttr);
+    if (target != nullptr) attrs.set(kTargetAttr, *target);
     MR_TRY_ASSIGN(fused.op, graph_.registry().lookup(group.op));
     MR_TRY(check_attrs(*fused.op, attrs));
     fused.attrs = std::make_shared<const AttrMap>(std::move(attrs));
@@ -336,10 +451,12 @@ class Fuser {
   Subgraph& graph_;
   const KernelRegistry& kernels_;
   std::vector<bool> fusable_;  // by node
-  std::map<std::pair<const OpDef*, std::vector<DType>>, bool> computed_;
+  std::vector<std::string_view> fused_by_;
+  std::map<std::tuple<const OpDef*, const OpDef*, std::vector<DType>>, bool> computed_;
   std::map<DeviceId, bool> cpu_;
   std::vector<std::vector<Subgraph::Use>> uses_;
   std::optional<Presence> present_;
+  std::optional<SubgraphFacts> declared_;
   std::vector<Group> groups_;
   std::vector<int> group_;     // by node: -1 none
   std::vector<Output> moved_;  // by node: where its value is now

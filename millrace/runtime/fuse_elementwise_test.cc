@@ -27,6 +27,11 @@ class FuseElementwise : public testing::Test {
     return g.add("Add", {a, b}, {.after = std::move(after), .name = std::move(name)});
   }
 
+  Output fold(Output x, std::vector<int32_t> axes, bool keep_dims, std::string name) {
+    Output list = g.constant(Tensor::vector<int32_t>(axes));
+    return g.add("SumRows", {x, list}, {{"keep_dims", keep_dims}}, {.name = std::move(name)});
+  }
+
   std::vector<Tensor> run(std::vector<Tensor> feeds, int fetches) {
     const DeviceId device = g.graph.devices().intern(devices_[0]->name());
     for (SubNode& node : g.graph.nodes()) node.device = device;
@@ -108,15 +113,74 @@ TEST_F(FuseElementwise, KeepsControlEdgesOfAllMembers) {
   EXPECT_EQ(g.graph.node(after.control_inputs[0]).name, "b");
 }
 
-TEST_F(FuseElementwise, LeavesTargetsReferencesAndOtherDevices) {
+TEST_F(FuseElementwise, LeavesReferencesAndOtherDevices) {
   Output x = g.feed(DType::kInt32, 0);
-  Output a = add(x, x, "a");
-  Output b = g.add("Add", {a, a}, {{kTargetAttr, true}}, {.name = "b"});
+  Output b = add(x, x, "b");
   Output c = g.add("Add", {b, b}, {.device = "/device:GPU:0", .name = "c"});
   Output d = g.add("Add", {c, c}, {.device = "/device:GPU:0", .name = "d"});
   Output var = g.add("Var", {}, {{"T", DType::kInt32}}, {});
   Output e = add(d, x, "e"), f = add(e, var, "f");
   g.fetch(f, 0);
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseElementwise, ATargetIsTheLastOfItsGroup) {
+  Output x = g.feed(DType::kInt32, 0);
+  Output a = add(x, x, "a");
+  Output b = g.add("Add", {a, a}, {{kTargetAttr, true}}, {.name = "b"});
+  g.fetch(add(b, x, "c"), 0);
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("b"), (Names{"a", "b"}));
+  EXPECT_NE(g.node("b").attrs->find(kTargetAttr), nullptr);
+  EXPECT_EQ(note("c"), "not with b: b is a target");
+}
+
+TEST_F(FuseElementwise, FoldsOfRowsAreMembers) {
+  // (x - sum of rows of x) * x, the list of dimensions counted from the end.
+  Output x = g.feed(DType::kInt32, 0);
+  Output sum = fold(x, {-2, -1}, true, "sum");
+  Output apart = g.add("Sub", {x, sum}, {.name = "apart"});
+  g.fetch(g.add("Mul", {apart, x}, {.name = "y"}), 0);
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("y"), (Names{"sum", "apart", "y"}));
+  EXPECT_EQ(g.node("y").attr<Names>("stages").value(),
+            (Names{"SumRows keep_dims:int32", "Sub:int32", "Mul:int32"}));
+  const auto out = run({Tensor::of<int32_t>(Shape{1, 3}, {1, 2, 4})}, 1);
+  EXPECT_TRUE(bit_equal(out[0], Tensor::of<int32_t>(Shape{1, 3}, {-6, -10, -12})));
+}
+
+TEST_F(FuseElementwise, AFoldJoinsWhatItReads) {
+  Output x = g.feed(DType::kInt32, 0);
+  g.fetch(fold(add(x, x, "a"), {-1}, false, "sum"), 0);
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("sum"), (Names{"a", "sum"}));
+  EXPECT_TRUE(bit_equal(run({Tensor::of<int32_t>(Shape{2, 2}, {1, 2, 3, 4})}, 1)[0],
+                        Tensor::vector<int32_t>({6, 14})));
+}
+
+TEST_F(FuseElementwise, FoldsOfOtherDimensionsStayOnTheirOwn) {
+  Output x = g.feed(DType::kInt32, 0);
+  Output matrix = g.add(
+      "_Arg", {}, {{"T", DType::kInt32}, {"index", 1}, {kFeedShapeAttr, PartialShape{-1, 2}}}, {});
+  Output axes = g.feed(DType::kInt32, 2);
+  // The last but one, perhaps the last one, which is anybody's guess, and no list at all.
+  fold(add(x, x, "a"), {-2}, false, "b");
+  fold(add(x, x, "c"), {1}, false, "d");
+  g.add("SumRows", {add(x, x, "e"), axes}, {.name = "f"});
+  fold(add(x, x, "g"), {}, false, "h");
+  EXPECT_FALSE(fuse());
+  for (const char* name : {"b", "d", "f", "h"}) {
+    EXPECT_EQ(note(name), "not fused: it may fold other dimensions than the last") << name;
+  }
+  // Of a matrix, 1 is the last one.
+  fold(add(matrix, matrix, "i"), {1}, false, "j");
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("j"), (Names{"i", "j"}));
+}
+
+TEST_F(FuseElementwise, FoldsThatNoElementwiseOpReadsOrGivesStayOnTheirOwn) {
+  Output x = g.add("Identity", {g.feed(DType::kInt32, 0)});
+  g.fetch(fold(fold(x, {-1}, false, "a"), {-1}, false, "b"), 0);
   EXPECT_FALSE(fuse());
 }
 

@@ -42,7 +42,8 @@ class RandomGraph {
       for (Output input : node.inputs) read[static_cast<size_t>(input.node)] = true;
     }
     *fetches = 0;
-    for (const std::vector<Output>* values : {&ints_, &floats_, &matrices_, &tall_, &squares_}) {
+    for (const std::vector<Output>* values :
+         {&ints_, &floats_, &matrices_, &tall_, &squares_, &sums_}) {
       for (Output o : *values) {
         if (!read[static_cast<size_t>(o.node)] || pick(8) == 0)
           g_.fetch(o, (*fetches)++, here(false));
@@ -65,7 +66,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(15)) {
+    switch (pick(16)) {
       case 0:
       case 1:
       case 2:
@@ -127,6 +128,18 @@ class RandomGraph {
       case 14:
         gate();
         break;
+      case 15: {
+        // What is a single element goes with the matrix again; rows may be read by nobody.
+        Output x = any(matrices_);
+        Output all = g_.add("SumRows", {x, list(-1, -2)}, {{"keep_dims", true}}, here());
+        matrices_.push_back(
+            g_.add(kOps[pick(3)], {pick(2) == 0 ? x : any(matrices_), all}, here()));
+        if (pick(3) == 0) {
+          Output last = g_.constant(Tensor::vector<int32_t>({-1}), here());
+          sums_.push_back(g_.add("SumRows", {any(matrices_), last}, here()));
+        }
+        break;
+      }
     }
   }
 
@@ -187,6 +200,7 @@ class RandomGraph {
   std::vector<Output> ints_, floats_;
   std::vector<Output> matrices_, tall_;  // kRows x kColumns, kColumns x kRows
   std::vector<Output> squares_;          // kRows x kRows
+  std::vector<Output> sums_;             // of the rows of matrices
 };
 
 class PassEquivalence : public testing::TestWithParam<OptimizePass> {};

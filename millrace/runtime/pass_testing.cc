@@ -75,15 +75,48 @@ Status pair(KernelContext& ctx) {
   return ok_status();
 }
 
+// Sums along the last dimensions, as many as `axes` has elements.
+Result<Tensor> compute_sums(const Tensor& x, const Tensor& axes, bool keep_dims) {
+  const int folded = static_cast<int>(axes.num_elements());
+  if (folded > x.rank()) return invalid_argument("too many dimensions");
+  std::vector<int64_t> dims(x.shape().dims().begin(), x.shape().dims().end() - folded);
+  MR_TRY_ASSIGN(const Shape kept, Shape::make(dims));
+  if (keep_dims) dims.resize(static_cast<size_t>(x.rank()), 1);
+  MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
+  MR_TRY_ASSIGN(Tensor out, Tensor::zeros(DType::kInt32, shape));
+  const auto to = out.mutable_data<int32_t>();
+  const size_t row = to.empty() ? 1 : x.data<int32_t>().size() / to.size();
+  for (size_t i = 0; i < x.data<int32_t>().size(); ++i) {
+    to[i / row] = static_cast<int32_t>(static_cast<uint32_t>(to[i / row]) +
+                                       static_cast<uint32_t>(x.data<int32_t>()[i]));
+  }
+  return out;
+}
+
+struct SumRows : Kernel {
+  explicit SumRows(bool keep) : keep_dims(keep) {}
+  static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
+    MR_TRY_ASSIGN(const bool keep, node.attr<bool>("keep_dims"));
+    return std::make_unique<SumRows>(keep);
+  }
+  Status compute(KernelContext& ctx) const override {
+    MR_TRY_ASSIGN(Tensor out, compute_sums(ctx.input(0), ctx.input(1), keep_dims));
+    ctx.set_output(0, std::move(out));
+    return ok_status();
+  }
+  bool keep_dims;
+};
+
 Status fused_pairs(KernelContext& ctx) {
   MR_TRY_ASSIGN(const ElementwiseTree tree,
                 ElementwiseTree::read(ctx.node().attrs, ctx.num_inputs()));
   std::vector<Tensor> values;
   for (int i = 0; i < ctx.num_inputs(); ++i) values.push_back(ctx.input(i));
   for (const ElementwiseTree::Stage& stage : tree.stages) {
-    MR_TRY_ASSIGN(Tensor value,
-                  compute_pair(stage.op, values[static_cast<size_t>(stage.operands[0])],
-                               values[static_cast<size_t>(stage.operands[1])]));
+    const Tensor& a = values[static_cast<size_t>(stage.operands[0])];
+    const Tensor& b = values[static_cast<size_t>(stage.operands[1])];
+    MR_TRY_ASSIGN(Tensor value, stage.op == "SumRows" ? compute_sums(a, b, stage.keep_dims)
+                                                      : compute_pair(stage.op, a, b));
     values.push_back(std::move(value));
   }
   for (int i = 0; i < ctx.num_outputs(); ++i) {
@@ -333,7 +366,7 @@ void register_toys(Registry& r) {
   two("Sub", {.neutral = Neutral::kZero});
   two("Less", {}, "bool");
   r.add({.name = "_FusedToys",
-         .doc = "A tree of the four.",
+         .doc = "A tree of the four, and of SumRows.",
          .inputs = {{"inputs", "list(Tin)"}},
          .outputs = {{"outputs", "list(Tout)"}},
          .attrs = {{"Tin", "list(type) >= 1"},
@@ -344,6 +377,15 @@ void register_toys(Registry& r) {
                    {"results", "list(int)"}},
          .shape = shape_rules::unknown});
   r.kernel("_FusedToys", DeviceKind::kCpu, fused_pairs);
+  r.add({.name = "SumRows",
+         .doc = "Sums along the last dimensions, as many as there are axes.",
+         .inputs = {{"x", "T"}, {"axes", "int32"}},
+         .outputs = {{"y", "T"}},
+         .types = {{"T", {DType::kInt32}}},
+         .attrs = {{"keep_dims", "bool = false"}},
+         .traits = {.folds = true},
+         .shape = shape_rules::unknown});
+  r.kernel<SumRows>("SumRows", DeviceKind::kCpu);
   r.add({.name = "SumOfMul",
          .doc = "Products of pairs and others, added up.",
          .inputs = {{"added", "M*T"}, {"x", "N*T"}, {"y", "N*T"}},

@@ -14,13 +14,13 @@
 //   Const, Identity           on CPU and CUDA
 //   Add, Mul, Sub, Less       on CPU and CUDA; int32 and float, of one shape or with a tensor of
 //                             one element; put into one node by _FusedToys, on CPU
+//   SumRows                   int32 along the last dimensions, with keep_dims; in the same node
 //   AsShape, Permute, SumOver x reshaped, transposed, summed as a list in input 1 says
 //   CpuOnly                   an Identity for CPU
 //   SizeOf                    metadata_only
 //   SumAll, SumOfMul          int32: sums of all inputs; of some and of Mul of pairs
-//   Product                   of two int32 matrices, either transposed; on CPU CloseProduct
-//   computes
-//                             the same
+//   Product                   of two int32 matrices, either transposed; on CPU
+//                             CloseProduct computes the same
 //   KeepAndFlip                             x, ~x
 //   Fail                                    an error
 //   Tick                                    stateful: how often it has run

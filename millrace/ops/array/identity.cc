@@ -111,7 +111,11 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
-                .traits = {.forwards = true, .cannot_differentiate = true, .may_alias = 1},
+                .traits = {.forwards = true,
+                           .cannot_differentiate = true,
+                           .same_when_same_shape = true,
+                           .may_alias = 1,
+                           .fused_by = "_FusedElementwise"},
                 .shape = same_facts,
                 .value = same_value,
                 .no_gradient = "there to stop gradients"});

@@ -5,6 +5,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
+#include "millrace/ops/math/broadcast.h"
 
 namespace millrace {
 namespace {
@@ -102,21 +103,10 @@ Status tile_cpu(KernelContext& ctx) {
   return ok_status();
 }
 
-Status check_broadcast(const PartialShape& from, const PartialShape& to) {
-  const int extra = to.rank() - from.rank();
-  bool fits = extra >= 0;
-  for (int i = 0; fits && i < from.rank(); ++i) {
-    const int64_t d = from.dim(i), target = to.dim(i + extra);
-    fits = d == 1 || d == target || d < 0 || target < 0;
-  }
-  if (fits) return ok_status();
-  return invalid_argument("a tensor of shape ", from, " cannot be broadcast to ", to);
-}
-
 Status broadcast_to_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
   MR_TRY_ASSIGN(PartialShape target, sizes_input(c, 1));
-  if (target.rank_known() && c.input(0).rank_known()) MR_TRY(check_broadcast(c.input(0), target));
+  MR_TRY(check_broadcast_to(c.input(0), target));
   c.set_output(0, std::move(target));
   return ok_status();
 }
@@ -129,7 +119,7 @@ Status broadcast_to_grad(GradientContext& g) {
 Status broadcast_to_cpu(KernelContext& ctx) {
   const Tensor& input = ctx.input(0);
   MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(1));
-  MR_TRY(check_broadcast(input.shape(), shape));
+  MR_TRY(check_broadcast_to(input.shape(), shape));
   MR_TRY_ASSIGN(Tensor * out, forward_or_allocate(ctx, shape));
   if (out == nullptr) return ok_status();
   StridedCopy copy;
@@ -162,7 +152,10 @@ void register_tile(Registry& registry) {
                 .inputs = {{"input", "T"}, {"shape", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tidx", kIndexTypes, DType::kInt32}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
+                .traits = {.same_when_same_shape = true,
+                           .may_alias = 1,
+                           .cost = 0.5F,
+                           .fused_by = "_FusedElementwise"},
                 .shape = broadcast_to_shape,
                 .gradient = broadcast_to_grad});
   registry.kernel("Tile", DeviceKind::kCpu, tile_cpu);

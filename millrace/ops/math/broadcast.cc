@@ -1,9 +1,12 @@
 #include "millrace/ops/math/broadcast.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "millrace/base/check.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/ops/math/spread_loops.h"
 
 namespace millrace {
 namespace {
@@ -31,7 +34,25 @@ void with_size(size_t size, F&& f) {
   }
 }
 
+template <class AnyShape>
+Status check_fits(const AnyShape& from, const AnyShape& to) {
+  const int extra = to.rank() - from.rank();
+  bool fits = extra >= 0;
+  for (int i = 0; fits && i < from.rank(); ++i) {
+    const int64_t d = from.dim(i), target = to.dim(i + extra);
+    fits = d == 1 || d == target || d < 0 || target < 0;
+  }
+  if (fits) return ok_status();
+  return invalid_argument("a tensor of shape ", from, " cannot be broadcast to ", to);
+}
+
 }  // namespace
+
+Status check_broadcast_to(const Shape& from, const Shape& to) { return check_fits(from, to); }
+Status check_broadcast_to(const PartialShape& from, const PartialShape& to) {
+  if (!from.rank_known() || !to.rank_known()) return ok_status();
+  return check_fits(from, to);
+}
 
 Result<BroadcastPlan> BroadcastPlan::make(std::initializer_list<const Shape*> operands) {
   MR_CHECK(operands.size() >= 1 && operands.size() <= kMaxOperands);
@@ -109,11 +130,17 @@ void BroadcastPlan::next_row(int64_t* index, int64_t* from) const {
 }
 
 void fill_elements(void* to, const void* from, size_t size, int64_t n) {
-  with_size(size, [&]<class T>(T value) {
-    std::memcpy(&value, from, sizeof value);
-    T* p = static_cast<T*>(to);
-    for (int64_t i = 0; i < n; ++i) p[i] = value;
-  });
+  spread_elements(to, from, size, 1, n);
+}
+
+void spread_elements(void* to, const void* from, size_t size, int64_t count, int64_t times) {
+  if (size <= 8) {
+    static const SpreadLoops& loops = isa_table<SpreadLoops>();
+    return loops.run[std::countr_zero(size)](from, count, times, to);
+  }
+  const Bytes16* x = static_cast<const Bytes16*>(from);
+  Bytes16* p = static_cast<Bytes16*>(to);
+  for (int64_t r = 0; r < count; ++r, p += times) std::fill_n(p, times, x[r]);
 }
 
 void gather_operand(const BroadcastPlan& plan, int k, const void* data, size_t size, int64_t begin,

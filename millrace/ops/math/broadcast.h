@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/base/status.h"
+#include "millrace/tensor/partial_shape.h"
 #include "millrace/tensor/shape.h"
 
 namespace millrace {
@@ -83,6 +84,11 @@ class BroadcastPlan {
   std::vector<Dim> more_;  // all of them, when they are too many for inline_
 };
 
+// INVALID_ARGUMENT unless a tensor of shape `from` can be repeated to fill shape `to`, as far as
+// the two are known.
+Status check_broadcast_to(const Shape& from, const Shape& to);
+Status check_broadcast_to(const PartialShape& from, const PartialShape& to);
+
 // Loops over contiguous blocks, which the functions below feed. Elements have the given sizes in
 // bytes; `out` may be the memory of an operand that is not repeated.
 using BinaryLoop = void (*)(const void* a, const void* b, void* out, int64_t n);
@@ -96,6 +102,8 @@ void broadcast_range(const BroadcastPlan& plan, const Loop& loop, const void* a,
 
 // Fills `to` with n copies of the element at `from`.
 void fill_elements(void* to, const void* from, size_t size, int64_t n);
+// The same of `count` elements: `times` copies of each.
+void spread_elements(void* to, const void* from, size_t size, int64_t count, int64_t times);
 // The elements that operand k has at the outputs [begin, end).
 void gather_operand(const BroadcastPlan& plan, int k, const void* data, size_t size, int64_t begin,
                     int64_t end, void* to);

@@ -1,14 +1,30 @@
 #include <memory>
+#include <optional>
 
 #include "millrace/graph/elementwise_tree.h"
-#include "millrace/graph/shape_context.h"
+#include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/math/tree_function.h"
+#include "millrace/ops/reduce/reduce.h"
 
 // The op that passes put in place of a tree of elementwise ops.
 
 namespace millrace {
 namespace {
+
+// The shape of a stage that hands on what it reads, x; where it has a second operand, an input,
+// that is a list of sizes or of dimensions to fold.
+Result<PartialShape> shape_by_list(const ShapeContext& c, const ElementwiseTree::Stage& stage,
+                                   const PartialShape& x) {
+  if (stage.operands.size() == 1) return x;
+  const int list = stage.operands[1];
+  if (stage.op != "BroadcastTo") {
+    return reduced_shape(x, c.input(list), c.input_vector(list), stage.keep_dims);
+  }
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, list));
+  MR_TRY(check_broadcast_to(x, shape));
+  return shape;
+}
 
 Status fused_elementwise_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const ElementwiseTree tree, ElementwiseTree::read(c.attrs(), c.num_inputs()));
@@ -25,9 +41,10 @@ Status fused_elementwise_shape(ShapeContext& c) {
       operand_types.push_back(types[static_cast<size_t>(o)]);
       operands.push_back(&shapes[static_cast<size_t>(o)]);
     }
-    MR_TRY_ASSIGN(const StageFunction function,
-                  StageFunction::make(stage.op, operand_types, stage.type));
-    MR_TRY_ASSIGN(PartialShape shape, function.shape(operands));
+    MR_TRY_ASSIGN(const std::optional<StageFunction> function,
+                  TreeFunction::function_of(stage, c.num_inputs(), operand_types));
+    MR_TRY_ASSIGN(PartialShape shape,
+                  function ? function->shape(operands) : shape_by_list(c, stage, *operands[0]));
     types.push_back(stage.type);
     shapes.push_back(std::move(shape));
   }
@@ -59,8 +76,10 @@ class FusedElementwise final : public Kernel {
 
 void register_fused_elementwise(Registry& registry) {
   registry.add({.name = "_FusedElementwise",
-                .doc = "A tree of elementwise ops, computed a block that fits the cache after the "
-                       "other; its attributes are written as graph/elementwise_tree.h says.",
+                .doc =
+                    "A tree of elementwise ops and folds of their rows, computed a block that fits "
+                    "the cache after the other; its attributes are written as "
+                    "graph/elementwise_tree.h says.",
                 .inputs = {{"inputs", "list(Tin)"}},
                 .outputs = {{"outputs", "list(Tout)"}},
                 .attrs = {{"Tin", "list(type) >= 1"},

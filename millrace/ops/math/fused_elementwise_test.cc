@@ -1,7 +1,8 @@
-// Trees of elementwise ops in one node: to the bit what the ops give one by one.
+// Trees of elementwise ops and folds of rows in one node: to the bit what the ops give one by one.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 
@@ -13,7 +14,8 @@
 namespace millrace {
 namespace {
 
-const bool registered = register_for_tests({register_math_ops, register_nn_ops});
+const bool registered = register_for_tests(
+    {register_math_ops, register_nn_ops, register_array_ops, register_reduce_ops});
 
 using Stage = ElementwiseTree::Stage;
 
@@ -39,6 +41,7 @@ Result<std::vector<Tensor>> run_separately(const ElementwiseTree& tree,
   for (const Stage& stage : tree.stages) {
     OpTester tester(stage.op);
     if (stage.op == "Cast") tester.attr("DstT", stage.type);
+    if (stage.keep_dims) tester.attr("keep_dims", true);
     std::vector<Tensor> operands;
     for (int o : stage.operands) operands.push_back(values[static_cast<size_t>(o)]);
     if (stage.op == "AddN") {
@@ -83,6 +86,7 @@ class RandomTrees {
     const int64_t sizes[] = {1, 2, 3, 31, 40, 700};
     for (int d = pick(4); d > 0; --d) dims_.push_back(sizes[pick(d == 1 ? 6 : d == 2 ? 4 : 3)]);
     for (int i = 1 + pick(5); i > 0; --i) add_input(type);
+    add_lists();
     for (int i = 1 + pick(12); i > 0; --i) add_stage(type);
     const int count = static_cast<int>(tree.stages.size());
     for (int s = 0; s < count; ++s) {
@@ -104,6 +108,25 @@ class RandomTrees {
     types_.push_back(type);
   }
 
+  // Of dimensions, mostly the last ones, counted from either end and in any order; and the shape of
+  // all.
+  void add_lists() {
+    const int rank = static_cast<int>(dims_.size());
+    first_list_ = static_cast<int>(inputs.size());
+    for (int k = 1; k <= rank; ++k) {
+      std::vector<int32_t> axes;
+      for (int i = 1; i <= rank; ++i) {
+        if (pick(8) == 0 ? i > k : i <= k) axes.push_back(pick(3) == 0 ? rank - i : -i);
+      }
+      std::shuffle(axes.begin(), axes.end(), random_);
+      inputs.push_back(Tensor::vector<int32_t>(axes));
+      types_.push_back(DType::kInvalid);
+    }
+    inputs.push_back(Tensor::vector<int64_t>(dims_));
+    types_.push_back(DType::kInvalid);
+    shape_ = first_list_ + rank;
+  }
+
   int any(DType type) {
     std::vector<int> fitting;
     for (size_t v = 0; v < types_.size(); ++v) {
@@ -112,9 +135,9 @@ class RandomTrees {
     return fitting.empty() ? -1 : fitting[static_cast<size_t>(pick(fitting.size()))];
   }
 
-  void add(std::string op, DType type, std::vector<int> operands) {
+  void add(std::string op, DType type, std::vector<int> operands, bool keep_dims = false) {
     if (std::find(operands.begin(), operands.end(), -1) != operands.end()) return;
-    tree.stages.push_back({std::move(op), type, std::move(operands)});
+    tree.stages.push_back({std::move(op), type, std::move(operands), keep_dims});
     types_.push_back(type);
   }
 
@@ -122,7 +145,28 @@ class RandomTrees {
     const bool floating = kFloating.contains(type);
     constexpr const char* kUnary[] = {"Tanh", "Exp", "Sqrt", "Sigmoid", "Neg", "Square", "Relu"};
     constexpr const char* kBinary[] = {"AddV2", "Mul", "Sub", "Maximum", "SquaredDifference"};
-    switch (pick(12)) {
+    constexpr const char* kFolds[] = {"Sum", "Mean", "Max", "Min", "Prod"};
+    switch (pick(16)) {
+      case 15:
+        return add("StopGradient", type, {any(type)});
+      case 14:
+        return add("BroadcastTo", type, {any(type), shape_});
+      case 13:
+        if (any(DType::kBool) >= 0 && pick(3) == 0 && shape_ > first_list_) {
+          return add(
+              pick(2) == 0 ? "All" : "Any", DType::kBool,
+              {any(DType::kBool), first_list_ + pick(static_cast<size_t>(shape_ - first_list_))},
+              true);
+        }
+        [[fallthrough]];
+      case 12:
+        if (shape_ == first_list_) return;
+        // Mostly the last dimension, so that several are folded over the same rows.
+        return add(kFolds[pick(5)], type,
+                   {any(type), pick(3) > 0
+                                   ? first_list_
+                                   : first_list_ + pick(static_cast<size_t>(shape_ - first_list_))},
+                   pick(4) > 0);
       case 0:
       case 1:
       case 2:
@@ -151,7 +195,8 @@ class RandomTrees {
 
   std::mt19937 random_;
   std::vector<int64_t> dims_;
-  std::vector<DType> types_;  // of inputs, then stages
+  std::vector<DType> types_;  // of inputs, then stages; invalid for lists
+  int first_list_ = 0, shape_ = 0;
 };
 
 // Stages are numbered behind all inputs; RandomTrees makes the inputs first.
@@ -195,6 +240,143 @@ TEST(FusedElementwise, ManyBlocksAndThreads) {
     const Tensor one = fused_tester(tree, inputs)->threads(1).run_one().value();
     EXPECT_TRUE(bit_equal(one, fused_tester(tree, inputs)->threads(4).run_one().value()));
   }
+}
+
+// As TensorFlow 1 writes it: inputs x, axes, epsilon, scale, shift.
+ElementwiseTree layer_norm() {
+  const DType f = DType::kFloat;
+  return {{{"Mean", f, {0, 1}, true},
+           {"SquaredDifference", f, {0, 5}},
+           {"Mean", f, {6, 1}, true},
+           {"AddV2", f, {7, 2}},
+           {"Rsqrt", f, {8}},
+           {"Sub", f, {0, 5}},
+           {"Mul", f, {10, 9}},
+           {"Mul", f, {11, 3}},
+           {"AddV2", f, {12, 4}}},
+          {8}};
+}
+std::vector<Tensor> layer_norm_inputs(const Shape& shape) {
+  const int64_t row = shape.dim(shape.rank() - 1);
+  return {counting(shape), Tensor::vector<int32_t>({-1}), Tensor::scalar(1e-5F), counting({row}),
+          counting({row})};
+}
+// Inputs x, axes, gradient: of exp(x - max) / sum and its gradient, everything an output.
+ElementwiseTree softmax_with_gradient() {
+  const DType f = DType::kFloat;
+  return {{{"Max", f, {0, 1}, true},
+           {"Sub", f, {0, 3}},
+           {"Exp", f, {4}},
+           {"Sum", f, {5, 1}, true},
+           {"RealDiv", f, {5, 6}},
+           {"Mul", f, {7, 2}},
+           {"Sum", f, {8, 1}, true},
+           {"Sub", f, {2, 9}},
+           {"Mul", f, {10, 7}}},
+          {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+}
+
+// Rows of one element, of a few, of more than a block, of more than the cache holds, and so few
+// that threads share them.
+TEST(FusedElementwise, RowsOfAllLengths) {
+  for (const Shape& shape :
+       {Shape{5, 1}, Shape{1, 1}, Shape{1, 9}, Shape{70, 10}, Shape{33, 17}, Shape{900, 64},
+        Shape{40, 1024}, Shape{30, 2048}, Shape{20, 2049}, Shape{16, 16384}, Shape{9, 16385},
+        Shape{3, 7000}, Shape{1, 50000}, Shape{0, 5}, Shape{5, 0}, Shape{4, 5, 6}}) {
+    SCOPED_TRACE(shape.to_string());
+    const std::vector<Tensor> inputs = layer_norm_inputs(shape);
+    expect_equal(layer_norm(), inputs);
+    const Tensor one = fused_tester(layer_norm(), inputs)->threads(1).run_one().value();
+    EXPECT_TRUE(bit_equal(one, fused_tester(layer_norm(), inputs)->threads(4).run_one().value()));
+    expect_equal(softmax_with_gradient(),
+                 {counting(shape), Tensor::vector<int64_t>({shape.rank() - 1}), counting(shape)});
+  }
+}
+
+TEST(FusedElementwise, RowsOfSeveralDimensionsAndOfAll) {
+  const Tensor x = counting({6, 7, 8});
+  for (const std::vector<int32_t>& axes :
+       {std::vector<int32_t>{2, 1}, std::vector<int32_t>{-2, -1}, std::vector<int32_t>{0, 1, 2}}) {
+    expect_equal(softmax_with_gradient(), {x, Tensor::vector<int32_t>(axes), counting({6, 7, 8})});
+  }
+  // Mean of the sums of squares, and a share of it for each element.
+  const DType f = DType::kFloat;
+  const ElementwiseTree loss{{{"SquaredDifference", f, {0, 1}},
+                              {"Sum", f, {5, 2}},
+                              {"Mean", f, {6, 3}},
+                              {"BroadcastTo", f, {7, 4}},
+                              {"Mul", f, {8, 0}}},
+                             {2, 4}};
+  expect_equal(loss, {x, counting({8}), Tensor::vector<int32_t>({-1, 1}),
+                      Tensor::vector<int32_t>({0}), Tensor::vector<int32_t>({6, 7, 8})});
+}
+
+// Folded without keep_dims, rows of as many elements as there are rows: along the columns.
+TEST(FusedElementwise, AFoldThatIsBroadcastAlongColumns) {
+  const DType f = DType::kFloat;
+  const ElementwiseTree tree{{{"Sum", f, {0, 1}}, {"Sub", f, {0, 2}}, {"Exp", f, {3}}}, {2}};
+  expect_equal(tree, {counting({40, 40}), Tensor::vector<int32_t>({1})});
+}
+
+// Passes leave these out as far as they can tell; then they are as on their own.
+TEST(FusedElementwise, FoldsOfOtherDimensions) {
+  const DType f = DType::kFloat;
+  const ElementwiseTree tree{{{"Exp", f, {0}},
+                              {"Sum", f, {2, 1}, true},
+                              {"RealDiv", f, {2, 3}},
+                              {"Sum", f, {4, 1}},
+                              {"Sqrt", f, {5}}},
+                             {2, 4}};
+  for (const std::vector<int32_t>& axes : {std::vector<int32_t>{0}, std::vector<int32_t>{1},
+                                           std::vector<int32_t>{2, 0}, std::vector<int32_t>{}}) {
+    expect_equal(tree, {counting({20, 30, 10}), Tensor::vector<int32_t>(axes)});
+  }
+}
+
+TEST(FusedElementwise, FoldsOfRowsTakeTheMemoryOfTheirInput) {
+  Tensor x = counting({50, 100});
+  const Tensor axes = Tensor::vector<int32_t>({-1});
+  const std::vector<Tensor> kept = {x.clone().value(), axes, counting({50, 100})};
+  ElementwiseTree tree = softmax_with_gradient();
+  tree.results = {4};
+  const void* const memory = x.raw();
+  const auto tester = fused_tester(tree, {std::move(x), axes, counting({50, 100})});
+  x = Tensor();
+  const Tensor out = tester->movable(true).run_one().value();
+  EXPECT_EQ(out.raw(), memory);
+  EXPECT_TRUE(bit_equal(out, run_separately(tree, kept).value()[0]));
+}
+
+TEST(FusedElementwise, RefusesWrongLists) {
+  const DType f = DType::kFloat;
+  const auto code = [&](const Tensor& axes) {
+    const ElementwiseTree tree{{{"Sum", f, {0, 1}}}, {0}};
+    return fused_tester(tree, {counting({2, 3}), axes})->check_shapes(false).run().status().code();
+  };
+  EXPECT_EQ(code(Tensor::vector<int32_t>({1})), Code::kOk);
+  for (const std::vector<int32_t>& axes :
+       {std::vector<int32_t>{2}, std::vector<int32_t>{-3}, std::vector<int32_t>{1, -1},
+        std::vector<int32_t>{0, 1, 1}}) {
+    EXPECT_EQ(code(Tensor::vector<int32_t>(axes)), Code::kInvalidArgument);
+  }
+  const auto repeated = [&](const Tensor& shape) {
+    const ElementwiseTree tree{{{"BroadcastTo", f, {0, 1}}}, {0}};
+    return fused_tester(tree, {counting({2, 3}), shape})->check_shapes(false).run().status().code();
+  };
+  EXPECT_EQ(repeated(Tensor::vector<int32_t>({4, 2, 3})), Code::kOk);
+  EXPECT_EQ(repeated(Tensor::scalar<int32_t>(3)), Code::kInvalidArgument);
+  for (const std::vector<int32_t>& shape :
+       {std::vector<int32_t>{3}, std::vector<int32_t>{2, 4}, std::vector<int32_t>{2, -3}}) {
+    EXPECT_EQ(repeated(Tensor::vector<int32_t>(shape)), Code::kInvalidArgument);
+  }
+  // The list must be an input; only folds keep dimensions.
+  const auto made = [&](const ElementwiseTree& tree, std::vector<Tensor> inputs) {
+    return fused_tester(tree, std::move(inputs))->check_shapes(false).run().status().code();
+  };
+  EXPECT_EQ(made({{{"Neg", f, {0}, true}}, {0}}, {counting({2})}), Code::kInvalidArgument);
+  EXPECT_EQ(made({{{"Neg", DType::kInt32, {0}}, {"Sum", DType::kInt32, {0, 1}}}, {1}},
+                 {Tensor::vector<int32_t>({1})}),
+            Code::kUnimplemented);
 }
 
 TEST(FusedElementwise, SmallOperandsAreComputedOnTheirOwn) {

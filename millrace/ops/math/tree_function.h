@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/math/stage_function.h"
+#include "millrace/ops/reduce/row_fold.h"
 
 namespace millrace {
 
@@ -19,11 +21,22 @@ namespace millrace {
 // Stages of one shape make a pass; a pass of a smaller shape (the reciprocal of a column, say) runs
 // before and on its own, so that broadcasting never multiplies work. What passes need of each other
 // is kept in memory of its own.
+//
+// Stages also fold the last dimensions (Sum, Mean, Prod, Max, Min, All, Any), repeat (BroadcastTo)
+// and hand on (StopGradient). A pass then computes whole rows at a time, whose folds are there for
+// who reads them in the same pass; rows that are too long for the second-level cache are folded in
+// one pass and read in the next.
 class TreeFunction {
  public:
   // UNIMPLEMENTED for an op or type that StageFunction cannot compute; INVALID_ARGUMENT where types
   // of stages and outputs contradict each other. `node` is the node with the tree's attributes.
   static Result<TreeFunction> make(const KernelNode& node);
+
+  // What computes the elements of a stage; nothing where it folds, repeats or hands on.
+  // UNIMPLEMENTED as make().
+  static Result<std::optional<StageFunction>> function_of(const ElementwiseTree::Stage& stage,
+                                                          int num_inputs,
+                                                          std::span<const DType> operands);
 
   // Sets the outputs of the node, each over the memory of an input that nobody else needs where
   // that is possible.
@@ -33,47 +46,76 @@ class TreeFunction {
   static constexpr int kMaxInputs = ElementwiseTree::kMaxInputs;
   static constexpr int kMaxStages = ElementwiseTree::kMaxStages;
 
+  // kSame: what it reads, in its shape or repeated to fill another.
+  enum class Kind : uint8_t { kMap, kFold, kSame };
   struct Stage {
-    StageFunction function;
-    int first_operand;  // in operands_
-    int num_operands;
-    uint8_t size;     // of an element of the result
-    int result = -1;  // the output that it is; -1: none
+    Kind kind = Kind::kMap;
+    bool keep_dims = false;  // of a fold
+    uint8_t size = 0;        // of an element of the result
+    StageFunction function;  // of a map
+    RowFold fold;
+    int first_operand = 0;  // in operands_
+    int num_operands = 0;
+    int host_operand = -1;  // the input that says which dimensions are folded, or another shape
+    int result = -1;        // the output that it is; -1: none
     // When all stages are one pass: the slot of the scratch, and inputs that the output may lie
     // over, the last of them repeated.
     int slot = -1;
     int num_over = 0;
     std::array<int, 3> over = {};
+
+    double cost() const {
+      return kind == Kind::kMap ? function.cost() : kind == Kind::kFold ? fold.cost() : 0.1;
+    }
   };
   struct Pass;
-  struct Shapes;
+  struct Layout;
 
+  static Result<Stage> make_stage(const ElementwiseTree::Stage& stage, int num_inputs,
+                                  std::span<const DType> operands);
+  // The values whose elements the stage reads.
   std::span<const uint8_t> operands(const Stage& stage) const {
     return {operands_.data() + stage.first_operand, static_cast<size_t>(stage.num_operands)};
   }
   int value_of(int stage) const { return num_inputs_ + stage; }
   Status failed(int stage, const Status& status) const;
 
+  void prepare_one_pass();
   bool one_pass(const KernelContext& ctx, int* widest) const;
   Status compute_one_pass(KernelContext& ctx, int widest) const;
   Status compute_passes(KernelContext& ctx) const;
-  Status find_shapes(const KernelContext& ctx, Shapes& shapes) const;
-  void make_passes(Shapes& shapes) const;
-  Status run_pass_of(KernelContext& ctx, const Shapes& shapes, int which,
+  Status find_shapes(const KernelContext& ctx, Layout& layout) const;
+  Result<Shape> find_shape(const KernelContext& ctx, int stage, Layout& layout) const;
+  static bool picks_rows(const Stage& stage, const Shape& condition, const Shape& result);
+  int computes_over(int stage) const;
+  bool joins(int stage, int current, Layout& layout) const;
+  void make_passes(Layout& layout) const;
+  Status run_pass_of(KernelContext& ctx, const Layout& layout, int which,
                      std::span<Tensor> kept) const;
-  bool may_lie_over(int stage, int input, const Shapes* shapes) const;
-  void find_over(int stage, const Shapes* shapes, int& count, std::array<int, 3>& over) const;
+  Status fold_alone(KernelContext& ctx, const Layout& layout, int which,
+                    std::span<Tensor> kept) const;
+  void drop_unread(const Layout& layout, int which, std::span<Tensor> kept) const;
+  Status bind_operand(KernelContext& ctx, const Layout& layout, int which, int stage, int value,
+                      bool by_row, std::span<const Tensor> kept, Pass& pass,
+                      uint64_t (&bound)[2]) const;
+  Status bind_condition(KernelContext& ctx, const Layout& layout, int which, int stage,
+                        std::span<const Tensor> kept, Pass& pass) const;
+  Status keep(KernelContext& ctx, const Layout& layout, int stage, Tensor& kept) const;
+  void add_stage(Pass& pass, int stage, bool by_row, Tensor* memory) const;
+  bool may_lie_over(int stage, int input, const Layout* layout) const;
+  void find_over(int stage, const Layout* layout, int& count, std::array<int, 3>& over) const;
   static Result<Tensor*> make_output(KernelContext& ctx, int result, const Shape& shape, int count,
                                      const std::array<int, 3>& over);
-  int assign_slots(std::span<const uint8_t> stages, const bool* kept, int8_t* slots) const;
-  void run(KernelContext& ctx, Pass& pass) const;
-  void run_blocks(const Pass& pass, int64_t first, int64_t last) const;
+  void assign_slots(Pass& pass) const;
+  Status run(KernelContext& ctx, Pass& pass) const;
+  Status run_blocks(const Pass& pass, int64_t first, int64_t last) const;
 
   int num_inputs_ = 0;
   std::vector<Stage> stages_;
   std::vector<uint8_t> operands_;                 // values: inputs, then stages
   std::vector<int> results_;                      // the stages that are outputs
   std::vector<DType> types_;                      // of all values
+  bool all_map_ = true;                           // no stage folds or repeats
   int num_slots_ = 0;                             // when all stages are one pass
   int largest_ = 1;                               // element
   std::vector<std::string> ops_, names_, lines_;  // of the stages, for errors

@@ -43,9 +43,8 @@ int64_t ReduceDims::product(int begin, int end) const {
   return n;
 }
 
-Result<Shape> read_reduction(const KernelContext& ctx, const Shape& shape, int axes_input,
-                             bool keep_dims, ReduceDims& dims) {
-  const Tensor& axes = ctx.input(axes_input);
+Result<Shape> read_reduction(const Tensor& axes, const Shape& shape, bool keep_dims,
+                             ReduceDims& dims) {
   if (axes.rank() > 1) {
     return invalid_argument("reduction_indices must be at most rank 1, got shape ", axes.shape());
   }

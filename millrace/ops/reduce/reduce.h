@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
+#include "millrace/graph/shape_context.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/reduce/fold.h"
 #include "millrace/tensor/shape.h"
@@ -38,11 +41,15 @@ class ReduceDims {
   int64_t sizes_[Shape::kMaxRank + 1];  // one more for the two parts of a complex number
 };
 
-// Reads the axes in input `axes_input` (int32 or int64, rank 0 or 1; each in [-rank, rank), none
-// twice: INVALID_ARGUMENT otherwise) of a reduction of `shape`: the merged dimensions, and the
-// shape of the result, in which reduced dimensions are gone or, with keep_dims, of size 1.
-Result<Shape> read_reduction(const KernelContext& ctx, const Shape& shape, int axes_input,
-                             bool keep_dims, ReduceDims& dims);
+// Reads the axes (int32 or int64, rank 0 or 1; each in [-rank, rank), none twice: INVALID_ARGUMENT
+// otherwise) of a reduction of `shape`: the merged dimensions, and the shape of the result, in
+// which reduced dimensions are gone or, with keep_dims, of size 1.
+Result<Shape> read_reduction(const Tensor& axes, const Shape& shape, bool keep_dims,
+                             ReduceDims& dims);
+// The same for shape rules: the shape of the result as far as it is known. Null `axes`: they are
+// not known.
+Result<PartialShape> reduced_shape(const PartialShape& x, const PartialShape& axes_shape,
+                                   const std::optional<std::vector<int64_t>>& axes, bool keep_dims);
 
 // Elements to be folded as A: as they lie in memory, or converted block by block.
 template <class A>
@@ -61,6 +68,13 @@ struct FoldSource {
 // A = float, double, int64_t, Complex64, Complex128.
 template <class A>
 Status reduce(KernelContext& ctx, FoldOp op, const FoldSource<A>& x, ReduceDims& dims, A* out);
+
+enum class Reduction : uint8_t;  // folded_elements.h
+
+// What the op of that kind gives for `x`, numbers or truth values, over the reduced dimensions,
+// written to `out`, of the same type. `dims` is used up.
+Status fold_tensor(KernelContext& ctx, Reduction kind, const Tensor& x, ReduceDims& dims,
+                   Tensor& out);
 
 // The sum of `x`, numbers of any type, over the reduced dimensions, as the op Sum has it, written
 // to `out`, of the same type. `dims` is used up.

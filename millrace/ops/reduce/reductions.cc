@@ -1,12 +1,11 @@
 // Sum, Mean, Max, Min, Prod, All, Any: over the given axes, one result per element of the others.
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
-#include "millrace/ops/accumulate.h"
+#include "millrace/ops/reduce/folded_elements.h"
 #include "millrace/ops/reduce/reduce.h"
 #include "millrace/ops/reduce/reduction_gradients.h"
 #include "millrace/tensor/dispatch.h"
@@ -14,63 +13,10 @@
 namespace millrace {
 namespace {
 
-enum class Reduction : uint8_t { kSum, kMean, kProd, kMax, kMin };
-
-FoldOp fold_op(Reduction kind) {
-  switch (kind) {
-    case Reduction::kSum:
-    case Reduction::kMean:
-      return FoldOp::kSum;
-    case Reduction::kProd:
-      return FoldOp::kProd;
-    case Reduction::kMax:
-      return FoldOp::kMax;
-    case Reduction::kMin:
-      return FoldOp::kMin;
-  }
-  return FoldOp::kSum;
-}
-
 Status reduction_shape(ShapeContext& c) {
-  const PartialShape& x = c.input(0);
-  const PartialShape& axes_shape = c.input(1);
-  if (axes_shape.rank() > 1) {
-    return invalid_argument("reduction_indices must be at most rank 1, got shape ", axes_shape);
-  }
   MR_TRY_ASSIGN(const bool keep_dims, c.attr<bool>("keep_dims"));
-  const int64_t num_axes = axes_shape.num_elements();
-  if (x.rank_known() && num_axes > x.rank()) {
-    return invalid_argument(num_axes, " axes to reduce, but the input has shape ", x);
-  }
-  const std::optional<std::vector<int64_t>> axes = c.input_vector(1);
-  if (!x.rank_known()) {
-    if (axes && axes->empty()) c.set_output(0, x);
-    return ok_status();
-  }
-  if (!axes) {
-    if (keep_dims) {
-      c.set_output(0, PartialShape::of_rank(x.rank()));
-    } else if (num_axes >= 0) {
-      c.set_output(0, PartialShape::of_rank(x.rank() - static_cast<int>(num_axes)));
-    }
-    return ok_status();
-  }
-  std::vector<bool> reduced(static_cast<size_t>(x.rank()));
-  for (int64_t given : *axes) {
-    MR_TRY_ASSIGN(const int axis, normalize_axis(given, x.rank(), "reduction axis"));
-    if (reduced[static_cast<size_t>(axis)]) {
-      return invalid_argument("reduction axis ", given, " is given twice for shape ", x);
-    }
-    reduced[static_cast<size_t>(axis)] = true;
-  }
-  PartialShape y = PartialShape::scalar();
-  for (int i = 0; i < x.rank(); ++i) {
-    if (!reduced[static_cast<size_t>(i)]) {
-      y.add_dim(x.dim(i));
-    } else if (keep_dims) {
-      y.add_dim(1);
-    }
-  }
+  MR_TRY_ASSIGN(PartialShape y,
+                reduced_shape(c.input(0), c.input(1), c.input_vector(1), keep_dims));
   c.set_output(0, std::move(y));
   return ok_status();
 }
@@ -125,67 +71,6 @@ void reduction_value(ValueContext& c) {
   if (y) c.set_output(0, {.is_scalar = !*keep_dims, .elements = {y}});
 }
 
-// What elements of T are folded as.
-template <class T>
-using Folded = std::conditional_t<std::is_integral_v<T>, int64_t, ComputeType<T>>;
-
-// Flips the top bit, so that the order of unsigned numbers becomes that of signed ones.
-constexpr uint64_t kTopBit = uint64_t{1} << 63;
-
-template <class T, class A, bool ordered>
-void convert(const void* from, int64_t n, A* to) {
-  const T* x = static_cast<const T*>(from);
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (ordered && std::is_same_v<T, uint64_t>) {
-      to[i] = static_cast<A>(x[i] ^ kTopBit);
-    } else {
-      to[i] = static_cast<A>(x[i]);
-    }
-  }
-}
-
-// Results from accumulators; a mean is a sum of `count` elements. `to` may be `from`.
-template <class T, class A>
-void finish(Reduction kind, const A* from, int64_t n, int64_t count, T* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_floating_point_v<A>) {
-      to[i] = static_cast<T>(kind == Reduction::kMean ? from[i] / static_cast<A>(count) : from[i]);
-    } else if constexpr (std::is_same_v<T, uint64_t>) {
-      const uint64_t bits = static_cast<uint64_t>(from[i]);
-      const bool ordered = kind == Reduction::kMax || kind == Reduction::kMin;
-      const uint64_t sum = kind == Reduction::kMean ? bits / static_cast<uint64_t>(count) : bits;
-      to[i] = ordered ? bits ^ kTopBit : sum;
-    } else {
-      to[i] = static_cast<T>(kind == Reduction::kMean ? from[i] / count : from[i]);
-    }
-  }
-}
-
-// The result of folding no elements.
-template <class T>
-T empty_result(Reduction kind) {
-  if constexpr (is_complex_v<T>) {
-    using R = typename RealPart<T>::Type;
-    if (kind == Reduction::kMean) return T(std::numeric_limits<R>::quiet_NaN());
-    return T(kind == Reduction::kProd ? R{1} : R{0});
-  } else {
-    using Limits = std::numeric_limits<T>;
-    switch (kind) {
-      case Reduction::kSum:
-        return T(0);
-      case Reduction::kMean:
-        return Limits::has_quiet_NaN ? Limits::quiet_NaN() : T(0);
-      case Reduction::kProd:
-        return T(1);
-      case Reduction::kMax:
-        return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-      case Reduction::kMin:
-        return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    }
-    return T(0);
-  }
-}
-
 constexpr int64_t kSmall = 64;  // accumulators that fit on the stack
 
 // Folds `x`, elements of T, into `outputs` results of `count` elements each.
@@ -196,12 +81,13 @@ Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& di
   T* to = static_cast<T*>(out);
   if constexpr (std::is_same_v<A, T>) {
     MR_TRY(reduce<A>(ctx, fold_op(kind), {.data = x}, dims, to));
-    if (kind == Reduction::kMean) finish<T, A>(kind, to, outputs, count, to);
+    if (kind == Reduction::kMean) from_folded<T, A>(kind, to, outputs, count, to);
   } else {
     const bool ordered = kind == Reduction::kMax || kind == Reduction::kMin;
-    const FoldSource<A> source = {.data = x,
-                                  .element_size = sizeof(T),
-                                  .convert = ordered ? convert<T, A, true> : convert<T, A, false>};
+    const FoldSource<A> source = {
+        .data = x,
+        .element_size = sizeof(T),
+        .convert = ordered ? to_folded<T, A, true> : to_folded<T, A, false>};
     A small[kSmall];
     A* acc = small;
     Tensor large;
@@ -210,7 +96,7 @@ Status fold_to(KernelContext& ctx, Reduction kind, const void* x, ReduceDims& di
       acc = static_cast<A*>(large.mutable_raw());
     }
     MR_TRY(reduce<A>(ctx, fold_op(kind), source, dims, acc));
-    finish<T, A>(kind, acc, outputs, count, to);
+    from_folded<T, A>(kind, acc, outputs, count, to);
   }
   return ok_status();
 }
@@ -237,7 +123,7 @@ template <class T>
 Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
   const Tensor& x = ctx.input(0);
   ReduceDims dims;
-  MR_TRY_ASSIGN(const Shape shape, read_reduction(ctx, x.shape(), 1, keep_dims, dims));
+  MR_TRY_ASSIGN(const Shape shape, read_reduction(ctx.input(1), x.shape(), keep_dims, dims));
   if (x.num_elements() == 0) {
     MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
     std::ranges::fill(y->mutable_data<T>(), empty_result<T>(kind));
@@ -253,6 +139,8 @@ Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
   return reduce_to<T>(ctx, kind, x, dims, *y);
 }
 
+using FoldedTypes = ConcatTypes<NumberTypes, TypeList<bool>>;
+
 class Reduce final : public Kernel {
  public:
   using Function = Status (*)(KernelContext&, Reduction, bool);
@@ -261,8 +149,8 @@ class Reduce final : public Kernel {
   static Result<std::unique_ptr<Kernel>> make(const KernelNode& node) {
     MR_TRY_ASSIGN(const bool keep_dims, node.attr<bool>("keep_dims"));
     Function function = nullptr;
-    using Types = ConcatTypes<NumberTypes, TypeList<bool>>;
-    MR_TRY(dispatch<Types>(node.output_types[0], [&]<class T>() { function = reduce_tensor<T>; }));
+    MR_TRY(dispatch<FoldedTypes>(node.output_types[0],
+                                 [&]<class T>() { function = reduce_tensor<T>; }));
     return std::unique_ptr<Kernel>(new Reduce(function, kind, keep_dims));
   }
   Reduce(Function function, Reduction kind, bool keep_dims)
@@ -285,7 +173,11 @@ OpSpec reduction_spec(const char* name, const char* doc) {
       .outputs = {{"output", "T"}},
       .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
       .attrs = {{"keep_dims", "bool = false", "Keeps reduced dimensions, with size 1."}},
-      .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.2F, .same_when_empty = 2},
+      .traits = {.same_when_same_shape = true,
+                 .may_alias = 1,
+                 .cost = 0.2F,
+                 .same_when_empty = 2,
+                 .folds = true},
       .shape = reduction_shape};
 }
 
@@ -313,18 +205,58 @@ void register_logical(Registry& registry, const char* name, const char* doc) {
 
 }  // namespace
 
-Status sum_tensor(KernelContext& ctx, const Tensor& x, ReduceDims& dims, Tensor& out) {
-  return dispatch<NumberTypes>(x.dtype(), [&]<class T>() -> Status {
+Result<PartialShape> reduced_shape(const PartialShape& x, const PartialShape& axes_shape,
+                                   const std::optional<std::vector<int64_t>>& axes,
+                                   bool keep_dims) {
+  if (axes_shape.rank() > 1) {
+    return invalid_argument("reduction_indices must be at most rank 1, got shape ", axes_shape);
+  }
+  const int64_t num_axes = axes_shape.num_elements();
+  if (x.rank_known() && num_axes > x.rank()) {
+    return invalid_argument(num_axes, " axes to reduce, but the input has shape ", x);
+  }
+  if (!x.rank_known()) return axes && axes->empty() ? x : PartialShape();
+  if (!axes) {
+    if (keep_dims) return PartialShape::of_rank(x.rank());
+    return num_axes >= 0 ? PartialShape::of_rank(x.rank() - static_cast<int>(num_axes))
+                         : PartialShape();
+  }
+  std::vector<bool> reduced(static_cast<size_t>(x.rank()));
+  for (int64_t given : *axes) {
+    MR_TRY_ASSIGN(const int axis, normalize_axis(given, x.rank(), "reduction axis"));
+    if (reduced[static_cast<size_t>(axis)]) {
+      return invalid_argument("reduction axis ", given, " is given twice for shape ", x);
+    }
+    reduced[static_cast<size_t>(axis)] = true;
+  }
+  PartialShape y = PartialShape::scalar();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!reduced[static_cast<size_t>(i)]) {
+      y.add_dim(x.dim(i));
+    } else if (keep_dims) {
+      y.add_dim(1);
+    }
+  }
+  return y;
+}
+
+Status fold_tensor(KernelContext& ctx, Reduction kind, const Tensor& x, ReduceDims& dims,
+                   Tensor& out) {
+  return dispatch<FoldedTypes>(x.dtype(), [&]<class T>() -> Status {
     if (x.num_elements() == 0) {
-      std::ranges::fill(out.mutable_data<T>(), empty_result<T>(Reduction::kSum));
+      std::ranges::fill(out.mutable_data<T>(), empty_result<T>(kind));
       return ok_status();
     }
     if (dims.num_reduced() == 0) {
       std::ranges::copy(x.data<T>(), out.mutable_data<T>().begin());
       return ok_status();
     }
-    return reduce_to<T>(ctx, Reduction::kSum, x, dims, out);
+    return reduce_to<T>(ctx, kind, x, dims, out);
   });
+}
+
+Status sum_tensor(KernelContext& ctx, const Tensor& x, ReduceDims& dims, Tensor& out) {
+  return fold_tensor(ctx, Reduction::kSum, x, dims, out);
 }
 
 void register_reductions(Registry& registry) {
