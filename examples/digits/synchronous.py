@@ -64,7 +64,10 @@ def main(path: str, steps: int = 60, parts: int = 2) -> None:
     optimizer = tf.train.AdamOptimizer(5e-3)
     hooks: list[Any] = [tf.train.StopAtStepHook(last_step=steps)]
     target = ""
+    config = tf.ConfigProto()
     if not task.cluster:
+        # Sums of gradients that are products would be one product, which rounds differently.
+        config.graph_options.optimizer_options.disabled_passes.append("sums_of_products")
         step = tf.train.get_or_create_global_step()
         towers = [gradients(part, parts, steps, optimizer) for part in range(parts)]
         mean = [
@@ -88,7 +91,9 @@ def main(path: str, steps: int = 60, parts: int = 2) -> None:
         hooks.append(together.make_session_run_hook(task.is_chief, num_tokens=0))
     if task.is_chief:
         hooks.append(SaveWeights(path))
-    with tf.train.MonitoredTrainingSession(target, task.is_chief, hooks=hooks) as session:
+    with tf.train.MonitoredTrainingSession(
+        target, task.is_chief, hooks=hooks, config=config
+    ) as session:
         while not session.should_stop():
             session.run(train)
     if task.is_chief:

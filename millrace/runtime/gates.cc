@@ -120,10 +120,11 @@ class GateOpener {
   static bool may_wait(const SubNode& node) {
     switch (node.op->traits.control_flow) {
       case ControlFlow::kNone:
+        return true;
       case ControlFlow::kEnter:
       case ControlFlow::kExit:
       case ControlFlow::kNextIteration:
-        return true;
+        return std::ranges::none_of(node.input_types, is_ref);
       default:
         return false;
     }
@@ -269,16 +270,19 @@ class GateOpener {
     const bool here =
         node.op->traits.control_flow == ControlFlow::kNone &&
         std::ranges::all_of(waits, [&](NodeId w) { return graph_.node(w).device == node.device; });
-    if (here || node.inputs.empty()) {
+    const auto value = std::ranges::find_if(
+        node.inputs, [&](Output input) { return !is_ref(graph_.output_type(input)); });
+    if (here || value == node.inputs.end()) {
       node.control_inputs.insert(node.control_inputs.end(), waits.begin(), waits.end());
       return ok_status();
     }
-    return add_gate(id, std::move(waits));
+    return add_gate(id, static_cast<size_t>(value - node.inputs.begin()), std::move(waits));
   }
 
-  // One gate before a node on another device, or at an end of a loop.
-  Status add_gate(NodeId id, std::vector<NodeId> waits) {
-    const Output value = graph_.node(id).inputs[0];
+  // One gate before a node on another device, or at an end of a loop: in front of one of its
+  // inputs.
+  Status add_gate(NodeId id, size_t input, std::vector<NodeId> waits) {
+    const Output value = graph_.node(id).inputs[input];
     const DType type = graph_.output_type(value);
     const SubNode* const gate = first_gate();
     SubNode made = *gate;
@@ -289,7 +293,7 @@ class GateOpener {
     made.input_types = made.output_types = {type};
     made.device = graph_.node(value.node).device;
     const NodeId added = graph_.add(std::move(made));
-    graph_.node(id).inputs[0] = {added, 0};
+    graph_.node(id).inputs[input] = {added, 0};
     return ok_status();
   }
 

@@ -137,5 +137,27 @@ TEST_F(Gates, LoopsAndOtherDevices) {
   EXPECT_FALSE(open());
 }
 
+// An update of a variable on another device: the gate is before what is no reference.
+TEST_F(Gates, UpdatesOnOtherDevices) {
+  Output x = g.feed(DType::kInt32, 0, {.device = "/cpu:0"});
+  Output v = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = "/cpu:1"});
+  Output w = g.add("Var", {}, {{"T", DType::kInt32}}, {.device = "/cpu:0"});
+  Output read = g.add("Identity", {w}, {.device = "/cpu:0"});
+  Output a = g.add("Add", {x, x}, {.device = "/cpu:0", .name = "a"});
+  Output b = g.add("Mul", {x, read}, {.device = "/cpu:0", .name = "b"});
+  const Output group = g.add("NoOp", {}, {.device = "/cpu:0", .after = {a.node, b.node}});
+  Output gated = g.add("Identity", {a}, {.device = "/cpu:0", .after = {group.node}});
+  Output scaled = g.add("Mul", {gated, gated}, {.device = "/cpu:0", .name = "scaled"});
+  g.add("Assign", {v, scaled}, {.device = "/cpu:1", .name = "assign"});
+  EXPECT_TRUE(open());
+  EXPECT_EQ(waits("assign"), Names());
+  EXPECT_EQ(g.graph.node(g.node("assign").inputs[0].node).op->name, "Var");
+  const std::string gate = input("assign", 1);
+  EXPECT_EQ(g.node(gate).op->name, "Identity");
+  EXPECT_EQ(g.device(gate), "/cpu:0");
+  EXPECT_EQ(input(gate), "scaled");
+  EXPECT_EQ(waits(gate), Names{"b"});
+}
+
 }  // namespace
 }  // namespace millrace
