@@ -74,7 +74,7 @@ class CheckLayersTest(unittest.TestCase):
         text = "from millrace import gen_ops\nfrom millrace.core import nest\nimport numpy\n"
         self.assertEqual(self.problems({"python/millrace/ops/nn/x.py": text}), [])
         files = {"python/millrace/core/x.py": "\nfrom millrace.graph.graph import Tensor\n"}
-        self.assert_one(files, "python/millrace/core/x.py:2:", "core may import _core, protos")
+        self.assert_one(files, "python/millrace/core/x.py:2:", "core may import _core, _names, ")
 
     def test_late_imports_say_why(self):
         text = "def f():\n    import difflib{}\n    class A:\n        import json  # late: seldom\n"

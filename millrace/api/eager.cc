@@ -15,6 +15,7 @@ Result<EagerRuntime> make_eager_runtime(const SessionOptions& options) {
   EagerRuntime out;
   ContextOptions context;
   MR_TRY_ASSIGN(context.devices, make_cpu_devices(task, options.cpu_devices));
+  MR_TRY_ASSIGN(context.own_state, make_cpu_device_like(*context.devices[0]));
   out.functions = make_ref<FunctionLibrary>();
   FunctionRunnerOptions runner;
   runner.session_prefix = "eager";

@@ -17,7 +17,7 @@ namespace {
 
 // Kernels that nobody asked for in a long time are made again when somebody does.
 constexpr size_t kMaxPlain = 8192;
-constexpr size_t kMaxWithState = 1024;
+constexpr size_t kMaxWithState = 256;
 
 std::atomic<uint64_t> contexts_made{0};
 std::atomic<uint64_t> names_made{0};
@@ -313,6 +313,9 @@ Result<Ref<PreparedOp>> EagerContext::make(const Op& op, Device* wanted,
       node.session_prefix = str_cat("eager_", number);
       node.name = str_cat(def.name, "_", number);
       out->own_state = !is.owns_state;
+      if (out->own_state && wanted == &host() && options_.own_state) {
+        out->device = node.device = options_.own_state.get();
+      }
       // Without a name of its own a graph's node has that of the graph: here it has nobody's.
       const Result<std::string> shared = node.attr<std::string>("shared_name");
       if (is.owns_state && shared.ok() && shared->empty()) {
@@ -327,7 +330,7 @@ Result<Ref<PreparedOp>> EagerContext::make(const Op& op, Device* wanted,
   }
   out->needs.retains = is.retains;
   if (out->way == PreparedOp::Way::kKernel && !out->async && !out->needs.any() &&
-      node.output_types.size() == 1 && options_.devices.size() == 1) {
+      node.output_types.size() == 1 && options_.devices.size() == 1 && out->device == &host()) {
     out->way = PreparedOp::Way::kPlain;
   }
   bool any_output = false;
@@ -419,6 +422,7 @@ Status EagerContext::run_kernel(PreparedOp& op, std::span<EagerTensor* const> in
   std::vector<TensorRef> moved(inputs.size());  // to the memory where they are read
   std::vector<Value*> values(inputs.size());
   const bool own_memory = op.device->info().own_memory;
+  Device& device = op.device == options_.own_state.get() ? host() : *op.device;
   for (size_t i = 0; i < inputs.size(); ++i) {
     EagerTensor* input = inputs[i];
     const bool forwards = op.def().traits.metadata_only;
@@ -454,7 +458,7 @@ Status EagerContext::run_kernel(PreparedOp& op, std::span<EagerTensor* const> in
       return internal(op.def().name, ": output ", i, " is no value");
     }
     const bool on_host = !own_memory || made[i].tensor.buffer()->space() != MemorySpace::kDevice;
-    outputs[i] = make_ref<EagerTensor>(on_host && own_memory ? host() : *op.device);
+    outputs[i] = make_ref<EagerTensor>(on_host && own_memory ? host() : device);
     outputs[i]->value_ = std::move(made[i]);
   }
   return ok_status();

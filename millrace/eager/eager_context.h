@@ -14,6 +14,10 @@ struct ContextOptions {
   // All of one task. The first is a CPU, in whose memory the elements lie that only the host can
   // hold. Devices live as long as the context and keep its state: variables, queues, tables.
   std::vector<Ref<Device>> devices;
+  // Runs, in place of the first one, the ops that keep state which no handle names, such as where a
+  // stream of random numbers stands: the same but for its resources, which are the context's alone.
+  // Null: the first one does.
+  Ref<Device> own_state;
   // Where ops run that ask for no device and have no input on one: a device's number.
   size_t default_device = 0;
   // Ops that ask for a device without kernels for them run on the first one instead of failing.

@@ -135,14 +135,14 @@ TEST_F(EagerContextTest, RandomStreamsGoOn) {
 TEST_F(EagerContextTest, StateOfOneCallGoesWithIt) {
   const size_t before = resources(), cached = context_->cached_ops();
   const TensorRef shape = context_->tensor(Tensor::vector<int32_t>({4}));
-  for (int64_t seed = 0; seed < 3000; ++seed) {
+  for (int64_t seed = 0; seed < 1000; ++seed) {
     Op op = context_->op("RandomUniform", {{"dtype", DType::kFloat}, {"seed", seed}}).value();
     op.once = seed % 2 == 0;
     ASSERT_TRUE(context_->execute_one(op, {shape}).ok());
   }
   // What is kept has a limit.
-  EXPECT_LE(resources() - before, 1024u);
-  EXPECT_LE(context_->cached_ops() - cached, 1024u);
+  EXPECT_LE(resources() - before, 256u);
+  EXPECT_LE(context_->cached_ops() - cached, 256u);
   context_->clear_cache();
   EXPECT_EQ(resources(), before);
 }

@@ -26,6 +26,9 @@ PyOp::PyOp(const OpDef& op) : def(&op) {
       if (!is_inferred(attr) && attr.default_value.empty() == required) attrs.push_back(&attr);
     }
   }
+  const auto is_list = [](const ArgDef& arg) { return arg.is_list() || arg.is_ref; };
+  plain = op.outputs.size() == 1 && !is_list(op.outputs[0]) &&
+          std::none_of(op.inputs.begin(), op.inputs.end(), is_list);
 }
 
 namespace {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "millrace/eager/prepared_op.h"
 #include "millrace/graph/op_def.h"
 #include "python/src/binding.h"
 
@@ -15,6 +17,12 @@ struct PyOp {
   // Those that the caller gives, required ones first, as in the signature of the op's function.
   std::vector<const AttrDef*> attrs;
   nb::object result_class;  // a namedtuple, for several outputs
+
+  // Of calls that run at once. Neither inputs nor outputs are lists, and there is one output:
+  bool plain = false;
+  // The last such call's attributes, and what they came to.
+  std::vector<nb::object> last_attrs = {};
+  std::unique_ptr<eager::Op> eager = nullptr;
 };
 
 }  // namespace millrace::python

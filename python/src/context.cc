@@ -19,6 +19,9 @@ std::vector<Context*>& contexts() {
 
 }  // namespace
 
+constinit bool Context::eager_ = false;
+constinit bool Context::eager_chosen_ = false;
+
 Context& Context::here() {
   if (current != nullptr) return *current;
   auto* made = new Context();

@@ -4,19 +4,25 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "millrace/graph/graph.h"
 #include "python/src/binding.h"
+
+namespace millrace {
+class Device;
+}
 
 namespace millrace::python {
 
 class PyGraph;
 struct PyOp;
 
-// What a call of an op on a thread comes to. The one answer so far is graph_mode(): an operation of
-// the thread's default graph. What differs between answers is a function here and asked nowhere
-// else; names, which graphs need and values do not, are made behind it.
+// What a call of an op on a thread comes to: an operation of the thread's default graph
+// (graph_mode()), or the values that it computes (eager_mode()). What differs between answers is a
+// function here and asked nowhere else; names, which graphs need and values do not, are made behind
+// it.
 class Mode {
  public:
   // `arguments`: the inputs, then the attributes of PyOp::attrs. `second_first`: the second of two
@@ -33,6 +39,7 @@ class Mode {
 };
 
 Mode& graph_mode();
+Mode& eager_mode();
 
 // What a `with` statement that is open adds to the control inputs of what is made.
 struct Controller {
@@ -68,8 +75,32 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   // Graph or eager? Asked once by each call of an op.
-  Mode& mode() const { return graph_mode(); }
+  Mode& mode() const { return runs_eagerly() ? eager_mode() : graph_mode(); }
+  // Calls run at once where eager execution is on and no graph is open.
+  bool runs_eagerly() const { return eager_ && graphs_.empty(); }
+  // For the whole process.
+  static void choose_eager(bool on) {
+    eager_ = on;
+    eager_chosen_ = true;
+  }
+  static void suggest_eager() {
+    if (!eager_chosen_) eager_ = true;
+  }
+  static bool eager_enabled() { return eager_; }
+  // Where ops that run at once are asked to run; null: by what they are given.
+  Device* eager_device() const { return eager_device_; }
+  void set_eager_device(Device* device) { eager_device_ = device; }
+  // The name scope that is open outside of graphs: "a/b/".
+  std::string eager_scope;
 
+  // A graph that is open on the thread.
+  struct OpenGraph {
+    PyObject* python;  // owned
+    PyGraph* graph;
+  };
+  // Closes all for a while.
+  std::vector<OpenGraph> take_graphs() { return std::exchange(graphs_, {}); }
+  void restore_graphs(std::vector<OpenGraph> graphs) { graphs_ = std::move(graphs); }
   // The graphs that are open, innermost last.
   void open_graph(nb::handle graph);
   void close_graph();
@@ -85,12 +116,10 @@ class Context {
  private:
   Context();
 
-  struct OpenGraph {
-    PyObject* python;  // owned
-    PyGraph* graph;
-  };
   std::vector<OpenGraph> graphs_;
   std::unordered_map<const PyGraph*, Scopes> scopes_;
+  static constinit bool eager_, eager_chosen_;
+  Device* eager_device_ = nullptr;
   // The entry of `scopes_` that was asked for last.
   const PyGraph* last_graph_ = nullptr;
   Scopes* last_ = nullptr;

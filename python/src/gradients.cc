@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "millrace/autodiff/gradient_registry.h"
+#include "millrace/eager/builder.h"
+#include "python/src/eager_tape.h"
 #include "python/src/elements.h"
 #include "python/src/function_graph.h"
 #include "python/src/gil.h"
@@ -119,6 +121,9 @@ PyGraph* graph_for(GraphBuilder& builder, Opened& opened) {
 
 // Calls `rule(op, *gradients)` and takes what it returns as the gradients of the inputs.
 Status call_rule(nb::handle rule, GradientContext& context) {
+  if (dynamic_cast<eager::Builder*>(&context.builder()) != nullptr) {
+    return call_eager_rule(rule, context);
+  }
   auto* builder = dynamic_cast<GraphBuilder*>(&context.builder());
   if (builder == nullptr) return unimplemented("a gradient in Python needs a graph to add to");
   WithGil gil;

@@ -34,6 +34,9 @@ NB_MODULE(_core, m) {
   py::bind_ops(m);
   py::bind_calls(m);
   py::bind_control_flow(m);
+  py::bind_eager_calls(m);
+  py::bind_eager_tape(m);
+  py::bind_eager_tensor(m);
   py::bind_events(m);
   py::bind_gradients(m);
   py::bind_checkpoints(m);

@@ -84,4 +84,4 @@ def test_an_unknown_name_says_what_is_like_it():
     with pytest.raises(AttributeError, match="relu"):
         tf.nn.reluu  # noqa: B018
     with pytest.raises(AttributeError, match=r"compat\.v1"):
-        millrace.matmul  # noqa: B018
+        millrace.placeholder  # noqa: B018

@@ -14,7 +14,7 @@ _DEVICE = re.compile(r"device:([A-Za-z_][A-Za-z0-9_-]*|\*)(?::(\d+|\*))?$", re.I
 _SHORT = re.compile(r"(cpu|gpu)(?::(\d+|\*))?$", re.IGNORECASE)
 
 
-@export(v1="DeviceSpec")
+@export(v1="DeviceSpec", v2="DeviceSpec")
 class DeviceSpec:
     """A device, or what is known of one: job, replica, task, device type and number."""
 

@@ -128,8 +128,10 @@ def is_namedtuple(value: Any) -> bool:
     return isinstance(value, tuple) and isinstance(getattr(value, "_fields", None), tuple)
 
 
-@export(v1=("nest.is_nested", "contrib.framework.nest.is_sequence",
-            "contrib.framework.nest.is_nested"))  # fmt: skip
+@export(
+    v1=("nest.is_nested", "contrib.framework.nest.is_sequence", "contrib.framework.nest.is_nested"),
+    v2="nest.is_nested",
+)
 def is_nested(seq: Any) -> bool:
     """Whether `seq` is a structure: a list, tuple, mapping, attrs object..., and no leaf."""
     return _kind(seq) != _LEAF
@@ -150,7 +152,7 @@ def _append_leaves(structure: Any, leaves: list[Any]) -> None:
             _append_leaves(element, leaves)
 
 
-@export(v1=("nest.flatten", "contrib.framework.nest.flatten"))
+@export(v1=("nest.flatten", "contrib.framework.nest.flatten"), v2="nest.flatten")
 def flatten(structure: Any) -> list[Any]:
     """The leaves of `structure` as a list; of a leaf, a list of itself."""
     if _kind(structure) == _LEAF:
@@ -170,7 +172,10 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     )
 
 
-@export(v1=("nest.pack_sequence_as", "contrib.framework.nest.pack_sequence_as"))
+@export(
+    v1=("nest.pack_sequence_as", "contrib.framework.nest.pack_sequence_as"),
+    v2="nest.pack_sequence_as",
+)
 def pack_sequence_as(structure: Any, flat_sequence: Any) -> Any:
     """The structure of `structure` with the values of `flat_sequence` as its leaves.
 
@@ -246,7 +251,10 @@ def _mismatch(first: Any, second: Any, check_types: bool) -> tuple[str, type[Exc
     return None
 
 
-@export(v1=("nest.assert_same_structure", "contrib.framework.nest.assert_same_structure"))
+@export(
+    v1=("nest.assert_same_structure", "contrib.framework.nest.assert_same_structure"),
+    v2="nest.assert_same_structure",
+)
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
     """Raises unless both structures have the same form; their leaves may differ.
 
@@ -263,7 +271,7 @@ def _check_callable(func: Any) -> None:
         raise TypeError(f"func must be callable, got: {_show(func)}")
 
 
-@export(v1=("nest.map_structure", "contrib.framework.nest.map_structure"))
+@export(v1=("nest.map_structure", "contrib.framework.nest.map_structure"), v2="nest.map_structure")
 def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool = True) -> Any:
     """The structure of what `func` makes of each leaf, or of corresponding leaves of several.
 

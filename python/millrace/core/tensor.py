@@ -58,8 +58,8 @@ class TensorOperators:
 class Tensor(TensorOperators):
     """What operations take and give: an array of a type, with a value now or when a graph runs.
 
-    The base of all tensors: so far of those in a graph, `SymbolicTensor`. Tensors are made by
-    operations. They are compared by identity; `tf.equal` compares elements.
+    The base of all tensors: those in a graph, `SymbolicTensor`, and those with a value,
+    `EagerTensor`. Tensors are made by operations. Those of graphs are compared by identity.
     """
 
     __slots__ = ()

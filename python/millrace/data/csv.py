@@ -19,7 +19,10 @@ _KINDS: tuple[tuple[dtypes.DType, Any], ...] = (
 )  # fmt: skip
 
 
-@export(v1=("data.experimental.CsvDataset", "contrib.data.CsvDataset"))
+@export(
+    v1=("data.experimental.CsvDataset", "contrib.data.CsvDataset"),
+    v2="data.experimental.CsvDataset",
+)
 class CsvDataset(Dataset):
     """The records of CSV files, each a tuple of fields.
 
@@ -71,7 +74,10 @@ def _default(value: Any) -> Tensor:
     return made if made.shape.rank else convert_to_tensor([value], dtype=made.dtype)
 
 
-@export(v1=("data.experimental.make_csv_dataset", "contrib.data.make_csv_dataset"))
+@export(
+    v1=("data.experimental.make_csv_dataset", "contrib.data.make_csv_dataset"),
+    v2="data.experimental.make_csv_dataset",
+)
 def make_csv_dataset(
     file_pattern: Any, batch_size: int, column_names: Any = None, column_defaults: Any = None,
     label_name: str | None = None, select_columns: Any = None, field_delim: str = ",",

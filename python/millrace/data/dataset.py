@@ -19,7 +19,10 @@ from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of, flatten, 
 from millrace.graph.convert import convert_to_tensor
 from millrace.ops.random import get_seed
 
-AUTOTUNE = export(v1=("data.experimental.AUTOTUNE", "data.AUTOTUNE", "contrib.data.AUTOTUNE"))(-1)
+AUTOTUNE = export(
+    v1=("data.experimental.AUTOTUNE", "data.AUTOTUNE", "contrib.data.AUTOTUNE"),
+    v2=("data.experimental.AUTOTUNE", "data.AUTOTUNE"),
+)(-1)
 
 
 def int64(value: Any, default: int | None = None, name: str | None = None) -> Tensor:
@@ -33,7 +36,7 @@ def seeds(seed: Any) -> tuple[Tensor, Tensor]:
     return int64(first, 0), int64(second, 0)
 
 
-@export(v1=("data.Dataset", "contrib.data.Dataset"))
+@export(v1=("data.Dataset", "contrib.data.Dataset"), v2="data.Dataset")
 class Dataset:
     """A sequence of elements, which are structures of tensors: what a program reads.
 

@@ -7,6 +7,7 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.face import part_of_v2
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.data import structure
@@ -24,7 +25,8 @@ Transformation = Callable[[Dataset], Dataset]
         "data.experimental.map_and_batch",
         "data.experimental.map_and_batch_with_legacy_function",
         "contrib.data.map_and_batch",
-    )
+    ),
+    v2="data.experimental.map_and_batch",
 )
 def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None,
@@ -56,13 +58,19 @@ def map_and_batch(
     return apply
 
 
-@export(v1=("data.experimental.shuffle_and_repeat", "contrib.data.shuffle_and_repeat"))
+@export(
+    v1=("data.experimental.shuffle_and_repeat", "contrib.data.shuffle_and_repeat"),
+    v2="data.experimental.shuffle_and_repeat",
+)
 def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
     """`shuffle`, then `repeat`."""
     return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
 
 
-@export(v1=("data.experimental.parallel_interleave", "contrib.data.parallel_interleave"))
+@export(
+    v1=("data.experimental.parallel_interleave", "contrib.data.parallel_interleave"),
+    v2="data.experimental.parallel_interleave",
+)
 def parallel_interleave(
     map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: Any = False,
     buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
@@ -75,7 +83,7 @@ def parallel_interleave(
     )
 
 
-@export(v1=("data.experimental.scan", "contrib.data.scan"))
+@export(v1=("data.experimental.scan", "contrib.data.scan"), v2="data.experimental.scan")
 def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
     """`scan_func(state, element)` gives the next state and an element of the result."""
 
@@ -93,7 +101,10 @@ def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
     return apply
 
 
-@export(v1=("data.experimental.group_by_window", "contrib.data.group_by_window"))
+@export(
+    v1=("data.experimental.group_by_window", "contrib.data.group_by_window"),
+    v2="data.experimental.group_by_window",
+)
 def group_by_window(
     key_func: Callable[..., Any], reduce_func: Callable[..., Any], window_size: Any = None,
     window_size_func: Callable[..., Any] | None = None,
@@ -141,7 +152,8 @@ def group_by_window(
 
 
 @export(
-    v1=("data.experimental.bucket_by_sequence_length", "contrib.data.bucket_by_sequence_length")
+    v1=("data.experimental.bucket_by_sequence_length", "contrib.data.bucket_by_sequence_length"),
+    v2="data.experimental.bucket_by_sequence_length",
 )
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any], bucket_boundaries: Any, bucket_batch_sizes: Any,
@@ -199,7 +211,10 @@ def bucket_by_sequence_length(
     )
 
 
-@export(v1=("data.experimental.ignore_errors", "contrib.data.ignore_errors"))
+@export(
+    v1=("data.experimental.ignore_errors", "contrib.data.ignore_errors"),
+    v2="data.experimental.ignore_errors",
+)
 def ignore_errors() -> Transformation:
     """The elements that can be made without an error."""
     return lambda dataset: dataset._of(
@@ -207,7 +222,7 @@ def ignore_errors() -> Transformation:
     )
 
 
-@export(v1=("data.experimental.unbatch", "contrib.data.unbatch"))
+@export(v1=("data.experimental.unbatch", "contrib.data.unbatch"), v2="data.experimental.unbatch")
 def unbatch() -> Transformation:
     """The rows of the elements."""
     return lambda dataset: dataset.unbatch()
@@ -234,7 +249,10 @@ def sliding_window_batch(
     return apply
 
 
-@export(v1=("data.experimental.dense_to_sparse_batch", "contrib.data.dense_to_sparse_batch"))
+@export(
+    v1=("data.experimental.dense_to_sparse_batch", "contrib.data.dense_to_sparse_batch"),
+    v2="data.experimental.dense_to_sparse_batch",
+)
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
     """Batches of elements whose sizes differ, as sparse tensors with rows of `row_shape`."""
     shape = TensorShape(row_shape)
@@ -269,19 +287,22 @@ def padded_batch_and_drop_remainder(
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, True)
 
 
-@export(v1=("data.experimental.enumerate_dataset", "contrib.data.enumerate_dataset"))
+@export(
+    v1=("data.experimental.enumerate_dataset", "contrib.data.enumerate_dataset"),
+    v2="data.experimental.enumerate_dataset",
+)
 def enumerate_dataset(start: Any = 0) -> Transformation:
     """Pairs of a number and an element."""
     return lambda dataset: dataset.enumerate(start)
 
 
-@export(v1=("data.experimental.take_while",))
+@export(v1="data.experimental.take_while", v2="data.experimental.take_while")
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """The elements before the first for which `predicate` is not true."""
     return lambda dataset: dataset.take_while(predicate)
 
 
-@export(v1=("data.experimental.Counter", "contrib.data.Counter"))
+@export(v1=("data.experimental.Counter", "contrib.data.Counter"), v2="data.experimental.Counter")
 def Counter(start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> Dataset:
     """The numbers from `start` on, without end."""
     begin, width = convert_to_tensor(start, dtype), convert_to_tensor(step, dtype)
@@ -290,7 +311,10 @@ def Counter(start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> Dataset
     )
 
 
-@export(v1=("data.experimental.RandomDataset", "contrib.data.RandomDataset"))
+@export(
+    v1=("data.experimental.RandomDataset", "contrib.data.RandomDataset"),
+    v2="data.experimental.RandomDataset",
+)
 class RandomDataset(Dataset):
     """Random int64 numbers below 2^32, without end."""
 
@@ -299,7 +323,10 @@ class RandomDataset(Dataset):
         super().__init__(gen_ops.random_dataset(*seeds(seed), **attrs_of(spec)), spec)
 
 
-@export(v1=("data.experimental.choose_from_datasets", "contrib.data.choose_from_datasets"))
+@export(
+    v1=("data.experimental.choose_from_datasets", "contrib.data.choose_from_datasets"),
+    v2="data.experimental.choose_from_datasets",
+)
 def choose_from_datasets(
     datasets: Any, choice_dataset: Dataset, stop_on_empty_dataset: bool = False
 ) -> Dataset:
@@ -310,7 +337,10 @@ def choose_from_datasets(
     return _directed(list(datasets), choice_dataset, stop_on_empty_dataset)
 
 
-@export(v1=("data.experimental.sample_from_datasets", "contrib.data.sample_from_datasets"))
+@export(
+    v1=("data.experimental.sample_from_datasets", "contrib.data.sample_from_datasets"),
+    v2="data.experimental.sample_from_datasets",
+)
 def sample_from_datasets(datasets: Any, weights: Any = None, seed: Any = None) -> Dataset:
     """Elements of datasets chosen at random.
 
@@ -358,7 +388,10 @@ def _directed(datasets: list[Dataset], selector: Dataset, stop_on_empty: bool) -
     return Dataset(variant, spec)
 
 
-@export(v1=("data.experimental.get_single_element", "contrib.data.get_single_element"))
+@export(
+    v1=("data.experimental.get_single_element", "contrib.data.get_single_element"),
+    v2="data.experimental.get_single_element",
+)
 def get_single_element(dataset: Dataset) -> Any:
     """The only element of a dataset."""
     if not isinstance(dataset, Dataset):
@@ -368,29 +401,40 @@ def get_single_element(dataset: Dataset) -> Any:
     return structure.from_tensors(dataset._spec, values)
 
 
-@export(v1=("data.experimental.cardinality", "data.experimental.dataset_cardinality"))
+@export(
+    v1=("data.experimental.cardinality", "data.experimental.dataset_cardinality"),
+    v2="data.experimental.cardinality",
+)
 def cardinality(dataset: Dataset) -> Tensor:
     """The number of elements: -1 for a dataset without end, -2 when it is not known."""
     return gen_ops.dataset_cardinality(dataset._variant_tensor)
 
 
 INFINITE_CARDINALITY = export(
-    v1=("data.experimental.INFINITE_CARDINALITY", "data.INFINITE_CARDINALITY")
+    v1=("data.experimental.INFINITE_CARDINALITY", "data.INFINITE_CARDINALITY"),
+    v2=("data.experimental.INFINITE_CARDINALITY", "data.INFINITE_CARDINALITY"),
 )(-1)
 UNKNOWN_CARDINALITY = export(
-    v1=("data.experimental.UNKNOWN_CARDINALITY", "data.UNKNOWN_CARDINALITY")
+    v1=("data.experimental.UNKNOWN_CARDINALITY", "data.UNKNOWN_CARDINALITY"),
+    v2=("data.experimental.UNKNOWN_CARDINALITY", "data.UNKNOWN_CARDINALITY"),
 )(-2)
 
 
-@export(v1=("data.experimental.prefetch_to_device", "contrib.data.prefetch_to_device"))
+@export(
+    v1=("data.experimental.prefetch_to_device", "contrib.data.prefetch_to_device"),
+    v2="data.experimental.prefetch_to_device",
+)
 def prefetch_to_device(device: Any, buffer_size: Any = None) -> Transformation:
     """`prefetch`: elements are copied to a device when they are used there."""
     del device
     return lambda dataset: dataset.prefetch(buffer_size)
 
 
-@export(v1=("data.experimental.copy_to_device",))
+@export(v1="data.experimental.copy_to_device", v2="data.experimental.copy_to_device")
 def copy_to_device(target_device: Any, source_device: Any = "/cpu:0") -> Transformation:
     """The dataset as it is: elements are copied to a device when they are used there."""
     del target_device, source_device
     return lambda dataset: dataset
+
+
+__getattr__ = part_of_v2("data.experimental")

@@ -10,7 +10,10 @@ from millrace.data.readers import TFRecordDataset
 from millrace.io.parsing import parse_example
 
 
-@export(v1=("data.experimental.parse_example_dataset", "contrib.data.parse_example_dataset"))
+@export(
+    v1=("data.experimental.parse_example_dataset", "contrib.data.parse_example_dataset"),
+    v2="data.experimental.parse_example_dataset",
+)
 def parse_example_dataset(
     features: Any, num_parallel_calls: Any = 1, deterministic: bool | None = None
 ) -> Transformation:
@@ -26,7 +29,8 @@ def parse_example_dataset(
     v1=(
         "data.experimental.make_batched_features_dataset",
         "contrib.data.make_batched_features_dataset",
-    )
+    ),
+    v2="data.experimental.make_batched_features_dataset",
 )
 def make_batched_features_dataset(
     file_pattern: Any, batch_size: Any, features: Any, reader: Any = TFRecordDataset,

@@ -21,7 +21,7 @@ _CAPTURES = (
 )
 
 
-@export(v1=("data.Iterator", "contrib.data.Iterator"))
+@export(v1=("data.Iterator", "contrib.data.Iterator"), v2="data.Iterator")
 class Iterator:
     """A place in a dataset: each run of `get_next()` gives the next element."""
 

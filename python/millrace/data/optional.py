@@ -10,7 +10,7 @@ from millrace.data.iterator import Iterator
 from millrace.data.structure import attrs_of, map_leaves
 
 
-@export(v1="data.experimental.Optional")
+@export(v1="data.experimental.Optional", v2="data.experimental.Optional")
 class Optional:
     """An element that may be missing: what `get_next_as_optional` gives."""
 
@@ -52,7 +52,7 @@ class Optional:
         return map_leaves(lambda leaf: leaf.shape, self._spec)
 
 
-@export(v1="data.experimental.get_next_as_optional")
+@export(v1="data.experimental.get_next_as_optional", v2="data.experimental.get_next_as_optional")
 def get_next_as_optional(iterator: Iterator) -> Optional:
     """The next element of an iterator, without a value where there is none."""
     variant = gen_ops.iterator_get_next_as_optional(

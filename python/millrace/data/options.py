@@ -38,27 +38,27 @@ class _Group:
         return made
 
 
-@export(v1="data.experimental.AutotuneOptions")
+@export(v1="data.experimental.AutotuneOptions", v2="data.experimental.AutotuneOptions")
 class AutotuneOptions(_Group):
     """`ram_budget`: how many bytes a stage that works ahead may keep."""
 
 
-@export(v1="data.experimental.OptimizationOptions")
+@export(v1="data.experimental.OptimizationOptions", v2="data.experimental.OptimizationOptions")
 class OptimizationOptions(_Group):
     """How pipelines are rewritten. Taken and not used: stages are fused anyway."""
 
 
-@export(v1="data.experimental.ThreadingOptions")
+@export(v1="data.experimental.ThreadingOptions", v2="data.experimental.ThreadingOptions")
 class ThreadingOptions(_Group):
     """Threads of a pipeline. Taken and not used: there is one pool."""
 
 
-@export(v1="data.experimental.DistributeOptions")
+@export(v1="data.experimental.DistributeOptions", v2="data.experimental.DistributeOptions")
 class DistributeOptions(_Group):
     """How pipelines are divided between workers. Taken and not used."""
 
 
-@export(v1="data.Options")
+@export(v1="data.Options", v2="data.Options")
 class Options(_Group):
     """Options of a dataset, given to it by `with_options`.
 

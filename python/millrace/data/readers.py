@@ -45,7 +45,7 @@ class _FileDataset(Dataset):
         super().__init__(variant, TensorLeaf(dtypes.string, []))
 
 
-@export(v1=("data.TFRecordDataset", "contrib.data.TFRecordDataset"))
+@export(v1=("data.TFRecordDataset", "contrib.data.TFRecordDataset"), v2="data.TFRecordDataset")
 class TFRecordDataset(_FileDataset):
     """The records of TFRecord files.
 
@@ -67,7 +67,7 @@ class TFRecordDataset(_FileDataset):
         super().__init__(_of_all(filenames, make, num_parallel_reads))
 
 
-@export(v1=("data.TextLineDataset", "contrib.data.TextLineDataset"))
+@export(v1=("data.TextLineDataset", "contrib.data.TextLineDataset"), v2="data.TextLineDataset")
 class TextLineDataset(_FileDataset):
     """The lines of text files, without their ends.
 
@@ -88,7 +88,10 @@ class TextLineDataset(_FileDataset):
         super().__init__(_of_all(filenames, make, num_parallel_reads))
 
 
-@export(v1=("data.FixedLengthRecordDataset", "contrib.data.FixedLengthRecordDataset"))
+@export(
+    v1=("data.FixedLengthRecordDataset", "contrib.data.FixedLengthRecordDataset"),
+    v2="data.FixedLengthRecordDataset",
+)
 class FixedLengthRecordDataset(_FileDataset):
     """Pieces of one length of files.
 

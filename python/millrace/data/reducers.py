@@ -15,7 +15,7 @@ from millrace.graph.operation import Operation
 Transformation = Callable[[Dataset], Dataset]
 
 
-@export(v1="data.experimental.Reducer")
+@export(v1="data.experimental.Reducer", v2="data.experimental.Reducer")
 class Reducer:
     """How to reduce the elements of a group.
 
@@ -36,7 +36,7 @@ class Reducer:
         self.finalize_func = finalize_func
 
 
-@export(v1="data.experimental.group_by_reducer")
+@export(v1="data.experimental.group_by_reducer", v2="data.experimental.group_by_reducer")
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
     """What `reducer` makes of all elements of one key, in the order of keys.
 
@@ -62,7 +62,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
     return apply
 
 
-@export(v1=("data.experimental.unique", "contrib.data.unique"))
+@export(v1=("data.experimental.unique", "contrib.data.unique"), v2="data.experimental.unique")
 def unique() -> Transformation:
     """The elements, scalars of int32, int64 or string, each once."""
 
@@ -79,7 +79,7 @@ def unique() -> Transformation:
     return apply
 
 
-@export(v1="data.experimental.assert_cardinality")
+@export(v1="data.experimental.assert_cardinality", v2="data.experimental.assert_cardinality")
 def assert_cardinality(expected_cardinality: Any) -> Transformation:
     """The dataset, said to have so many elements: FailedPreconditionError where it has not."""
 
@@ -92,7 +92,7 @@ def assert_cardinality(expected_cardinality: Any) -> Transformation:
     return apply
 
 
-@export(v1="data.experimental.TFRecordWriter")
+@export(v1="data.experimental.TFRecordWriter", v2="data.experimental.TFRecordWriter")
 class TFRecordWriter:
     """Writes a dataset of strings to a TFRecord file.
 

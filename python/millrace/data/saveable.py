@@ -32,7 +32,8 @@ class _IteratorSaveable(SaveableObject):
     v1=(
         "data.experimental.make_saveable_from_iterator",
         "contrib.data.make_saveable_from_iterator",
-    )
+    ),
+    v2="data.experimental.make_saveable_from_iterator",
 )
 def make_saveable_from_iterator(
     iterator: Iterator, external_state_policy: Any = None

@@ -9,7 +9,7 @@ from millrace.core.export import export
 from millrace.distributed.ending import ends_with_workers, wait_for_workers
 
 
-@export(v1="train.ClusterSpec")
+@export(v1="train.ClusterSpec", v2="train.ClusterSpec")
 class ClusterSpec:
     """The jobs of a cluster, their tasks, and the addresses of these.
 

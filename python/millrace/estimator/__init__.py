@@ -1,1 +1,5 @@
 """Estimators: models that train, evaluate, predict and export themselves."""
+
+from millrace.core.face import part_of_v2
+
+__getattr__ = part_of_v2("estimator")

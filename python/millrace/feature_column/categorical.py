@@ -97,7 +97,10 @@ class HashedColumn(_OfFeature):
         return string_to_hash_bucket_fast(text, self.hash_bucket_size)
 
 
-@export(v1="feature_column.categorical_column_with_hash_bucket")
+@export(
+    v1="feature_column.categorical_column_with_hash_bucket",
+    v2="feature_column.categorical_column_with_hash_bucket",
+)
 def categorical_column_with_hash_bucket(
     key: str, hash_bucket_size: int, dtype: Any = dtypes.string
 ) -> HashedColumn:
@@ -145,7 +148,10 @@ class IdentityColumn(_OfFeature):
         return where(outside, default, values)
 
 
-@export(v1="feature_column.categorical_column_with_identity")
+@export(
+    v1="feature_column.categorical_column_with_identity",
+    v2="feature_column.categorical_column_with_identity",
+)
 def categorical_column_with_identity(
     key: str, num_buckets: int, default_value: int | None = None
 ) -> IdentityColumn:
@@ -218,7 +224,10 @@ def _check_oov(key: str, default_value: int | None, num_oov_buckets: int | None)
     return num_oov_buckets or 0
 
 
-@export(v1="feature_column.categorical_column_with_vocabulary_list")
+@export(
+    v1="feature_column.categorical_column_with_vocabulary_list",
+    v2="feature_column.categorical_column_with_vocabulary_list",
+)
 def categorical_column_with_vocabulary_list(
     key: str, vocabulary_list: Any, dtype: Any = None, default_value: int = -1,
     num_oov_buckets: int = 0,
@@ -314,7 +323,9 @@ class WeightedColumn(CategoricalColumn):
         return IdWeightPair(ids, weights)
 
 
-@export(v1="feature_column.weighted_categorical_column")
+@export(
+    v1="feature_column.weighted_categorical_column", v2="feature_column.weighted_categorical_column"
+)
 def weighted_categorical_column(
     categorical_column: Any, weight_feature_key: str, dtype: Any = dtypes.float32
 ) -> WeightedColumn:

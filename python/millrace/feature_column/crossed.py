@@ -168,7 +168,7 @@ class CrossedColumn(CategoricalColumn):
         return sparse_cross_hashed(tensors, self.hash_bucket_size, self.hash_key)
 
 
-@export(v1="feature_column.crossed_column")
+@export(v1="feature_column.crossed_column", v2="feature_column.crossed_column")
 def crossed_column(keys: Any, hash_bucket_size: int, hash_key: int | None = None) -> CrossedColumn:
     """A column whose ids are hashes, below `hash_bucket_size`, of combinations of features.
 

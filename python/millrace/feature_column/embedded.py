@@ -57,7 +57,7 @@ class IndicatorColumn(DenseColumn):
         return inputs.get(self)
 
 
-@export(v1="feature_column.indicator_column")
+@export(v1="feature_column.indicator_column", v2="feature_column.indicator_column")
 def indicator_column(categorical_column: Any) -> IndicatorColumn:
     """A dense column that says how often each id of a categorical column occurs."""
     _check_categorical(categorical_column)
@@ -150,7 +150,7 @@ def _check_embedding(dimension: Any, initializer: Any, ckpt: Any, tensor_name: A
     return initializer or TruncatedNormal(mean=0.0, stddev=1 / math.sqrt(dimension))
 
 
-@export(v1="feature_column.embedding_column")
+@export(v1="feature_column.embedding_column", v2="feature_column.embedding_column")
 def embedding_column(
     categorical_column: Any, dimension: int, combiner: str = "mean", initializer: Any = None,
     ckpt_to_load_from: str | None = None, tensor_name_in_ckpt: str | None = None,

@@ -165,7 +165,7 @@ def _weighted_sum(
     return linalg.matmul(tensor, weights(tensor.shape[1].value), name="weighted_sum")
 
 
-@export(v1="feature_column.make_parse_example_spec")
+@export(v1="feature_column.make_parse_example_spec", v2="feature_column.make_parse_example_spec")
 def make_parse_example_spec(feature_columns: Any) -> dict[str, Any]:
     """What `tf.parse_example` needs to read the features of columns. ValueError where two columns
     read a feature in different ways."""

@@ -67,7 +67,7 @@ class NumericColumn(DenseColumn):
         return inputs.get(self)
 
 
-@export(v1="feature_column.numeric_column")
+@export(v1="feature_column.numeric_column", v2="feature_column.numeric_column")
 def numeric_column(
     key: str, shape: Any = (1,), default_value: Any = None, dtype: Any = dtypes.float32,
     normalizer_fn: Callable[[Tensor], Tensor] | None = None,
@@ -170,7 +170,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
         return IdWeightPair(SparseTensor(indices, math.cast(ids, dtypes.int64), shape), None)
 
 
-@export(v1="feature_column.bucketized_column")
+@export(v1="feature_column.bucketized_column", v2="feature_column.bucketized_column")
 def bucketized_column(source_column: Any, boundaries: Any) -> BucketizedColumn:
     """A column that says in which range a number of `source_column`, a numeric column of rank 1,
     is. `boundaries`, in ascending order, belong to the range above them."""

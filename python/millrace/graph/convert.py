@@ -16,7 +16,7 @@ _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
 _by_type: dict[type, list[Callable[..., Any]]] = {}
 
 
-@export(v1="register_tensor_conversion_function")
+@export(v1="register_tensor_conversion_function", v2="register_tensor_conversion_function")
 def register_tensor_conversion_function(
     base_type: Any, conversion_func: Callable[..., Any], priority: int = 100
 ) -> None:
@@ -338,7 +338,7 @@ def _text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-@export(v1="constant")
+@export(v1="constant", v2="constant")
 def constant(
     value: Any,
     dtype: Any = None,

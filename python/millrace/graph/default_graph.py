@@ -25,6 +25,11 @@ def global_graph() -> Graph:
     return _global
 
 
+def global_graph_is_used() -> bool:
+    """Whether somebody has added to the graph that operations go into when none is open."""
+    return _global is not None and _global._num_nodes > 0
+
+
 @export(v1="get_default_graph")
 def get_default_graph() -> Graph:
     """The graph that operations go into now."""
@@ -56,7 +61,7 @@ def container(container_name: str) -> ContainerScope:
     return get_default_graph().container(container_name)
 
 
-@export(v1="control_dependencies")
+@export(v1="control_dependencies", v2="control_dependencies")
 def control_dependencies(control_inputs: Any) -> ControlDependencies:
     """As `Graph.control_dependencies`, for the default graph."""
     return get_default_graph().control_dependencies(control_inputs)
@@ -68,7 +73,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> ColocateWith:
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
-@export(v1=("name_scope", "keras.backend.name_scope"))
+@export(v1=("name_scope", "keras.backend.name_scope"), v2="name_scope")
 class name_scope:
     """A context for the names of an operation made of others.
 

@@ -20,7 +20,7 @@ from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
 
 
-@export(v1="AggregationMethod")
+@export(v1="AggregationMethod", v2="AggregationMethod")
 class AggregationMethod:
     """How gradients that meet are added. There is one way, which uses no more memory than it must:
     the names are there for programs that ask for one."""
@@ -31,7 +31,7 @@ class AggregationMethod:
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
-@export(v1="UnconnectedGradients")
+@export(v1="UnconnectedGradients", v2="UnconnectedGradients")
 class UnconnectedGradients:
     """What `gradients` gives for an x that no y depends on."""
 
@@ -350,7 +350,7 @@ def _where(op: Any) -> str:
     return f"\ndefined at {frames[0][0]}:{frames[0][1]}  {frames[0][3]}" if frames else ""
 
 
-@export(v1="RegisterGradient")
+@export(v1="RegisterGradient", v2="RegisterGradient")
 class RegisterGradient:
     """Registers the gradient of an op, or of a name for `Graph.gradient_override_map`.
 
@@ -374,7 +374,7 @@ def _register(name: str, rule: Callable[..., Any]) -> None:
     _core.register_gradient(name, rule)
 
 
-@export(v1=("NotDifferentiable", "NoGradient", "no_gradient"))
+@export(v1=("NotDifferentiable", "NoGradient", "no_gradient"), v2="no_gradient")
 def NotDifferentiable(op_type: str) -> None:
     """Says that an op has no gradient: nothing flows back through it."""
     if not isinstance(op_type, str):
@@ -382,7 +382,7 @@ def NotDifferentiable(op_type: str) -> None:
     _register(op_type, lambda op, *_: [None] * len(op.inputs))
 
 
-@export(v1="custom_gradient")
+@export(v1="custom_gradient", v2="custom_gradient")
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a function a gradient of its own.
 
@@ -393,9 +393,20 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def decorated(*args: Any, **kwargs: Any) -> Any:
+        if _core.executing_eagerly():
+            return _eager_custom(f, args, kwargs)
         return _custom(f, args, kwargs)
 
     return decorated
+
+
+def set_eager_custom(function: Callable[..., Any]) -> None:
+    """Says what calls such functions where operations run at once."""
+    global _eager_custom
+    _eager_custom = function
+
+
+_eager_custom: Callable[..., Any]
 
 
 def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:

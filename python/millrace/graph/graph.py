@@ -28,7 +28,7 @@ class _ThreadDevices(threading.local):
         self.stack = list(first)
 
 
-@export(v1="Graph")
+@export(v1="Graph", v2="Graph")
 class Graph(_core.GraphBase):
     """A dataflow graph. `with graph.as_default():` makes operations go into it.
 

@@ -13,7 +13,10 @@ from millrace.graph.graph import Graph
 from millrace.graph.operation import Operation
 
 
-@export(v1=("import_graph_def", "graph_util.import_graph_def"))
+@export(
+    v1=("import_graph_def", "graph_util.import_graph_def"),
+    v2=("import_graph_def", "graph_util.import_graph_def"),
+)
 def import_graph_def(
     graph_def: Any, input_map: Any = None, return_elements: Any = None, name: str | None = None,
     op_dict: Any = None, producer_op_list: Any = None,

@@ -12,7 +12,7 @@ from millrace.core.export import export
 from millrace.graph.op_functions import Op
 
 
-@export(v1="load_op_library")
+@export(v1="load_op_library", v2="load_op_library")
 def load_op_library(library_filename: str) -> ModuleType:
     """Loads a library of ops. Gives a module with a function for each, in snake_case.
 
@@ -41,7 +41,7 @@ def _add_functions(module: ModuleType, names: list[str]) -> None:
     module.__dict__["OP_LIST"] = definitions
 
 
-@export(v1="load_library")
+@export(v1="load_library", v2="load_library")
 def load_library(library_location: str) -> None:
     """Loads the library of ops at a path, or all those (*.so) in a folder.
 

@@ -19,7 +19,7 @@ def result_class(op: str, names: list[str]) -> type:
     return namedtuple(op, [n + "_" if n in ("def", "lambda", "from") else n for n in names])
 
 
-@export(v1="Operation")
+@export(v1="Operation", v2="Operation")
 class Operation:
     """A node of a graph. Made by the functions of ops; `run()` runs it."""
 

@@ -24,7 +24,7 @@ SparseTensorValue = export(v1="SparseTensorValue")(
 )
 
 
-@export(v1="IndexedSlices")
+@export(v1="IndexedSlices", v2="IndexedSlices")
 class IndexedSlices:
     """Rows of a tensor: `values[i]` stands at `indices[i]` of dimension 0, zeros elsewhere.
 
@@ -95,7 +95,7 @@ class IndexedSlices:
     __repr__ = __str__
 
 
-@export(v1=("SparseTensor", "sparse.SparseTensor"))
+@export(v1=("SparseTensor", "sparse.SparseTensor"), v2=("SparseTensor", "sparse.SparseTensor"))
 class SparseTensor:
     """A tensor of which only some elements are given: `values[i]` at `indices[i]`.
 
@@ -288,7 +288,7 @@ def convert_to_tensor_or_indexed_slices(
     return convert_to_tensor(value, dtype, name)
 
 
-@export(v1=("is_tensor", "contrib.framework.is_tensor"))
+@export(v1=("is_tensor", "contrib.framework.is_tensor"), v2="is_tensor")
 def is_tensor(x: Any) -> bool:
     """Whether x is a Tensor, a variable, or a sparse tensor."""
     return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")

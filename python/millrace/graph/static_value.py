@@ -4,13 +4,18 @@ from typing import Any
 
 import numpy as np
 
+from millrace import _core
+from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.graph import Graph
 
+# What has no elements that NumPy knows.
+_OPAQUE = (dtypes.resource, dtypes.variant)
 
-@export(v1=("get_static_value", "contrib.util.constant_value"))
+
+@export(v1=("get_static_value", "contrib.util.constant_value"), v2="get_static_value")
 def constant_value(tensor: Any, partial: bool = False) -> Any:
     """The value of a tensor as an array, where it is known before anything runs; None elsewhere.
 
@@ -22,6 +27,8 @@ def constant_value(tensor: Any, partial: bool = False) -> Any:
         if hasattr(tensor, "_as_graph_element"):
             return None
         return tensor
+    if _core.is_eager_tensor(tensor):
+        return None if tensor.dtype.base_dtype in _OPAQUE else np.asarray(tensor)
     graph: Graph = tensor.graph
     value = graph._constant_value(tensor._id, tensor._index)
     if value is not None:
@@ -37,6 +44,8 @@ def constant_value(tensor: Any, partial: bool = False) -> Any:
 
 def constant_value_as_shape(tensor: Tensor) -> TensorShape:
     """The shape that a vector of sizes describes, as far as it is known."""
+    if _core.is_eager_tensor(tensor):
+        return TensorShape([None if v < 0 else int(v) for v in np.atleast_1d(np.asarray(tensor))])
     value = tensor.graph._partial_value(tensor._id, tensor._index)
     if value is None:
         static = tensor.graph._constant_value(tensor._id, tensor._index)

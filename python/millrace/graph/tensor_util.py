@@ -31,7 +31,7 @@ def _field(dtype: dtypes.DType) -> str:
     return _FIELDS.get(dtype, "int_val")
 
 
-@export(v1=("make_tensor_proto", "contrib.util.make_tensor_proto"))
+@export(v1=("make_tensor_proto", "contrib.util.make_tensor_proto"), v2="make_tensor_proto")
 def make_tensor_proto(
     values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False,
     allow_broadcast: bool = False,
@@ -114,7 +114,7 @@ def _elements(flat: np.ndarray, dtype: dtypes.DType) -> list[Any]:
     return flat.tolist()
 
 
-@export(v1=("make_ndarray", "contrib.util.make_ndarray"))
+@export(v1=("make_ndarray", "contrib.util.make_ndarray"), v2="make_ndarray")
 def make_ndarray(tensor: Any) -> np.ndarray:
     """The array that a TensorProto holds. TypeError for a type without arrays."""
     sizes = [int(d.size) for d in tensor.tensor_shape.dim]

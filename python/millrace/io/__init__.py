@@ -1,1 +1,5 @@
 """Files."""
+
+from millrace.core.face import part_of_v2
+
+__getattr__ = part_of_v2("io")

@@ -23,6 +23,7 @@ from millrace.core.errors import (
     UnimplementedError,
 )
 from millrace.core.export import export
+from millrace.core.face import part_of_v2
 from millrace.core.text import as_bytes
 from millrace.io import places
 from millrace.io.places import LocalFiles, RegisteredFiles, find, run_on
@@ -341,3 +342,6 @@ def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list
     """
     files, path = find(top)
     yield from files.walk(path, in_order)
+
+
+__getattr__ = part_of_v2("io.gfile")

@@ -9,7 +9,7 @@ from millrace.graph.graph import Graph
 from millrace.io import gfile
 
 
-@export(v1=("train.write_graph", "io.write_graph"))
+@export(v1=("train.write_graph", "io.write_graph"), v2="io.write_graph")
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
     """Writes a Graph or a GraphDef (or another message) to the file `name` in the folder `logdir`,
     whole or not at all. Gives its path.

@@ -278,7 +278,10 @@ def _sequence_raws(context_features: Any, sequence_features: Any) -> tuple[_Raw,
     return context, lists
 
 
-@export(v1=("parse_single_sequence_example", "io.parse_single_sequence_example"))
+@export(
+    v1=("parse_single_sequence_example", "io.parse_single_sequence_example"),
+    v2="io.parse_single_sequence_example",
+)
 def parse_single_sequence_example(
     serialized: Any, context_features: Mapping[str, Any] | None = None,
     sequence_features: Mapping[str, Any] | None = None, example_name: Any = None,

@@ -90,7 +90,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
         return gen_ops.rank(tensor, name=scope)
 
 
-@export(v1="expand_dims")
+@export(v1="expand_dims", v2="expand_dims")
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Adds a dimension of size 1 at `axis`; negative from the end. `dim`: an older name of axis."""
     axis = one_of("axis", axis, "dim", dim)
@@ -108,7 +108,7 @@ def one_of(name: str, value: Any, older: str, older_value: Any) -> Any:
     return older_value
 
 
-@export(v1="squeeze")
+@export(v1="squeeze", v2="squeeze")
 def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Tensor:
@@ -439,12 +439,12 @@ def pad(
     )
 
 
-stop_gradient = export(v1="stop_gradient")(gen_ops.stop_gradient)
+stop_gradient = export(v1="stop_gradient", v2="stop_gradient")(gen_ops.stop_gradient)
 prevent_gradient = gen_ops.prevent_gradient
 bitcast = export(v1="bitcast", v2="bitcast")(gen_ops.bitcast)
 
 
-@export(v1="guarantee_const")
+@export(v1="guarantee_const", v2="guarantee_const")
 def guarantee_const(input: Any, name: str | None = None) -> Tensor:
     """The tensor itself; says that its value never changes."""
     return gen_ops.identity(input, name=name or "GuaranteeConst")

@@ -320,7 +320,7 @@ def assert_rank_in(
     )
 
 
-@export(v1=("assert_integer", "debugging.assert_integer"))
+@export(v1=("assert_integer", "debugging.assert_integer"), v2="debugging.assert_integer")
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """TypeError unless x has a type of integers."""
     with name_scope(name, "assert_integer", [x]):
@@ -333,7 +333,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         return gen_ops.no_op(name="statically_determined_was_integer")
 
 
-@export(v1=("assert_type", "debugging.assert_type"))
+@export(v1=("assert_type", "debugging.assert_type"), v2="debugging.assert_type")
 def assert_type(
     tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
 ) -> Operation:
@@ -405,7 +405,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DT
     return wanted
 
 
-@export(v1="debugging.assert_shapes")
+@export(v1="debugging.assert_shapes", v2="debugging.assert_shapes")
 def assert_shapes(
     shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,

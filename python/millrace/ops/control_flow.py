@@ -110,7 +110,7 @@ def _predicate(pred: Any, op: str) -> Tensor:
     return value_of(tensor)
 
 
-@export(v1="cond")
+@export(v1="cond", v2="cond")
 def cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
     strict: Any = False, name: str | None = None, fn1: Any = None, fn2: Any = None,
@@ -179,7 +179,7 @@ def smart_cond(
     return cond(pred, true_fn, false_fn, name=name)
 
 
-@export(v1="case")
+@export(v1="case", v2="case")
 def case(
     pred_fn_pairs: Any, default: Callable[[], Any] | None = None, exclusive: bool = False,
     strict: bool = False, name: str = "case",
@@ -291,7 +291,7 @@ def _at_least_one(preds: list[Tensor]) -> Operation:
     )
 
 
-@export(v1="switch_case")
+@export(v1="switch_case", v2="switch_case")
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None,
     name: str = "switch_case",

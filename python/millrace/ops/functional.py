@@ -70,7 +70,7 @@ def _stack(arrays: list[TensorArray], count: int | None, structure: Any) -> Any:
     return nest.pack_sequence_as(structure, out)
 
 
-@export(v1="map_fn")
+@export(v1="map_fn", v2="map_fn")
 def map_fn(
     fn: Callable[[Any], Any], elems: Any, dtype: Any = None,
     parallel_iterations: int | None = None, back_prop: bool = True, swap_memory: bool = False,
@@ -127,7 +127,7 @@ def _typed(value: Any, dtype: dtypes.DType, what: str) -> Tensor:
     return tensor
 
 
-@export(v1="scan")
+@export(v1="scan", v2="scan")
 def scan(
     fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
     parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
@@ -217,7 +217,7 @@ def _fold(
         return result
 
 
-@export(v1="foldl")
+@export(v1="foldl", v2="foldl")
 def foldl(
     fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
     parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
@@ -232,7 +232,7 @@ def foldl(
     )
 
 
-@export(v1="foldr")
+@export(v1="foldr", v2="foldr")
 def foldr(
     fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None,
     parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,

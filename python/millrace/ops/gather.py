@@ -152,7 +152,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return gen_ops.reverse_v2(tensor, axis, name=name)
 
 
-@export(v1="reverse_sequence")
+@export(v1="reverse_sequence", v2="reverse_sequence")
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None,
     name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,

@@ -285,7 +285,7 @@ def _norm_axes(axis: Any) -> Any:
     return axes if len(axes) == 2 else axes[0]
 
 
-@export(v1=("norm", "linalg.norm"))
+@export(v1=("norm", "linalg.norm"), v2=("norm", "linalg.norm"))
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = None,
     name: str | None = None, keep_dims: bool | None = None,

@@ -193,7 +193,7 @@ def _check_round(before: Tensor, shape: TensorShape, after: Tensor) -> None:
         )
 
 
-@export(v1="while_loop")
+@export(v1="while_loop", v2="while_loop")
 def while_loop(
     cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any,
     shape_invariants: Any = None, parallel_iterations: int = 10, back_prop: bool = True,

@@ -60,7 +60,7 @@ less_equal = export(v1=("less_equal", "math.less_equal"), v2=("less_equal", "mat
 maximum = export(v1=("maximum", "math.maximum"), v2=("maximum", "math.maximum"))(gen_ops.maximum)
 minimum = export(v1=("minimum", "math.minimum"), v2=("minimum", "math.minimum"))(gen_ops.minimum)
 
-add = export(v1=("add", "math.add"))(gen_ops.add)
+add = export(v1=("add", "math.add"), v2=("add", "math.add"))(gen_ops.add)
 subtract = export(v1=("subtract", "math.subtract"), v2=("subtract", "math.subtract"))(gen_ops.sub)
 multiply = export(v1=("multiply", "math.multiply"), v2=("multiply", "math.multiply"))(gen_ops.mul)
 realdiv = export(v1="realdiv", v2="realdiv")(gen_ops.real_div)
@@ -278,7 +278,7 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.div_no_nan(convert_to_tensor(1, dtype=x.dtype.base_dtype), x, name=scope)
 
 
-@export(v1=("scalar_mul", "math.scalar_mul"))
+@export(v1=("scalar_mul", "math.scalar_mul"), v2=("scalar_mul", "math.scalar_mul"))
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """A scalar times a Tensor or IndexedSlices. ValueError when it is no scalar."""
     scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")

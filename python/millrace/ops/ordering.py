@@ -11,10 +11,10 @@ from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices, SparseTensor
 from millrace.graph.tracing import is_composite, tensors_of
 
-no_op = export(v1="no_op")(gen_ops.no_op)
+no_op = export(v1="no_op", v2="no_op")(gen_ops.no_op)
 
 
-@export(v1="group")
+@export(v1="group", v2="group")
 def group(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that is done when all of `inputs` (tensors, operations, structures of them) are.
 
@@ -111,7 +111,7 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
         ]
 
 
-@export(v1=("Assert", "debugging.Assert"))
+@export(v1=("Assert", "debugging.Assert"), v2=("Assert", "debugging.Assert"))
 def Assert(
     condition: Any, data: Any, summarize: int | None = None, name: str | None = None
 ) -> Operation:

@@ -32,7 +32,7 @@ def Print(
     )  # fmt: skip
 
 
-@export(v1="print")
+@export(v1="print", v2="print")
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     """An operation that prints its inputs each time it runs: tensors, structures, any object.
 

@@ -78,7 +78,7 @@ def py_func(
     return outputs if is_list else outputs[0]
 
 
-@export(v1="numpy_function")
+@export(v1="numpy_function", v2="numpy_function")
 def numpy_function(
     func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:

@@ -1,10 +1,11 @@
 """Random values and the seeds they start from."""
 
+import random
 from typing import Any
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
@@ -16,10 +17,23 @@ _DEFAULT_GRAPH_SEED = 87654321
 _MOST = 2**31 - 1
 
 
-@export(v1=("set_random_seed", "random.set_random_seed"))
+class _Eager:
+    """The seed of operations that run at once, and where those without one get theirs from."""
+
+    seed: int | None = None
+    numbers = random.Random()
+
+
+@export(v1=("set_random_seed", "random.set_random_seed"), v2="random.set_seed")
 def set_random_seed(seed: int | None) -> None:
-    """Sets the seed of the default graph, from which operations without one get theirs."""
-    get_default_graph().seed = seed
+    """Sets the seed from which operations without one get theirs: that of the default graph, or
+    where operations run at once, the process's. Random numbers begin anew there."""
+    if not _core.executing_eagerly():
+        get_default_graph().seed = seed
+        return
+    _Eager.seed = seed
+    _Eager.numbers = random.Random(seed)
+    _core.clear_eager_cache()
 
 
 @export(v1=("get_seed", "random.get_seed"))
@@ -30,6 +44,8 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     branches, loops and functions included: the same program gives the same values, and no two
     operations the same.
     """
+    if _core.executing_eagerly():
+        return _eager_seed(op_seed)
     graph = get_default_graph()
     if graph.seed is not None:
         seeds = (graph.seed, graph._last_id if op_seed is None else op_seed)
@@ -39,6 +55,17 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
         return None, None
     seeds = (seeds[0] % _MOST, seeds[1] % _MOST)
     # Kernels take two zeros for "choose a seed".
+    return (0, _MOST) if seeds == (0, 0) else seeds
+
+
+def _eager_seed(op_seed: int | None) -> tuple[int | None, int | None]:
+    if _Eager.seed is not None:
+        own = _Eager.numbers.randrange(_MOST) if op_seed is None else op_seed
+        seeds = (_Eager.seed % _MOST, own % _MOST)
+    elif op_seed is not None:
+        seeds = (_DEFAULT_GRAPH_SEED, op_seed % _MOST)
+    else:
+        return None, None
     return (0, _MOST) if seeds == (0, 0) else seeds
 
 
@@ -59,7 +86,7 @@ def _with_shape(out: Tensor, shape: Tensor) -> Tensor:
     return out
 
 
-@export(v1=("random_normal", "random.normal"))
+@export(v1=("random_normal", "random.normal"), v2="random.normal")
 def random_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -73,7 +100,7 @@ def random_normal(
         return _with_shape(gen_ops.add(values * stddev, mean, name=scope), shape)
 
 
-@export(v1=("truncated_normal", "random.truncated_normal"))
+@export(v1=("truncated_normal", "random.truncated_normal"), v2="random.truncated_normal")
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -114,7 +141,7 @@ _UNIFORM_TYPES = (
 )  # fmt: skip
 
 
-@export(v1=("random_uniform", "random.uniform"))
+@export(v1=("random_uniform", "random.uniform"), v2="random.uniform")
 def random_uniform(
     shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32,
     seed: int | None = None, name: str | None = None,
@@ -152,13 +179,13 @@ def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, (int, float)) and value == number
 
 
-@export(v1=("random_shuffle", "random.shuffle"))
+@export(v1=("random_shuffle", "random.shuffle"), v2="random.shuffle")
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """The rows of a tensor (along its first dimension) in a random order."""
     return gen_ops.random_shuffle(value, **_seeds(seed), name=name)
 
 
-@export(v1=("random_crop", "image.random_crop"))
+@export(v1=("random_crop", "image.random_crop"), v2="image.random_crop")
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """A part of the given size at a random place. It fails when run if the value is smaller."""
     with name_scope(name, "random_crop", [value, size]) as scope:
@@ -187,7 +214,7 @@ def multinomial(
         return _categorical(logits, num_samples, output_dtype, seed)
 
 
-@export(v1="random.categorical")
+@export(v1="random.categorical", v2="random.categorical")
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None,
     name: str | None = None,
@@ -202,7 +229,7 @@ def _categorical(logits: Any, num_samples: Any, dtype: Any, seed: int | None) ->
     return gen_ops.multinomial(logits, num_samples, output_dtype=dtype, **_seeds(seed))
 
 
-@export(v1=("random_gamma", "random.gamma"))
+@export(v1=("random_gamma", "random.gamma"), v2="random.gamma")
 def random_gamma(
     shape: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
@@ -223,7 +250,7 @@ def random_gamma(
         return gen_ops.maximum(least, values / beta)
 
 
-@export(v1=("random_poisson", "random.poisson"))
+@export(v1=("random_poisson", "random.poisson"), v2="random.poisson")
 def random_poisson(
     lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,

@@ -50,7 +50,7 @@ def _reduce(
     return out
 
 
-@export(v1=("reduce_sum", "math.reduce_sum"))
+@export(v1=("reduce_sum", "math.reduce_sum"), v2=("reduce_sum", "math.reduce_sum"))
 def reduce_sum(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -62,7 +62,7 @@ def reduce_sum(
     return _reduce(gen_ops.sum, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export(v1=("reduce_mean", "math.reduce_mean"))
+@export(v1=("reduce_mean", "math.reduce_mean"), v2=("reduce_mean", "math.reduce_mean"))
 def reduce_mean(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -71,7 +71,7 @@ def reduce_mean(
     return _reduce(gen_ops.mean, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export(v1=("reduce_prod", "math.reduce_prod"))
+@export(v1=("reduce_prod", "math.reduce_prod"), v2=("reduce_prod", "math.reduce_prod"))
 def reduce_prod(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -80,7 +80,7 @@ def reduce_prod(
     return _reduce(gen_ops.prod, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export(v1=("reduce_max", "math.reduce_max"))
+@export(v1=("reduce_max", "math.reduce_max"), v2=("reduce_max", "math.reduce_max"))
 def reduce_max(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -89,7 +89,7 @@ def reduce_max(
     return _reduce(gen_ops.max, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export(v1=("reduce_min", "math.reduce_min"))
+@export(v1=("reduce_min", "math.reduce_min"), v2=("reduce_min", "math.reduce_min"))
 def reduce_min(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -98,7 +98,7 @@ def reduce_min(
     return _reduce(gen_ops.min, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@export(v1=("reduce_all", "math.reduce_all"))
+@export(v1=("reduce_all", "math.reduce_all"), v2=("reduce_all", "math.reduce_all"))
 def reduce_all(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -109,7 +109,7 @@ def reduce_all(
     )
 
 
-@export(v1=("reduce_any", "math.reduce_any"))
+@export(v1=("reduce_any", "math.reduce_any"), v2=("reduce_any", "math.reduce_any"))
 def reduce_any(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
@@ -120,7 +120,10 @@ def reduce_any(
     )
 
 
-@export(v1=("reduce_logsumexp", "math.reduce_logsumexp"))
+@export(
+    v1=("reduce_logsumexp", "math.reduce_logsumexp"),
+    v2=("reduce_logsumexp", "math.reduce_logsumexp"),
+)
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,

@@ -125,7 +125,7 @@ def sparse_segment_sqrt_n(
 # Counts.
 
 
-@export(v1=("bincount", "math.bincount"))
+@export(v1=("bincount", "math.bincount"), v2="math.bincount")
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None,
     dtype: Any = dtypes.int32,

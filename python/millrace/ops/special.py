@@ -142,7 +142,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     return gen_ops.xlogy(x, y, name=name)
 
 
-@export(v1="math.xdivy")
+@export(v1="math.xdivy", v2="math.xdivy")
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, and 0 where x is 0."""
     return gen_ops.xdivy(x, y, name=name)

@@ -167,7 +167,7 @@ class _Handles:
         return gen_ops.tensor_array_close_v3(self.handle, name=name)
 
 
-@export(v1="TensorArray")
+@export(v1="TensorArray", v2="TensorArray")
 class TensorArray:
     """Tensors of one type by index: written once each, read, stacked. For loops.
 

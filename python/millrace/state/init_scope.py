@@ -48,7 +48,7 @@ def _scope_in(root: Graph, inner: Any) -> str:
     return "".join(reversed(parts))
 
 
-@export(v1="init_scope")
+@export(v1="init_scope", v2="init_scope")
 def init_scope() -> Lifted:
     """A context outside of control flow and control dependencies, for what happens once."""
     return Lifted()

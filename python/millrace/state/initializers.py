@@ -44,7 +44,10 @@ class Initializer:
         return cls(**config)
 
 
-@export(v1=("zeros_initializer", "initializers.zeros", "keras.initializers.Zeros"))
+@export(
+    v1=("zeros_initializer", "initializers.zeros", "keras.initializers.Zeros"),
+    v2="zeros_initializer",
+)
 class Zeros(Initializer):
     """Zeros."""
 
@@ -58,7 +61,9 @@ class Zeros(Initializer):
         return {"dtype": self.dtype.name}
 
 
-@export(v1=("ones_initializer", "initializers.ones", "keras.initializers.Ones"))
+@export(
+    v1=("ones_initializer", "initializers.ones", "keras.initializers.Ones"), v2="ones_initializer"
+)
 class Ones(Initializer):
     """Ones."""
 
@@ -110,7 +115,8 @@ class Constant(Initializer):
         "initializers.random_uniform",
         "random.uniform_initializer",
         "keras.initializers.RandomUniform",
-    )
+    ),
+    v2="random_uniform_initializer",
 )
 class RandomUniform(Initializer):
     """Values spread evenly over [minval, maxval); maxval is 1 by default, for floating types."""
@@ -168,7 +174,8 @@ class _Normal(Initializer):
         "initializers.random_normal",
         "random.normal_initializer",
         "keras.initializers.RandomNormal",
-    )
+    ),
+    v2="random_normal_initializer",
 )
 class RandomNormal(_Normal):
     """Values of the normal distribution."""

@@ -66,7 +66,7 @@ def _name_list(names: Any, types: list[dtypes.DType]) -> list[str] | None:
     return list(names)
 
 
-@export(v1=("QueueBase", "queue.QueueBase"))
+@export(v1=("QueueBase", "queue.QueueBase"), v2="queue.QueueBase")
 class QueueBase:
     """What all queues can do.
 
@@ -290,7 +290,7 @@ def _common_shape(shapes: list[TensorShape]) -> TensorShape:
     )
 
 
-@export(v1=("FIFOQueue", "queue.FIFOQueue"))
+@export(v1=("FIFOQueue", "queue.FIFOQueue"), v2="queue.FIFOQueue")
 class FIFOQueue(QueueBase):
     """A queue whose elements come out in the order they went in.
 
@@ -319,7 +319,7 @@ class FIFOQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export(v1=("RandomShuffleQueue", "queue.RandomShuffleQueue"))
+@export(v1=("RandomShuffleQueue", "queue.RandomShuffleQueue"), v2="queue.RandomShuffleQueue")
 class RandomShuffleQueue(QueueBase):
     """A queue whose elements come out in random order.
 
@@ -351,7 +351,7 @@ class RandomShuffleQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export(v1=("PaddingFIFOQueue", "queue.PaddingFIFOQueue"))
+@export(v1=("PaddingFIFOQueue", "queue.PaddingFIFOQueue"), v2="queue.PaddingFIFOQueue")
 class PaddingFIFOQueue(QueueBase):
     """A FIFOQueue whose components may have unknown dimensions (None in `shapes`).
 
@@ -380,7 +380,7 @@ class PaddingFIFOQueue(QueueBase):
         super().__init__(types, shape_list, _name_list(names, types), ref)
 
 
-@export(v1=("PriorityQueue", "queue.PriorityQueue", "io.PriorityQueue"))
+@export(v1=("PriorityQueue", "queue.PriorityQueue", "io.PriorityQueue"), v2="queue.PriorityQueue")
 class PriorityQueue(QueueBase):
     """A queue whose elements come out in the order of their priorities, smallest first.
 

@@ -212,7 +212,10 @@ class HashTable(InitializableLookupTableBase):
             super().__init__(handle, default_value, initializer)
 
 
-@export(v1=("contrib.lookup.KeyValueTensorInitializer", "lookup.KeyValueTensorInitializer"))
+@export(
+    v1=("contrib.lookup.KeyValueTensorInitializer", "lookup.KeyValueTensorInitializer"),
+    v2="lookup.KeyValueTensorInitializer",
+)
 class KeyValueTensorInitializer(TableInitializerBase):
     """Fills a table from a tensor of keys and one of values."""
 
@@ -237,7 +240,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         return init
 
 
-@export(v1=("contrib.lookup.TextFileIndex", "lookup.TextFileIndex"))
+@export(v1=("contrib.lookup.TextFileIndex", "lookup.TextFileIndex"), v2="lookup.TextFileIndex")
 class TextFileIndex:
     """Parts of a line that are no column."""
 

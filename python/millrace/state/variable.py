@@ -29,7 +29,7 @@ class _Numbered:
         return self.name
 
 
-@export(v1="VariableSynchronization")
+@export(v1="VariableSynchronization", v2="VariableSynchronization")
 class VariableSynchronization:
     """When copies of a variable on several devices are brought together."""
 
@@ -39,7 +39,7 @@ class VariableSynchronization:
     ON_READ = _Numbered("ON_READ", 3)
 
 
-@export(v1="VariableAggregation")
+@export(v1="VariableAggregation", v2="VariableAggregation")
 class VariableAggregation:
     """How values for copies of a variable on several devices become one."""
 

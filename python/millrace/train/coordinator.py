@@ -9,7 +9,7 @@ from millrace.core import errors, logging
 from millrace.core.export import export
 
 
-@export(v1="train.Coordinator")
+@export(v1="train.Coordinator", v2="train.Coordinator")
 class Coordinator:
     """Lets any of several threads stop all of them, and passes on what made it.
 

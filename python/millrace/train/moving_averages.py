@@ -103,7 +103,7 @@ def weighted_moving_average(
         return divide(numerator, denominator, name=scope.name.split("/")[-1])
 
 
-@export(v1="train.ExponentialMovingAverage")
+@export(v1="train.ExponentialMovingAverage", v2="train.ExponentialMovingAverage")
 class ExponentialMovingAverage:
     """Keeps averages of variables: shadow = decay * shadow + (1 - decay) * variable.
 

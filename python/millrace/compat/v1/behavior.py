@@ -1,19 +1,23 @@
-"""Switches between TensorFlow 1's behaviour and 2's. `millrace.compat.v1` is TensorFlow 1's."""
+"""Switches between TensorFlow 1's behaviour and 2's. `millrace.compat.v1` begins with 1's."""
 
 from typing import Any
 
+from millrace import _core
 from millrace.core import errors
 from millrace.core.export import export
+from millrace.graph import default_graph
 
 
 @export(v1="disable_v2_behavior")
 def disable_v2_behavior() -> None:
-    """Nothing: this is TensorFlow 1's behaviour."""
+    """TensorFlow 1's behaviour: operations go into graphs, until somebody asks for another."""
+    disable_eager_execution()
 
 
 @export(v1="disable_eager_execution")
 def disable_eager_execution() -> None:
-    """Nothing: operations go into graphs."""
+    """Operations go into graphs, those of `import millrace` too."""
+    _core.choose_eager(False)
 
 
 @export(v1="disable_v2_tensorshape")
@@ -42,17 +46,10 @@ def control_flow_v2_enabled() -> bool:
     return True
 
 
-@export(v1=("executing_eagerly", "executing_eagerly_outside_functions"))
-def executing_eagerly() -> bool:
-    """Whether operations run at once: no, they go into graphs."""
-    return False
-
-
 def _not_yet(what: str) -> errors.UnimplementedError:
     return errors.UnimplementedError(
         None, None,
-        f"{what}: this version of Millrace has TensorFlow 1's behaviour, with graphs and sessions. "
-        "Eager execution comes in a later one.",
+        f"{what}: millrace.compat.v1 has TensorFlow 1's; `import millrace` has TensorFlow 2's.",
     )  # fmt: skip
 
 
@@ -60,14 +57,18 @@ def _not_yet(what: str) -> errors.UnimplementedError:
 def enable_eager_execution(
     config: Any = None, device_policy: Any = None, execution_mode: Any = None
 ) -> None:
-    """UnimplementedError in this version."""
-    raise _not_yet("Cannot run operations eagerly")
+    """Operations run at once where no graph is open. To be called before the first operation:
+    ValueError once the default graph has some."""
+    del config, device_policy, execution_mode
+    if not _core.eager_enabled() and default_graph.global_graph_is_used():
+        raise ValueError("tf.enable_eager_execution must be called at program startup.")
+    _core.choose_eager(True)
 
 
 @export(v1="enable_v2_behavior")
 def enable_v2_behavior() -> None:
-    """UnimplementedError in this version."""
-    raise _not_yet("Cannot switch to TensorFlow 2's behaviour")
+    """As `enable_eager_execution`."""
+    enable_eager_execution()
 
 
 @export(v1="enable_v2_tensorshape")

@@ -14,7 +14,7 @@ from millrace.ops.image.checks import as_batch, sizes_of
 from millrace.ops.image.crop import pad_to_bounding_box
 
 
-@export(v1="image.ResizeMethod")
+@export(v1="image.ResizeMethod", v2="image.ResizeMethod")
 class ResizeMethod:
     """How `resize_images` interpolates."""
 

@@ -17,7 +17,9 @@ relu = export(v1="nn.relu", v2="nn.relu")(gen_ops.relu)
 relu6 = export(v1="nn.relu6", v2="nn.relu6")(gen_ops.relu6)
 elu = export(v1="nn.elu", v2="nn.elu")(gen_ops.elu)
 selu = export(v1="nn.selu", v2="nn.selu")(gen_ops.selu)
-softplus = export(v1=("nn.softplus", "math.softplus"))(gen_ops.softplus)
+softplus = export(v1=("nn.softplus", "math.softplus"), v2=("nn.softplus", "math.softplus"))(
+    gen_ops.softplus
+)
 softsign = export(v1="nn.softsign", v2=("nn.softsign", "math.softsign"))(gen_ops.softsign)
 
 
@@ -77,14 +79,14 @@ def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -
         return result
 
 
-@export(v1=("nn.softmax", "math.softmax"))
+@export(v1=("nn.softmax", "math.softmax"), v2=("nn.softmax", "math.softmax"))
 def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """exp(logits) divided by its sum along an axis, the last one by default."""
     along = axis if axis is not None else dim
     return _last_axis(gen_ops.softmax, logits, -1 if along is None else along, name, "Softmax")
 
 
-@export(v1=("nn.log_softmax", "math.log_softmax"))
+@export(v1=("nn.log_softmax", "math.log_softmax"), v2=("nn.log_softmax", "math.log_softmax"))
 def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """The logarithm of `softmax`, accurate where that is small."""
     along = axis if axis is not None else dim

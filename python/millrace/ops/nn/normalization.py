@@ -209,7 +209,10 @@ def lrn(
     )  # fmt: skip
 
 
-@export(v1=("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize"))
+@export(
+    v1=("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize"),
+    v2=("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize"),
+)
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:

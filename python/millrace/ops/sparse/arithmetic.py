@@ -13,7 +13,7 @@ from millrace.ops.sparse import parts
 from millrace.ops.sparse.checks import as_sparse, is_sparse, parts_of, places_of
 
 
-@export(v1=("sparse_add", "sparse.add"))
+@export(v1=("sparse_add", "sparse.add"), v2="sparse.add")
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
     """The sum of two tensors, at least one of which is sparse; sparse when both are.
 

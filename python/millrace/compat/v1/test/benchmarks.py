@@ -9,7 +9,7 @@ from millrace.core import logging
 from millrace.core.export import export
 
 
-@export(v1="test.Benchmark")
+@export(v1="test.Benchmark", v2="test.Benchmark")
 class Benchmark:
     """A base class for benchmarks, which report what they measured."""
 

@@ -28,13 +28,13 @@ from millrace.protos import ConfigProto, text_format
 mock = export(v1="test.mock")(mock)
 
 
-@export(v1="test.is_built_with_cuda")
+@export(v1="test.is_built_with_cuda", v2="test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
     """Whether this package can use NVIDIA GPUs."""
     return False
 
 
-@export(v1="test.is_gpu_available")
+@export(v1="test.is_gpu_available", v2="test.is_gpu_available")
 def is_gpu_available(
     cuda_only: bool = False, min_cuda_compute_capability: tuple[int, int] | None = None
 ) -> bool:
@@ -43,7 +43,7 @@ def is_gpu_available(
     return bool(gpu_device_name())
 
 
-@export(v1="test.gpu_device_name")
+@export(v1="test.gpu_device_name", v2="test.gpu_device_name")
 def gpu_device_name() -> str:
     """The name of a GPU, or the empty string."""
     with Graph().as_default(), Session() as session:
@@ -76,7 +76,7 @@ def _temporary_folder() -> str:
     return _folder
 
 
-@export(v1="test.main")
+@export(v1="test.main", v2="test.main")
 def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the program and exits."""
     unittest.main(argv=argv)
@@ -87,7 +87,7 @@ def _config(force_gpu: bool) -> Any:
     return ConfigProto(allow_soft_placement=not force_gpu)
 
 
-@export(v1="test.TestCase")
+@export(v1="test.TestCase", v2="test.TestCase")
 class TestCase(unittest.TestCase):
     """A test with a fresh graph and fixed seeds, and assertions for arrays."""
 

@@ -1,0 +1,29 @@
+"""Functions with their arguments in another order."""
+
+import functools
+from typing import Any, Callable
+
+
+def reordered(function: Callable[..., Any], order: str, **renamed: str) -> Callable[..., Any]:
+    """`function` with the arguments of `order`, by position or name. `renamed`: what the function
+    itself calls some of them."""
+    names = order.split()
+    count = len(names)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > count:
+            raise TypeError(f"{function.__name__} takes {count} arguments, got {len(args)}")
+        for name, value in zip(names, args, strict=False):
+            if name in kwargs:
+                raise TypeError(f"{function.__name__} got two values for argument {name!r}")
+            kwargs[name] = value
+        for name in kwargs:
+            if name not in names:
+                raise TypeError(f"{function.__name__} got an unexpected argument {name!r}")
+        for name, own in renamed.items():
+            if name in kwargs:
+                kwargs[own] = kwargs.pop(name)
+        return function(**kwargs)
+
+    return call

@@ -1,0 +1,1 @@
+"""Operations that run at once: tensors with values, and the tape."""

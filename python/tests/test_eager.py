@@ -1,0 +1,520 @@
+"""Operations that run at once: `import millrace as tf`.
+
+What graphs do besides is tested in a process of its own, since eager execution is for a process.
+"""
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import millrace as tf
+from millrace import _core
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _eager():
+    before = _core.eager_enabled()
+    _core.choose_eager(True)
+    yield
+    _core.choose_eager(before)
+
+
+def run_apart(program: str) -> str:
+    """What a program of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class TestTensors:
+    def test_values_and_types(self):
+        x = tf.constant([[1, 2], [3, 4]])
+        assert isinstance(x, tf.Tensor)
+        assert x.dtype == tf.int32 and x.shape == (2, 2) and x.ndim == 2
+        assert x.numpy().tolist() == [[1, 2], [3, 4]]
+        assert tf.constant(1.5).dtype == tf.float32
+        assert tf.constant(2**40).dtype == tf.int64
+        assert tf.constant("a").numpy() == b"a"
+        assert tf.constant(np.float64(1)).dtype == tf.float64
+        assert tf.convert_to_tensor([1.0, 2.0], dtype_hint=tf.float64).dtype == tf.float64
+        assert tf.constant([True, False]).dtype == tf.bool
+        assert tf.is_tensor(x) and not tf.is_tensor(1)
+
+    def test_arrays_are_the_callers_own(self):
+        given = np.ones(1000, np.float32)
+        x = tf.constant(given)
+        given[:] = 7
+        taken = x.numpy()
+        taken[:] = 5
+        assert x.numpy().sum() == 1000
+        assert np.asarray(x).shape == (1000,)
+        assert np.add(x, 1.0)[0] == 2
+
+    def test_scalars_as_numbers(self):
+        assert int(tf.constant(3)) == 3 and float(tf.constant(2.5)) == 2.5
+        assert bool(tf.constant(1)) and not tf.constant(False)
+        assert [10, 20, 30][tf.constant(1)] == 20
+        assert complex(tf.constant(2.0)) == 2
+        with pytest.raises(TypeError, match="scalar index"):
+            [1][tf.constant(0.0)]
+        with pytest.raises(ValueError, match="ambiguous"):
+            bool(tf.constant([1, 2]))
+        with pytest.raises(TypeError, match="one element"):
+            float(tf.constant([1.0, 2.0]))
+
+    def test_iteration_and_length(self):
+        assert [int(v) for v in tf.constant([1, 2, 3])] == [1, 2, 3]
+        assert len(tf.constant([[1], [2]])) == 2
+        a, b = tf.constant([4, 5])
+        assert (int(a), int(b)) == (4, 5)
+        with pytest.raises(TypeError, match="[Ss]calar"):
+            len(tf.constant(1))
+        with pytest.raises(TypeError, match="[Ss]calar"):
+            iter(tf.constant(1))
+
+    def test_text(self):
+        assert repr(tf.constant(3.0)) == "<tf.Tensor: shape=(), dtype=float32, numpy=3.0>"
+        assert str(tf.constant(3.0)) == "tf.Tensor(3.0, shape=(), dtype=float32)"
+        assert (
+            repr(tf.constant([1, 2]))
+            == "<tf.Tensor: shape=(2,), dtype=int32, numpy=array([1, 2], dtype=int32)>"
+        )
+        assert str(tf.constant([1, 2])) == "tf.Tensor([1 2], shape=(2,), dtype=int32)"
+        assert f"{tf.constant(2.5):.2f}" == "2.50"
+
+    def test_equality_is_of_elements(self):
+        x = tf.constant([1, 2])
+        assert (x == [1, 3]).numpy().tolist() == [True, False]
+        assert (x != x).numpy().tolist() == [False, False]
+        assert (x == tf.constant([1, 2, 3])) is not None
+        assert x != None  # noqa: E711
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(x)
+        assert x.ref() == x.ref() and x.ref().deref() is x
+        assert len({x.ref(), x.ref(), tf.constant(1).ref()}) == 2
+
+    def test_operators(self):
+        x, y = tf.constant([7.0, 8.0]), tf.constant([2.0, 4.0])
+        for op in ("+", "-", "*", "/", "//", "%", "**"):
+            expected = eval(f"x {op} y", {"x": x.numpy(), "y": y.numpy()})
+            for program in (f"x {op} y", f"x {op} [2.0, 4.0]", f"[7.0, 8.0] {op} y"):
+                assert eval(program, {"x": x, "y": y}).numpy().tolist() == expected.tolist()
+            assert eval(f"2.0 {op} y", {"y": y}).dtype == tf.float32
+        assert (-x).numpy().tolist() == [-7, -8] and abs(-x).numpy().tolist() == [7, 8]
+        assert (x > y).numpy().all() and (x >= 7.0).numpy().all() and not (x < y).numpy().any()
+        assert (tf.constant(True) & tf.constant(False)).numpy() == np.False_
+        assert (~tf.constant([True])).numpy().tolist() == [False]
+        assert (tf.constant([1, 2]) / tf.constant([2, 2])).dtype == tf.float64
+        m = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        assert (m @ m).numpy().tolist() == [[7, 10], [15, 22]]
+        assert (tf.constant(["a"]) + tf.constant(["b"])).numpy().tolist() == [b"ab"]
+
+    def test_slices(self):
+        x = tf.reshape(tf.range(24), [2, 3, 4])
+        array = x.numpy()
+        for index in (0, -1, (0, 1), (slice(None), 1), (..., 2), (slice(0, 2), None, 1)):
+            assert x[index].numpy().tolist() == array[index].tolist()
+        assert x[tf.constant(1), 2, 3].numpy() == 23
+        assert x[0, ::-1].numpy().tolist() == array[0, ::-1].tolist()
+
+    def test_graphs_only(self):
+        x = tf.constant(1.0)
+        for name in ("name", "op", "graph"):
+            with pytest.raises(AttributeError, match="undefined when eager"):
+                getattr(x, name)
+        with pytest.raises(NotImplementedError, match=r"\.numpy\(\)"):
+            x.eval()
+
+    def test_copies(self):
+        x = tf.constant([1.0, 2.0])
+        assert copy.copy(x) is x
+        assert copy.deepcopy(x).numpy().tolist() == [1, 2]
+        restored = pickle.loads(pickle.dumps(x))
+        assert restored.dtype == tf.float32 and restored.numpy().tolist() == [1, 2]
+
+    def test_errors_name_the_op_and_the_line(self):
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            tf.constant([1.0, 2.0]) + tf.constant([1.0, 2.0, 3.0])
+        assert "AddV2" in str(raised.value) and "[2]" in str(raised.value)
+        assert "test_eager.py" in str(raised.value)
+        with pytest.raises(TypeError, match="int32 that does not match type float32"):
+            tf.constant([1.0]) + tf.constant([1])
+        with pytest.raises(tf.errors.UnimplementedError, match="Placeholder.*pass the value"):
+            tf.raw_ops.Placeholder(dtype=tf.float32)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="MatMul"):
+            tf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))
+
+    def test_devices(self):
+        with tf.device("/CPU:0"):
+            assert tf.constant(1.0).device.endswith("/device:CPU:0")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:7"), tf.device("/GPU:7"):
+            pass
+
+
+class TestTape:
+    def test_gradient(self):
+        x = tf.constant(3.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x
+            z = tf.math.sin(y)
+        assert tape.gradient(z, x).numpy() == pytest.approx(6 * np.cos(9.0), rel=1e-5)
+        with pytest.raises(RuntimeError, match="non-persistent"):
+            tape.gradient(z, x)
+
+    def test_structures_and_unconnected(self):
+        x, y = tf.constant(3.0), tf.constant(4.0)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([x, {"y": y}])
+            z = x * x
+        found = tape.gradient(z, {"a": x, "b": [y]})
+        assert found["a"].numpy() == 6 and found["b"] == [None]
+        zeros = tape.gradient(z, [y], unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        assert zeros[0].numpy() == 0
+        assert tape.gradient([z, x], x, output_gradients=[2.0, 5.0]).numpy() == 17
+        with pytest.raises(ValueError, match="unconnected_gradients"):
+            tape.gradient(z, x, unconnected_gradients="nonsense")
+
+    def test_second_order(self):
+        x = tf.Variable(2.0)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                y = x * x * x
+            first = inner.gradient(y, x)
+        assert first.numpy() == 12
+        assert outer.gradient(first, x).numpy() == 12
+
+    def test_recording_stops(self):
+        x = tf.constant(3.0)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            with tape.stop_recording():
+                hidden = x * x
+            y = hidden * x
+        assert tape.gradient(y, x).numpy() == 9
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x
+            tape.reset()
+            tape.watch(x)
+            z = x * 5.0
+        assert tape.gradient([y, z], x).numpy() == 5
+
+    def test_variables(self):
+        v = tf.Variable([1.0, 2.0])
+        fixed = tf.Variable(3.0, trainable=False)
+        with tf.GradientTape() as tape:
+            y = v * v * fixed
+        found = tape.gradient(y, [v, fixed])
+        assert found[0].numpy().tolist() == [6, 12] and found[1] is None
+        assert [w is v for w in tape.watched_variables()] == [True]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            y = v * v
+        assert tape.gradient(y, v) is None
+
+    def test_rows(self):
+        table = tf.Variable(np.ones((5, 2), np.float32))
+        with tf.GradientTape() as tape:
+            y = tf.gather(table, [3, 1, 3])
+        found = tape.gradient(y, table)
+        assert isinstance(found, tf.IndexedSlices)
+        dense = tf.convert_to_tensor(found).numpy()
+        assert dense.tolist() == [[0, 0], [1, 1], [0, 0], [2, 2], [0, 0]]
+
+    def test_custom_gradient(self):
+        @tf.custom_gradient
+        def clipped(x):
+            return tf.identity(x), lambda dy: tf.clip_by_value(dy, -1.0, 1.0)
+
+        x = tf.constant(3.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = clipped(x) * 10.0
+        assert tape.gradient(y, x).numpy() == 1
+
+    def test_errors_in_rules_are_raised(self):
+        @tf.custom_gradient
+        def broken(x):
+            def gradient(dy):
+                raise KeyError("mine")
+
+            return tf.identity(x), gradient
+
+        x = tf.constant(3.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = broken(x)
+        with pytest.raises(KeyError, match="mine"):
+            tape.gradient(y, x)
+
+    def test_training(self):
+        rng = np.random.default_rng(0)
+        points = rng.normal(size=(64, 2)).astype(np.float32)
+        target = points @ np.array([[1.0], [-2.0]], np.float32)
+        w = tf.Variable(np.zeros((2, 1), np.float32))
+        losses = []
+        for _ in range(100):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(tf.matmul(points, w) - target))
+            w.assign_sub(0.1 * tape.gradient(loss, w))
+            losses.append(float(loss))
+        assert losses[-1] < losses[0] / 1000
+
+
+class TestVariables:
+    def test_life(self):
+        v = tf.Variable([1.0, 2.0], name="v")
+        assert v.name == "v:0" and v.shape == (2,) and v.dtype == tf.float32 and v.trainable
+        before = v.read_value()
+        assert v.assign([3.0, 4.0]) is v
+        v.assign_add([1.0, 1.0])
+        assert v.numpy().tolist() == [4, 5] and before.numpy().tolist() == [1, 2]
+        v[0]
+        assert (v + 1.0).numpy().tolist() == [5, 6] and (1.0 - v)[0].numpy() == -3
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            v.assign([1.0, 2.0, 3.0])
+        v.scatter_add(tf.IndexedSlices(tf.constant([10.0]), tf.constant([1])))
+        assert v.numpy().tolist() == [4, 15]
+        assert "tf.Variable 'v:0' shape=(2,) dtype=float32" in repr(v)
+        assert tf.Variable(lambda: tf.zeros([3]), dtype=tf.float32).shape == (3,)
+        with pytest.raises(ValueError, match="initial_value"):
+            tf.Variable()
+
+    def test_names_and_scopes(self):
+        with tf.name_scope("a"):
+            assert tf.Variable(1.0, name="b").name == "a/b:0"
+        assert tf.Variable(1.0).name == "Variable:0"
+
+    def test_copies(self):
+        v = tf.Variable(2.0)
+        other = copy.deepcopy(v)
+        other.assign(3.0)
+        assert v.numpy() == 2 and pickle.loads(pickle.dumps(v)).numpy() == 2
+
+    def test_creators(self):
+        made = []
+
+        def creator(following, **kwargs):
+            made.append(kwargs.get("name"))
+            return following(**kwargs)
+
+        with tf.variable_creator_scope(creator):
+            tf.Variable(1.0, name="x")
+        tf.Variable(1.0, name="y")
+        assert made == ["x"]
+
+
+class TestRandom:
+    def test_seeds(self):
+        tf.random.set_seed(5)
+        first = [tf.random.normal([3]).numpy().tolist() for _ in range(3)]
+        tf.random.set_seed(5)
+        assert [tf.random.normal([3]).numpy().tolist() for _ in range(3)] == first
+        assert first[0] != first[1]
+        tf.random.set_seed(5)
+        a = tf.random.uniform([2], seed=1).numpy().tolist()
+        b = tf.random.uniform([2], seed=1).numpy().tolist()
+        tf.random.set_seed(5)
+        assert a != b and tf.random.uniform([2], seed=1).numpy().tolist() == a
+        tf.random.set_seed(None)
+
+
+def live_bytes() -> int:
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+class TestMemory:
+    def test_many_ops_and_tapes_leave_nothing(self):
+        a = tf.constant(1.0)
+
+        def work(ops, tapes):
+            x = a
+            for _ in range(ops):
+                x = x + a
+            for _ in range(tapes):
+                with tf.GradientTape() as tape:
+                    tape.watch(a)
+                    y = a * a
+                tape.gradient(y, a)
+
+        work(10_000, 1_000)
+        before = live_bytes()
+        work(1_000_000, 10_000)
+        assert live_bytes() - before < 1 << 20
+
+    def test_variables_end(self):
+        v = tf.Variable(np.zeros(1 << 20, np.float32))
+        del v
+        before = live_bytes()
+        for _ in range(20):
+            tf.Variable(np.zeros(1 << 20, np.float32))
+        assert live_bytes() - before < 16 << 20
+
+
+class TestBothFaces:
+    def test_graphs_stay_graphs(self):
+        out = run_apart(
+            "import millrace.compat.v1 as tf\n"
+            "x = tf.constant(1.0) + 2.0\n"
+            "print(tf.executing_eagerly(), x.graph is tf.get_default_graph(),"
+            " tf.Session().run(x))\n"
+            "import sys; print('millrace.eager.tensor' in sys.modules)\n"
+        )
+        assert out == "False True 3.0\nTrue" or out == "False True 3.0\nFalse"
+
+    def test_types_do_not_turn_it_on(self):
+        out = run_apart(
+            "import millrace as mr, millrace.compat.v1 as tf\n"
+            "mr.float32, mr.TensorShape([1]), mr.errors.OpError\n"
+            "print(tf.placeholder(mr.float32).dtype)\n"
+        )
+        assert out == "<dtype: 'float32'>"
+
+    def test_eager_in_the_old_face(self):
+        out = run_apart(
+            "import millrace.compat.v1 as tf\n"
+            "tf.enable_eager_execution()\n"
+            "print((tf.constant(1.0) + 1.0).numpy(), tf.executing_eagerly())\n"
+            "with tf.Graph().as_default():\n"
+            "  x = tf.constant(5.0) * 2.0\n"
+            "  print(tf.executing_eagerly(), tf.Session().run(x))\n"
+        )
+        assert out == "2.0 True\nFalse 10.0"
+
+    def test_graphs_in_the_new_face(self):
+        out = run_apart(
+            "import millrace as tf\n"
+            "tf.compat.v1.disable_eager_execution()\n"
+            "x = tf.add(tf.constant(1.0), 2.0)\n"
+            "print(tf.executing_eagerly(), tf.compat.v1.Session().run(x))\n"
+        )
+        assert out == "False 3.0"
+
+    def test_values_of_eager_tensors_in_graphs(self):
+        x = tf.constant([1.0, 2.0])
+        with tf.Graph().as_default() as graph:
+            y = tf.square(x) + x
+            assert y.graph is graph
+            with tf.compat.v1.Session() as session:
+                assert session.run(y).tolist() == [2, 6]
+
+
+PROGRAMS = {
+    "add": lambda t, x, y: x + y,
+    "broadcast": lambda t, x, y: x * y[:1] - y,
+    "divide": lambda t, x, y: x / (y * y + 1.0),
+    "matmul": lambda t, x, y: t.matmul(x, y, transpose_b=True),
+    "softmax": lambda t, x, y: t.nn.softmax(x * y),
+    "log_softmax": lambda t, x, y: t.nn.log_softmax(x),
+    "tanh": lambda t, x, y: t.tanh(x) * t.sigmoid(y),
+    "elu": lambda t, x, y: t.nn.elu(x) + t.nn.selu(y) + t.nn.softplus(x),
+    "relu": lambda t, x, y: t.nn.relu(x - y) + t.nn.relu6(y) + t.nn.leaky_relu(x),
+    "reduce": lambda t, x, y: t.reduce_sum(x * y, axis=1) + t.reduce_mean(y),
+    "reduce_max": lambda t, x, y: t.reduce_max(x, axis=0) * t.reduce_min(y),
+    "logsumexp": lambda t, x, y: t.reduce_logsumexp(x + y, axis=1),
+    "prod": lambda t, x, y: t.reduce_prod(x, axis=1),
+    "std": lambda t, x, y: t.math.reduce_std(x) + t.math.reduce_variance(y),
+    "concat": lambda t, x, y: t.concat([x, y, x], 1),
+    "stack": lambda t, x, y: t.stack([x, y], axis=1) * 2.0,
+    "split": lambda t, x, y: t.split(x, 2, axis=1)[1] * y[:, :2],
+    "transpose": lambda t, x, y: t.transpose(x) * 3.0,
+    "slice": lambda t, x, y: x[1:, ::2] * y[:-1, 1::2],
+    "gather": lambda t, x, y: t.gather(x, [2, 0, 2]) * y,
+    "where": lambda t, x, y: t.where(x > y, t.sin(x), t.exp(y)),
+    "clip": lambda t, x, y: t.clip_by_value(x, -0.5, 0.5) + t.clip_by_norm(y, 1.0),
+    "pow": lambda t, x, y: t.pow(t.abs(x) + 1.0, y),
+    "exp_log": lambda t, x, y: t.math.log(t.exp(x) + t.exp(y)),
+    "trig": lambda t, x, y: t.sin(x) + t.cos(y) * t.tan(x) + t.atan(y),
+    "hyperbolic": lambda t, x, y: t.sinh(x) + t.cosh(y) + t.math.erf(x),
+    "special": lambda t, x, y: t.math.lgamma(t.abs(x) + 1.0) + t.math.digamma(t.abs(y) + 1.0),
+    "square_root": lambda t, x, y: t.sqrt(t.abs(x)) + t.math.rsqrt(t.square(y) + 1.0),
+    "cumsum": lambda t, x, y: t.cumsum(x, axis=1) * t.math.cumprod(y, axis=0, exclusive=True),
+    "one_hot": lambda t, x, y: t.one_hot([1, 3, 0], 4) * x,
+    "tile": lambda t, x, y: t.tile(x, [2, 1]) + 1.0,
+    "pad": lambda t, x, y: t.pad(x, [[1, 1], [0, 2]]) * 2.0,
+    "reverse": lambda t, x, y: t.reverse(x, [1]) - t.roll(y, 1, 0),
+    "einsum": lambda t, x, y: t.einsum("ij,kj->ik", x, y),
+    "tensordot": lambda t, x, y: t.tensordot(x, y, [[1], [1]]),
+    "norm": lambda t, x, y: t.norm(x) * t.nn.l2_normalize(y, 1),
+    "cholesky": lambda t, x, y: t.linalg.cholesky(
+        t.matmul(x, x, transpose_b=True) + t.eye(3) * 3.0
+    ),
+    "inverse": lambda t, x, y: t.linalg.inv(t.matmul(x, x, transpose_b=True) + t.eye(3) * 3.0),
+    "determinant": lambda t, x, y: t.linalg.det(t.matmul(x, y, transpose_b=True)),
+    "band": lambda t, x, y: t.linalg.band_part(t.matmul(x, y, transpose_b=True), 1, 0),
+    "segments": lambda t, x, y: t.math.segment_sum(x, [0, 0, 1]),
+    "unsorted": lambda t, x, y: t.math.unsorted_segment_mean(x, [1, 0, 1], 2),
+    "scatter": lambda t, x, y: t.scatter_nd([[2], [0]], x[:2], [3, 4]) + y,
+    "top_k": lambda t, x, y: t.math.top_k(x, 2)[0],
+    "sort": lambda t, x, y: t.sort(x, axis=1),
+    "moments": lambda t, x, y: t.stack(t.nn.moments(x, [0])),
+    "bias": lambda t, x, y: t.nn.bias_add(x, y[0]),
+    "conv": lambda t, x, y: t.nn.conv2d(
+        t.reshape(x, [1, 3, 4, 1]), t.reshape(y[:2, :2], [2, 2, 1, 1]), [1, 1, 1, 1], "SAME"
+    ),
+    "pool": lambda t, x, y: t.nn.max_pool2d(t.reshape(x, [1, 3, 4, 1]), 2, 1, "VALID"),
+    "lrn": lambda t, x, y: t.nn.local_response_normalization(t.reshape(x, [1, 1, 3, 4])),
+    "complex": lambda t, x, y: t.math.real(t.complex(x, y) * t.complex(y, x)),
+    "stop": lambda t, x, y: t.stop_gradient(x) * y,
+    "expand": lambda t, x, y: t.squeeze(t.expand_dims(x, 1) * y, []),
+    "broadcast_to": lambda t, x, y: t.broadcast_to(x[0], [3, 4]) * y,
+    "maximum": lambda t, x, y: t.maximum(x, y) - t.minimum(x, y),
+    "squared_difference": lambda t, x, y: t.math.squared_difference(x, y),
+    "cross_entropy": lambda t, x, y: t.nn.softmax_cross_entropy_with_logits(
+        labels=t.nn.softmax(y), logits=x
+    ),
+    "sigmoid_loss": lambda t, x, y: t.nn.sigmoid_cross_entropy_with_logits(
+        labels=t.sigmoid(y), logits=x
+    ),
+    "polynomial": lambda t, x, y: t.math.polyval([2.0, -1.0, 3.0], x),
+    "boolean_mask": lambda t, x, y: t.boolean_mask(x, [True, False, True]),
+    "identity": lambda t, x, y: t.identity(x) + t.zeros_like(y) + t.ones_like(y),
+    "xlogy": lambda t, x, y: t.math.xlogy(x, t.abs(y) + 0.5),
+    "meshgrid": lambda t, x, y: t.meshgrid(x[0], y[0])[1],
+    "fill": lambda t, x, y: t.fill([3, 4], 2.0) * x,
+    "repeat_slice": lambda t, x, y: t.strided_slice(x, [0, 1], [3, 4], [1, 2]),
+    "negative": lambda t, x, y: -x + abs(y),
+    "floor": lambda t, x, y: t.floor(x) + t.math.ceil(y) + t.round(x),
+    "add_n": lambda t, x, y: t.add_n([x, y, x]),
+}  # fmt: skip
+
+
+class TestSameBits:
+    """Programs give equal bits at once and in a session, and so do their gradients."""
+
+    points = tuple(np.random.default_rng(7).normal(size=(2, 3, 4)).astype(np.float32))
+
+    @pytest.mark.parametrize("name", list(PROGRAMS))
+    def test_program(self, name):
+        program = PROGRAMS[name]
+        x, y = map(tf.constant, self.points)
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            value = program(tf, x, y)
+        eager = [value, *tape.gradient(value, [x, y])]
+
+        with tf.Graph().as_default():
+            given = [tf.compat.v1.placeholder(tf.float32, [3, 4]) for _ in self.points]
+            out = program(tf, *given)
+            wanted = [out, *tf.compat.v1.gradients(out, given)]
+            assert [w is None for w in wanted] == [e is None for e in eager]
+            config = tf.compat.v1.ConfigProto()
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
+            with tf.compat.v1.Session(config=config) as session:
+                graph = session.run(
+                    [tf.convert_to_tensor(w) for w in wanted if w is not None],
+                    dict(zip(given, self.points, strict=True)),
+                )
+        for a, b in zip([e for e in eager if e is not None], graph, strict=True):
+            a = tf.convert_to_tensor(a).numpy()
+            assert a.dtype == b.dtype and a.shape == b.shape
+            assert a.tobytes() == b.tobytes(), (a, b)
