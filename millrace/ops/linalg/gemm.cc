@@ -31,11 +31,10 @@ constexpr int64_t kFewColumns = 256;
 constexpr int64_t kFewRows = 56;
 constexpr int64_t kWideColumns = 256;
 constexpr double kStripFlopsPerNs = 100;
-// Columns that are contiguous, where they are so long; as many of them at once as the kernel takes.
-// Sums stop at a whole number of vectors.
+// Columns that are contiguous, where they are so long; blocks of them stay in the first-level cache
+// for all rows. Sums stop at a whole number of vectors.
 constexpr int64_t kDotDepth = 256;
 constexpr int64_t kDotBlock = 1024;
-constexpr int64_t kDotColumns = 4;
 constexpr int64_t kDotStep = 16;
 // Enough pieces that threads finish together.
 constexpr int64_t kTasks = 16;
@@ -434,7 +433,7 @@ class FewRows {
       depth_ = ceil_div(problem.k, ceil_div(problem.k, kDepth));
     } else if (right_.k_step == 1 && problem.k >= kDotDepth) {
       dots_ = true;
-      tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.mr)));
+      tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.dot_rows)));
       depth_ = round_up(ceil_div(problem.k, ceil_div(problem.k, kDotBlock)), kDotStep);
     }
   }
@@ -482,7 +481,7 @@ class FewRows {
   }
 
   void multiply(const T* left, int64_t line_step, int64_t k_step, ParallelFor parallel_for) const {
-    const int64_t unit = dots_ ? kDotColumns : kernels_.strip_lanes(tall_);
+    const int64_t unit = dots_ ? kernels_.dot_columns : kernels_.strip_lanes(tall_);
     const double cost = 2.0 * static_cast<double>(problem_.m * unit) *
                         static_cast<double>(problem_.k) / kStripFlopsPerNs;
     parallel_for(ceil_div(problem_.n, unit), cost, [&](int64_t begin, int64_t end) {
@@ -538,19 +537,18 @@ class FewRows {
     const int64_t depth = std::min(depth_, problem_.k - k);
     const bool accumulate = problem_.accumulate || k > 0;
     const T* const right = right_.data + column * right_.line_step + k;
-    // Each tile fetches a column of those that come next, or the first one all.
-    const bool one_each = problem_.m > (kDotColumns - 1) * tall_;
-    int64_t tiles = 0;
-    for (int64_t i = 0; i < problem_.m; i += tall_, ++tiles) {
-      const int ahead_columns = ahead == nullptr ? 0
-                                : one_each       ? tiles < kDotColumns
-                                : tiles == 0     ? kDotColumns
-                                                 : 0;
-      kernels_.dots(
-          static_cast<int>(std::min<int64_t>(tall_, problem_.m - i)), static_cast<int>(wide), depth,
-          left.data + i * left.row_step, left.row_step, right, right_.line_step,
-          ahead_columns > 0 && one_each ? ahead + tiles * right_.line_step : ahead, ahead_columns,
-          problem_.c + i * problem_.ldc + column, problem_.ldc, accumulate);
+    // Each tile fetches some of the columns that come next.
+    const auto tiles = static_cast<int>(ceil_div(problem_.m, tall_));
+    const int each = (kernels_.dot_columns + tiles - 1) / tiles;
+    int fetched = 0;
+    for (int64_t i = 0; i < problem_.m; i += tall_) {
+      const int fetch = ahead == nullptr ? 0 : std::min(each, kernels_.dot_columns - fetched);
+      kernels_.dots(static_cast<int>(std::min<int64_t>(tall_, problem_.m - i)),
+                    static_cast<int>(wide), depth, left.data + i * left.row_step, left.row_step,
+                    right, right_.line_step,
+                    fetch == 0 ? nullptr : ahead + fetched * right_.line_step, fetch,
+                    problem_.c + i * problem_.ldc + column, problem_.ldc, accumulate);
+      fetched += fetch;
     }
   }
 

@@ -44,9 +44,12 @@ struct GemmKernels {
                 const T* ahead, T* c, int64_t ldc, bool accumulate);
   int (*strip_lanes)(int rows);
 
-  // c[i * ldc + j] = sum over p of a[i * a_step + p] * b[j * b_step + p], for i < rows <= mr and j
-  // < columns <= 4; added to what is there when `accumulate`. The order of the sum depends on
-  // nothing but k. Elements [0, k) of the `ahead_columns` lines at `ahead` are fetched meanwhile.
+  // c[i * ldc + j] = sum over p of a[i * a_step + p] * b[j * b_step + p], for i < rows <=
+  // dot_rows and j < columns <= dot_columns; added to what is there when `accumulate`. The order of
+  // the sum depends on nothing but k. Elements [0, k) of the `ahead_columns` lines at `ahead` are
+  // fetched meanwhile.
+  int dot_rows;
+  int dot_columns;
   void (*dots)(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b,
                int64_t b_step, const T* ahead, int ahead_columns, T* c, int64_t ldc,
                bool accumulate);

@@ -104,8 +104,9 @@ void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b
                                    accumulate);
 }
 
-// Sums of few rows by one to four vectors, which leave room for the vectors of b.
-constexpr int kStripRows = vec::kVectorBytes == 64 ? 28 : 12;
+// Sums of few rows by one to four vectors, which leave room for the vectors of b. A vector that is
+// less than a line of the cache is not read alone.
+constexpr int kStripRows = vec::kVectorBytes == 64 ? 28 : 6;
 // So many rows of b are fetched before they are needed.
 constexpr int64_t kStripAhead = 32;
 constexpr int strip_vectors(int rows) {
@@ -237,7 +238,10 @@ MR_VECTOR_FN void sums_of(const vec::Vec<T>* v, T* out) {
   }
 }
 
-constexpr int kDots = 4;
+// As many sums of rows by columns as fit, with more columns than rows: few rows are read for every
+// group of columns, from further away than these.
+constexpr int kDotRows = vec::kVectorBytes == 64 ? 4 : 3;
+constexpr int kDots = vec::kVectorBytes == 64 ? 6 : 4;
 
 // A vector of sums for each pair of a row and a column.
 template <class T, int kRowsDone, int kColumnsDone, int kAhead>
@@ -262,11 +266,9 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
   MR_UNROLLED
   for (int i = 0; i < kRowsDone; ++i) {
     T out[kColumnsDone];
-    if constexpr (kColumnsDone == kDots) {
-      sums_of<T>(sums[i], out);
-    } else {
-      for (int j = 0; j < kColumnsDone; ++j) out[j] = sum_of<T>(sums[i][j]);
-    }
+    constexpr int kFours = kColumnsDone / 4 * 4;
+    if constexpr (kFours > 0) sums_of<T>(sums[i], out);
+    for (int j = kFours; j < kColumnsDone; ++j) out[j] = sum_of<T>(sums[i][j]);
     for (int j = 0; j < kColumnsDone; ++j) {
       for (int64_t q = p; q < k; ++q) out[j] += a[i * a_step + q] * b[j * b_step + q];
     }
@@ -289,12 +291,19 @@ MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int
     }
   }
   if (columns == kDots) {
-    if (ahead_columns == kDots) {
-      dots_of<T, kRowsLeft, kDots, kDots>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
-    } else if (ahead_columns > 0) {
-      dots_of<T, kRowsLeft, kDots, 1>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
-    } else {
-      dots_of<T, kRowsLeft, kDots, 0>(k, a, a_step, b, b_step, nullptr, c, ldc, accumulate);
+    switch (ahead_columns) {
+      case 0:
+        dots_of<T, kRowsLeft, kDots, 0>(k, a, a_step, b, b_step, nullptr, c, ldc, accumulate);
+        break;
+      case 1:
+        dots_of<T, kRowsLeft, kDots, 1>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        break;
+      case 2:
+        dots_of<T, kRowsLeft, kDots, 2>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        break;
+      default:
+        dots_of<T, kRowsLeft, kDots, kDots / 2>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        break;
     }
     return;
   }
@@ -307,8 +316,8 @@ MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int
 template <class T>
 void dots(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step,
           const T* ahead, int ahead_columns, T* c, int64_t ldc, bool accumulate) {
-  dots_at_most<T, kRows>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns, c, ldc,
-                         accumulate);
+  dots_at_most<T, kDotRows>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns, c, ldc,
+                            accumulate);
 }
 
 // Four rows of b at a time, so that c is read and written a quarter as often.
@@ -414,14 +423,14 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
 }
 
 template <class T>
-constexpr GemmKernels<T> kKernels = {kRows,      kColumns<T>,    vec::kLanes<T>,  &tile<T>,
-                                     kStripRows, &strip<T>,      &strip_lanes<T>, &dots<T>,
-                                     &row<T>,    &interleave<T>, &copy_lines<T>};
+constexpr GemmKernels<T> kKernels = {
+    kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>, kStripRows,     &strip<T>,     &strip_lanes<T>,
+    kDotRows, kDots,       &dots<T>,       &row<T>,  &interleave<T>, &copy_lines<T>};
 // Of integers, which are multiplied rarely: without strips.
 template <class T>
-constexpr GemmKernels<T> kIntegerKernels = {kRows,   kColumns<T>,    vec::kLanes<T>, &tile<T>,
-                                            0,       nullptr,        nullptr,        &dots<T>,
-                                            &row<T>, &interleave<T>, &copy_lines<T>};
+constexpr GemmKernels<T> kIntegerKernels = {
+    kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>,      0, nullptr, nullptr, kDotRows, kDots,
+    &dots<T>, &row<T>,     &interleave<T>, &copy_lines<T>};
 
 }  // namespace
 
