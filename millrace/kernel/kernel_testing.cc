@@ -10,6 +10,7 @@
 #include "millrace/base/env.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/graph/graph_builder.h"
+#include "millrace/kernel/op_env_device_testing.h"
 
 namespace millrace {
 namespace {
@@ -102,7 +103,61 @@ Result<uint64_t> readable_inputs(const KernelNode& node) {
   return bits;
 }
 
+Ref<Device> (*make_env_device)() = nullptr;
+
+// Where `tensor` is to be while the device works on it, and after that.
+Status move(Device& device, Tensor& tensor, bool to_device) {
+  if (!tensor.valid() || lives_on_host(tensor.dtype())) return ok_status();
+  MR_TRY_ASSIGN(tensor, to_device ? copy_from_host(device, tensor) : copy_to_host(device, tensor));
+  return ok_status();
+}
+
+// What a kernel on such a device is given: the inputs in its memory, but for what it wants on the
+// host. Kept with the kernels of an environment.
+class DeviceInputs final : public Kernel {
+ public:
+  Status fill(const std::vector<Value>& inputs, const KernelNode& node) {
+    values_ = inputs;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      Value& value = values_[i];
+      if (value.is_ref()) {
+        MutexLock lock(value.cell->mu);
+        MR_TRY(move(*node.device, value.cell->tensor, true));
+      } else if (!node.host_inputs[i]) {
+        MR_TRY(move(*node.device, value.tensor, true));
+      }
+    }
+    return ok_status();
+  }
+  std::vector<Value>& values() { return values_; }
+  Status compute(KernelContext&) const override { return ok_status(); }
+
+ private:
+  std::vector<Value> values_;
+};
+
+// Returns when the stream has passed all work, and whoever waits for it has been told.
+Status wait_for_stream(Device& device) {
+  struct {
+    Mutex mu;
+    CondVar changed;
+    bool done = false;
+    Status status;
+  } wait;
+  MR_TRY(device.stream()->then([&wait](Status reached) {
+    MutexLock lock(wait.mu);
+    wait.done = true;
+    wait.status = std::move(reached);
+    wait.changed.notify_one();
+  }));
+  MutexLock lock(wait.mu);
+  while (!wait.done) wait.changed.wait(wait.mu);
+  return wait.status;
+}
+
 }  // namespace
+
+void set_op_env_device(Ref<Device> (*make)()) { make_env_device = make; }
 
 bool register_for_tests(std::initializer_list<void (*)(Registry&)> families) {
   static Registry* registry = new Registry(OpRegistry::global(), KernelRegistry::global());
@@ -134,7 +189,7 @@ Ref<RefCell> make_ref_cell(Tensor tensor) {
 OpEnv::OpEnv(const OpRegistry& ops, const KernelRegistry& kernels)
     : ops_(ops),
       kernels_(kernels),
-      device_(make_test_device()),
+      device_(make_env_device != nullptr ? make_env_device() : make_test_device()),
       rendezvous_(make_local_rendezvous()) {}
 
 // What it keeps may hold the device: an iterator does.
@@ -183,6 +238,18 @@ Result<std::vector<Value>> OpRun::wait() {
       return deadline_exceeded(node_.op->name, " was not done after ", deadline_millis(), " ms");
     }
     MR_TRY(status_);
+  }
+  if (Device& device = *node_.device; device.info().own_memory) {
+    MR_TRY(wait_for_stream(device));
+    MR_TRY(step_->error());
+    for (Value& value : outputs_) {
+      if (value.state == Value::State::kTensor) MR_TRY(move(device, value.tensor, false));
+    }
+    for (Value& value : inputs_) {
+      if (!value.is_ref()) continue;
+      MutexLock variable(value.cell->mu);
+      MR_TRY(move(device, value.cell->tensor, false));
+    }
   }
   MR_TRY(check_outputs());
   if (check_shapes_) {
@@ -355,6 +422,11 @@ Result<Ref<OpRun>> OpTester::start() {
   }
   MR_TRY_ASSIGN(run->node_, make_node(run->inputs_));
   KernelNode& node = run->node_;
+  const bool own_memory = node.device->info().own_memory;
+  if (own_memory) {
+    MR_TRY_ASSIGN(node.host_inputs, expand_host(node.op->inputs, node.attrs));
+    MR_TRY_ASSIGN(node.host_outputs, expand_host(node.op->outputs, node.attrs));
+  }
   MR_TRY_ASSIGN(std::unique_ptr<Kernel> kernel,
                 make_kernel(env_.kernels_, node, node.device->kind(), label_));
 
@@ -366,6 +438,12 @@ Result<Ref<OpRun>> OpTester::start() {
   // With movable inputs the facts must not hold on to the tensors.
   for (size_t i = 0; !movable_ && i < run->inputs_.size(); ++i) {
     if (!run->inputs_[i].is_ref()) run->facts_[i].constant = &run->inputs_[i].tensor;
+  }
+  if (own_memory) {
+    auto there = std::make_unique<DeviceInputs>();
+    MR_TRY(there->fill(run->inputs_, node));
+    for (size_t i = 0; i < run->inputs_.size(); ++i) run->input_pointers_[i] = &there->values()[i];
+    env_.made_.push_back(std::move(there));
   }
   run->outputs_.resize(node.output_types.size());
   if (threads_ > 0) run->pool_ = std::make_unique<ThreadPool>(threads_);

@@ -41,9 +41,11 @@
 
 #if defined(__CUDACC__)
 #define MR_DEVICE_FN __host__ __device__ __forceinline__
+#define MR_VECTOR_FN __host__ __device__ __forceinline__
+// A GPU has scalars alone, and functions of its own.
+#include "millrace/ops/device_math.h"
 #else
 #define MR_DEVICE_FN inline __attribute__((always_inline))
-#endif
 #define MR_VECTOR_FN inline __attribute__((always_inline))
 
 namespace millrace {
@@ -908,3 +910,5 @@ MR_VECTOR_FN T fold(Vec<T> v, F f) {
 }  // namespace vec
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace
+
+#endif

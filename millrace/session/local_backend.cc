@@ -1,4 +1,5 @@
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/device/gpu_library.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/runtime/local_function_runner.h"
 #include "millrace/runtime/plan_set.h"
@@ -91,6 +92,8 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
   }
   MR_TRY_ASSIGN(DeviceName task, DeviceName::parse("/job:localhost/replica:0/task:0"));
   MR_TRY_ASSIGN(std::vector<Ref<Device>> all, make_cpu_devices(task, options.cpu_devices));
+  MR_TRY_ASSIGN(const std::vector<Ref<Device>> gpus, make_gpu_devices(task, options.gpu));
+  all.insert(all.end(), gpus.begin(), gpus.end());
   std::vector<Ref<Device>> devices;
   for (const Ref<Device>& device : all) {
     MR_TRY_ASSIGN(bool kept, passes(device->info().name, options.device_filters));
@@ -98,8 +101,9 @@ Result<Ref<SessionBackend>> make_local_backend(const SessionOptions& options) {
     if (options.files) device->set_files(options.files);
     devices.push_back(device);
   }
-  if (devices.empty()) {
-    return invalid_argument("no device of this process matches the device filters ",
+  // Feeds come from a CPU, and constants are folded there.
+  if (devices.empty() || devices[0]->kind() != DeviceKind::kCpu) {
+    return invalid_argument("no CPU of this process matches the device filters ",
                             str_join(options.device_filters, ", "));
   }
   return Ref<SessionBackend>(make_ref<LocalBackend>(std::move(devices), options, true));

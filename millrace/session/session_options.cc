@@ -49,6 +49,25 @@ Result<int64_t> memory_limit_of(const tensorflow::RewriterConfig& config) {
   return limit;
 }
 
+Result<GpuOptions> read_gpu_options(const tensorflow::ConfigProto& config) {
+  GpuOptions out;
+  const auto count = config.device_count().find("GPU");
+  if (count != config.device_count().end()) {
+    out.count = count->second;
+    if (out.count < 0) {
+      return invalid_argument("device_count[\"GPU\"] must not be negative, got ", out.count);
+    }
+  }
+  const tensorflow::GPUOptions& gpu = config.gpu_options();
+  out.memory_fraction = gpu.per_process_gpu_memory_fraction();
+  out.visible = gpu.visible_device_list();
+  for (const auto& devices : gpu.experimental().virtual_devices()) {
+    out.virtual_megabytes.emplace_back(devices.memory_limit_mb().begin(),
+                                       devices.memory_limit_mb().end());
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto& config) {
@@ -58,6 +77,7 @@ Result<SessionOptions> SessionOptions::from_proto(const tensorflow::ConfigProto&
   if (out.cpu_devices < 1) {
     return invalid_argument("device_count[\"CPU\"] must be at least 1, got ", out.cpu_devices);
   }
+  MR_TRY_ASSIGN(out.gpu, read_gpu_options(config));
   int threads =
       std::max(config.intra_op_parallelism_threads(), config.inter_op_parallelism_threads());
   if (threads < 0)

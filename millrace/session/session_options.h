@@ -7,6 +7,7 @@
 
 #include "millrace/base/cancellation.h"
 #include "millrace/base/file_access.h"
+#include "millrace/device/gpu_library.h"
 #include "millrace/kernel/graph_rights.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/kernel/update_log.h"
@@ -33,6 +34,8 @@ struct SessionOptions {
   std::string target;
   // How many virtual CPU devices there are in this process: "/device:CPU:0" and so on.
   int cpu_devices = 1;
+  // Which GPUs of this process it has, and how much of their memory.
+  GpuOptions gpu = {};
   // At most this many threads of the process's pool for one run; 0: all.
   int threads = 0;
   // Only devices that match one of these partial names are used; empty: all.

@@ -374,6 +374,41 @@ TEST_F(SessionTest, ReadsTheOptionsOfAMessage) {
   EXPECT_EQ(SessionOptions::from_proto(config).status().code(), Code::kInvalidArgument);
 }
 
+// What a library for GPUs was asked for, which gives none.
+GpuOptions asked_for_gpus;
+
+TEST_F(SessionTest, AsksForTheGpusOfAMessage) {
+  tensorflow::ConfigProto config;
+  tensorflow::GPUOptions& gpu = *config.mutable_gpu_options();
+  gpu.set_per_process_gpu_memory_fraction(0.5);
+  gpu.set_visible_device_list("1,0");
+  auto& devices = *gpu.mutable_experimental()->add_virtual_devices();
+  devices.add_memory_limit_mb(100);
+  devices.add_memory_limit_mb(200);
+  (*config.mutable_device_count())["GPU"] = 2;
+  static const GpuLibrary library = {
+      [](const DeviceName&, const GpuOptions& options) -> Result<std::vector<Ref<Device>>> {
+        asked_for_gpus = options;
+        if (options.visible == "9") return invalid_argument("there is no GPU 9");
+        return std::vector<Ref<Device>>();
+      }};
+  set_gpu_library(&library);
+  ASSERT_TRUE(Session::create(graph_, SessionOptions::from_proto(config).value()).ok());
+  EXPECT_EQ(asked_for_gpus.count, 2);
+  EXPECT_EQ(asked_for_gpus.memory_fraction, 0.5);
+  EXPECT_EQ(asked_for_gpus.visible, "1,0");
+  EXPECT_EQ(asked_for_gpus.virtual_megabytes, (std::vector<std::vector<double>>{{100, 200}}));
+  gpu.set_visible_device_list("9");
+  EXPECT_EQ(Session::create(graph_, SessionOptions::from_proto(config).value()).status().code(),
+            Code::kInvalidArgument);
+  // None are wanted: the library is not asked.
+  (*config.mutable_device_count())["GPU"] = 0;
+  EXPECT_TRUE(Session::create(graph_, SessionOptions::from_proto(config).value()).ok());
+  set_gpu_library(nullptr);
+  (*config.mutable_device_count())["GPU"] = -1;
+  EXPECT_EQ(SessionOptions::from_proto(config).status().code(), Code::kInvalidArgument);
+}
+
 // Every toggle of a RewriterConfig that means passes here names some that exist.
 TEST_F(SessionTest, TogglesOfAMessageSwitchPassesOff) {
   tensorflow::ConfigProto config;

@@ -62,7 +62,7 @@ Status diag_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, in.shape().concat(in.shape()));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
   if (in.num_elements() == 0) return ok_status();
-  std::memset(out->mutable_raw(), 0, out->bytes());
+  zero_tensor(ctx, *out);
   StridedCopy copy;
   copy.add_dim(in.num_elements(), 1, in.num_elements() + 1);
   copy.run(ctx, in, 0, *out, 0);

@@ -9,6 +9,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/array/strided_copy.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/variant.h"
 
@@ -89,6 +90,11 @@ Status zeros_like_cpu(KernelContext& ctx) {
     return ctx.allocate_output(0, shape).status();
   }
   MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    const char zero = 0;
+    return device->fill(ctx, 1, &zero, /*host=*/true, out->mutable_raw(),
+                        static_cast<int64_t>(out->bytes()));
+  }
   char* bytes = static_cast<char*>(out->mutable_raw());
   ctx.parallel_for(static_cast<int64_t>(out->bytes()), 0.05, [&](int64_t begin, int64_t end) {
     std::memset(bytes + begin, 0, static_cast<size_t>(end - begin));
@@ -101,11 +107,17 @@ using OneTypes = ConcatTypes<NumberTypes, TypeList<bool>>;
 Status ones_like_cpu(KernelContext& ctx) {
   const Shape shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
-  return dispatch<OneTypes>(out->dtype(), [&]<class T>() {
+  return dispatch<OneTypes>(out->dtype(), [&]<class T>() -> Status {
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const T one = static_cast<T>(1);
+      return device->fill(ctx, sizeof one, &one, /*host=*/true, out->mutable_raw(),
+                          shape.num_elements());
+    }
     T* data = out->mutable_data<T>().data();
     ctx.parallel_for(shape.num_elements(), 0.1 * sizeof(T), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) data[i] = static_cast<T>(1);
     });
+    return ok_status();
   });
 }
 
@@ -201,6 +213,14 @@ Status range_typed(KernelContext& ctx) {
   const T start = ctx.input(0).item<T>(), delta = ctx.input(2).item<T>();
   MR_TRY_ASSIGN(const int64_t n, range_size(start, ctx.input(1).item<T>(), delta));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape{n}));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    if constexpr (std::is_integral_v<T>) {
+      return device->range(ctx, out->dtype(), 0, 0, start, delta, out->mutable_raw(), n);
+    } else {
+      return device->range(ctx, out->dtype(), static_cast<double>(start),
+                           static_cast<double>(delta), 0, 0, out->mutable_raw(), n);
+    }
+  }
   T* data = out->mutable_data<T>().data();
   ctx.parallel_for(n, 0.5, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) data[i] = range_element(start, i, delta);

@@ -6,6 +6,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/rows.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -110,6 +111,11 @@ Status gather_along(KernelContext& ctx, int64_t given_axis, int64_t given_batch_
   MR_TRY_ASSIGN(const Shape shape, Shape::make(dims.span()));
   const Shape indices_shape = indices.shape();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return device->gather(ctx, dtype_size(out->dtype()), indices.dtype(), sizes.batch, sizes.outer,
+                          sizes.count, sizes.run, params.raw(), indices.raw(),
+                          {.limit = sizes.size, .what = "indices"}, out->mutable_raw());
+  }
   int64_t bad = -1;
   auto gather_typed = [&]<class I>() {
     const I* index = ctx.input(1).data<I>().data();

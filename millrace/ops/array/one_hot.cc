@@ -3,6 +3,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/host_ints.h"
 #include "millrace/ops/array/strided_copy.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/element.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -61,6 +62,11 @@ class OneHot : public Kernel {
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims.span()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->one_hot(ctx, dtype_size(out->dtype()), indices.dtype(), indices.raw(),
+                             indices.num_elements() / inner, depth, inner, ctx.input(2).raw(),
+                             ctx.input(3).raw(), out->mutable_raw());
+    }
     fill_tensor(ctx, ctx.input(3), *out);
     return dispatch<OneHotIndices>(indices.dtype(), [&]<class I>() {
       const I* index = indices.data<I>().data();

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "millrace/kernel/kernel_call.h"
 #include "millrace/ops/array/transpose_blocks.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/element.h"
 
 namespace millrace {
@@ -64,6 +66,11 @@ struct Blocks {
   int64_t begin(int64_t i) const { return i * kTransposeBlock; }
   int64_t size(int64_t i) const { return (i + 1 == count ? n : begin(i + 1)) - begin(i); }
 };
+
+// What cannot be launched ends the step.
+void fail_step(const KernelContext& ctx, const Status& status) {
+  if (!status.ok()) ctx.step().fail(annotate_error(status, ctx.node(), 0));
+}
 
 // A transposed result from here on goes to memory around the caches.
 constexpr int64_t kAroundCacheBytes = 8 << 20;
@@ -182,13 +189,39 @@ void StridedCopy::run_tiled(const KernelContext& ctx, DType dtype, const T* from
 void StridedCopy::run(const KernelContext& ctx, const Tensor& from, int64_t from_offset, Tensor& to,
                       int64_t to_offset) const {
   if (empty_) return;
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    int64_t dims[2 * Shape::kMaxRank][3];
+    for (int i = 0; i < rank_; ++i) {
+      dims[i][0] = dims_[i].size, dims[i][1] = dims_[i].from, dims[i][2] = dims_[i].to;
+    }
+    const size_t size = dtype_size(to.dtype());
+    const auto bytes = static_cast<int64_t>(size);
+    return fail_step(
+        ctx, device->strided_copy(ctx, size, {dims, static_cast<size_t>(rank_)},
+                                  static_cast<const char*>(from.raw()) + from_offset * bytes,
+                                  static_cast<char*>(to.mutable_raw()) + to_offset * bytes));
+  }
   with_element(to.dtype(), [&]<class T>() {
     run_typed(ctx, to.dtype(), static_cast<const T*>(from.raw()) + from_offset,
               static_cast<T*>(to.mutable_raw()) + to_offset);
   });
 }
 
+void zero_tensor(const KernelContext& ctx, Tensor& to) {
+  const char zero = 0;
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return fail_step(ctx, device->fill(ctx, 1, &zero, /*host=*/true, to.mutable_raw(),
+                                       static_cast<int64_t>(to.bytes())));
+  }
+  std::memset(to.mutable_raw(), zero, to.bytes());
+}
+
 void fill_tensor(const KernelContext& ctx, const Tensor& value, Tensor& to) {
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    const bool host = value.buffer()->space() != MemorySpace::kDevice;
+    return fail_step(ctx, device->fill(ctx, dtype_size(to.dtype()), value.raw(), host,
+                                       to.mutable_raw(), to.num_elements()));
+  }
   with_element(to.dtype(), [&]<class T>() {
     const T& element = *static_cast<const T*>(value.raw());
     T* out = static_cast<T*>(to.mutable_raw());

@@ -28,8 +28,8 @@ class StridedCopy {
   }
 
   // Copies from element `from_offset` of `from` to element `to_offset` of `to`, on the context's
-  // threads. The tensors have one dtype, live in host memory, and all elements of the box lie
-  // within them.
+  // threads or device. The tensors have one dtype, and all elements of the box lie within them.
+  // What cannot be enqueued ends the step.
   void run(const KernelContext& ctx, const Tensor& from, int64_t from_offset, Tensor& to,
            int64_t to_offset) const;
 
@@ -49,7 +49,10 @@ class StridedCopy {
   Dim dims_[2 * Shape::kMaxRank];
 };
 
-// Sets every element of `to` (host memory) to the only element of `value`, of the same dtype.
+// Sets all elements of `to`, of a plain type, to zero.
+void zero_tensor(const KernelContext& ctx, Tensor& to);
+
+// Sets every element of `to` to the only element of `value`, of the same dtype.
 void fill_tensor(const KernelContext& ctx, const Tensor& value, Tensor& to);
 
 // For ops whose output may be the input as it is: sets output 0, to input 0 when that has this

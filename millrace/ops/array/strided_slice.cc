@@ -131,7 +131,7 @@ class StridedSliceGrad : public Kernel {
                               dy.shape());
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-    if (is_plain(out->dtype())) std::memset(out->mutable_raw(), 0, out->bytes());
+    if (is_plain(out->dtype())) zero_tensor(ctx, *out);
     if (slice.num_elements() == 0) return ok_status();
     StridedCopy copy;
     const int64_t offset = add_strided_slice(plan, shape.dims(), false, copy);

@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/linalg/gemm.h"
 #include "millrace/tensor/dispatch.h"
@@ -157,6 +158,9 @@ class BatchMatMulKernel final : public Kernel {
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
 
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return multiply_on_device(ctx, *device, batch, m, n, k, *out);
+    }
     const T* const x_data = ctx.input(0).template data<T>().data();
     const T* const y_data = ctx.input(1).template data<T>().data();
     T* const out_data = out->template mutable_data<T>().data();
@@ -195,6 +199,34 @@ class BatchMatMulKernel final : public Kernel {
   }
 
  private:
+  // Matrices that lie behind each other in one go, others one by one.
+  Status multiply_on_device(KernelContext& ctx, DeviceEngine& device, const BatchIndices& batch,
+                            int64_t m, int64_t n, int64_t k, Tensor& out) const {
+    DeviceEngine::MatMul sizes = {
+        .m = m, .n = n, .k = k, .transpose_a = adj_x_, .transpose_b = adj_y_};
+    const int64_t count = batch.shape().num_elements();
+    const T* const x = static_cast<const T*>(ctx.input(0).raw());
+    const T* const y = static_cast<const T*>(ctx.input(1).raw());
+    T* const to = static_cast<T*>(out.mutable_raw());
+    bool regular = true;
+    const int64_t x_step = count > 1 ? batch.x(1) : 0, y_step = count > 1 ? batch.y(1) : 0;
+    for (int64_t i = 0; i < count && regular; ++i) {
+      regular = batch.x(i) == i * x_step && batch.y(i) == i * y_step;
+    }
+    if (regular) {
+      sizes.batch = count;
+      sizes.stride_a = x_step * m * k;
+      sizes.stride_b = y_step * k * n;
+      sizes.stride_c = m * n;
+      return device.matmul(ctx, out.dtype(), sizes, x, y, to);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      MR_TRY(device.matmul(ctx, out.dtype(), sizes, x + batch.x(i) * m * k, y + batch.y(i) * k * n,
+                           to + i * m * n));
+    }
+    return ok_status();
+  }
+
   bool adj_x_;
   bool adj_y_;
   bool broadcast_;

@@ -3,6 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/linalg/gemm.h"
 #include "millrace/tensor/dispatch.h"
@@ -72,6 +73,12 @@ class MatMulKernel final : public Kernel {
     const int64_t dims[] = {m, n};
     MR_TRY_ASSIGN(const Shape shape, Shape::make(dims));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->matmul(
+          ctx, out->dtype(),
+          {.m = m, .n = n, .k = k, .transpose_a = transpose_a_, .transpose_b = transpose_b_},
+          a.raw(), b.raw(), out->mutable_raw());
+    }
     auto left = MatrixView<T>::of(a.data<T>().data(), a.dim(1));
     auto right = MatrixView<T>::of(b.data<T>().data(), b.dim(1));
     if (transpose_a_) left = left.transposed();

@@ -4,6 +4,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/math/elementwise.h"
 #include "millrace/tensor/variant.h"
 
@@ -72,6 +73,10 @@ class AddN final : public Kernel {
     char* sum = static_cast<char*>(out->mutable_raw());
     const int64_t size = static_cast<int64_t>(dtype_size(out->dtype()));
     const int64_t elements = shape.num_elements();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const std::vector<const void*> terms(inputs.begin(), inputs.end());
+      return device->add_n(ctx, out->dtype(), terms, sum, elements);
+    }
     const int64_t blocks = (elements + kBlock - 1) / kBlock;
     ctx.parallel_for(blocks, 0.25 * kBlock * (n - 1), [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {

@@ -8,6 +8,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -157,9 +158,9 @@ class Cast final : public Kernel {
     MR_TRY_ASSIGN(const bool truncate, node.attr<bool>("Truncate"));
     MR_TRY_ASSIGN(const CastFunction function, CastFunction::make(base_type(node.input_types[0]),
                                                                   node.output_types[0], truncate));
-    return std::unique_ptr<Kernel>(new Cast(function));
+    return std::unique_ptr<Kernel>(new Cast(function, truncate));
   }
-  explicit Cast(const CastFunction& function) : function_(function) {}
+  Cast(const CastFunction& function, bool truncate) : function_(function), truncate_(truncate) {}
 
   Status compute(KernelContext& ctx) const override {
     if (function_.is_copy()) {
@@ -171,6 +172,10 @@ class Cast final : public Kernel {
     const Shape shape = ctx.input(0).shape();
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     char* y = static_cast<char*>(out->mutable_raw());
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->cast(ctx, ctx.input(0).dtype(), out->dtype(), truncate_, x, y,
+                          shape.num_elements());
+    }
     const size_t out_size = dtype_size(out->dtype());
     ctx.parallel_for(shape.num_elements(), function_.cost(), [&](int64_t begin, int64_t end) {
       function_(x + static_cast<size_t>(begin) * in_size, y + static_cast<size_t>(begin) * out_size,
@@ -181,6 +186,7 @@ class Cast final : public Kernel {
 
  private:
   const CastFunction function_;
+  const bool truncate_;
 };
 
 }  // namespace

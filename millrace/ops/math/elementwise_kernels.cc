@@ -1,5 +1,6 @@
 #include "millrace/ops/math/elementwise_kernels.h"
 
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -51,6 +52,9 @@ Status UnaryKernel::compute(KernelContext& ctx) const {
   const size_t in_size = dtype_size(ctx.input(0).dtype());
   MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
   void* y = out->mutable_raw();
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return device->unary(ctx, info_.name, operand_type(ctx.node()), x, y, shape.num_elements());
+  }
   const size_t out_size = dtype_size(out->dtype());
   for_range(ctx, shape.num_elements(), info_.cost, [&](int64_t begin, int64_t end) {
     function_(static_cast<const char*>(x) + static_cast<size_t>(begin) * in_size,
@@ -71,7 +75,34 @@ Result<std::unique_ptr<Kernel>> BinaryKernel::make(const KernelNode& node, const
   return std::unique_ptr<Kernel>(new BinaryKernel(info, function, dtype, unequal_shapes_compare));
 }
 
+namespace {
+
+// What a binary kernel does on a device whose kernels enqueue.
+Status compute_on_device(KernelContext& ctx, DeviceEngine& device, const OpInfo& info, DType dtype,
+                         bool unequal_shapes_compare) {
+  const Shape a = ctx.input(0).shape(), b = ctx.input(1).shape();
+  if (!(a == b) && !info.broadcasts) {
+    return invalid_argument("inputs must have one shape: ", a, " and ", b);
+  }
+  const Result<BroadcastPlan> plan = BroadcastPlan::make({&a, &b});
+  if (!plan.ok()) {
+    if (!unequal_shapes_compare) return plan.status();
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape()));
+    const bool differ = std::string_view(info.name) == "NotEqual";
+    return device.fill(ctx, sizeof differ, &differ, /*host=*/true, out->mutable_raw(), 1);
+  }
+  const void* const x = ctx.input(0).raw();
+  const void* const y = ctx.input(1).raw();
+  MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0, 1}, 0, plan->shape()));
+  return device.binary(ctx, info.name, dtype, {x, &a}, {y, &b}, out->mutable_raw(), plan->shape());
+}
+
+}  // namespace
+
 Status BinaryKernel::compute(KernelContext& ctx) const {
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return compute_on_device(ctx, *device, info_, dtype_, unequal_shapes_compare_);
+  }
   const Tensor& a = ctx.input(0);
   const Tensor& b = ctx.input(1);
   const bool same = a.shape() == b.shape();

@@ -6,6 +6,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/element.h"
 #include "millrace/ops/math/broadcast.h"
 #include "millrace/ops/math/select_loops.h"
@@ -71,12 +72,25 @@ void select_rows(KernelContext& ctx, const bool* condition, const T* t, const T*
   });
 }
 
+// The condition seen as `shape`, so that it broadcasts to the data.
+Status select_on_device(KernelContext& ctx, DeviceEngine& device, const Shape& condition,
+                        const Shape& all) {
+  const Shape t = ctx.input(1).shape(), e = ctx.input(2).shape();
+  MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, all));
+  return device.select(ctx, dtype_size(out->dtype()), {ctx.input(0).raw(), &condition},
+                       {ctx.input(1).raw(), &t}, {ctx.input(2).raw(), &e}, out->mutable_raw(), all);
+}
+
 Status select_cpu(KernelContext& ctx) {
   const Shape condition = ctx.input(0).shape();
   const Shape shape = ctx.input(1).shape();
   if (!(shape == ctx.input(2).shape())) {
     return invalid_argument("'t' and 'e' must have one shape: ", shape, " and ",
                             ctx.input(2).shape());
+  }
+  DeviceEngine* const device = device_engine(ctx);
+  if (device != nullptr && condition.is_scalar()) {
+    return select_on_device(ctx, *device, condition, shape);
   }
   if (condition.is_scalar()) {
     ctx.set_output_value(0, ctx.take_input(ctx.input(0).item<bool>() ? 1 : 2));
@@ -89,6 +103,12 @@ Status select_cpu(KernelContext& ctx) {
         "'condition' must be a scalar, a vector with one element per row, or of "
         "the shape of 't', which is ",
         shape, "; it is ", condition);
+  }
+  if (device != nullptr) {
+    std::vector<int64_t> column(static_cast<size_t>(shape.rank()), 1);
+    column[0] = shape.dim(0);
+    MR_TRY_ASSIGN(const Shape rows, Shape::make(column));
+    return select_on_device(ctx, *device, by_row ? rows : condition, shape);
   }
   const void* t = ctx.input(1).raw();
   const void* e = ctx.input(2).raw();
@@ -125,6 +145,9 @@ Status select_v2_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(
       const BroadcastPlan plan,
       BroadcastPlan::make({&ctx.input(0).shape(), &ctx.input(1).shape(), &ctx.input(2).shape()}));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return select_on_device(ctx, *device, ctx.input(0).shape(), plan.shape());
+  }
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, plan.shape()));
   const bool* picks = ctx.input(0).data<bool>().data();
   const int64_t steps[] = {plan.step(0), plan.step(1), plan.step(2)};

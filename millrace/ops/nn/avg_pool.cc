@@ -69,6 +69,10 @@ class AvgPoolGradKernel final : public PoolKernel<AvgPoolGradKernel<T, N>, N> {
                   pool_geometry(this->spec_, shape, &ctx.input(1).shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->pool(ctx, DeviceEngine::Pool::kAverageGradient, out->dtype(),
+                          engine_pooling(g), nullptr, ctx.input(1).raw(), out->mutable_raw());
+    }
     MR_TRY_ASSIGN(const Tensor gradient, as_compute_type<T>(ctx, ctx.input(1)));
     MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
     const C* const grad = gradient.data<C>().data();

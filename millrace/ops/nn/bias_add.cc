@@ -3,6 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/reduce/reduce.h"
 
@@ -104,6 +105,11 @@ class BiasAddKernel final : public Kernel {
     const void* const bias = ctx.input(1).raw();
     MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
     if (g.outer == 0) return ok_status();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const Shape all{g.outer, g.channels, g.inner}, channels{g.channels, 1};
+      return device->binary(ctx, Add::info.name, out->dtype(), {value, &all}, {bias, &channels},
+                            out->mutable_raw(), all);
+    }
     char* const to = static_cast<char*>(out->mutable_raw());
     const auto size = static_cast<int64_t>(dtype_size(out->dtype()));
     const int64_t row = g.channels * g.inner;

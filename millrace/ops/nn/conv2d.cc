@@ -1,4 +1,5 @@
 #include "millrace/ops/accumulate.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/linalg/context_parallel.h"
 #include "millrace/ops/nn/conv_gemm.h"
 #include "millrace/ops/nn/conv_winograd.h"
@@ -149,6 +150,14 @@ class ConvKernel final : public Kernel {
     const Shape& shape = shapes.of_result(product_);
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (shape.num_elements() == 0) return ok_status();
+    const ConvGeometry g = {.batch = shapes.input[0],
+                            .height = shapes.axes[0],
+                            .width = shapes.axes[1],
+                            .in_channels = shapes.filter[2],
+                            .out_channels = shapes.filter[3]};
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return convolve_on_device(ctx, *device, shapes.empty(), g, *out);
+    }
     if (shapes.empty()) {
       std::fill_n(out->mutable_data<T>().data(), shape.num_elements(), T{});
       return ok_status();
@@ -171,11 +180,6 @@ class ConvKernel final : public Kernel {
     } else {
       MR_TRY_ASSIGN(result, ctx.allocate_temp(dtype_of<C>, shape));
     }
-    const ConvGeometry g = {.batch = shapes.input[0],
-                            .height = shapes.axes[0],
-                            .width = shapes.axes[1],
-                            .in_channels = shapes.filter[2],
-                            .out_channels = shapes.filter[3]};
     const auto data = [](const Tensor& t) { return t.valid() ? t.data<C>().data() : nullptr; };
     C* const to = result.mutable_data<C>().data();
     const C *const image = data(image_tensor), *const filter = data(filter_tensor);
@@ -196,6 +200,28 @@ class ConvKernel final : public Kernel {
   }
 
  private:
+  Status convolve_on_device(KernelContext& ctx, DeviceEngine& device, bool empty,
+                            const ConvGeometry& g, Tensor& out) const {
+    if (empty) {
+      const char zero = 0;
+      return device.fill(ctx, 1, &zero, /*host=*/true, out.mutable_raw(),
+                         static_cast<int64_t>(out.bytes()));
+    }
+    const auto axis = [](const AxisGeometry& a) {
+      return DeviceEngine::Axis{a.input, a.window, a.stride, a.dilation, a.before, a.output};
+    };
+    const DeviceEngine::Convolution sizes = {.batch = g.batch,
+                                             .in_channels = g.in_channels,
+                                             .out_channels = g.out_channels,
+                                             .axes = {axis(g.height), axis(g.width)},
+                                             .channels_last = spec_.channels_last};
+    const bool forward = product_ == Product::kForward;
+    return device.convolve(ctx, out.dtype(), static_cast<DeviceEngine::Product>(product_), sizes,
+                           product_ == Product::kBackwardInput ? nullptr : ctx.input(0).raw(),
+                           product_ == Product::kBackwardFilter ? nullptr : ctx.input(1).raw(),
+                           forward ? nullptr : ctx.input(2).raw(), out.mutable_raw());
+  }
+
   Conv2D::Spec spec_;
   Product product_;
   Method method_;

@@ -1,6 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/ops/nn/staged_rows.h"
@@ -91,11 +92,22 @@ Status for_each_range(KernelContext& ctx, const Range& range) {
   return ok_status();
 }
 
+// Both kinds of labels where kernels enqueue.
+Status cross_entropy_on_device(KernelContext& ctx, DeviceEngine& device) {
+  const Tensor &features = ctx.input(0), &labels = ctx.input(1);
+  MR_TRY_ASSIGN(Tensor * loss, ctx.allocate_output(0, Shape{features.dim(0)}));
+  MR_TRY_ASSIGN(Tensor * backprop, ctx.allocate_output(1, features.shape()));
+  return device.cross_entropy(ctx, features.dtype(), labels.dtype(), features.raw(), labels.raw(),
+                              features.dim(0), features.dim(1), loss->mutable_raw(),
+                              backprop->mutable_raw());
+}
+
 template <class T>
 Status cross_entropy(KernelContext& ctx) {
   using C = ComputeType<T>;
   MR_TRY(expect_rank(ctx, 0, 2));
   MR_TRY(expect_same_shape(ctx, 0, 1));
+  if (DeviceEngine* const device = device_engine(ctx)) return cross_entropy_on_device(ctx, *device);
   MR_TRY_ASSIGN(const Tensor labels, as_compute_type<T>(ctx, ctx.input(1)));
   const C* const all_labels = labels.data<C>().data();
   const int64_t n = labels.dim(1);
@@ -115,6 +127,7 @@ Status sparse_cross_entropy(KernelContext& ctx) {
     return invalid_argument("there must be one label per row of features, got ", labels, " for ",
                             features);
   }
+  if (DeviceEngine* const device = device_engine(ctx)) return cross_entropy_on_device(ctx, *device);
   const int64_t n = features[1];
   MR_TRY_ASSIGN(const Indices classes, Indices::read(ctx, ctx.input(1)));
   for (int64_t i = 0; i < classes.size(); ++i) {

@@ -4,6 +4,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/accumulate.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -27,6 +28,9 @@ Status l2_loss(KernelContext& ctx) {
   const int64_t n = t.num_elements(), blocks = (n + kBlock - 1) / kBlock;
   const T* const x = t.data<T>().data();
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, Shape()));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return device->l2_loss(ctx, t.dtype(), x, n, out->mutable_raw());
+  }
   MR_TRY_ASSIGN(Tensor sums, ctx.allocate_temp(dtype_of<Sum>, Shape{blocks}));
   Sum* const sum = sums.mutable_data<Sum>().data();
   ctx.parallel_for(blocks, kBlock * 0.3, [&](int64_t begin, int64_t end) {

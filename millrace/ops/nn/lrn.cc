@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/nn/lrn_loops.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
@@ -108,6 +109,11 @@ class LrnKernel final : public Kernel {
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, x.shape()));
     if (x.num_elements() == 0) return ok_status();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const auto raw = [&](int i) { return kGradient ? ctx.input(i).raw() : nullptr; };
+      return device->lrn(ctx, x.dtype(), x.raw(), raw(2), raw(0), x.num_elements() / x.dim(3),
+                         x.dim(3), p_.radius, p_.bias, p_.alpha, p_.beta, out->mutable_raw());
+    }
     Tensor inputs[3];
     for (int i = 0; i < (kGradient ? 3 : 1); ++i) {
       MR_TRY_ASSIGN(inputs[i], as_compute_type<T>(ctx, ctx.input(i)));

@@ -99,6 +99,11 @@ class MaxPoolGradKernel final : public PoolKernel<MaxPoolGradKernel<T, N, kGradG
     }
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, kGradGrad ? g.output : input_shape));
     if (out->num_elements() == 0) return ok_status();
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const auto kind = kGradGrad ? DeviceEngine::Pool::kAtMax : DeviceEngine::Pool::kMaxGradient;
+      return device->pool(ctx, kind, out->dtype(), engine_pooling(g), ctx.input(0).raw(),
+                          ctx.input(2).raw(), out->mutable_raw());
+    }
     MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
     MR_TRY_ASSIGN(const Tensor gradient, as_compute_type<T>(ctx, ctx.input(2)));
     MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));

@@ -7,6 +7,7 @@
 
 #include "millrace/graph/op_def.h"
 #include "millrace/kernel/kernel.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/nn/pool_loops.h"
 #include "millrace/ops/nn/staged_rows.h"
 
@@ -182,6 +183,18 @@ class PoolKernel : public Kernel {
   WindowSpec<N> spec_;
 };
 
+// The same pool for the engine of a device.
+template <int N>
+DeviceEngine::Pooling engine_pooling(const PoolGeometry<N>& g) {
+  DeviceEngine::Pooling sizes = {.batch = g.batch, .channels = g.channels};
+  for (int a = 0; a < N; ++a) {
+    const AxisGeometry& axis = g.axes[static_cast<size_t>(a)];
+    sizes.axes[3 - N + a] = {axis.input,    axis.window, axis.stride,
+                             axis.dilation, axis.before, axis.output};
+  }
+  return sizes;
+}
+
 // A pool whose every output row comes from its image alone, by one of the PoolLoops that has the
 // signature of `max`. An element of a window takes about `cost` nanoseconds.
 template <class T, int N>
@@ -191,6 +204,12 @@ Status pool_forward(KernelContext& ctx, const WindowSpec<N>& spec, double cost,
   MR_TRY_ASSIGN(const PoolGeometry<N> g, pool_geometry(spec, ctx.input(0).shape()));
   MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, g.output));
   if (out->num_elements() == 0) return ok_status();
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    const bool max = loop == &PoolLoops<C>::max;
+    return device->pool(ctx, max ? DeviceEngine::Pool::kMax : DeviceEngine::Pool::kAverage,
+                        out->dtype(), engine_pooling(g), ctx.input(0).raw(), nullptr,
+                        out->mutable_raw());
+  }
   MR_TRY_ASSIGN(const Tensor input, as_compute_type<T>(ctx, ctx.input(0)));
   MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
   const C* const in = input.data<C>().data();

@@ -1,6 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/ops/nn/staged_rows.h"
 #include "millrace/tensor/dispatch.h"
@@ -37,10 +38,17 @@ Status log_softmax_grad(GradientContext& c) {
 template <class T, bool kLog>
 Status softmax(KernelContext& ctx) {
   using C = ComputeType<T>;
-  const Shape& shape = ctx.input(0).shape();
+  const Shape shape = ctx.input(0).shape();
+  const void* const x_raw = ctx.input(0).raw();
   if (shape.rank() < 1) return invalid_argument("logits must have rank 1 or more, got ", shape);
   MR_TRY_ASSIGN(Tensor * out, ctx.forward_or_allocate_output({0}, 0, shape));
   if (shape.num_elements() == 0) return ok_status();
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    const int64_t size = shape[shape.rank() - 1];
+    const auto kind = kLog ? DeviceEngine::Softmax::kLogSoftmax : DeviceEngine::Softmax::kSoftmax;
+    return device->softmax(ctx, kind, out->dtype(), x_raw, shape.num_elements() / size, size,
+                           out->mutable_raw());
+  }
   MR_TRY_ASSIGN(const Tensor logits, as_compute_type<T>(ctx, ctx.input(0)));
   MR_TRY_ASSIGN(Tensor result, compute_buffer<T>(ctx, *out));
   const int64_t n = shape[shape.rank() - 1];

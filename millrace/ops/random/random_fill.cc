@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/fill_blocks.h"
 #include "millrace/ops/random/random_state.h"
@@ -12,6 +13,8 @@ namespace millrace {
 namespace {
 
 struct Uniform {
+  static constexpr auto kKind = DeviceEngine::Distribution::kUniform;
+
   template <class T>
   static void fill(const KernelContext& ctx, const Philox& stream, T* out, int64_t n) {
     if constexpr (std::is_same_v<T, double>) {
@@ -40,6 +43,8 @@ struct Uniform {
 };
 
 struct Normal {
+  static constexpr auto kKind = DeviceEngine::Distribution::kNormal;
+
   template <class T>
   static void fill(const KernelContext& ctx, const Philox& stream, T* out, int64_t n) {
     if constexpr (std::is_same_v<T, double>) {
@@ -60,6 +65,8 @@ struct Normal {
 // Numbers of the normal distribution, those beyond two standard deviations drawn again. A group of
 // elements has a part of the stream of its own.
 struct Truncated {
+  static constexpr auto kKind = DeviceEngine::Distribution::kTruncatedNormal;
+
   template <class T>
   static void fill(const KernelContext& ctx, const Philox& stream, T* out, int64_t n) {
     constexpr bool kDouble = std::is_same_v<T, double>;
@@ -113,6 +120,10 @@ class RandomFill final : public Kernel {
     if (n == 0) return ok_status();
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerElement));
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->random(ctx, Distribution::kKind, out->dtype(), stream.place().data(),
+                            out->mutable_raw(), n);
+    }
     return dispatch<FloatingTypes>(out->dtype(), [&]<class T>() {
       Distribution::fill(ctx, stream, out->mutable_data<T>().data(), n);
     });

@@ -6,6 +6,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -143,6 +144,10 @@ Status arg_cpu(KernelContext& ctx) {
   MR_TRY_ASSIGN(const Shape shape, Shape::make({kept, count}));
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
   if (shape.num_elements() == 0) return ok_status();
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return device->arg_reduce(ctx, max, x.dtype(), y->dtype(), x.raw(), outer, n, inner,
+                              y->mutable_raw());
+  }
   const T* data = x.data<T>().data();
   if (wide) {
     arg_reduce<max>(ctx, data, outer, n, inner, y->mutable_data<int64_t>().data());

@@ -5,6 +5,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/reduce/folded_elements.h"
 #include "millrace/ops/reduce/reduce.h"
 #include "millrace/ops/reduce/reduction_gradients.h"
@@ -119,6 +120,43 @@ Status reduce_to(KernelContext& ctx, Reduction kind, const Tensor& x, ReduceDims
   }
 }
 
+DeviceEngine::Reduction engine_kind(Reduction kind) {
+  switch (kind) {
+    case Reduction::kSum:
+      return DeviceEngine::Reduction::kSum;
+    case Reduction::kMean:
+      return DeviceEngine::Reduction::kMean;
+    case Reduction::kProd:
+      return DeviceEngine::Reduction::kProd;
+    case Reduction::kMax:
+      return DeviceEngine::Reduction::kMax;
+    case Reduction::kMin:
+      return DeviceEngine::Reduction::kMin;
+  }
+  return DeviceEngine::Reduction::kSum;
+}
+
+// The same as reduce_to() where kernels enqueue.
+Status reduce_on_device(KernelContext& ctx, DeviceEngine& device, Reduction kind, const Tensor& x,
+                        const ReduceDims& dims, Tensor& y) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < dims.count(); ++i) sizes.push_back(dims.size(i));
+  return device.reduce(ctx, engine_kind(kind), x.dtype(), x.raw(), {sizes, dims.reduced(0)},
+                       y.mutable_raw());
+}
+
+// Makes every element of `y` the result of folding nothing.
+template <class T>
+Status fill_empty(KernelContext& ctx, Reduction kind, Tensor& y) {
+  const T value = empty_result<T>(kind);
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return device->fill(ctx, sizeof value, &value, /*host=*/true, y.mutable_raw(),
+                        y.num_elements());
+  }
+  std::ranges::fill(y.mutable_data<T>(), value);
+  return ok_status();
+}
+
 template <class T>
 Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
   const Tensor& x = ctx.input(0);
@@ -126,8 +164,7 @@ Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
   MR_TRY_ASSIGN(const Shape shape, read_reduction(ctx.input(1), x.shape(), keep_dims, dims));
   if (x.num_elements() == 0) {
     MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
-    std::ranges::fill(y->mutable_data<T>(), empty_result<T>(kind));
-    return ok_status();
+    return fill_empty<T>(ctx, kind, *y);
   }
   if (dims.num_reduced() == 0) {
     Value value = ctx.take_input(0);
@@ -136,6 +173,9 @@ Status reduce_tensor(KernelContext& ctx, Reduction kind, bool keep_dims) {
     return ok_status();
   }
   MR_TRY_ASSIGN(Tensor * y, ctx.allocate_output(0, shape));
+  if (DeviceEngine* const device = device_engine(ctx)) {
+    return reduce_on_device(ctx, *device, kind, x, dims, *y);
+  }
   return reduce_to<T>(ctx, kind, x, dims, *y);
 }
 
@@ -244,8 +284,14 @@ Status fold_tensor(KernelContext& ctx, Reduction kind, const Tensor& x, ReduceDi
                    Tensor& out) {
   return dispatch<FoldedTypes>(x.dtype(), [&]<class T>() -> Status {
     if (x.num_elements() == 0) {
-      std::ranges::fill(out.mutable_data<T>(), empty_result<T>(kind));
-      return ok_status();
+      return fill_empty<T>(ctx, kind, out);
+    }
+    DeviceEngine* const device = device_engine(ctx);
+    if (device != nullptr) {
+      if (dims.num_reduced() > 0) {
+        return reduce_on_device(ctx, *device, kind, x, dims, out);
+      }
+      return device->copy(ctx, x.raw(), out.mutable_raw(), x.bytes());
     }
     if (dims.num_reduced() == 0) {
       std::ranges::copy(x.data<T>(), out.mutable_data<T>().begin());

@@ -2,6 +2,7 @@
 
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/state/variable_update.h"
 
@@ -43,7 +44,7 @@ class Assign : public Kernel {
     Tensor value = ctx.take_input(1).tensor;
     MutexLock lock(cell.mu);
     if (validate_shape_) MR_TRY(check_shape(cell, value.shape()));
-    MR_TRY(store_value(std::move(value), ctx.device().allocator(), cell.tensor));
+    MR_TRY(store_value(ctx, std::move(value), cell.tensor));
     ctx.set_output_ref(0, Ref<RefCell>(&cell));
     return ok_status();
   }
@@ -103,7 +104,7 @@ class AssignVariable : public Kernel {
     if (validate_shape_ && now.valid() && now.shape() != value.shape()) {
       return shapes_differ(now.shape(), value.shape());
     }
-    return store_value(std::move(value), ctx.device().allocator(), now);
+    return store_value(ctx, std::move(value), now);
   }
 
   const bool validate_shape_;
@@ -119,7 +120,7 @@ Status update_shape(ShapeContext& c) {
 class AssignUpdate : public Kernel {
  public:
   AssignUpdate(const OpInfo& info, DType dtype, bool use_locking)
-      : function_(info, dtype), cost_(info.cost), use_locking_(use_locking) {}
+      : info_(info), function_(info, dtype), use_locking_(use_locking) {}
 
   Status compute(KernelContext& ctx) const override {
     const Tensor& value = ctx.input(1);
@@ -133,8 +134,15 @@ class AssignUpdate : public Kernel {
     MR_TRY_ASSIGN(Tensor * tensor, update.writable(0));
     char* out = static_cast<char*>(tensor->mutable_raw());
     const char* in = static_cast<const char*>(value.raw());
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const Shape shape = value.shape();
+      MR_TRY(
+          device->binary(ctx, info_.name, value.dtype(), {out, &shape}, {in, &shape}, out, shape));
+      update.forward();
+      return ok_status();
+    }
     const int64_t size = static_cast<int64_t>(dtype_size(value.dtype()));
-    ctx.parallel_for(value.num_elements(), cost_, [&](int64_t begin, int64_t end) {
+    ctx.parallel_for(value.num_elements(), info_.cost, [&](int64_t begin, int64_t end) {
       function_(out + begin * size, in + begin * size, out + begin * size, end - begin);
     });
     update.forward();
@@ -142,8 +150,8 @@ class AssignUpdate : public Kernel {
   }
 
  private:
+  const OpInfo& info_;
   const BinaryFunction function_;
-  const float cost_;
   const bool use_locking_;
 };
 

@@ -3,6 +3,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/rows.h"
 #include "millrace/ops/state/variable.h"
@@ -111,6 +112,14 @@ class ResourceGather : public Kernel {
     for (int i = 0; i < axis; ++i) batches *= variable.dim(i);
     for (int i = axis + 1; i < variable.rank(); ++i) row_size *= variable.dim(i);
     const int64_t rows_in_batch = variable.dim(axis);
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      const int64_t count = indices.num_elements();
+      MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
+      return device->gather(ctx, dtype_size(out->dtype()), indices.dtype(), batches, /*outer=*/1,
+                            count == 0 ? 0 : count / batches, row_size, variable.raw(),
+                            indices.raw(), {.limit = rows_in_batch, .what = "indices"},
+                            out->mutable_raw());
+    }
     MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, rows_in_batch));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     if (out->num_elements() == 0) return ok_status();

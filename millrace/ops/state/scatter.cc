@@ -4,6 +4,7 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/strided_copy.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/math/binary_ops.h"
 #include "millrace/ops/rows.h"
@@ -62,9 +63,9 @@ Status resource_shape(ShapeContext& c) {
 
 class Scatter : public Kernel {
  public:
-  // `function` is empty when rows are replaced.
-  Scatter(BinaryFunction function, bool divides, bool use_locking)
-      : function_(function), divides_(divides), use_locking_(use_locking) {}
+  // `function` and `op`, the name of the op that it is of, are empty when rows are replaced.
+  Scatter(BinaryFunction function, const char* op, bool divides, bool use_locking)
+      : function_(function), op_(op), divides_(divides), use_locking_(use_locking) {}
 
   Status compute(KernelContext& ctx) const override {
     const Tensor& indices = ctx.input(1);
@@ -73,6 +74,11 @@ class Scatter : public Kernel {
     MR_TRY(update.open(1, updates.dtype()));
     const Shape shape = update.tensor(0).shape();
     MR_TRY(check_updates_shape(shape, indices.shape(), updates.shape()));
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      MR_TRY(scatter_on_device(ctx, *device, update, shape));
+      update.forward();
+      return ok_status();
+    }
     MR_TRY_ASSIGN(const Indices rows, Indices::read_below(ctx, indices, shape.dim(0)));
     if (divides_) MR_TRY(check_divisors(updates));
     const int64_t row_size = shape.without_first().num_elements();
@@ -86,6 +92,18 @@ class Scatter : public Kernel {
   }
 
  private:
+  Status scatter_on_device(KernelContext& ctx, DeviceEngine& device, VariableUpdate& update,
+                           const Shape& shape) const {
+    const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
+    const int64_t row_size = shape.without_first().num_elements();
+    if (indices.num_elements() == 0 || row_size == 0) return ok_status();
+    MR_TRY_ASSIGN(const Tensor from, rows_of_updates(ctx, updates, row_size));
+    MR_TRY_ASSIGN(Tensor * to, update.writable(0));
+    return device.scatter(ctx, op_, to->dtype(), indices.dtype(), indices.num_elements(), row_size,
+                          from.raw(), updates.rank() == 0, indices.raw(),
+                          {.limit = shape.dim(0), .what = "indices"}, to->mutable_raw());
+  }
+
   // One row per index; of a scalar one row, which serves all.
   static Result<Tensor> rows_of_updates(KernelContext& ctx, const Tensor& updates,
                                         int64_t row_size) {
@@ -96,15 +114,16 @@ class Scatter : public Kernel {
   }
 
   const BinaryFunction function_;
+  const char* const op_;
   const bool divides_;
   const bool use_locking_;
 };
 
 Result<std::unique_ptr<Kernel>> make_scatter(const OpInfo* info, DType dtype, bool use_locking) {
   if (info == nullptr) {
-    return std::make_unique<Scatter>(BinaryFunction(), /*divides=*/false, use_locking);
+    return std::make_unique<Scatter>(BinaryFunction(), "", /*divides=*/false, use_locking);
   }
-  return std::make_unique<Scatter>(BinaryFunction(*info, dtype),
+  return std::make_unique<Scatter>(BinaryFunction(*info, dtype), info->name,
                                    info->check == OperandCheck::kDivisor, use_locking);
 }
 

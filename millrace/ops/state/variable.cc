@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/graph/shape_context.h"
+#include "millrace/ops/device_engine.h"
 
 namespace millrace {
 namespace {
@@ -115,16 +116,19 @@ Status check_variable_type(const ResourceVariable& variable, DType asked) {
                           ", this op expects ", asked);
 }
 
-Status store_value(Tensor value, Allocator& allocator, Tensor& storage) {
+Status store_value(KernelContext& ctx, Tensor value, Tensor& storage) {
   if (owns_buffer(value)) {
     std::swap(storage, value);
     return ok_status();
   }
   if (storage.dtype() == value.dtype() && storage.shape() == value.shape() && storage.writable()) {
+    if (DeviceEngine* const device = device_engine(ctx)) {
+      return device->copy(ctx, value.raw(), storage.mutable_raw(), value.bytes());
+    }
     copy_elements(value, storage);
     return ok_status();
   }
-  MR_TRY_ASSIGN(storage, value.clone(allocator));
+  MR_TRY_ASSIGN(storage, clone_on_device(ctx, value));
   return ok_status();
 }
 

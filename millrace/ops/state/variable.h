@@ -100,7 +100,7 @@ Status check_variable_type(const ResourceVariable& variable, DType asked);
 // Makes `storage`, which the caller has locked, hold the elements of `value`: takes its buffer when
 // nobody else sees it, else copies into the buffer that is there when it fits and nobody else sees
 // that, else into a new one.
-Status store_value(Tensor value, Allocator& allocator, Tensor& storage);
+Status store_value(KernelContext& ctx, Tensor value, Tensor& storage);
 
 // What inference knows of the variable behind the resource in input i; nothing when there is
 // nothing.

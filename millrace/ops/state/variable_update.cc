@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/snapshot_copy.h"
 
@@ -91,9 +92,9 @@ Result<Tensor*> VariableUpdate::writable(int k) {
     if (in_snapshot(*tensor)) [[unlikely]]
       MR_TRY(leave_snapshot(k));
   } else if (!tensor->writable()) {
-    MR_TRY_ASSIGN(*tensor, in_snapshot(*tensor)
+    MR_TRY_ASSIGN(*tensor, in_snapshot(*tensor) && device_engine(ctx_) == nullptr
                                ? SnapshotCopy::make(*tensor, ctx_.device().allocator())
-                               : tensor->clone(ctx_.device().allocator()));
+                               : clone_on_device(ctx_, *tensor));
   }
   return tensor;
 }
@@ -103,7 +104,9 @@ Status VariableUpdate::leave_snapshot(int k) {
   RefCell& cell = ctx_.input_ref(k);
   MutexLock lock(cell.mu);
   if (in_snapshot(cell.tensor)) {
-    MR_TRY_ASSIGN(cell.tensor, SnapshotCopy::make(cell.tensor, ctx_.device().allocator()));
+    MR_TRY_ASSIGN(cell.tensor, device_engine(ctx_) == nullptr
+                                   ? SnapshotCopy::make(cell.tensor, ctx_.device().allocator())
+                                   : clone_on_device(ctx_, cell.tensor));
   }
   if (cell.tensor.dtype() != held_[k].dtype() || cell.tensor.shape() != held_[k].shape()) {
     return aborted("the variable '", cell.name, "' was assigned another shape during an update");

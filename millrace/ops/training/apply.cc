@@ -3,6 +3,7 @@
 #include <span>
 
 #include "millrace/graph/shape_context.h"
+#include "millrace/ops/device_engine.h"
 #include "millrace/ops/state/variable_update.h"
 #include "millrace/ops/training/optimizer_op.h"
 
@@ -49,7 +50,11 @@ class Apply : public Kernel {
   Status compute(KernelContext& ctx) const override {
     const OptimizerInfo& info = function_.info();
     const int num_slots = info.num_slots();
-    MR_TRY_ASSIGN(OptimizerScalars scalars, function_.read_scalars(ctx));
+    DeviceEngine* const device = device_engine(ctx);
+    OptimizerScalars scalars = {};
+    if (device == nullptr) {
+      MR_TRY_ASSIGN(scalars, function_.read_scalars(ctx));
+    }
     const Tensor& grad = ctx.input(function_.gradient_input());
     VariableUpdate update(ctx, function_.use_locking());
     MR_TRY(update.open(num_slots, function_.dtype()));
@@ -68,6 +73,11 @@ class Apply : public Kernel {
       MR_TRY_ASSIGN(Tensor * tensor, update.writable(k));
       slots[k] = static_cast<char*>(tensor->mutable_raw());
     }
+    if (device != nullptr) {
+      MR_TRY(apply_on_device(ctx, *device, slots, grad));
+      update.forward();
+      return ok_status();
+    }
     const char* gradient = static_cast<const char*>(grad.raw());
     const int64_t size = static_cast<int64_t>(dtype_size(function_.dtype()));
     ctx.parallel_for(grad.num_elements(), info.cost, [&](int64_t begin, int64_t end) {
@@ -82,6 +92,24 @@ class Apply : public Kernel {
   }
 
  private:
+  // The scalars stay on the device, where nobody checks their range.
+  Status apply_on_device(KernelContext& ctx, DeviceEngine& device, char* const* slots,
+                         const Tensor& grad) const {
+    const OptimizerInfo& info = function_.info();
+    std::vector<const void*> scalars;
+    for (int j = 0; j < info.num_arguments(); ++j) {
+      if (info.arguments[j].kind == ArgumentKind::kGradient) continue;
+      const Tensor& scalar = ctx.input(info.num_slots() + j);
+      if (scalar.rank() != 0) {
+        return invalid_argument(info.arguments[j].name, " is not a scalar: ", scalar.shape());
+      }
+      scalars.push_back(scalar.raw());
+    }
+    const std::vector<void*> at(slots, slots + info.num_slots());
+    return device.apply(ctx, optimizer_of(ctx.node().op->name), function_.flag(), function_.dtype(),
+                        at, grad.raw(), scalars, grad.num_elements());
+  }
+
   // Each block has sums of its own, added up in order: their number depends on the size alone.
   Result<double> trust_ratio(KernelContext& ctx, const VariableUpdate& update, const Tensor& grad,
                              const OptimizerScalars& scalars) const {

@@ -25,6 +25,8 @@ class OptimizerFunction {
   const OptimizerInfo& info() const { return *info_; }
   DType dtype() const { return dtype_; }
   bool use_locking() const { return use_locking_; }
+  // Of the optimiser's flag; false where it has none.
+  bool flag() const { return flag_; }
   // The number of the input that is the gradient; in a sparse op the indices come next.
   int gradient_input() const { return info_->num_slots() + info_->gradient_place(); }
 

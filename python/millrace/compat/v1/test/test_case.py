@@ -30,8 +30,8 @@ mock = export(v1="test.mock")(mock)
 
 @export(v1="test.is_built_with_cuda", v2="test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
-    """Whether this package can use NVIDIA GPUs."""
-    return False
+    """Whether this package can use NVIDIA GPUs, and has one."""
+    return is_gpu_available()
 
 
 @export(v1="test.is_gpu_available", v2="test.is_gpu_available")

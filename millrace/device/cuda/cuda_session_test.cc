@@ -1,0 +1,172 @@
+// Sessions with a GPU: programs train to the losses of the CPU, and what goes wrong is an error of
+// one run.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "millrace/api/client_session.h"
+#include "millrace/api/initializers.h"
+#include "millrace/api/ops.h"
+#include "millrace/api/optimizers.h"
+#include "millrace/device/cuda/cuda_testing.h"
+
+namespace millrace {
+namespace {
+
+class CudaSession : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_gpu_library(millrace_gpu_library(GpuLibrary::kVersion));
+    MR_SKIP_WITHOUT_GPU();
+  }
+};
+
+SessionOptions cpu_only() {
+  SessionOptions options;
+  options.gpu.count = 0;
+  return options;
+}
+SessionOptions with_gpu() {
+  SessionOptions options;
+  options.soft_placement = true;
+  return options;
+}
+
+Tensor random_images(const Shape& shape) {
+  std::mt19937 random(1);
+  Tensor out = Tensor::allocate(DType::kFloat, shape).value();
+  for (float& v : out.mutable_data<float>()) v = static_cast<float>(random() % 1000) / 1000.0F;
+  return out;
+}
+
+// A network in the large: convolution, bias, pool, product, softmax, and an optimiser.
+struct Network {
+  Network(bool convolutions, bool adam) : variables(root) {
+    x = ops::placeholder(root, DType::kFloat);
+    labels = ops::placeholder(root, DType::kInt32);
+    const auto variable = [&](const char* name, const Shape& shape, double deviation) {
+      const float d = static_cast<float>(deviation);
+      return variables.get(root, name, shape, DType::kFloat, initializers::uniform(-d, d, 3))
+          .read(root);
+    };
+    Expr h = x;
+    int64_t features = 12 * 12 * 3;
+    if (convolutions) {
+      h = ops::reshape(root, h, root.constant(Tensor::vector<int32_t>({-1, 12, 12, 3})));
+      h = ops::conv2d(root, h, variable("filter", {5, 5, 3, 8}, 0.2), {1, 2, 2, 1}, "SAME");
+      h = ops::relu(root, ops::bias_add(root, h, variable("bias0", {8}, 0.1)));
+      h = ops::max_pool(root, h, {1, 3, 3, 1}, {1, 2, 2, 1}, "SAME");
+      h = ops::reshape(root, h, root.constant(Tensor::vector<int32_t>({-1, 72})));
+      features = 72;
+    }
+    h = ops::mat_mul(root, h, variable("weights1", {features, 32}, 0.1));
+    h = ops::relu(root, ops::bias_add(root, h, variable("bias1", {32}, 0.1)));
+    h = ops::mat_mul(root, h, variable("weights2", {32, 10}, 0.3));
+    const Expr each = ops::sparse_softmax_cross_entropy_with_logits(root, h, labels).loss;
+    loss = ops::mean(root, each, root.constant(0));
+    if (adam) {
+      train = Adam(variables, 0.01).minimize(root, loss);
+    } else {
+      train = GradientDescent(variables, 0.1).minimize(root, loss);
+    }
+    EXPECT_TRUE(root.status().ok()) << root.status().to_string();
+  }
+
+  Result<std::vector<float>> losses(const SessionOptions& options, int steps) {
+    MR_TRY_ASSIGN(ClientSession session, ClientSession::create(root, options));
+    MR_TRY(session.run({}, {}, {variables.initialize()}).status());
+    const Tensor images = random_images({16, 12 * 12 * 3});
+    Tensor classes = Tensor::allocate(DType::kInt32, Shape{16}).value();
+    for (int32_t i = 0; i < 16; ++i)
+      classes.mutable_data<int32_t>()[static_cast<size_t>(i)] = i % 10;
+    std::vector<float> losses;
+    for (int i = 0; i < steps; ++i) {
+      MR_TRY_ASSIGN(std::vector<Tensor> out,
+                    session.run({{x, images}, {labels, classes}}, {loss}, {train}));
+      losses.push_back(out[0].item<float>());
+    }
+    return losses;
+  }
+
+  Scope root = Scope::make_root();
+  Variables variables;
+  Expr x, labels, loss;
+  Operation train;
+};
+
+TEST_F(CudaSession, TrainsToTheLossesOfTheCpu) {
+  for (bool convolutions : {false, true}) {
+    for (bool adam : {false, true}) {
+      SCOPED_TRACE(str_cat(convolutions ? "convolutions" : "matrices", adam ? ", Adam" : ""));
+      Network network(convolutions, adam);
+      Result<std::vector<float>> cpu = network.losses(cpu_only(), 20);
+      ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+      Result<std::vector<float>> gpu = network.losses(with_gpu(), 20);
+      ASSERT_TRUE(gpu.ok()) << gpu.status().to_string();
+      EXPECT_LT(cpu->back(), cpu->front());
+      for (size_t i = 0; i < cpu->size(); ++i) {
+        EXPECT_NEAR((*gpu)[i], (*cpu)[i], 2e-3 * (*cpu)[i]) << "step " << i;
+      }
+      // And to the same bits again.
+      Result<std::vector<float>> again = network.losses(with_gpu(), 20);
+      ASSERT_TRUE(again.ok()) << again.status().to_string();
+      EXPECT_EQ(*again, *gpu);
+    }
+  }
+}
+
+TEST_F(CudaSession, ErrorsEndOneRun) {
+  Scope root = Scope::make_root();
+  const Expr params = ops::placeholder(root, DType::kFloat);
+  const Expr indices = ops::placeholder(root, DType::kInt32);
+  const Expr y = ops::neg(root, ops::gather(root, params, indices));
+  Result<ClientSession> session = ClientSession::create(root, with_gpu());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const Tensor rows = Tensor::vector<float>({1, 2, 3});
+  const auto run = [&](int32_t index) {
+    return session->run({{params, rows}, {indices, Tensor::scalar(index)}}, {y});
+  };
+  const Status bad = run(5).status();
+  EXPECT_EQ(bad.code(), Code::kInvalidArgument);
+  EXPECT_NE(bad.to_string().find("is not in [0, 3)"), std::string::npos) << bad.to_string();
+  Result<std::vector<Tensor>> good = run(1);
+  ASSERT_TRUE(good.ok()) << good.status().to_string();
+  EXPECT_EQ((*good)[0].item<float>(), -2);
+}
+
+TEST_F(CudaSession, OutOfMemoryEndsOneRun) {
+  Scope root = Scope::make_root();
+  const Expr size = ops::placeholder(root, DType::kInt32);
+  const Expr y = ops::mean(root, ops::fill(root, size, root.constant(2.0F)), root.constant(0));
+  SessionOptions options = with_gpu();
+  options.gpu.virtual_megabytes = {{64}};
+  Result<ClientSession> session = ClientSession::create(root, options);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const auto run = [&](int32_t n) {
+    return session->run({{size, Tensor::vector<int32_t>({n})}}, {y});
+  };
+  const Status bad = run(100 << 20).status();
+  EXPECT_EQ(bad.code(), Code::kResourceExhausted) << bad.to_string();
+  EXPECT_NE(bad.to_string().find("OOM"), std::string::npos) << bad.to_string();
+  Result<std::vector<Tensor>> good = run(1 << 20);
+  ASSERT_TRUE(good.ok()) << good.status().to_string();
+  EXPECT_EQ((*good)[0].item<float>(), 2);
+}
+
+TEST_F(CudaSession, PlacesOpsWhereTheyAreAskedFor) {
+  Scope root = Scope::make_root();
+  const Expr x = ops::placeholder(root, DType::kFloat);
+  const Expr there = ops::mul(root.with_device("/gpu:0"), x, x);
+  const Expr here = ops::add(root.with_device("/cpu:0"), there, x);
+  Result<ClientSession> session = ClientSession::create(root, SessionOptions());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Result<std::vector<Tensor>> out =
+      session->run({{x, Tensor::vector<float>({1, 2, 3})}}, {here, there});
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  EXPECT_TRUE(bit_equal((*out)[0], Tensor::vector<float>({2, 6, 12})));
+  EXPECT_TRUE(bit_equal((*out)[1], Tensor::vector<float>({1, 4, 9})));
+}
+
+}  // namespace
+}  // namespace millrace
