@@ -33,7 +33,7 @@ const ConvGeometry kGeometries[] = {
     {1, axis(1, 1, 1), axis(1, 2, 2), 1, 1},
     {2, axis(14, 1, 1), axis(14, 1, 1), 300, 70},
     {2, axis(60, 1, 1), axis(52, 1, 1), 40, 70},
-    {1, axis(100, 1, 1), axis(90, 1, 1), 160, 20},
+    {1, axis(70, 1, 1), axis(60, 1, 1), 300, 18},
     {2, axis(9, 2, 2, 5), axis(10, 2, 2, 5), 20, 35},
     {1, axis(5, 0, 0, 5), axis(8, 7, 1, 5), 50, 16},
     {3, axis(27, 2, 2, 5), axis(24, 0, 0, 5), 32, 48},
@@ -102,6 +102,7 @@ void for_all_products(const ConvGeometry& g, F body) {
 // One of the three products: what it should be, and the two functions that compute it.
 struct ProductOf {
   const char* name;
+  int64_t (*size)(const ConvGeometry& g);
   Exact (*exact)(const ConvGeometry& g, const Images& images);
   Status (*plain)(const ConvGeometry& g, const Images& images, float* out,
                   ParallelFor parallel_for);
@@ -110,7 +111,7 @@ struct ProductOf {
 };
 
 constexpr ProductOf kProducts[] = {
-    {"forward",
+    {"forward", &result_size,
      [](const ConvGeometry& g, const Images& images) {
        Exact out(result_size(g));
        for_all_products(g, [&](size_t i, size_t w, size_t o) {
@@ -125,7 +126,7 @@ constexpr ProductOf kProducts[] = {
        return conv_forward_winograd(g, images.image.data(), images.filter.data(), out,
                                     parallel_for);
      }},
-    {"input gradient",
+    {"input gradient", &image_size,
      [](const ConvGeometry& g, const Images& images) {
        Exact out(image_size(g));
        for_all_products(g, [&](size_t i, size_t w, size_t o) {
@@ -140,7 +141,7 @@ constexpr ProductOf kProducts[] = {
        return conv_backward_input_winograd(g, images.filter.data(), images.dy.data(), out,
                                            parallel_for);
      }},
-    {"filter gradient",
+    {"filter gradient", &filter_size,
      [](const ConvGeometry& g, const Images& images) {
        Exact out(filter_size(g));
        for_all_products(g, [&](size_t i, size_t w, size_t o) {
@@ -226,7 +227,7 @@ TEST(ConvWinograd, ThreadsDoNotChangeBits) {
     const Images images = numbers(g, random);
     for (const ProductOf& product : kProducts) {
       SCOPED_TRACE(product.name);
-      std::vector<float> one(product.exact(g, images).value.size()), four(one.size());
+      std::vector<float> one(static_cast<size_t>(product.size(g))), four(one.size());
       ASSERT_TRUE(product.close(g, images, one.data(), run_serially).ok());
       ASSERT_TRUE(product.close(g, images, four.data(), on_pool).ok());
       EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)), 0);
