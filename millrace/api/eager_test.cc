@@ -72,8 +72,7 @@ TEST_F(EagerFunctions, BranchesAndLoops) {
 TEST_F(EagerFunctions, UnknownFunctions) {
   AttrMap attrs = types_;
   attrs.set("f", FunctionAttr{"nowhere", {}});
-  const Status status =
-      runtime_.context->execute("PartitionedCall", {scalar(3)}, attrs).status();
+  const Status status = runtime_.context->execute("PartitionedCall", {scalar(3)}, attrs).status();
   EXPECT_EQ(status.code(), Code::kNotFound) << status.to_string();
 }
 
