@@ -23,6 +23,8 @@ from training.programs import PROGRAMS, TOLERANCE, initial_values
 
 # Losses are compared before the first step and after this many.
 STEPS = 5
+# Page faults are counted over so many.
+FAULT_STEPS = 5
 # A turn is a step, or as many as fit into this.
 TURN_SECONDS = 0.4
 
@@ -73,7 +75,15 @@ def work(framework, threads):
             milliseconds.append((time.perf_counter() - start) * 1e3)
         return milliseconds
 
-    turns.serve({"prepare": prepare, "turn": turn, "peak_mb": turns.peak_mb})
+    def faults():
+        """How many pages a step asks the system for."""
+        before = turns.page_faults()
+        for _ in range(FAULT_STEPS):
+            step()
+        return (turns.page_faults() - before) / FAULT_STEPS
+
+    functions = {"prepare": prepare, "turn": turn, "peak_mb": turns.peak_mb, "faults": faults}
+    turns.serve(functions)
 
 
 def measure(index, found, options):
@@ -111,9 +121,10 @@ def measure(index, found, options):
                     if turn:
                         figures[name]["turns"].append(turn)
             for name in list(figures):
-                peak = ask(name, "peak_mb")
-                if peak:
-                    figures[name]["peak_mb"] = peak
+                for figure, question in (("peak_mb", "peak_mb"), ("page_faults", "faults")):
+                    answer = ask(name, question) if name in figures else None
+                    if answer is not None:
+                        figures[name][figure] = answer
         finally:
             for worker in workers.values():
                 worker.end()
@@ -158,7 +169,7 @@ def ratio(figures):
 
 
 def report(results, names):
-    """Tables of times, losses and memory."""
+    """Tables of times, losses, memory and page faults."""
     tolerances = ", ".join(
         f"{result['tolerance']:.1%} ({result['name']})"
         for result in results
@@ -182,6 +193,7 @@ def report(results, names):
             + f"\n!: further from Millrace's than {TOLERANCE:.1%}"
             + (f"; {tolerances}" if tolerances else ""),
             table("peak MB", results, names, lambda f: f"{f['peak_mb']:.0f}"),
+            table("page faults a step", results, names, lambda f: f"{f['page_faults']:.0f}"),
         ]
     )
 

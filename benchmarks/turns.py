@@ -7,6 +7,7 @@ import argparse
 import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -150,6 +151,11 @@ def peak_mb():
     except OSError:
         return 0
     return next((int(w[1]) * 1024 / 1e6 for w in words if w[0] == "VmHWM:"), 0)
+
+
+def page_faults():
+    """How often this process has asked the system for a page so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def version(framework):

@@ -17,10 +17,11 @@
 
 // Three levels. Small blocks (up to 32 KiB of payload) are kept in lists of the thread, without
 // locks; a list that runs full or empty exchanges half its length with the shared list of its size
-// class. Larger blocks go to one shared cache that drops its oldest block when it is over its
-// budget: fresh memory costs a page fault per page, several times what writing the page costs.
-// Sizes below kMappedBytes come from malloc, the others straight from the kernel, on huge pages
-// where it has them.
+// class. Larger blocks go to one shared cache, for fresh memory costs a page fault per page,
+// several times what writing the page costs. When it is over its budget the cache drops blocks that
+// have not been asked for in a long while: a program that does the same again and again, such as
+// steps of training, keeps all that a step needs. Sizes below kMappedBytes come from malloc, the
+// others straight from the kernel, on huge pages where it has them.
 //
 // Every block is an allocation of its own, so it can be given back by any thread at any level.
 
@@ -47,8 +48,11 @@ constexpr int kNumSmallClasses = size_class(kBlockHeader + 32 * 1024) + 1;
 constexpr size_t kMappedBytes = size_t{1} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSharedBytesPerSmallClass = size_t{4} << 20;
-// Also limited to an eighth of the machine's memory.
+// What the cache of large blocks holds for good, and how often such blocks come and go before one
+// beyond that is given back. Of the machine's memory the former is an eighth at most, and all it
+// holds a quarter.
 constexpr size_t kMaxLargeCache = size_t{1} << 30;
+constexpr int64_t kKeptFor = int64_t{1} << 16;
 // A thread tells the shared count of bytes in use when its own is off by more than this.
 constexpr int64_t kCountSlack = 64 * 1024;
 
@@ -73,6 +77,7 @@ struct FreeBlock {
   FreeBlock* previous = nullptr;    // large blocks only, as the rest
   FreeBlock* newer = nullptr;
   FreeBlock* older = nullptr;
+  int64_t freed_at = 0;
   int index = 0;
 };
 static_assert(sizeof(FreeBlock) <= class_bytes(0));
@@ -176,17 +181,19 @@ class SharedList {
 // Large blocks, newest first, by class and altogether.
 class LargeCache {
  public:
-  explicit LargeCache(size_t budget) : budget_(budget) {}
+  explicit LargeCache(size_t machine_bytes)
+      : budget_(std::min(kMaxLargeCache, machine_bytes / 8)), most_(machine_bytes / 4) {}
 
   void* take(int index) {
     MutexLock lock(mu_);
+    ++now_;
     FreeBlock* const block = by_class_[index];
     if (block != nullptr) unlink(block);
     return block;
   }
 
   void put(void* memory, int index) {
-    if (class_bytes(index) > budget_) {
+    if (class_bytes(index) > most_) {
       free_block(memory, index);
       return;
     }
@@ -195,6 +202,7 @@ class LargeCache {
     {
       MutexLock lock(mu_);
       block->index = index;
+      block->freed_at = ++now_;
       block->next = by_class_[index];
       if (block->next != nullptr) block->next->previous = block;
       by_class_[index] = block;
@@ -202,7 +210,7 @@ class LargeCache {
       (newest_ != nullptr ? newest_->newer : oldest_) = block;
       newest_ = block;
       bytes_ += class_bytes(index);
-      dropped = drop_to(budget_);
+      dropped = drop_to(most_, drop_to(budget_, nullptr, now_ - kKeptFor), now_);
     }
     free_chain(dropped);
   }
@@ -211,7 +219,7 @@ class LargeCache {
     FreeBlock* dropped;
     {
       MutexLock lock(mu_);
-      dropped = drop_to(0);
+      dropped = drop_to(0, nullptr, now_);
     }
     free_chain(dropped);
   }
@@ -232,11 +240,10 @@ class LargeCache {
     bytes_ -= class_bytes(block->index);
   }
 
-  // Unlinks the oldest blocks until at most `budget` bytes are left; returns them chained by
-  // `next`.
-  FreeBlock* drop_to(size_t budget) MR_REQUIRES(mu_) {
-    FreeBlock* dropped = nullptr;
-    while (bytes_ > budget) {
+  // Unlinks the oldest blocks, of those freed before that time or then, until at most `budget`
+  // bytes are left; returns them chained by `next`, before those that were dropped already.
+  FreeBlock* drop_to(size_t budget, FreeBlock* dropped, int64_t until) MR_REQUIRES(mu_) {
+    while (bytes_ > budget && oldest_->freed_at <= until) {
       FreeBlock* const block = oldest_;
       unlink(block);
       block->next = dropped;
@@ -253,8 +260,9 @@ class LargeCache {
     }
   }
 
-  const size_t budget_;
+  const size_t budget_, most_;
   mutable Mutex mu_;
+  int64_t now_ MR_GUARDED_BY(mu_) = 0;  // how often a block has come or gone
   FreeBlock* by_class_[kNumSizeClasses] MR_GUARDED_BY(mu_) = {};
   FreeBlock* newest_ MR_GUARDED_BY(mu_) = nullptr;
   FreeBlock* oldest_ MR_GUARDED_BY(mu_) = nullptr;
@@ -301,7 +309,7 @@ class CpuAllocator final : public Allocator {
   CpuAllocator()
       : machine_bytes_(machine_memory()),
         limit_(env_int("MILLRACE_CPU_MEMORY_LIMIT", kNoLimit, 1, kNoLimit)),
-        large_(std::min(kMaxLargeCache, machine_bytes_ / 8)) {}
+        large_(machine_bytes_) {}
 
   const char* name() const override { return "cpu"; }
   MemorySpace space() const override { return MemorySpace::kHost; }

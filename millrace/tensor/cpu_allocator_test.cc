@@ -1,6 +1,8 @@
 // test-labels: threads
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +100,30 @@ TEST(CpuAllocatorTest, CachesAreBounded) {
   for (void* block : blocks) allocator.deallocate(block, 1024);
   EXPECT_EQ(allocator.stats().bytes_cached, first);
   EXPECT_LT(first, int64_t{2} << 30);
+}
+
+// More than the cache holds for good, but a program's steps need it again and again.
+TEST(CpuAllocatorTest, WhatIsAskedForAgainIsKept) {
+  if (!kCaching) GTEST_SKIP() << "caches are off under a sanitizer";
+  constexpr size_t kBytes = size_t{90} << 20, kLimit = size_t{1} << 30;
+  constexpr int kBlocks = 14;
+  static_assert(kBlocks * kBytes > kLimit);
+  const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
+  if (pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) < 8 * kBlocks * kBytes) {
+    GTEST_SKIP() << "too little memory to keep so much";
+  }
+  Allocator& allocator = cpu_allocator();
+  std::vector<void*> first, second;
+  for (int i = 0; i < kBlocks; ++i) first.push_back(allocator.allocate(kBytes));
+  for (void* block : first) allocator.deallocate(block, kBytes);
+  for (int i = 0; i < kBlocks; ++i) second.push_back(allocator.allocate(kBytes));
+  for (void* block : second) allocator.deallocate(block, kBytes);
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  EXPECT_EQ(first, second);
+  // When it does something else for long, the rest goes.
+  for (int i = 0; i < 40000; ++i) allocator.deallocate(allocator.allocate(100000), 100000);
+  EXPECT_LE(allocator.stats().bytes_cached, static_cast<int64_t>(kLimit + (kLimit >> 3)));
 }
 
 TEST(CpuAllocatorTest, ThreadsHandBlocksToEachOther) {

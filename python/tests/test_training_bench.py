@@ -54,7 +54,7 @@ def test_the_program_prints_tables_and_keeps_figures(tmp_path):
     command += ["--threads", "1", "--json", figures, "--svg", picture, "MLP"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "ms a step" in done.stdout and "peak MB" in done.stdout
+    assert "ms a step" in done.stdout and "peak MB" in done.stdout and "page faults" in done.stdout
     (program,) = json.loads(figures.read_text())["programs"]
     ours = program["frameworks"]["Millrace"]
     assert program["name"] == "MLP" and 0 < ours["ms"] <= ours["median_ms"]
@@ -68,7 +68,7 @@ def test_a_name_that_no_program_has_is_told(tmp_path):
     assert done.returncode == 1 and "perceptrons" in done.stderr
 
 
-@pytest.mark.parametrize("last_question", ["prepare", "turn", "peak_mb"])
+@pytest.mark.parametrize("last_question", ["prepare", "turn", "peak_mb", "faults"])
 def test_a_peer_that_dies_is_left_out(monkeypatch, capsys, last_question):
     class Worker:
         def __init__(self, script, framework, python, threads):
@@ -77,7 +77,9 @@ def test_a_peer_that_dies_is_left_out(monkeypatch, capsys, last_question):
         def ask(self, question, **values):
             if self.framework == "PyTorch" and question == last_question:
                 raise turns.Failed("PyTorch ended with -9: nothing")
-            return {"prepare": {"losses": [2.0, 1.0]}, "turn": [3.0, 4.0], "peak_mb": 5.0}[question]
+            losses = {"losses": [2.0, 1.0]}
+            answers = {"prepare": losses, "turn": [3.0, 4.0], "peak_mb": 5.0, "faults": 0.0}
+            return answers[question]
 
         def end(self):
             pass
