@@ -77,9 +77,36 @@ class Graph:
         return self.tf.reduce_mean(self.tf.square(x))
 
 
-def trained(tf, program, values, inputs, threads):
+class ChannelsFirst(Graph):
+    """The same of images NCHW."""
+
+    def conv(self, x, weights, bias, stride, pad):
+        padding = [[0, 0], [0, 0], [pad, pad], [pad, pad]] if pad else "VALID"
+        if pad and stride == 1 and 2 * pad + 1 == weights.shape[0]:
+            padding = "SAME"
+        strides = [1, 1, stride, stride]
+        y = self.tf.nn.conv2d(x, weights, strides=strides, padding=padding, data_format="NCHW")
+        return self.tf.nn.bias_add(y, bias, data_format="NCHW")
+
+    def max_pool(self, x, kernel, stride, padding):
+        size, strides = [1, 1, kernel, kernel], [1, 1, stride, stride]
+        return self.tf.nn.max_pool(x, size, strides, padding, data_format="NCHW")
+
+    def concat_channels(self, parts):
+        return self.tf.concat(parts, 1)
+
+    def mean_of_image(self, x):
+        return self.tf.reduce_mean(x, [2, 3])
+
+    def flat(self, x):
+        return super().flat(self.tf.transpose(x, [0, 2, 3, 1]))
+
+
+def trained(tf, program, values, inputs, threads, channels_first=False, without=()):
     """A session, and what to fetch for a step: the loss before it, and None. Takes the values
-    away."""
+    away. `channels_first` has images NCHW; Millrace leaves the passes `without` out."""
+    if channels_first:
+        inputs = [np.moveaxis(x, 3, 1).copy() if x.ndim == 4 else x for x in inputs]
     if hasattr(tf, "disable_eager_execution"):
         tf.disable_eager_execution()
     graph = tf.Graph()
@@ -96,11 +123,13 @@ def trained(tf, program, values, inputs, threads):
         parameters = [variable(value, True) for value in values]
         # Held by variables, so that a step copies no images from Python.
         held = [tf.convert_to_tensor(variable(value, False)) for value in inputs]
-        loss = program.loss(Graph(tf), parameters, *held)
+        parts = ChannelsFirst(tf) if channels_first else Graph(tf)
+        loss = program.loss(parts, parameters, *held)
         train = tf.train.GradientDescentOptimizer(program.rate).minimize(loss)
         config = tf.ConfigProto(
             intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
         )
+        config.graph_options.optimizer_options.disabled_passes.extend(without)
         session = tf.Session(graph=graph, config=config)
     for (assign, feed), value in zip(assigns, [*values, *inputs], strict=True):
         session.run(assign, {feed: value})
@@ -108,8 +137,8 @@ def trained(tf, program, values, inputs, threads):
     return session, [loss, train]
 
 
-def trainer(tf, program, values, inputs, threads):
+def trainer(tf, program, values, inputs, threads, **how):
     """A call that trains for a step and gives the loss before it. Takes the values away."""
-    session, fetches = trained(tf, program, values, inputs, threads)
+    session, fetches = trained(tf, program, values, inputs, threads, **how)
     step = session.make_callable(fetches)
     return lambda: float(step()[0])

@@ -149,5 +149,197 @@ TEST_F(Traits, FoldsDropOrKeepWhatTheyFold) {
   EXPECT_GE(folds, 7);
 }
 
+// A call of floats, 32-bit integers where the op has no floats, and its results in two layouts of
+// the tensors that go in: as they are, and with channels, in second place, last.
+class InBothLayouts {
+ public:
+  InBothLayouts(const OpDef& op, std::string_view inputs, AttrMap attrs = {}) : op_(op) {
+    TypeChoice types;
+    for (const AttrDef& attr : op.attrs) {
+      if (attr.type != "type") continue;
+      types[attr.name] = attr.allowed_types.empty() || attr.allowed_types.contains(DType::kFloat)
+                             ? DType::kFloat
+                             : DType::kInt32;
+    }
+    const OpCall call = inputs.empty() ? valid_call(op) : parse_call(op, inputs, attrs);
+    attrs_ = call_attrs(call, types);
+    uint64_t seed = 1;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      std::vector<Tensor>& tensors = arguments_.emplace_back();
+      for (const Operand& operand : call.arguments[i]) {
+        const DType type = operand_type(op.inputs[i], types);
+        tensors.push_back(make_operand(operand, type, Elements::kSigned, seed++));
+      }
+    }
+  }
+
+  AttrMap& attrs() { return attrs_; }
+  std::vector<std::vector<Tensor>>& arguments() { return arguments_; }
+
+  std::vector<Tensor> run() const {
+    OpTester tester(op_.name);
+    for (const auto& [name, value] : attrs_) tester.attr(name, value);
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      op_.inputs[i].is_list() ? tester.input_list(arguments_[i]) : tester.input(arguments_[i][0]);
+    }
+    Result<std::vector<Tensor>> out = tester.run();
+    EXPECT_TRUE(out.ok()) << op_.name << ": " << out.status().to_string();
+    return out.ok() ? *std::move(out) : std::vector<Tensor>();
+  }
+
+  // The permutation that puts the second dimension last, or back where that is `first`.
+  static std::vector<int32_t> order(int rank, bool first) {
+    std::vector<int32_t> out = {0};
+    if (first) out.push_back(rank - 1);
+    for (int i = first ? 1 : 2; i < rank - (first ? 1 : 0); ++i) out.push_back(i);
+    if (!first) out.push_back(1);
+    return out;
+  }
+  static Tensor transposed(const Tensor& x, bool first) {
+    const std::vector<int32_t> by = order(x.rank(), first);
+    return OpTester("Transpose")
+        .input(x)
+        .input(Tensor::vector(std::span<const int32_t>(by)))
+        .run_one()
+        .value();
+  }
+  // The elements or rows of a list for `rank` dimensions in another order.
+  static Tensor reordered(const Tensor& list, bool first) {
+    const std::vector<int32_t> by = order(static_cast<int>(list.dim(0)), first);
+    return OpTester("GatherV2")
+        .input(list)
+        .input(Tensor::vector(std::span<const int32_t>(by)))
+        .input(Tensor::scalar<int32_t>(0))
+        .run_one()
+        .value();
+  }
+
+  static void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
+    ASSERT_EQ(a.shape(), b.shape()) << what;
+    if (a.dtype() != DType::kFloat) {
+      EXPECT_TRUE(bit_equal(a, b)) << what;
+      return;
+    }
+    for (size_t i = 0; i < a.data<float>().size(); ++i) {
+      EXPECT_NEAR(a.data<float>()[i], b.data<float>()[i], 1e-5) << what << " at " << i;
+    }
+  }
+
+ private:
+  const OpDef& op_;
+  AttrMap attrs_;
+  std::vector<std::vector<Tensor>> arguments_;
+};
+
+bool has_bit(uint32_t bits, size_t i) { return (bits >> i & 1) != 0; }
+// Whether the argument is among those that are listed, with commas between them.
+bool is_named(std::string_view names, const ArgDef& arg) {
+  return str_cat(",", names, ",").find(str_cat(",", arg.name, ",")) != std::string::npos;
+}
+bool has_images(const OpTraits& t) { return t.image_inputs != 0 || t.image_outputs != 0; }
+
+TEST_F(Traits, ImagesMayHaveTheirChannelsFirst) {
+  const std::map<std::string, std::string> rows = {{"BiasAdd", "[2,3,2,4] [4]"},
+                                                   {"BiasAddGrad", "[2,3,2,4]"}};
+  for (const OpDef* op : ops_with(has_images)) {
+    const auto row = rows.find(op->name);
+    InBothLayouts call(*op, row == rows.end() ? "" : row->second);
+    const std::vector<Tensor> last = call.run();
+    const AttrValue* const given = call.attrs().find("data_format");
+    const AttrValue format =
+        given != nullptr ? *given : op->find_attr("data_format")->default_value;
+    ASSERT_TRUE(format == AttrValue("NHWC") || format == AttrValue("NDHWC")) << op->name;
+    const size_t rank = format == AttrValue("NHWC") ? 4 : 5;
+    call.attrs().set("data_format", rank == 4 ? "NCHW" : "NCDHW");
+    for (const AttrDef& attr : op->attrs) {
+      if (attr.type != "list(int)") continue;
+      const AttrValue* const value = call.attrs().find(attr.name);
+      const auto* list =
+          (value != nullptr ? *value : attr.default_value).get<std::vector<int64_t>>();
+      if (list == nullptr || list->empty()) continue;
+      const size_t each = list->size() / rank;
+      std::vector<int64_t> permuted;
+      for (int32_t from : InBothLayouts::order(static_cast<int>(rank), true)) {
+        for (size_t i = 0; i < each; ++i) {
+          permuted.push_back((*list)[static_cast<size_t>(from) * each + i]);
+        }
+      }
+      call.attrs().set(attr.name, permuted);
+    }
+    for (size_t i = 0; i < op->inputs.size(); ++i) {
+      Tensor& x = call.arguments()[i][0];
+      if (has_bit(op->traits.image_inputs, i)) x = InBothLayouts::transposed(x, true);
+      if (is_named(op->traits.each_dimension_in, op->inputs[i]))
+        x = InBothLayouts::reordered(x, true);
+    }
+    const std::vector<Tensor> first = call.run();
+    ASSERT_EQ(last.size(), first.size()) << op->name;
+    for (size_t i = 0; i < last.size(); ++i) {
+      const bool image = has_bit(op->traits.image_outputs, i);
+      InBothLayouts::expect_close(image ? InBothLayouts::transposed(last[i], true) : last[i],
+                                  first[i], op->name);
+    }
+  }
+}
+
+TEST_F(Traits, DimensionsMayBeRenumbered) {
+  // Of what has four dimensions. An op with one of the traits has a row here; a reduction is known
+  // by its axes.
+  struct Row {
+    std::string inputs;
+    AttrMap attrs = {};
+  };
+  const std::map<std::string, Row> rows = {
+      {"ArgMax", {"[2,3,2,4] 1"}},
+      {"ArgMin", {"[2,3,2,4] 1"}},
+      {"BroadcastTo", {"[2,1,2,1] {2,3,2,4}"}},
+      {"Concat", {"1 [2,3,2,2]|[2,1,2,2]"}},
+      {"ConcatV2", {"[2,3,2,2]|[2,3,1,2] 2"}},
+      {"Cumprod", {"[2,3,2,4] 1"}},
+      {"Cumsum", {"[2,3,2,4] 3"}},
+      {"Fill", {"{2,3,2,4} []"}},
+      {"MirrorPad", {"[2,3,2,4] [4,2]{0,0,1,0,0,1,2,0}", {{"mode", "SYMMETRIC"}}}},
+      {"MirrorPadGrad", {"[2,4,3,6] [4,2]{0,0,1,0,0,1,2,0}", {{"mode", "SYMMETRIC"}}}},
+      {"Pad", {"[2,3,2,4] [4,2]{0,1,1,0,0,1,2,0}"}},
+      {"PadV2", {"[2,3,2,4] [4,2]{0,1,1,0,0,1,2,0} []"}},
+      {"ReverseV2", {"[2,3,2,4] {1,-1}"}},
+      {"Slice", {"[2,3,2,4] {0,1,0,2} {2,-1,1,2}"}},
+      {"Split", {"1 [2,4,2,3]", {{"num_split", 2}}}},
+      {"SplitV", {"[2,4,2,3] {1,3} 1", {{"num_split", 2}}}},
+      {"Tile", {"[2,3,2,4] {1,2,1,3}"}}};
+  for (const OpDef* op : ops_with([](const OpTraits& t) {
+         return !has_images(t) && (!t.dimensions_in.empty() || !t.each_dimension_in.empty());
+       })) {
+    const auto row = rows.find(op->name);
+    if (row == rows.end()) {
+      ASSERT_NE(op->find_attr("keep_dims"), nullptr) << op->name << " needs a row in this test";
+    }
+    InBothLayouts call = row == rows.end()
+                             ? InBothLayouts(*op, "[2,3,2,4] {2,-1}")
+                             : InBothLayouts(*op, row->second.inputs, row->second.attrs);
+    const std::vector<Tensor> first = call.run();
+    for (size_t i = 0; i < op->inputs.size(); ++i) {
+      for (Tensor& x : call.arguments()[i]) {
+        if (is_named(op->traits.dimensions_in, op->inputs[i])) {
+          for (int32_t& dim : x.mutable_data<int32_t>()) {
+            dim = std::vector<int32_t>{0, 3, 1, 2}[static_cast<size_t>((dim + 4) % 4)];
+          }
+        } else if (is_named(op->traits.each_dimension_in, op->inputs[i])) {
+          x = InBothLayouts::reordered(x, false);
+        } else if (!op->inputs[i].host && x.rank() == 4) {
+          x = InBothLayouts::transposed(x, false);
+        }
+      }
+    }
+    const std::vector<Tensor> last = call.run();
+    ASSERT_EQ(last.size(), first.size()) << op->name;
+    for (size_t i = 0; i < last.size(); ++i) {
+      InBothLayouts::expect_close(
+          first[i].rank() == 4 ? InBothLayouts::transposed(first[i], false) : first[i], last[i],
+          op->name);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

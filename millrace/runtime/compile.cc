@@ -7,6 +7,7 @@
 #include "millrace/runtime/compiled_loops.h"
 #include "millrace/runtime/executor.h"
 #include "millrace/runtime/memory.h"
+#include "millrace/runtime/optimize.h"
 #include "millrace/runtime/pending.h"
 #include "millrace/runtime/plan.h"
 #include "millrace/runtime/scratch.h"
@@ -363,9 +364,13 @@ int64_t bytes_of(const Plan& plan) {
   return bytes;
 }
 
-// What a node stands for and why not for more, on lines of its own.
-std::string fusion_text(const KernelNode& node) {
+// What passes made of a node: its layout, what it stands for and why not for more, on lines of
+// their own.
+std::string rewriting_text(const KernelNode& node) {
   std::string out;
+  if (const Result<std::string> layout = node.attr<std::string>(kLayoutAttr); layout.ok()) {
+    append_to(out, str_cat("    ", *layout, "\n"));
+  }
   if (const Result<std::vector<std::string>> names =
           node.attr<std::vector<std::string>>(kStandsForAttr);
       names.ok()) {
@@ -405,7 +410,7 @@ std::string Plan::to_string() const {
       append_to(out, e.input < 0 ? str_cat(" ^", to) : str_cat(" ", to, ":", e.input));
     }
     out += '\n';
-    append_to(out, fusion_text(*s.node));
+    append_to(out, rewriting_text(*s.node));
   }
   return out;
 }

@@ -20,6 +20,7 @@ constexpr OptimizePass kPasses[] = {
     {"identities", /*exact=*/true, remove_identities},
     {"real_identities", /*exact=*/false, remove_real_identities},
     {"folded_transposes", /*exact=*/false, fold_transposes},
+    {"image_layout", /*exact=*/false, lay_out_images},
     {"sums_of_products", /*exact=*/false, sum_products_at_once},
     {"approximations", /*exact=*/false, approximate},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},

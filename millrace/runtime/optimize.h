@@ -14,6 +14,8 @@ class Device;
 
 // On a node that was asked for as a target: passes keep it although nothing reads it.
 inline constexpr std::string_view kTargetAttr = "_target";
+// On a node that is computed in another layout than the program asks for: which, for readers.
+inline constexpr std::string_view kLayoutAttr = "_layout";
 
 struct OptimizeOptions {
   // 0: no passes; 1: the exact ones; 2: all.
@@ -75,6 +77,9 @@ Result<bool> fuse_elementwise(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> fold_transposes(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the op does that computes the sum: of products in one sum over all their factors.
 Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& options);
+// Computes images with their channels last. Rounds as ops do that have them last: what sums over an
+// image or a batch sums in another order.
+Result<bool> lay_out_images(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the ops do that compute nearly the same as others, faster, and take their places.
 Result<bool> approximate(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);

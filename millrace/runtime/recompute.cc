@@ -108,7 +108,8 @@ class Recomputer {
   // Whether an output may be input i as it is. What works in place does so in memory of its own: a
   // variable's it leaves alone.
   static bool hands_on(const OpDef& op, size_t i) {
-    return !op.traits.elementwise && i < 32 && ((op.traits.may_alias >> i) & 1) != 0;
+    return (op.traits.forwards || !op.traits.elementwise) && i < 32 &&
+           ((op.traits.may_alias >> i) & 1) != 0;
   }
   void note_change(NodeId id, NodeId change) {
     if (change == id) return;

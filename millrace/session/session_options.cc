@@ -22,6 +22,7 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
     if (toggle != RewriterConfig::OFF) return;
     out.disabled_passes.insert(out.disabled_passes.end(), passes.begin(), passes.end());
   };
+  disable(rewrite.layout_optimizer(), {"image_layout"});
   disable(rewrite.constant_folding(), {"constant_folding"});
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(),

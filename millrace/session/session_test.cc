@@ -418,6 +418,7 @@ TEST_F(SessionTest, TogglesOfAMessageSwitchPassesOff) {
   rewrite.set_arithmetic_optimization(tensorflow::RewriterConfig::OFF);
   rewrite.set_loop_optimization(tensorflow::RewriterConfig::OFF);
   rewrite.set_remapping(tensorflow::RewriterConfig::OFF);
+  rewrite.set_layout_optimizer(tensorflow::RewriterConfig::OFF);
   const SessionOptions options = SessionOptions::from_proto(config).value();
   EXPECT_FALSE(options.disabled_passes.empty());
   EXPECT_TRUE(Session::create(graph_, options).ok());

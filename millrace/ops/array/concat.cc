@@ -325,8 +325,6 @@ class Pack : public Kernel {
   int64_t axis_;
 };
 
-constexpr OpTraits kJoins = {.may_alias = ~0U, .cost = 0.5F};
-
 }  // namespace
 
 void register_concat(Registry& registry) {
@@ -336,7 +334,7 @@ void register_concat(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .attrs = {{"N", "int >= 2"}},
-                .traits = kJoins,
+                .traits = {.may_alias = ~0U, .cost = 0.5F, .dimensions_in = "axis"},
                 .shape = concat_v2_shape,
                 .value = concat_v2_value,
                 .gradient = concat_v2_grad});
@@ -346,7 +344,7 @@ void register_concat(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"N", "int >= 2"}},
-                .traits = kJoins,
+                .traits = {.may_alias = ~0U, .cost = 0.5F, .dimensions_in = "concat_dim"},
                 .shape = concat_v1_shape,
                 .value = concat_v1_value,
                 .gradient = concat_v1_grad});
@@ -365,7 +363,7 @@ void register_concat(Registry& registry) {
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}},
        .attrs = {{"N", "int >= 1"}, {"axis", "int = 0", "Where the dimension is inserted."}},
-       .traits = kJoins,
+       .traits = {.may_alias = ~0U, .cost = 0.5F},
        .shape = pack_shape,
        .value = pack_value,
        .gradient = pack_grad});

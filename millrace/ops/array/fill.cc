@@ -240,7 +240,7 @@ void register_fill(Registry& registry) {
                 .inputs = {{"dims", "host(index_type)"}, {"value", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"index_type", kIndexTypes, DType::kInt32}},
-                .traits = {.cost = 0.2F},
+                .traits = {.cost = 0.2F, .each_dimension_in = "dims"},
                 .shape = fill_shape,
                 .value = fill_value,
                 .gradient = fill_grad});

@@ -75,7 +75,7 @@ Status forward_all(KernelContext& ctx) {
   return ok_status();
 }
 
-constexpr OpTraits kForwards = {.forwards = true, .may_alias = 1};
+constexpr OpTraits kForwards = {.elementwise = true, .forwards = true, .may_alias = 1};
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "list(T)"}},
                 .outputs = {{"output", "list(T)"}},
                 .attrs = {{"T", "list(type) >= 1"}},
-                .traits = {.forwards = true, .may_alias = ~0u},
+                .traits = {.elementwise = true, .forwards = true, .may_alias = ~0u},
                 .shape = same_facts,
                 .value = same_value,
                 .gradient = pass_gradients});
@@ -111,7 +111,8 @@ void register_identity(Registry& registry) {
                 .inputs = {{"input", "T"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
-                .traits = {.forwards = true,
+                .traits = {.elementwise = true,
+                           .forwards = true,
                            .cannot_differentiate = true,
                            .same_when_same_shape = true,
                            .may_alias = 1,
@@ -135,7 +136,7 @@ void register_identity(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"shape", "shape"}},
-                .traits = kForwards,
+                .traits = {.forwards = true, .may_alias = 1},
                 .shape = ensure_shape_shape,
                 .value = same_value,
                 .gradient = pass_gradients});

@@ -201,7 +201,7 @@ void register_mirror_pad(Registry& registry) {
                   .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
                   .attrs = {{"mode", "string in {'REFLECT','SYMMETRIC'}",
                              "Without or with the edge itself."}},
-                  .traits = {.cost = 1},
+                  .traits = {.cost = 1, .each_dimension_in = "paddings"},
                   .shape = shape,
                   .gradient = gradient});
   };

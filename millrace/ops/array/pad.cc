@@ -121,7 +121,10 @@ void register_pad(Registry& registry) {
                 .inputs = {{"input", "T"}, {"paddings", "host(Tpaddings)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
+                .traits = {.same_when_same_shape = true,
+                           .may_alias = 1,
+                           .cost = 0.7F,
+                           .each_dimension_in = "paddings"},
                 .shape = pad_shape,
                 .gradient = pad_grad});
   registry.add(
@@ -130,7 +133,10 @@ void register_pad(Registry& registry) {
        .inputs = {{"input", "T"}, {"paddings", "host(Tpaddings)"}, {"constant_values", "T"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"Tpaddings", kIndexTypes, DType::kInt32}},
-       .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.7F},
+       .traits = {.same_when_same_shape = true,
+                  .may_alias = 1,
+                  .cost = 0.7F,
+                  .each_dimension_in = "paddings"},
        .shape = pad_shape,
        .gradient = pad_grad});
   registry.kernel("Pad", DeviceKind::kCpu, pad_cpu);

@@ -131,7 +131,10 @@ void register_slice(Registry& registry) {
        .inputs = {{"input", "T"}, {"begin", "host(Index)"}, {"size", "host(Index)"}},
        .outputs = {{"output", "T"}},
        .types = {{"T", {}}, {"Index", kIndexTypes}},
-       .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
+       .traits = {.same_when_same_shape = true,
+                  .may_alias = 1,
+                  .cost = 0.5F,
+                  .each_dimension_in = "begin,size"},
        .shape = slice_shape,
        .value = slice_value,
        .gradient = slice_grad});

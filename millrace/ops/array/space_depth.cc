@@ -146,7 +146,7 @@ void register_direction(Registry& registry) {
                 .types = {{"T", {}}},
                 .attrs = {{"block_size", "int >= 2"},
                           {"data_format", "string = 'NHWC' in {'NHWC','NCHW','NCHW_VECT_C'}"}},
-                .traits = {.cost = 0.7F},
+                .traits = {.cost = 0.7F, .image_inputs = 1, .image_outputs = 1},
                 .shape = moved_shape_rule<kToDepth>,
                 .gradient = moved_grad<kToDepth>});
   registry.kernel<MoveBlocks<kToDepth>>(name, DeviceKind::kCpu);

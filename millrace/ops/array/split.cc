@@ -240,7 +240,7 @@ void register_split(Registry& registry) {
                 .outputs = {{"output", "num_split*T"}},
                 .types = {{"T", {}}},
                 .attrs = {{"num_split", "int >= 1"}},
-                .traits = {.may_alias = 2, .cost = 0.5F},
+                .traits = {.may_alias = 2, .cost = 0.5F, .dimensions_in = "split_dim"},
                 .shape = split_shape,
                 .value = split_value,
                 .gradient = split_grad});
@@ -251,7 +251,7 @@ void register_split(Registry& registry) {
        .outputs = {{"output", "num_split*T"}},
        .types = {{"T", {}}, {"Tlen", kIndexTypes, DType::kInt64}},
        .attrs = {{"num_split", "int >= 1"}},
-       .traits = {.may_alias = 1, .cost = 0.5F},
+       .traits = {.may_alias = 1, .cost = 0.5F, .dimensions_in = "split_dim"},
        .shape = split_v_shape,
        .gradient = split_v_grad});
   registry.add({.name = "Unpack",

@@ -143,7 +143,10 @@ void register_tile(Registry& registry) {
                 .inputs = {{"input", "T"}, {"multiples", "host(Tmultiples)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tmultiples", kIndexTypes, DType::kInt32}},
-                .traits = {.same_when_same_shape = true, .may_alias = 1, .cost = 0.5F},
+                .traits = {.same_when_same_shape = true,
+                           .may_alias = 1,
+                           .cost = 0.5F,
+                           .each_dimension_in = "multiples"},
                 .shape = tile_shape,
                 .value = tile_value,
                 .gradient = tile_grad});
@@ -155,7 +158,8 @@ void register_tile(Registry& registry) {
                 .traits = {.same_when_same_shape = true,
                            .may_alias = 1,
                            .cost = 0.5F,
-                           .fused_by = "_FusedElementwise"},
+                           .fused_by = "_FusedElementwise",
+                           .each_dimension_in = "shape"},
                 .shape = broadcast_to_shape,
                 .gradient = broadcast_to_grad});
   registry.kernel("Tile", DeviceKind::kCpu, tile_cpu);

@@ -255,7 +255,7 @@ void register_transpose(Registry& registry) {
                 .inputs = {{"tensor", "T"}, {"axis", "host(Tidx)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"Tidx", kIndexTypes, DType::kInt32}, {"T", kReversible}},
-                .traits = {.cost = 0.7F, .same_when_empty = 2},
+                .traits = {.cost = 0.7F, .same_when_empty = 2, .dimensions_in = "axis"},
                 .shape = reverse_v2_shape,
                 .value = reverse_v2_value,
                 .gradient = reverse_v2_grad});

@@ -105,7 +105,7 @@ void register_ops(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
                 .attrs = pool_attrs<N>(),
-                .traits = {.cost = N == 2 ? 4 : 8},
+                .traits = {.cost = N == 2 ? 4 : 8, .image_inputs = 1, .image_outputs = 1},
                 .shape = pool_shape<N>,
                 .gradient = avg_pool_grad<N>});
   registry.add({.name = Names<N>::kGrad,
@@ -115,7 +115,10 @@ void register_ops(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
                 .attrs = pool_attrs<N>(),
-                .traits = {.cost = N == 2 ? 8 : 16},
+                .traits = {.cost = N == 2 ? 8 : 16,
+                           .image_inputs = 2,
+                           .image_outputs = 1,
+                           .each_dimension_in = "orig_input_shape"},
                 .shape = avg_pool_grad_shape<N>,
                 .gradient = avg_pool_grad_grad<N>});
   register_kernels<N>(registry, FloatingTypes());

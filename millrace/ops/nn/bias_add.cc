@@ -167,7 +167,11 @@ void register_bias_add(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kNumberTypes}},
                 .attrs = {{"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}},
-                .traits = {.may_alias = 1, .cost = 0.5, .fused_by = "_FusedElementwise"},
+                .traits = {.may_alias = 1,
+                           .cost = 0.5,
+                           .fused_by = "_FusedElementwise",
+                           .image_inputs = 1,
+                           .image_outputs = 1},
                 .shape = bias_add_shape,
                 .gradient = bias_add_grad});
   registry.add({.name = "BiasAddV1",
@@ -184,7 +188,7 @@ void register_bias_add(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kNumberTypes}},
                 .attrs = {{"data_format", "string = 'NHWC' in {'NHWC','NCHW'}"}},
-                .traits = {.cost = 50},
+                .traits = {.cost = 50, .image_inputs = 1},
                 .shape = bias_add_grad_shape,
                 .gradient = bias_add_grad_grad});
   const auto kernel = [&](const char* op, KernelFactory factory) {

@@ -251,7 +251,7 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs, const Cl
        .outputs = {{"output", "T"}},
        .types = {floating},
        .attrs = Family::attrs(),
-       .traits = {.cost = docs.cost},
+       .traits = {.cost = docs.cost, .image_inputs = 1, .image_outputs = 1},
        .shape = forward_shape,
        .gradient = forward_grad},
       close.forward);
@@ -262,7 +262,10 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs, const Cl
       .outputs = {{"output", "T"}},
       .types = {floating},
       .attrs = Family::attrs(),
-      .traits = {.cost = docs.cost},
+      .traits = {.cost = docs.cost,
+                 .image_inputs = 1 << 2,
+                 .image_outputs = 1,
+                 .each_dimension_in = "input_sizes"},
       .shape = backward_input_shape,
       .gradient = backward_input_grad};
   if (kAxes == 3) {
@@ -276,7 +279,7 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs, const Cl
        .outputs = {{"output", "T"}},
        .types = {floating},
        .attrs = Family::attrs(),
-       .traits = {.cost = 1000},
+       .traits = {.cost = 1000, .image_inputs = 1 | 1 << 2},
        .shape = backward_filter_shape,
        .gradient = backward_filter_grad},
       close.backward_filter);

@@ -624,7 +624,7 @@ void register_version(Registry& registry, const std::string& version) {
                           {"exponential_avg_factor", "float = 1"},
                           format,
                           {"is_training", "bool = true"}},
-                .traits = {.cost = 2},
+                .traits = {.cost = 2, .image_inputs = 1, .image_outputs = 1},
                 .shape = fused_batch_norm_shape,
                 .gradient = first   ? fused_batch_norm_v1_grad
                             : third ? fused_batch_norm_v3_grad
@@ -639,7 +639,7 @@ void register_version(Registry& registry, const std::string& version) {
                             {third ? "reserve_space_5" : "reserve_space_4", u}},
                 .types = grad_types,
                 .attrs = {{"epsilon", "float = 1e-4"}, format, {"is_training", "bool = true"}},
-                .traits = {.cost = 3},
+                .traits = {.cost = 3, .image_inputs = 3, .image_outputs = 1},
                 .shape = fused_batch_norm_grad_shape,
                 .gradient = fused_batch_norm_grad_grad});
 }

@@ -159,7 +159,7 @@ void register_ops(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {N == 2 ? defaulted : OpSpec::Type{"T", kFloating}},
                 .attrs = pool_attrs<N>(),
-                .traits = {.cost = cost},
+                .traits = {.cost = cost, .image_inputs = 1, .image_outputs = 1},
                 .shape = pool_shape<N>,
                 .gradient = max_pool_grad<N>});
   registry.add({.name = Names<N>::kGrad,
@@ -169,7 +169,7 @@ void register_ops(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = grad_types,
                 .attrs = pool_attrs<N>(),
-                .traits = {.cost = 2 * cost},
+                .traits = {.cost = 2 * cost, .image_inputs = 7, .image_outputs = 1},
                 .shape = max_pool_grad_shape<N>,
                 .gradient = max_pool_grad_grad<N>});
   registry.add({.name = Names<N>::kGradGrad,
@@ -180,7 +180,7 @@ void register_ops(Registry& registry) {
                 .outputs = {{"output", "T"}},
                 .types = {{"T", kFloating}},
                 .attrs = pool_attrs<N>(),
-                .traits = {.cost = 2 * cost},
+                .traits = {.cost = 2 * cost, .image_inputs = 7, .image_outputs = 1},
                 .shape = max_pool_grad_grad_shape<N>,
                 .gradient = max_pool_grad_grad_grad<N>});
   register_kernels<N>(registry, FloatingTypes());

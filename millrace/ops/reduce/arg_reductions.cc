@@ -159,15 +159,16 @@ Status arg_cpu(KernelContext& ctx) {
 
 template <bool max>
 void register_arg(Registry& registry, const char* name, const char* doc) {
-  registry.add({.name = name,
-                .doc = doc,
-                .inputs = {{"input", "T"}, {"dimension", "host(Tidx)"}},
-                .outputs = {{"output", "output_type"}},
-                .types = {{"T", kNumberTypes},
-                          {"Tidx", kIndexTypes, DType::kInt32},
-                          {"output_type", kIndexTypes, DType::kInt64}},
-                .traits = {.cannot_differentiate = true, .cost = 1.0F},
-                .shape = arg_shape});
+  registry.add(
+      {.name = name,
+       .doc = doc,
+       .inputs = {{"input", "T"}, {"dimension", "host(Tidx)"}},
+       .outputs = {{"output", "output_type"}},
+       .types = {{"T", kNumberTypes},
+                 {"Tidx", kIndexTypes, DType::kInt32},
+                 {"output_type", kIndexTypes, DType::kInt64}},
+       .traits = {.cannot_differentiate = true, .cost = 1.0F, .dimensions_in = "dimension"},
+       .shape = arg_shape});
   auto add = [&]<class... Ts>(TypeList<Ts...>) {
     (registry.kernel<Ts>(name, DeviceKind::kCpu, arg_cpu<max, Ts>), ...);
   };

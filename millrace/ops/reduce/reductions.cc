@@ -217,7 +217,8 @@ OpSpec reduction_spec(const char* name, const char* doc) {
                  .may_alias = 1,
                  .cost = 0.2F,
                  .same_when_empty = 2,
-                 .folds = true},
+                 .folds = true,
+                 .dimensions_in = "reduction_indices"},
       .shape = reduction_shape};
 }
 

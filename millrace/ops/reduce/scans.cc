@@ -124,7 +124,7 @@ void register_scan(Registry& registry, const char* name, const char* doc, Gradie
                 .types = {{"T", kNumberTypes}, {"Tidx", kIndexTypes, DType::kInt32}},
                 .attrs = {{"exclusive", "bool = false", "Leaves an element out of its own result."},
                           {"reverse", "bool = false", "Runs from the last element to the first."}},
-                .traits = {.cost = 1.0F},
+                .traits = {.cost = 1.0F, .dimensions_in = "axis"},
                 .shape = scan_shape,
                 .gradient = gradient});
   registry.kernel({.op = name, .constraints = {{"T", kNumbers}}, .factory = Scan<product>::make});
