@@ -124,7 +124,8 @@ PyObject* binary(PyObject* a, PyObject* b) {
         eager::TensorRef made;
         const bool left = is_eager_tensor(a), right = is_eager_tensor(b);
         const DType type = eager_tensor(left ? a : b).dtype();
-        if (is_real_number(type) || (!division && !matmul && is_plain(type) && type != DType::kBool)) {
+        if (is_real_number(type) ||
+            (!division && !matmul && is_plain(type) && type != DType::kBool)) {
           eager::EagerTensor* inputs[2];
           eager::TensorRef scalar;
           bool plain = left && right;

@@ -135,7 +135,9 @@ import millrace.compat.v1 as tf
 from millrace import _core
 config = tf.ConfigProto(isolate_session_state=True, operation_timeout_in_ms=20000)
 path = sys.argv[3]
-with tf.Session() as session: session.run(tf.constant(1))  # loads what others may not read
+# Loads what others may not read.
+tf.data.TextLineDataset, tf.raw_ops.SaveV2, tf.get_variable, tf.py_func
+with tf.Session() as session: session.run(tf.constant(1))
 os.setuid(int(sys.argv[2]))
 
 def attempt(make, config=None):
