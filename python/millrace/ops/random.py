@@ -1,6 +1,5 @@
 """Random values and the seeds they start from."""
 
-import random
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,16 @@ class _Eager:
     """The seed of operations that run at once, and where those without one get theirs from."""
 
     seed: int | None = None
-    numbers = random.Random()
+    drawn = 0
+
+    @classmethod
+    def next(cls) -> int:
+        """A number for an operation without a seed: splitmix64 of how many there were."""
+        cls.drawn += 1
+        x = ((cls.seed or 0) + cls.drawn * 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return (x ^ x >> 31) % _MOST
 
 
 @export(v1=("set_random_seed", "random.set_random_seed"), v2="random.set_seed")
@@ -32,7 +40,7 @@ def set_random_seed(seed: int | None) -> None:
         get_default_graph().seed = seed
         return
     _Eager.seed = seed
-    _Eager.numbers = random.Random(seed)
+    _Eager.drawn = 0
     _core.clear_eager_cache()
 
 
@@ -60,7 +68,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
 def _eager_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     if _Eager.seed is not None:
-        own = _Eager.numbers.randrange(_MOST) if op_seed is None else op_seed
+        own = _Eager.next() if op_seed is None else op_seed
         seeds = (_Eager.seed % _MOST, own % _MOST)
     elif op_seed is not None:
         seeds = (_DEFAULT_GRAPH_SEED, op_seed % _MOST)
