@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "millrace/autodiff/gradients.h"
 #include "millrace/graph/functional_builders.h"
 #include "python/src/array.h"
 #include "python/src/elements.h"
@@ -64,6 +65,9 @@ class Part {
     {
       DefaultGraph open(graph);
       results = code_(arguments);
+      if (core.root().captures_values()) {
+        results = library("millrace.eager.control", "in_order")(graph, results);
+      }
     }
     std::vector<Expr> out;
     for (nb::handle result : results) out.push_back(core.expr(import_tensor(core, result)));
@@ -175,6 +179,10 @@ nb::object add_function(PyGraph& graph, const std::string& name, const nb::list&
 }  // namespace
 
 void bind_control_flow(nb::module_& m) {
+  // The function that computes the gradients of one of the graph's, see gradient_function().
+  m.def("gradient_function", [](PyGraph& graph, const std::string& name) {
+    return unwrap_value(gradient_function(graph.ready_builder(), {name, {}}));
+  });
   m.def("add_if", &add_if_node);
   m.def("add_case", &add_case_node);
   m.def("add_while", &add_while_node);

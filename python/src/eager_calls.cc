@@ -228,7 +228,55 @@ Mode& eager_mode() {
 
 bool runs_eagerly() { return Context::here().runs_eagerly(); }
 
+namespace {
+
+// A function of eager_runtime().functions, to be called.
+class FunctionCall {
+ public:
+  FunctionCall(const std::string& name, const nb::list& inputs, const nb::list& outputs)
+      : op_(make(name, inputs, outputs)) {}
+
+  nb::list call(const nb::list& arguments) const {
+    std::vector<eager::EagerTensor*> tensors;
+    for (nb::handle argument : arguments) {
+      if (!is_eager_tensor(argument)) raise_type_error("a function takes tensors that have values");
+      tensors.push_back(&eager_tensor(argument));
+    }
+    std::vector<eager::TensorRef> outputs;
+    Status status = [&]() -> Status {
+      const WithoutGil without;
+      const eager::StopRecording stop;  // what a tape needs of it, who calls records
+      MR_TRY_ASSIGN(const Ref<eager::PreparedOp> prepared, eager_context().prepare(op_, tensors));
+      outputs.resize(prepared->node.output_types.size());
+      return eager_context().run(*prepared, tensors, 0, outputs.data());
+    }();
+    check_eager(status);
+    nb::list out;
+    for (eager::TensorRef& output : outputs) out.append(wrap_eager(std::move(output)));
+    return out;
+  }
+
+ private:
+  static eager::Op make(const std::string& name, const nb::list& inputs, const nb::list& outputs) {
+    const auto types = [](const nb::list& list) {
+      std::vector<DType> out;
+      for (nb::handle type : list) out.push_back(dtype_from_object(type));
+      return out;
+    };
+    return unwrap(eager_context().op("StatefulPartitionedCall", {{"f", FunctionAttr{name, {}}},
+                                                                 {"Tin", types(inputs)},
+                                                                 {"Tout", types(outputs)}}));
+  }
+
+  eager::Op op_;
+};
+
+}  // namespace
+
 void bind_eager_calls(nb::module_& m) {
+  nb::class_<FunctionCall>(m, "FunctionCall")
+      .def(nb::init<const std::string&, const nb::list&, const nb::list&>())
+      .def("__call__", &FunctionCall::call);
   nb::class_<EagerScope>(m, "EagerScope")
       .def_prop_ro("name", &EagerScope::name)
       .def("close", &EagerScope::close);

@@ -260,6 +260,12 @@ void check_eager(const Status& status) {
 void bind_eager_tensor(nb::module_& m) {
   m.def("make_eager_tensor_class", &make_class);
   m.def("is_eager_tensor", &is_eager_tensor);
+  // The type of the elements of the variable behind a handle.
+  m.def("held_type", [](nb::handle object) {
+    const ResourceHandle& handle = eager_tensor(object).tensor().item<ResourceHandle>();
+    return nb::borrow(
+        dtype_object(handle.contents.empty() ? DType::kResource : handle.contents[0].dtype));
+  });
   m.def("zeros_like", [](nb::handle object) {
     const eager::TensorRef like(&eager_tensor(object));
     eager::TensorRef made;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "millrace/graph/op_registry.h"
+#include "python/src/eager_tensor.h"
 #include "python/src/origin.h"
 #include "python/src/status.h"
 
@@ -11,6 +13,46 @@ namespace millrace::python {
 
 PyGraph::PyGraph() : graph_(make_ref<Graph>()), own_(std::make_unique<GraphBuilder>(*graph_)) {
   builder_ = own_.get();
+}
+
+PyGraph::PyGraph(Ref<FunctionLibrary> functions)
+    : graph_(make_ref<Graph>(OpRegistry::global(), std::move(functions))),
+      own_(std::make_unique<GraphBuilder>(*graph_)),
+      captures_values_(true) {
+  builder_ = own_.get();
+}
+
+PyGraph& PyGraph::root() {
+  PyGraph* graph = this;
+  while (graph->outer_ != nullptr) graph = graph->outer_;
+  return *graph;
+}
+
+Output PyGraph::capture_value(nb::handle value) {
+  const eager::EagerTensor& tensor = eager_tensor(value);
+  const auto [known, fresh] = value_numbers_.try_emplace(&tensor, values_.size());
+  if (!fresh) return values_[known->second].second;
+  NodeSpec spec;
+  spec.op = "Placeholder";
+  spec.attrs = {{"dtype", tensor.dtype()}, {"shape", tensor.shape()}};
+  if (tensor.dtype() == DType::kResource && tensor.tensor().num_elements() == 1) {
+    // A node that tells as much of the variable as the handle does.
+    const auto& held = tensor.tensor().item<ResourceHandle>().contents;
+    if (!held.empty()) {
+      spec.op = "VarHandleOp";
+      spec.attrs = {{"dtype", held[0].dtype}, {"shape", held[0].shape}};
+    }
+  }
+  spec.name = graph_->unique_name("captured");
+  const Output output = {unwrap_value(graph_->add(std::move(spec))), 0};
+  values_.emplace_back(nb::borrow(value), output);
+  return output;
+}
+
+nb::list PyGraph::captured_values() {
+  nb::list out;
+  for (const auto& [value, output] : values_) out.append(nb::make_tuple(value, tensor(output)));
+  return out;
 }
 
 Places& PyGraph::places() const {

@@ -20,6 +20,9 @@ namespace millrace::python {
 class PyGraph {
  public:
   PyGraph();
+  // The graph around the functions that are traced from eager code, which go into `functions`:
+  // values that they use become placeholders of it, for which the values are given at each call.
+  explicit PyGraph(Ref<FunctionLibrary> functions);
   // The body of a function in the making; attach() says which. `outer` lives as long as this.
   explicit PyGraph(PyGraph* outer) : outer_(outer) {}
   ~PyGraph() { Context::forget(*this); }
@@ -41,6 +44,14 @@ class PyGraph {
   // A function's body that is finished.
   bool detached() const { return builder_ == nullptr; }
   bool is_ancestor_of(const PyGraph& other) const;
+  // The graph that is nobody's body.
+  PyGraph& root();
+  // Where tensors with values become placeholders: see above.
+  bool captures_values() const { return captures_values_; }
+  // The placeholder for `value`, an EagerTensor.
+  Output capture_value(nb::handle value);
+  // The values and their placeholders, in the order in which they were first used.
+  nb::list captured_values();
   // Grows with every node that is added to this graph, to one around it, or to a body in them: no
   // two nodes of a program are added at the same number.
   int64_t last_id() const;
@@ -94,6 +105,9 @@ class PyGraph {
   std::unique_ptr<GraphBuilder> own_;
   GraphBuilder* builder_ = nullptr;
   PyGraph* outer_ = nullptr;
+  bool captures_values_ = false;
+  std::vector<std::pair<nb::object, Output>> values_;
+  std::unordered_map<const void*, size_t> value_numbers_;  // by tensor, in values_
   int64_t nodes_of_bodies_ = 0;     // that are finished
   PyObject* self_ = nullptr;        // borrowed
   PyObject* operations_ = nullptr;  // borrowed

@@ -47,6 +47,8 @@ class GraphArguments final : public Arguments {
 
   nb::object convert_value(const ArgDef& arg, nb::handle value, DType want, DType prefer) override {
     if (is_eager_tensor(value)) {
+      PyGraph& root = graph_.root();
+      if (root.captures_values()) return root.tensor(root.capture_value(value));
       return make_constant(arg, unwrap(eager_context().to_host(eager_tensor(value))));
     }
     DefaultGraph open(graph_.python());

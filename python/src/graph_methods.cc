@@ -12,6 +12,7 @@
 #include "python/src/graph.h"
 #include "python/src/origin.h"
 #include "python/src/scope.h"
+#include "python/src/eager_tensor.h"
 #include "python/src/status.h"
 
 // What Python's Graph, Operation and Tensor ask of a graph.
@@ -22,6 +23,14 @@ void bind_graph(nb::module_& m) {
   nb::class_<PyGraph>(m, "GraphBase")
       .def(nb::init<>())
       .def(nb::init<PyGraph*>(), nb::arg("outer"))
+      // GraphBase(True): the graph around functions that are traced from eager code.
+      .def("__init__",
+           [](PyGraph* self, bool) { new (self) PyGraph(eager_runtime().functions->share()); })
+      .def_prop_ro("_captures_values", &PyGraph::captures_values)
+      .def("_captured_values", &PyGraph::captured_values)
+      .def("_capture_value", [](PyGraph& g, nb::handle value) {
+        return g.tensor(g.capture_value(value));
+      })
       .def("_set_python",
            [](nb::handle self, nb::handle operations) {
              nb::cast<PyGraph&>(self).set_python(self.ptr(), operations.ptr());

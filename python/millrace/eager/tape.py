@@ -10,7 +10,9 @@ from millrace.core.export import export
 from millrace.core.logging import warn
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.gradients import UnconnectedGradients
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.gradients import UnconnectedGradients, gradients
+from millrace.graph.graph import root_graph
 from millrace.graph.sparse import IndexedSlices
 
 # All variables that there are, by age: a tape asks which of them it watches.
@@ -22,6 +24,19 @@ def add_variable(variable: Any) -> None:
     """Makes a variable known to tapes."""
     _counter[0] += 1
     _variables[_counter[0]] = variable
+
+
+# Lists into which the handles of trainable variables go that are read: of functions being traced.
+accessed: list[list[Any]] = []
+
+
+def variable_read(handle: Any) -> None:
+    """A trainable variable is read: tapes that watch such want to know."""
+    if accessed:
+        for into in accessed:
+            if not any(known is handle for known in into):
+                into.append(handle)
+    _core.variable_accessed(handle)
 
 
 class _Thread(threading.local):
@@ -78,7 +93,9 @@ class GradientTape:
                 "already-active tape."
             )
         if self._tape is None:
-            self._tape = _core.Tape(self._persistent, self._watch_accessed)
+            eager = _core.executing_eagerly()
+            kind = _core.Tape if eager else _GraphTape
+            self._tape = kind(self._persistent, self._watch_accessed)
         self._tape.start()
         self._recording = True
 
@@ -189,6 +206,51 @@ def _wrapped(source: Any, gradient: Any) -> Any:
     if isinstance(source, IndexedSlices) and gradient is not None:
         return IndexedSlices(gradient, source.indices, source.dense_shape)
     return gradient
+
+
+class _GraphTape:
+    """The tape of a function that is traced: the graph remembers what was computed, so this has to
+    know only what is watched."""
+
+    def __init__(self, persistent: bool, watch_accessed: bool):
+        del persistent
+        self._watch_accessed = watch_accessed
+        self._watched: list[Any] = []
+
+    def start(self) -> None:
+        if self._watch_accessed:
+            accessed.append(self._watched)
+
+    def stop(self) -> None:
+        if self._watch_accessed:
+            accessed[:] = [into for into in accessed if into is not self._watched]
+
+    def watch(self, source: Any) -> None:
+        if not self.watched(source):
+            self._watched.append(source)
+
+    def watched(self, source: Any) -> bool:
+        return any(known is source for known in self._watched)
+
+    def gradient(self, ys: list[Any], xs: list[Any], incoming: list[Any], zeros: bool) -> list[Any]:
+        """As the tape of what runs at once."""
+        root = root_graph(get_default_graph())
+
+        def symbolic(x: Any) -> Any:
+            return root._capture_value(x) if _core.is_eager_tensor(x) else x
+
+        wanted = [i for i, x in enumerate(xs) if self.watched(x)]
+        kind = UnconnectedGradients.ZERO if zeros else UnconnectedGradients.NONE
+        found = gradients(
+            [symbolic(y) for y in ys],
+            [symbolic(xs[i]) for i in wanted],
+            incoming or None,
+            unconnected_gradients=kind,
+        )
+        out: list[Any] = [None] * len(xs)
+        for i, gradient in zip(wanted, found, strict=True):
+            out[i] = gradient
+        return out
 
 
 class _Paused:

@@ -8,7 +8,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor, TensorOperators
-from millrace.eager.tape import add_variable
+from millrace.eager.tape import add_variable, variable_read
 from millrace.eager.tensor import Reference
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import IndexedSlices
@@ -140,7 +140,7 @@ class Variable(TensorOperators, metaclass=_Meta):
     def value(self) -> Tensor:
         """The value now, which later updates do not change."""
         if self._trainable:
-            _core.variable_accessed(self._handle)
+            variable_read(self._handle)
         return gen_ops.read_variable_op(self._handle, self._dtype)
 
     read_value = value
@@ -280,7 +280,7 @@ class Variable(TensorOperators, metaclass=_Meta):
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """The slices at `indices` of the first dimension, without reading the rest."""
         if self._trainable:
-            _core.variable_accessed(self._handle)
+            variable_read(self._handle)
         return gen_ops.resource_gather(self._handle, indices, self._dtype, name=name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
