@@ -29,11 +29,6 @@ def test_page(page):
         subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True)
         return
     names = {}
-    if "import millrace as tf" in page.read_text():
-        # Operations that run at once do so for a whole process.
-        program = "\n".join(BLOCK.findall(page.read_text()))
-        subprocess.run([sys.executable, "-c", program], check=True)
-        return
     with tf.Graph().as_default():
         for block in blocks:
             exec(compile(block, str(page), "exec"), names)

@@ -217,3 +217,34 @@ class TestGradients:
             found.append((y.numpy(), tape.gradient(y, x).numpy()))
         for a, b in zip(*found, strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_arguments_without_a_hash_are_told_apart():
+    class Scale:
+        __hash__ = None
+
+        def __init__(self, by):
+            self.by = by
+
+    @tf.function
+    def scaled(x, scale):
+        return x * scale.by
+
+    # The next one may lie where the last one lay.
+    assert [float(scaled(tf.constant(1.0), Scale(float(i)))) for i in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_nested_function_leaves_what_the_outer_one_reads():
+    first, second = tf.Variable(2.0), tf.Variable(3.0)
+
+    @tf.function
+    def inner():
+        return first * 1.0
+
+    @tf.function
+    def outer():
+        return first * inner() * second
+
+    with tf.GradientTape() as tape:
+        y = outer()
+    assert [float(g) for g in tape.gradient(y, [first, second])] == [12.0, 4.0]

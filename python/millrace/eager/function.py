@@ -160,8 +160,21 @@ def _key_of(leaf: Any) -> Any:
     try:
         hash(leaf)
     except TypeError:
-        return id(leaf)
+        return _Same(leaf)
     return type(leaf), leaf
+
+
+class _Same:
+    """Equal for one object alone, which lives as long as this does."""
+
+    def __init__(self, of: Any):
+        self._of = of
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Same) and other._of is self._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
 
 
 def _structure_of(value: Any) -> Any:
@@ -304,4 +317,4 @@ class _Accesses:
         accessed.append(self._into)
 
     def __exit__(self, *_: Any) -> None:
-        accessed.remove(self._into)
+        accessed.pop()
