@@ -13,6 +13,7 @@ from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
 from millrace.core.tensor import Tensor
 from millrace.eager.tape import accessed
+from millrace.eager.tensor import EagerTensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.graph import Graph
 from millrace.graph.sparse import IndexedSlices
@@ -64,7 +65,8 @@ class Function:
         self.input_signature = None if signature is None else tuple(signature)
         self._reduce_retracing = reduce_retracing
         self._traced: dict[Any, ConcreteFunction] = {}
-        self._bound: Any = None
+        # The same by types and shapes, of calls with tensors alone.
+        self._of_tensors: dict[Any, ConcreteFunction] = {}
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is None:
@@ -81,8 +83,16 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not _core.executing_eagerly():
             return self.python_function(*args, **kwargs)  # part of what is being traced
-        concrete, tensors = self._find(args, kwargs)
-        return concrete._run(tensors)
+        if kwargs or not all(type(arg) is EagerTensor for arg in args):
+            concrete, tensors = self._find(args, kwargs)
+            return concrete._run(tensors)
+        # Most calls: tensors alone.
+        kinds = tuple([(arg.dtype, arg._shape_tuple()) for arg in args])
+        known = self._of_tensors.get(kinds)
+        if known is None:
+            known, _ = self._find(args, kwargs)
+            self._of_tensors[kinds] = known
+        return known._run(list(args))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> "ConcreteFunction":
         """The traced function for arguments like these, which may be TensorSpecs."""
@@ -98,7 +108,7 @@ class Function:
     def _find(self, args: Any, kwargs: Any) -> "tuple[ConcreteFunction, list[Any]]":
         if self.input_signature is not None:
             args = tuple(
-                nest.map_structure(_as_specified, spec, arg)
+                nest.map_structure_up_to(spec, _as_specified, spec, arg)
                 for spec, arg in zip(self.input_signature, args, strict=True)
             )
         leaves = nest.flatten((args, kwargs))
@@ -248,6 +258,8 @@ class ConcreteFunction:
         outputs = self._call(inputs)
         if _core.any_tape():
             outputs = self._recorded(inputs, outputs)
+        if isinstance(self._result, Tensor):
+            return outputs[0]
         leaves = iter(wholes(self._leaves, outputs))
         return nest.pack_sequence_as(self._result, list(leaves))
 
