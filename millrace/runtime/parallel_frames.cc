@@ -188,24 +188,27 @@ void ParallelRun::enter(int32_t step_index, Iteration* from, Value&& value, Read
   Frame* frame = child_frame(step, from);
   Iteration* first = nullptr;
   int64_t started = 0;
-  bool gathered = false;
   {
     MutexLock lock(frame->mu);
     first = frame->live.front();  // iteration 0 stays until every Enter has come
-    gathered = frame->gathers;
-    if (gathered) {
-      started = gather(step, *frame, std::move(value), next);
-    } else if (step.constant_enter) {
-      frame->constants.push_back({step_index, value});
-      for (Iteration* other : frame->live) {
-        if (other == first) continue;
-        int64_t ready = put(step, other, Value(value), next);
-        other->outstanding.fetch_add(ready, std::memory_order_relaxed);
-      }
-    }
-    if (!gathered) started = put(step, first, std::move(value), next);
+    started = frame->gathers ? gather(step, *frame, std::move(value), next)
+                             : enter_now(step_index, *frame, std::move(value), next);
   }
   account(first, started - 1, next);
+}
+
+int64_t ParallelRun::enter_now(int32_t step_index, Frame& frame, Value&& value, ReadyList& next) {
+  const PlanStep& step = plan_->steps[static_cast<size_t>(step_index)];
+  Iteration* first = frame.live.front();
+  if (step.constant_enter) {
+    frame.constants.push_back({step_index, value});
+    for (Iteration* other : frame.live) {
+      if (other == first) continue;
+      int64_t ready = put(step, other, Value(value), next);
+      other->outstanding.fetch_add(ready, std::memory_order_relaxed);
+    }
+  }
+  return put(step, first, std::move(value), next);
 }
 
 int64_t ParallelRun::gather(const PlanStep& step, Frame& frame, Value&& value, ReadyList& next) {

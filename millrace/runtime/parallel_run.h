@@ -221,6 +221,9 @@ class ParallelRun : public RefCounted {
   // The frame from here on: tells the consumers of what has entered. Returns how many became ready
   // in iteration 0.
   int64_t begin_iterations(Frame& frame, ReadyList& next) MR_REQUIRES(frame.mu);
+  // Takes what entered a frame into its iterations. Returns how many became ready in iteration 0.
+  int64_t enter_now(int32_t step_index, Frame& frame, Value&& value, ReadyList& next)
+      MR_REQUIRES(frame.mu);
   // Takes what entered a frame that gathers, and begins when that was all. Returns how many became
   // ready in iteration 0.
   int64_t gather(const PlanStep& step, Frame& frame, Value&& value, ReadyList& next)
