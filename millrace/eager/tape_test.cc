@@ -1,5 +1,7 @@
 #include "millrace/eager/tape.h"
 
+#include <cmath>
+
 #include "millrace/autodiff/gradient_registry.h"
 #include "millrace/eager/builder.h"
 #include "millrace/eager/context_testing.h"
