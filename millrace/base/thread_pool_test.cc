@@ -291,9 +291,9 @@ TEST(ParallelFor, RunsOnlyItsOwnRangesWhileItWaits) {
 
 // The same share comes first in every loop; then those of threads that are busy elsewhere.
 TEST(ParallelFor, AThreadBeginsWithAShareOfItsOwn) {
-  ThreadPool pool(2);
   std::atomic<int> busy{0};
   std::atomic<bool> go_on{false};
+  ThreadPool pool(2);  // ends before what its threads wait for
   for (int i = 0; i < 2; ++i) {
     pool.schedule([&] {
       ++busy;
