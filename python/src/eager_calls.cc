@@ -263,9 +263,9 @@ class FunctionCall {
       for (nb::handle type : list) out.push_back(dtype_from_object(type));
       return out;
     };
-    return unwrap(eager_context().op("StatefulPartitionedCall", {{"f", FunctionAttr{name, {}}},
-                                                                 {"Tin", types(inputs)},
-                                                                 {"Tout", types(outputs)}}));
+    return unwrap(eager_context().op(
+        "StatefulPartitionedCall",
+        {{"f", FunctionAttr{name, {}}}, {"Tin", types(inputs)}, {"Tout", types(outputs)}}));
   }
 
   eager::Op op_;

@@ -108,9 +108,9 @@ class PyGraph {
   bool captures_values_ = false;
   std::vector<std::pair<nb::object, Output>> values_;
   std::unordered_map<const void*, size_t> value_numbers_;  // by tensor, in values_
-  int64_t nodes_of_bodies_ = 0;     // that are finished
-  PyObject* self_ = nullptr;        // borrowed
-  PyObject* operations_ = nullptr;  // borrowed
+  int64_t nodes_of_bodies_ = 0;                            // that are finished
+  PyObject* self_ = nullptr;                               // borrowed
+  PyObject* operations_ = nullptr;                         // borrowed
 };
 
 // Between attributes and Python values.

@@ -8,11 +8,11 @@
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/portable_graph.h"
 #include "python/src/array.h"
+#include "python/src/eager_tensor.h"
 #include "python/src/elements.h"
 #include "python/src/graph.h"
 #include "python/src/origin.h"
 #include "python/src/scope.h"
-#include "python/src/eager_tensor.h"
 #include "python/src/status.h"
 
 // What Python's Graph, Operation and Tensor ask of a graph.
@@ -28,9 +28,8 @@ void bind_graph(nb::module_& m) {
            [](PyGraph* self, bool) { new (self) PyGraph(eager_runtime().functions->share()); })
       .def_prop_ro("_captures_values", &PyGraph::captures_values)
       .def("_captured_values", &PyGraph::captured_values)
-      .def("_capture_value", [](PyGraph& g, nb::handle value) {
-        return g.tensor(g.capture_value(value));
-      })
+      .def("_capture_value",
+           [](PyGraph& g, nb::handle value) { return g.tensor(g.capture_value(value)); })
       .def("_set_python",
            [](nb::handle self, nb::handle operations) {
              nb::cast<PyGraph&>(self).set_python(self.ptr(), operations.ptr());
