@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from sanitizers import measures_memory
 
 import millrace as tf
 from millrace import _core
@@ -332,6 +333,7 @@ def live_bytes() -> int:
         return int(file.read().split()[1]) * 4096
 
 
+@measures_memory
 class TestMemory:
     def test_many_ops_and_tapes_leave_nothing(self):
         a = tf.constant(1.0)
