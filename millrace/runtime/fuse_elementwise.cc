@@ -70,14 +70,18 @@ class Fuser {
 
  private:
   // A node that touches no elements costs nothing on its own; it is fused where nobody else reads
-  // it.
+  // it and, if it gives another shape, where that is the shape of a fold.
   void leave_what_forwards() {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!fusable_[index(id)] || !graph_.node(id).op->traits.forwards) continue;
       const auto fuses = [&](const Subgraph::Use& use) {
         return use.input >= 0 && fusable_[index(use.node)];
       };
-      fusable_[index(id)] = std::all_of(uses_[index(id)].begin(), uses_[index(id)].end(), fuses);
+      const std::vector<Output>& inputs = graph_.node(id).inputs;
+      const NodeId from = inputs[0].node;
+      const bool of_fold = fusable_[index(from)] && graph_.node(from).op->traits.folds;
+      fusable_[index(id)] = (inputs.size() == 1 || of_fold) &&
+                            std::all_of(uses_[index(id)].begin(), uses_[index(id)].end(), fuses);
     }
   }
 
@@ -222,7 +226,8 @@ class Fuser {
     return static_cast<NodeId>(&node - graph_.nodes().data());
   }
 
-  // A topological order in which nodes that may fuse come as soon as they can.
+  // A topological order in which nodes that may fuse come as soon as they can, and others in the
+  // order in which they can: so those that read no fused node do not wait for those that do.
   Result<std::vector<NodeId>> find_order() const {
     MR_TRY_ASSIGN(const std::vector<NodeId> any, graph_.topological_order());
     std::vector<int> missing(index(graph_.size()), 0);
@@ -233,14 +238,13 @@ class Fuser {
         missing[index(id)] += !is_back_edge(graph_.node(input.node), node);
       }
     }
-    std::vector<NodeId> eager, others, order;  // `others` from the end
-    for (auto id = any.rbegin(); id != any.rend(); ++id) {
-      if (missing[index(*id)] == 0) others.push_back(*id);
+    std::vector<NodeId> eager, others, order;  // `others` from `next` on
+    for (NodeId id : any) {
+      if (missing[index(id)] == 0) others.push_back(id);
     }
-    while (!eager.empty() || !others.empty()) {
-      std::vector<NodeId>& from = eager.empty() ? others : eager;
-      const NodeId id = from.back();
-      from.pop_back();
+    for (size_t next = 0; !eager.empty() || next < others.size();) {
+      const NodeId id = eager.empty() ? others[next++] : eager.back();
+      if (!eager.empty()) eager.pop_back();
       order.push_back(id);
       for (const Subgraph::Use& use : uses_[index(id)]) {
         if (use.input >= 0 && is_back_edge(graph_.node(id), graph_.node(use.node))) continue;

@@ -208,6 +208,20 @@ TEST_F(FuseElementwise, NothingWaitsForTheFeedsOfOthers) {
   EXPECT_EQ(g.node("c").op->name, "Add");
 }
 
+// No partial run goes by a plan that counts on the shapes of feeds.
+TEST_F(FuseElementwise, FeedsOfKnownShapesAreThereTogether) {
+  const AttrMap promise = {{kFeedShapeAttr, PartialShape{2}}, {"T", DType::kInt32}};
+  AttrMap first = promise, second = promise;
+  first.set("index", 0);
+  second.set("index", 1);
+  Output x = g.add("_Arg", {}, first, {}), y = g.add("_Arg", {}, second, {});
+  Output a = add(x, x, "a"), b = add(a, x, "b"), c = add(b, y, "c");
+  g.fetch(c, 0);
+  g.fetch(g.add("Identity", {b}), 1);
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("c"), (Names{"a", "b", "c"}));
+}
+
 TEST_F(FuseElementwise, AnInvariantReadInOneBranchAloneJoinsIt) {
   Output x = g.feed(DType::kInt32, 0), pred = g.feed(DType::kBool, 1);
   Output branch = g.add("Switch", {x, pred}, {.name = "branch"});

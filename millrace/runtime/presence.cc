@@ -31,6 +31,8 @@ Presence::Presence(const Subgraph& graph, std::span<const NodeId> order)
 
 int Presence::find(const Subgraph& graph, NodeId id) {
   const SubNode& node = graph.node(id);
+  // What is fed in a plan for the shapes of feeds is there from the start: no partial run uses one.
+  if (node.op->traits.argument && node.attrs->find(kFeedShapeAttr) != nullptr) return 0;
   // The outputs of a Switch differ: those who read them tell them apart.
   if (decides(node.op->traits)) return intern({int64_t{id} * 2});
   int all = 0;

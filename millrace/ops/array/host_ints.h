@@ -32,6 +32,7 @@ class HostInts {
   int size() const { return size_; }
   int64_t operator[](int i) const { return values_[i]; }
   int64_t& operator[](int i) { return values_[i]; }
+  std::span<int64_t> mutable_span() { return {values_, static_cast<size_t>(size_)}; }
   std::span<const int64_t> span() const { return {values_, static_cast<size_t>(size_)}; }
 
  private:

@@ -1,5 +1,7 @@
 // Ops that give the same elements another shape. The output shares the input's buffer.
 
+#include "millrace/ops/array/reshape.h"
+
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
@@ -36,27 +38,7 @@ Result<int64_t> missing_size(int64_t elements, int64_t known, const PartialShape
 Status reshape_shape(ShapeContext& c) {
   MR_TRY(c.with_rank(1, 1).status());
   MR_TRY_ASSIGN(PartialShape target, c.input_as_shape(1));
-  const int64_t elements = c.input(0).num_elements();
-  if (target.rank_known() && elements >= 0) {
-    int missing = 0, at = -1;
-    int64_t known = 1;
-    for (int i = 0; i < target.rank(); ++i) {
-      if (target.dim_known(i)) {
-        known *= target.dim(i);
-      } else {
-        ++missing;
-        at = i;
-      }
-    }
-    if (missing == 0 && known != elements) {
-      return invalid_argument("Cannot reshape a tensor with ", elements, " elements (shape ",
-                              c.input(0), ") to shape ", target, " (", known, " elements)");
-    }
-    if (missing == 1 && (known != 0 || elements != 0)) {
-      MR_TRY_ASSIGN(const int64_t size, missing_size(elements, known, target));
-      target.set_dim(at, size);
-    }
-  }
+  MR_TRY_ASSIGN(target, reshaped(c.input(0), std::move(target)));
   c.set_output(0, std::move(target));
   return ok_status();
 }
@@ -73,27 +55,7 @@ void reshape_value(ValueContext& c) {
 Status reshape(KernelContext& ctx) {
   HostInts target;
   MR_TRY(target.read_vector(ctx, 1, "shape"));
-  const int64_t elements = ctx.input(0).num_elements();
-  int missing = -1;
-  for (int i = 0; i < target.size(); ++i) {
-    if (target[i] != -1) continue;
-    if (missing >= 0) {
-      return invalid_argument("only one size of 'shape' may be -1, found it at ", missing, " and ",
-                              i);
-    }
-    missing = i;
-    target[i] = 1;
-  }
-  MR_TRY_ASSIGN(Shape shape, Shape::make(target.span()));
-  if (missing >= 0) {
-    MR_TRY_ASSIGN(target[missing], missing_size(elements, shape.num_elements(), shape));
-    MR_TRY_ASSIGN(shape, Shape::make(target.span()));
-  }
-  if (shape.num_elements() != elements) {
-    return invalid_argument("a tensor of shape ", ctx.input(0).shape(), " with ", elements,
-                            " elements cannot be reshaped to ", shape, " (", shape.num_elements(),
-                            " elements)");
-  }
+  MR_TRY_ASSIGN(const Shape shape, reshaped(ctx.input(0).shape(), target.mutable_span()));
   return share_as(ctx, shape);
 }
 
@@ -123,14 +85,8 @@ void expand_dims_value(ValueContext& c) {
 }
 
 Status expand_dims(KernelContext& ctx) {
-  const Shape& shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(const int64_t dim, ctx.int_scalar_input(1));
-  MR_TRY_ASSIGN(const int axis, normalize_axis(dim, shape.rank() + 1, "dim"));
-  HostInts dims;
-  for (int i = 0; i <= shape.rank(); ++i) {
-    dims.add(i < axis ? shape.dim(i) : i == axis ? 1 : shape.dim(i - 1));
-  }
-  MR_TRY_ASSIGN(const Shape out, Shape::make(dims.span()));
+  MR_TRY_ASSIGN(const Shape out, with_dim_inserted(ctx.input(0).shape(), dim));
   return share_as(ctx, out);
 }
 
@@ -204,13 +160,75 @@ class Squeeze : public Kernel {
 
 }  // namespace
 
+Result<Shape> reshaped(const Shape& from, std::span<int64_t> sizes) {
+  const int64_t elements = from.num_elements();
+  int missing = -1;
+  for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
+    if (sizes[static_cast<size_t>(i)] != -1) continue;
+    if (missing >= 0) {
+      return invalid_argument("only one size of 'shape' may be -1, found it at ", missing, " and ",
+                              i);
+    }
+    missing = i;
+    sizes[static_cast<size_t>(i)] = 1;
+  }
+  MR_TRY_ASSIGN(Shape shape, Shape::make(sizes));
+  if (missing >= 0) {
+    MR_TRY_ASSIGN(sizes[static_cast<size_t>(missing)],
+                  missing_size(elements, shape.num_elements(), shape));
+    MR_TRY_ASSIGN(shape, Shape::make(sizes));
+  }
+  if (shape.num_elements() != elements) {
+    return invalid_argument("a tensor of shape ", from, " with ", elements,
+                            " elements cannot be reshaped to ", shape, " (", shape.num_elements(),
+                            " elements)");
+  }
+  return shape;
+}
+
+Result<PartialShape> reshaped(const PartialShape& from, PartialShape target) {
+  const int64_t elements = from.num_elements();
+  if (!target.rank_known() || elements < 0) return target;
+  int missing = 0, at = -1;
+  int64_t known = 1;
+  for (int i = 0; i < target.rank(); ++i) {
+    if (target.dim_known(i)) {
+      known *= target.dim(i);
+    } else {
+      ++missing;
+      at = i;
+    }
+  }
+  if (missing == 0 && known != elements) {
+    return invalid_argument("Cannot reshape a tensor with ", elements, " elements (shape ", from,
+                            ") to shape ", target, " (", known, " elements)");
+  }
+  if (missing == 1 && (known != 0 || elements != 0)) {
+    MR_TRY_ASSIGN(const int64_t size, missing_size(elements, known, target));
+    target.set_dim(at, size);
+  }
+  return target;
+}
+
+Result<Shape> with_dim_inserted(const Shape& shape, int64_t dim) {
+  MR_TRY_ASSIGN(const int axis, normalize_axis(dim, shape.rank() + 1, "dim"));
+  HostInts dims;
+  for (int i = 0; i <= shape.rank(); ++i) {
+    dims.add(i < axis ? shape.dim(i) : i == axis ? 1 : shape.dim(i - 1));
+  }
+  return Shape::make(dims.span());
+}
+
 void register_reshape(Registry& registry) {
   registry.add({.name = "Reshape",
                 .doc = "The same elements in another shape; one size may be -1, to be worked out.",
                 .inputs = {{"tensor", "T"}, {"shape", "host(Tshape)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tshape", kIndexTypes, DType::kInt32}},
-                .traits = {.forwards = true, .same_when_same_shape = true, .may_alias = 1},
+                .traits = {.forwards = true,
+                           .same_when_same_shape = true,
+                           .may_alias = 1,
+                           .fused_by = "_FusedElementwise"},
                 .shape = reshape_shape,
                 .value = reshape_value,
                 .gradient = reshape_back});
@@ -219,7 +237,7 @@ void register_reshape(Registry& registry) {
                 .inputs = {{"input", "T"}, {"dim", "host(Tdim)"}},
                 .outputs = {{"output", "T"}},
                 .types = {{"T", {}}, {"Tdim", kIndexTypes, DType::kInt32}},
-                .traits = {.forwards = true, .may_alias = 1},
+                .traits = {.forwards = true, .may_alias = 1, .fused_by = "_FusedElementwise"},
                 .shape = expand_dims_shape,
                 .value = expand_dims_value,
                 .gradient = reshape_back});

@@ -38,6 +38,40 @@ void binary_loop(const void* x_data, const void* y_data, void* z_data, int64_t n
   }
 }
 
+// The same where operand `repeated` is a single element.
+template <class Op, int repeated>
+void repeated_loop(const void* x_data, const void* y_data, void* z_data, int64_t n) {
+  const float* x = static_cast<const float*>(repeated == 0 ? y_data : x_data);
+  const float one = *static_cast<const float*>(repeated == 0 ? x_data : y_data);
+  const vec::Vec<float> all = vec::broadcast(one);
+  float* z = static_cast<float*>(z_data);
+  const auto eval = [](auto a, auto b) __attribute__((always_inline)) {
+    return repeated == 0 ? Op::eval(b, a) : Op::eval(a, b);
+  };
+  constexpr int64_t kStep = vec::kLanes<float>;
+  if (n < kStep) {
+    for (int64_t i = 0; i < n; ++i) z[i] = eval(x[i], one);
+    return;
+  }
+  const vec::Vec<float> last = vec::load(x + n - kStep);
+  for (int64_t i = 0; i < n - kStep; i += kStep) vec::store(z + i, eval(vec::load(x + i), all));
+  vec::store(z + n - kStep, eval(last, all));
+}
+
+// What normalisations do with one number for each row.
+using RowOps = OpList<Add, AddV2, Sub, Mul, RealDiv, SquaredDifference>;
+
+template <class... Ops>
+BinaryLoop pick_repeated_loop(const char* op, int repeated, OpList<Ops...>) {
+  BinaryLoop loop = nullptr;
+  const auto consider = [&]<class Op>() {
+    if (__builtin_strcmp(op, Op::info.name) != 0) return;
+    loop = repeated == 0 ? &repeated_loop<Op, 0> : &repeated_loop<Op, 1>;
+  };
+  (consider.template operator()<Ops>(), ...);
+  return loop;
+}
+
 template <class Op, class... Ts>
 BinaryLoop binary_loop_of(DType dtype, TypeList<Ts...>) {
   BinaryLoop loop = nullptr;
@@ -72,7 +106,11 @@ BinaryLoop find_loop(const char* op, DType dtype) {
   return loop != nullptr ? loop : pick_binary_loop(op, dtype, GradientOps(), LoopTypes());
 }
 
-constexpr BinaryLoops kBinaryLoops = {&find_loop};
+BinaryLoop find_repeated_loop(const char* op, DType dtype, int repeated) {
+  return dtype == DType::kFloat ? pick_repeated_loop(op, repeated, RowOps()) : nullptr;
+}
+
+constexpr BinaryLoops kBinaryLoops = {&find_loop, &find_repeated_loop};
 
 }  // namespace
 

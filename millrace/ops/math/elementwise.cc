@@ -72,7 +72,10 @@ void UnaryFunction::operator()(const void* x, void* y, int64_t n) const {
 BinaryFunction::BinaryFunction(const OpInfo& info, DType dtype)
     : loop_(find_binary_loop(info.name, loop_type(dtype))),
       blocks_(float_blocks(dtype)),
-      predicate_(info.predicate) {}
+      predicate_(info.predicate) {
+  if (blocks_.to_float != nullptr) return;
+  for (int k : {0, 1}) repeated_[k] = isa_table<BinaryLoops>().find_repeated(info.name, dtype, k);
+}
 
 void BinaryFunction::through_float(const void* a, const void* b, void* out, int64_t n) const {
   alignas(64) float a_block[kBlock];

@@ -119,6 +119,8 @@ struct UnaryLoops {
 };
 struct BinaryLoops {
   BinaryLoop (*find)(const char* op, DType dtype);
+  // The loop in which operand `repeated`, 0 or 1, is a single element, for some ops of floats.
+  BinaryLoop (*find_repeated)(const char* op, DType dtype, int repeated);
 };
 
 // The best loop this machine can run.
@@ -159,6 +161,11 @@ class BinaryFunction {
   BinaryFunction() = default;
   BinaryFunction(const OpInfo& info, DType dtype);
   explicit operator bool() const { return loop_ != nullptr; }
+  // Whether repeated() takes a single element for that operand.
+  bool takes_repeated(int operand) const { return repeated_[operand] != nullptr; }
+  void repeated(int operand, const void* a, const void* b, void* out, int64_t n) const {
+    repeated_[operand](a, b, out, n);
+  }
   void operator()(const void* a, const void* b, void* out, int64_t n) const {
     if (blocks_.to_float == nullptr) {
       loop_(a, b, out, n);
@@ -171,6 +178,7 @@ class BinaryFunction {
   void through_float(const void* a, const void* b, void* out, int64_t n) const;
 
   BinaryLoop loop_ = nullptr;
+  BinaryLoop repeated_[2] = {};
   FloatBlocks blocks_;
   bool predicate_ = false;
 };

@@ -4,6 +4,7 @@
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/graph/size_rules.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/ops/array/reshape.h"
 #include "millrace/ops/math/tree_function.h"
 #include "millrace/ops/reduce/reduce.h"
 
@@ -18,12 +19,24 @@ Result<PartialShape> shape_by_list(const ShapeContext& c, const ElementwiseTree:
                                    const PartialShape& x) {
   if (stage.operands.size() == 1) return x;
   const int list = stage.operands[1];
-  if (stage.op != "BroadcastTo") {
-    return reduced_shape(x, c.input(list), c.input_vector(list), stage.keep_dims);
+  if (stage.op == "BroadcastTo") {
+    MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, list));
+    MR_TRY(check_broadcast_to(x, shape));
+    return shape;
   }
-  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, list));
-  MR_TRY(check_broadcast_to(x, shape));
-  return shape;
+  if (stage.op == "Reshape") {
+    MR_TRY_ASSIGN(PartialShape shape, c.input_as_shape(list));
+    return reshaped(x, std::move(shape));
+  }
+  if (stage.op == "ExpandDims") {
+    const std::optional<int64_t> dim = c.input_scalar(list);
+    if (!x.rank_known() || !dim) return PartialShape();
+    MR_TRY_ASSIGN(const int axis, normalize_axis(*dim, x.rank() + 1, "dim"));
+    std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
+    dims.insert(dims.begin() + axis, 1);
+    return PartialShape::make(dims);
+  }
+  return reduced_shape(x, c.input(list), c.input_vector(list), stage.keep_dims);
 }
 
 Status fused_elementwise_shape(ShapeContext& c) {

@@ -318,6 +318,33 @@ TEST(FusedElementwise, AFoldThatIsBroadcastAlongColumns) {
   expect_equal(tree, {counting({40, 40}), Tensor::vector<int32_t>({1})});
 }
 
+TEST(FusedElementwise, FoldsInAnotherShape) {
+  const DType f = DType::kFloat;
+  const Tensor last = Tensor::vector<int32_t>({-1});
+  const ElementwiseTree reshaped{{{"Sum", f, {0, 1}},
+                                  {"Reshape", f, {3, 2}},
+                                  {"RealDiv", f, {0, 4}},
+                                  {"Max", f, {5, 1}},
+                                  {"Reshape", f, {6, 2}},
+                                  {"Mul", f, {5, 7}}},
+                                 {2, 4, 5}};
+  ElementwiseTree expanded = reshaped;
+  expanded.stages[1].op = expanded.stages[4].op = "ExpandDims";
+  for (const Shape& shape : {Shape{50, 30}, Shape{5, 1}, Shape{1, 5}, Shape{3, 30000}}) {
+    SCOPED_TRACE(shape.to_string());
+    for (int64_t rows : {shape.dim(0), int64_t{-1}}) {
+      expect_equal(reshaped, {counting(shape), last, Tensor::vector<int64_t>({rows, 1})});
+    }
+    for (int32_t dim : {-1, 1}) {
+      expect_equal(expanded, {counting(shape), last, Tensor::scalar<int32_t>(dim)});
+    }
+    // To what does not go with the rows, and to nothing that there is.
+    expect_equal(reshaped, {counting(shape), last, Tensor::vector<int64_t>({1, shape.dim(0)})});
+    expect_equal(reshaped, {counting(shape), last, Tensor::vector<int64_t>({-1, 7})});
+    expect_equal(expanded, {counting(shape), last, Tensor::scalar<int32_t>(2)});
+  }
+}
+
 // Passes leave these out as far as they can tell; then they are as on their own.
 TEST(FusedElementwise, FoldsOfOtherDimensions) {
   const DType f = DType::kFloat;

@@ -25,6 +25,13 @@ class StageFunction {
   // in_place(k).
   void operator()(const void* const* operands, void* out, int64_t n) const;
   bool in_place(int operand) const;
+  // Of two operands: whether repeated() takes a single element for that one. The rest is as above.
+  bool takes_repeated(int operand) const {
+    return kind_ == Kind::kBinary && binary_.takes_repeated(operand);
+  }
+  void repeated(int operand, const void* a, const void* b, void* out, int64_t n) const {
+    binary_.repeated(operand, a, b, out, n);
+  }
   // Nanoseconds per element.
   double cost() const { return cost_; }
 

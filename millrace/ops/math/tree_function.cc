@@ -71,7 +71,11 @@ Result<TreeFunction::Stage> TreeFunction::make_stage(const ElementwiseTree::Stag
     made.kind = Kind::kSame;
     return made;
   }
-  if (stage.op == "BroadcastTo" && lists) {
+  made.list = stage.op == "BroadcastTo"  ? List::kSizes
+              : stage.op == "Reshape"    ? List::kElements
+              : stage.op == "ExpandDims" ? List::kDim
+                                         : List::kNone;
+  if (made.list != List::kNone && lists) {
     made.kind = Kind::kSame;
   } else if (lists) {
     if (Result<RowFold> fold = RowFold::make(stage.op, stage.type); fold.ok()) {

@@ -48,8 +48,12 @@ class TreeFunction {
 
   // kSame: what it reads, in its shape or repeated to fill another.
   enum class Kind : uint8_t { kMap, kFold, kSame };
+  // What the second operand of such a stage is: none, the sizes to fill, the sizes of as many
+  // elements, or where to insert a dimension.
+  enum class List : uint8_t { kNone, kSizes, kElements, kDim };
   struct Stage {
     Kind kind = Kind::kMap;
+    List list = List::kNone;
     bool keep_dims = false;  // of a fold
     uint8_t size = 0;        // of an element of the result
     StageFunction function;  // of a map
@@ -64,6 +68,7 @@ class TreeFunction {
     int num_over = 0;
     std::array<int, 3> over = {};
 
+    bool only_moves_dims() const { return list == List::kElements || list == List::kDim; }
     double cost() const {
       return kind == Kind::kMap ? function.cost() : kind == Kind::kFold ? fold.cost() : 0.1;
     }
@@ -86,6 +91,8 @@ class TreeFunction {
   Status compute_passes(KernelContext& ctx) const;
   Status find_shapes(const KernelContext& ctx, Layout& layout) const;
   Result<Shape> find_shape(const KernelContext& ctx, int stage, Layout& layout) const;
+  static Result<Shape> find_same_shape(const KernelContext& ctx, const Stage& stage,
+                                       const Shape& x);
   static bool picks_rows(const Stage& stage, const Shape& condition, const Shape& result);
   int computes_over(int stage) const;
   bool joins(int stage, int current, Layout& layout) const;
@@ -101,13 +108,17 @@ class TreeFunction {
   Status bind_condition(KernelContext& ctx, const Layout& layout, int which, int stage,
                         std::span<const Tensor> kept, Pass& pass) const;
   Status keep(KernelContext& ctx, const Layout& layout, int stage, Tensor& kept) const;
-  void add_stage(Pass& pass, int stage, bool by_row, Tensor* memory) const;
+  int repeated_operand(const Layout& layout, int stage, const Pass& pass,
+                       const uint64_t (&bound)[2]) const;
+  void add_stage(Pass& pass, int stage, bool by_row, int repeated, Tensor* memory) const;
   bool may_lie_over(int stage, int input, const Layout* layout) const;
   void find_over(int stage, const Layout* layout, int& count, std::array<int, 3>& over) const;
   static Result<Tensor*> make_output(KernelContext& ctx, int result, const Shape& shape, int count,
                                      const std::array<int, 3>& over);
   void assign_slots(Pass& pass) const;
   Status run(KernelContext& ctx, Pass& pass) const;
+  static void map_rows(const Stage& stage, std::span<const uint8_t> operands, int single,
+                       const void* const* at, int64_t rows, int64_t row, char* to);
   Status run_blocks(const Pass& pass, int64_t first, int64_t last) const;
 
   int num_inputs_ = 0;

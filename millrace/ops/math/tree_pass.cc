@@ -123,10 +123,13 @@ void TreeFunction::assign_slots(Pass& pass) const {
     return !Pass::is_by_row(step.to) && pass.view(step.to).where == Pass::Where::kScratch;
   };
   const auto for_each_read = [&](const Pass::Step& step, auto&& f) {
-    if (step.what == Do::kMap) {
+    if (step.what == Do::kMap || step.what == Do::kMapRepeated) {
       const std::span<const uint8_t> from = operands(stages_[step.stage]);
       const size_t first = pass.picks_rows >> step.stage & 1;
-      for (size_t k = first; k < from.size(); ++k) f(root(from[k]), static_cast<int>(k));
+      for (size_t k = first; k < from.size(); ++k) {
+        if (step.what == Do::kMapRepeated && Pass::by_row(from[k]) == step.from) continue;
+        f(root(from[k]), static_cast<int>(k));
+      }
     } else if (!Pass::is_by_row(step.from)) {
       f(root(step.from), -1);
     }
@@ -185,6 +188,22 @@ Status TreeFunction::run(KernelContext& ctx, Pass& pass) const {
   });
   return out_of_memory ? resource_exhausted("OOM when allocating scratch memory for rows")
                        : ok_status();
+}
+
+// One row after the other: operands are rows at at[view], but for one, single elements at
+// at[single].
+void TreeFunction::map_rows(const Stage& stage, std::span<const uint8_t> operands, int single,
+                            const void* const* at, int64_t rows, int64_t row, char* to) {
+  const int repeated = Pass::by_row(operands[0]) == single ? 0 : 1;
+  const char* from[2];
+  int64_t step[2];
+  for (int k : {0, 1}) {
+    from[k] = static_cast<const char*>(k == repeated ? at[single] : at[operands[k]]);
+    step[k] = (k == repeated ? 1 : row) * stage.size;
+  }
+  for (int64_t r = 0; r < rows; ++r, to += row * stage.size) {
+    stage.function.repeated(repeated, from[0] + r * step[0], from[1] + r * step[1], to, row);
+  }
 }
 
 Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) const {
@@ -257,6 +276,9 @@ Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) c
           break;
         case Do::kSpread:
           spread_elements(to, at[step.from], view.size, rows, pass.row);
+          break;
+        case Do::kMapRepeated:
+          map_rows(stage, operands(stage), step.from, at.data(), rows, pass.row, to);
           break;
         case Do::kCopy:
           std::memcpy(to, at[step.from], static_cast<size_t>(by_row ? rows : n) * view.size);

@@ -43,6 +43,7 @@ struct TreeFunction::Pass {
     kFold,     // from view `from` to one element for each row
     kSpread,   // repeats in `to` what `from` has for a row, all along it
     kCopy,
+    kMapRepeated,  // the stage of two operands, one of which is what view `from` has for the row
   };
   struct Step {
     Do what;

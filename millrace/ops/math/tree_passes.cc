@@ -2,6 +2,8 @@
 #include <array>
 #include <cstring>
 
+#include "millrace/ops/array/host_ints.h"
+#include "millrace/ops/array/reshape.h"
 #include "millrace/ops/math/tree_pass.h"
 #include "millrace/ops/reduce/reduce.h"
 
@@ -16,6 +18,8 @@ constexpr int64_t kMaxRowBytes = 64 << 10;
 // With fewer rows, threads share the pieces of each, where there are that many elements.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kManyElements = 16 << 10;
+// Along rows of so many elements a loop that takes one number as it is beats writing it all along.
+constexpr int64_t kLongRow = 64;
 
 // The same elements in the same order.
 bool same_layout(const Shape& a, const Shape& b) {
@@ -42,17 +46,14 @@ bool is_one_a_row(const Shape& own, const Shape& whole, int64_t row) {
   return within == row;
 }
 
-// The elements of a shape that a tensor lists.
-Result<Shape> read_shape(const Tensor& sizes) {
-  if (sizes.rank() != 1) {
-    return invalid_argument("a shape must be a vector, got ", sizes.dtype(), " ", sizes.shape());
+// The numbers in a list of sizes.
+Result<std::vector<int64_t>> read_sizes(const Tensor& list) {
+  if (list.rank() != 1) {
+    return invalid_argument("a shape must be a vector, got ", list.dtype(), " ", list.shape());
   }
-  std::vector<int64_t> dims;
-  for (size_t i = 0; i < static_cast<size_t>(sizes.num_elements()); ++i) {
-    dims.push_back(sizes.dtype() == DType::kInt32 ? int64_t{sizes.data<int32_t>()[i]}
-                                                  : sizes.data<int64_t>()[i]);
-  }
-  return Shape::make(dims);
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < list.num_elements(); ++i) numbers.push_back(int_at(list, i));
+  return numbers;
 }
 
 }  // namespace
@@ -79,12 +80,8 @@ Result<Shape> TreeFunction::find_shape(const KernelContext& ctx, int s, Layout& 
       for (uint8_t value : from) of[count++] = layout.of[value];
       return stage.function.shape({of.data(), count});
     }
-    case Kind::kSame: {
-      if (stage.host_operand < 0) return x;
-      MR_TRY_ASSIGN(Shape shape, read_shape(ctx.input(stage.host_operand)));
-      MR_TRY(check_broadcast_to(x, shape));
-      return shape;
-    }
+    case Kind::kSame:
+      return find_same_shape(ctx, stage, x);
     case Kind::kFold:
       break;
   }
@@ -102,6 +99,24 @@ Result<Shape> TreeFunction::find_shape(const KernelContext& ctx, int s, Layout& 
   } else {
     length = Layout::kNoRows;
   }
+  return shape;
+}
+
+// The shape in which a stage hands on what it reads, a tensor of shape x.
+Result<Shape> TreeFunction::find_same_shape(const KernelContext& ctx, const Stage& stage,
+                                            const Shape& x) {
+  if (stage.list == List::kNone) return x;
+  const Tensor& list = ctx.input(stage.host_operand);
+  if (stage.list == List::kDim) {
+    if (list.num_elements() != 1) {
+      return invalid_argument("dim must be one number, got shape ", list.shape());
+    }
+    return with_dim_inserted(x, int_at(list, 0));
+  }
+  MR_TRY_ASSIGN(std::vector<int64_t> sizes, read_sizes(list));
+  if (stage.list == List::kElements) return reshaped(x, sizes);
+  MR_TRY_ASSIGN(Shape shape, Shape::make(sizes));
+  MR_TRY(check_broadcast_to(x, shape));
   return shape;
 }
 
@@ -150,9 +165,8 @@ bool TreeFunction::joins(int s, int current, Layout& layout) const {
     const Shape& read = layout.shape(from[k]);
     const bool here = computed_here(from[k]);
     if (here && !row_made_here(from[k])) return false;
-    if (read.num_elements() != 1 || here) {
-      if (!same_layout(read, own)) return false;
-    }
+    const bool as_many = read.num_elements() == own.num_elements() && stage.only_moves_dims();
+    if ((read.num_elements() != 1 || here) && !as_many && !same_layout(read, own)) return false;
     if (k == 0 && stage.kind == Kind::kMap && picks_rows(stage, read, own)) return false;
     any |= here;
   }
@@ -318,7 +332,9 @@ Status TreeFunction::run_pass_of(KernelContext& ctx, const Layout& layout, int w
     }
     const bool by_row = layout.is_by_row(s), folds = stage.kind == Kind::kFold;
     const std::span<const uint8_t> from = operands(stage);
+    const int repeated = repeated_operand(layout, s, pass, bound);
     for (size_t k = 0; k < from.size(); ++k) {
+      if (static_cast<int>(k) == repeated) continue;
       if (k == 0 && stage.kind == Kind::kMap &&
           picks_rows(stage, layout.shape(from[k]), layout.shape(value_of(s)))) {
         MR_TRY(bind_condition(ctx, layout, which, s, kept, pass));
@@ -335,7 +351,7 @@ Status TreeFunction::run_pass_of(KernelContext& ctx, const Layout& layout, int w
                     ctx.allocate_temp(DType::kUInt8, Shape{pass.n / pass.row * pieces * bytes}));
       partials.emplace_back(s, partial);
     }
-    add_stage(pass, s, by_row, partial.valid() ? &partial : own.valid() ? &own : nullptr);
+    add_stage(pass, s, by_row, repeated, partial.valid() ? &partial : own.valid() ? &own : nullptr);
   }
   if (pass.n == 0) return ok_status();
   assign_slots(pass);
@@ -369,9 +385,33 @@ Status TreeFunction::fold_alone(KernelContext& ctx, const Layout& layout, int wh
   return fold_tensor(ctx, stage.fold.kind(), x, dims, out);
 }
 
+// The operand of which a stage over all elements takes the one for the row as it is; -1: none.
+int TreeFunction::repeated_operand(const Layout& layout, int s, const Pass& pass,
+                                   const uint64_t (&bound)[2]) const {
+  const Stage& stage = stages_[static_cast<size_t>(s)];
+  const std::span<const uint8_t> from = operands(stage);
+  if (stage.kind != Kind::kMap || layout.is_by_row(s) || from.size() != 2 || from[0] == from[1] ||
+      pass.row < kLongRow) {
+    return -1;
+  }
+  // What is spread already is taken from there.
+  const auto is_single = [&](int value) {
+    const int own = value - num_inputs_;
+    return own >= 0 && layout.pass_of(own) == layout.pass_of(s) && layout.is_by_row(own) &&
+           (bound[0] >> value & 1) == 0;
+  };
+  for (int k : {0, 1}) {
+    if (is_single(from[static_cast<size_t>(k)]) && !is_single(from[static_cast<size_t>(1 - k)]) &&
+        stage.function.takes_repeated(k)) {
+      return k;
+    }
+  }
+  return -1;
+}
+
 // Adds what computes the stage, once what it reads is there. Its elements go to `memory`, or to
 // the scratch.
-void TreeFunction::add_stage(Pass& pass, int s, bool by_row, Tensor* memory) const {
+void TreeFunction::add_stage(Pass& pass, int s, bool by_row, int repeated, Tensor* memory) const {
   using Do = Pass::Do;
   using Where = Pass::Where;
   const Stage& stage = stages_[static_cast<size_t>(s)];
@@ -379,6 +419,7 @@ void TreeFunction::add_stage(Pass& pass, int s, bool by_row, Tensor* memory) con
   const int to = by_row ? Pass::by_row(value_of(s)) : value_of(s);
   int from = operands(stage)[0];
   if (by_row && !folds) from = Pass::by_row(from);
+  if (repeated >= 0) from = Pass::by_row(operands(stage)[static_cast<size_t>(repeated)]);
   pass.cost += stage.cost() / static_cast<double>(by_row && !folds ? pass.row : 1);
   Pass::View& view = pass.view(to);
   view = {Where::kScratch, stage.size, 0, 0, nullptr};
@@ -393,7 +434,8 @@ void TreeFunction::add_stage(Pass& pass, int s, bool by_row, Tensor* memory) con
   } else if (by_row) {
     view.slot = static_cast<uint8_t>(pass.num_row_slots++);
   }
-  const Do what = folds                       ? Do::kFold
+  const Do what = repeated >= 0               ? Do::kMapRepeated
+                  : folds                     ? Do::kFold
                   : stage.kind == Kind::kSame ? Do::kCopy
                   : by_row                    ? Do::kMapRows
                                               : Do::kMap;

@@ -37,7 +37,13 @@ class Kept {
   Expr shape_;  // invalid: nothing to do
 };
 
-Expr broadcast_to_shape_of(Expr y, Expr x) { return call("BroadcastTo", {y, shape_of(x)}); }
+// The shape is a constant where it is known: nobody has to keep x for it.
+Expr broadcast_to_shape_of(Expr y, Expr x) {
+  const Result<Shape> known = x.valid() ? x.shape().to_shape() : Result<Shape>(Shape());
+  if (!x.valid() || !known.ok()) return call("BroadcastTo", {y, shape_of(x)});
+  const Expr sizes = x.builder()->constant(Tensor::vector<int64_t>(known->dims()));
+  return call("BroadcastTo", {y, sizes});
+}
 
 // How many elements one result is made of, in the dtype of `like`.
 Expr elements_per_result(GradientContext& g, Expr like) {
