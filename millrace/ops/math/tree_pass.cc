@@ -256,11 +256,10 @@ Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) c
       switch (step.what) {
         case Do::kMap:
         case Do::kMapRows: {
-          const int views = by_row ? Pass::by_row(0) : 0;
+          const size_t views = by_row ? static_cast<size_t>(Pass::by_row(0)) : 0;
           const void* from[64];
           int count = 0;
-          for (uint8_t operand : operands(stage))
-            from[count++] = at[static_cast<size_t>(views + operand)];
+          for (uint8_t operand : operands(stage)) from[count++] = at[views + operand];
           if ((pass.picks_rows >> step.stage & 1) != 0) {
             from[0] = at[static_cast<size_t>(Pass::condition_of(step.stage))];
           }
