@@ -239,10 +239,10 @@ void Convolution<Family>::add_ops(Registry& registry, const Docs& docs, const Cl
       nearly.types[0].allowed = close.types;
       nearly.gradient = nullptr;
       nearly.no_gradient = "stands in graphs whose gradients are there already";
-      registry.add(std::move(nearly));
+      registry.add(nearly);
       spec.traits.approximated_by = close_op;
     }
-    registry.add(std::move(spec));
+    registry.add(spec);
   };
   const OpSpec::Type floating{"T", kFloating};
   add({.name = Family::kForward,

@@ -146,7 +146,7 @@ Status lstm_cell_grad(GradientContext& c) {
   c.set(kCsPrev, grads[0]);
   c.set(kHPrev, call("Slice", {both, starts[1], shape_of(h_prev)}));
   c.set(kKernel, matmul(concat({x, h_prev}, 1), gates, true, false));
-  for (int i = 0; i < 3; ++i) c.set(kWci + i, grads[static_cast<size_t>(2 + i)]);
+  for (size_t i = 0; i < 3; ++i) c.set(kWci + static_cast<int>(i), grads[2 + i]);
   c.set(kBias, call("BiasAddGrad", {gates}));
   return ok_status();
 }
