@@ -129,7 +129,8 @@ def trained(tf, program, values, inputs, threads, channels_first=False, without=
         config = tf.ConfigProto(
             intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
         )
-        config.graph_options.optimizer_options.disabled_passes.extend(without)
+        if without:  # which TensorFlow has no name for
+            config.graph_options.optimizer_options.disabled_passes.extend(without)
         session = tf.Session(graph=graph, config=config)
     for (assign, feed), value in zip(assigns, [*values, *inputs], strict=True):
         session.run(assign, {feed: value})
