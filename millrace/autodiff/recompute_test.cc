@@ -20,6 +20,9 @@ using Exprs = std::vector<Expr>;
 constexpr int64_t kSize = 1 << 16;
 constexpr int64_t kBytes = kSize * 8;
 constexpr int kLayers = 64;
+// A thread counts what it allocates by itself, and tells the rest after a while: the process's
+// counts may be off by as much for each thread.
+constexpr int64_t kSlack = kBytes;
 
 struct Outcome {
   Tensor gradient;
@@ -69,7 +72,9 @@ class Recompute : public testing::Test {
   }
 };
 
-TEST_F(Recompute, EverythingIsKeptUnlessAsked) { EXPECT_GE(kept().peak, kLayers * kBytes); }
+TEST_F(Recompute, EverythingIsKeptUnlessAsked) {
+  EXPECT_GE(kept().peak, kLayers * kBytes - kSlack);
+}
 
 TEST_F(Recompute, ChoosesWhatToKeep) {
   expect_same_with_less(run({.recompute = true}), 24 * kBytes);
@@ -80,7 +85,8 @@ TEST_F(Recompute, KeepsWhatItIsTold) { expect_same_with_less(run({}, 8), 28 * kB
 TEST_F(Recompute, FitsABudget) {
   expect_same_with_less(run({.memory_budget = 40 * kBytes}), 44 * kBytes);
   // One that all of it fits changes nothing.
-  EXPECT_EQ(run({.memory_budget = 1000 * kBytes}).peak, kept().peak);
+  EXPECT_NEAR(static_cast<double>(run({.memory_budget = 1000 * kBytes}).peak),
+              static_cast<double>(kept().peak), kSlack);
 }
 
 TEST_F(Recompute, OperationsWithStateRunOnce) {
@@ -139,8 +145,7 @@ TEST_F(Recompute, LoopsKeepTheirVariables) {
     EXPECT_TRUE(callable->run(std::span(&value, 1), result).ok());
     return cpu_allocator().stats().peak_bytes_in_use - before;
   };
-  // Threads may have counted a little less.
-  EXPECT_GT(peak(false), (4 * 16 - 1) * kBytes);
+  EXPECT_GE(peak(false), 4 * 16 * kBytes - kSlack);
   EXPECT_LE(peak(true), (16 + 12) * kBytes);
 }
 

