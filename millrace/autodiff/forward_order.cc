@@ -11,6 +11,11 @@ bool is_back_edge(const Graph& graph, const Node& node, Output input) {
 }  // namespace
 
 std::vector<NodeId> forward_order(const Graph& graph, std::span<const NodeId> roots) {
+  return forward_order(graph, roots, [](Output) { return true; });
+}
+
+std::vector<NodeId> forward_order(const Graph& graph, std::span<const NodeId> roots,
+                                  FunctionRef<bool(Output)> follows) {
   std::vector<NodeId> order;
   std::vector<bool> seen(static_cast<size_t>(graph.num_nodes()), false);
   struct Visit {
@@ -33,7 +38,7 @@ std::vector<NodeId> forward_order(const Graph& graph, std::span<const NodeId> ro
         continue;
       }
       Output input = node.input(stack.back().next++);
-      if (!is_back_edge(graph, node, input)) visit(input.node);
+      if (!is_back_edge(graph, node, input) && follows(input)) visit(input.node);
     }
   }
   return order;

@@ -24,10 +24,12 @@ GradientWalk::GradientWalk(WalkContext context, std::span<const Output> ys,
   dependent_.assign(static_cast<size_t>(graph().num_nodes()), false);
   for (NodeId id : order_) {
     const Node& node = graph().node(id);
+    if (node.op().traits.cannot_differentiate) continue;
     for (Output input : node.inputs()) {
       if (flows(input)) dependent_[index(id)] = true;
     }
   }
+  order_ = forward_order(graph(), roots_, [this](Output o) { return flows(o); });
 }
 
 bool GradientWalk::flows(Output o) const {

@@ -69,7 +69,9 @@ class GradientWalk {
   std::map<Key, std::vector<Gradient>> gradients_;
   std::vector<Output> xs_;
   std::vector<NodeId> roots_;  // of the ys
-  std::vector<NodeId> order_;  // what the ys need, producers first
+  // What the ys need and gradients flow through, producers first. Nothing else has a say in the
+  // order, in which gradients are added up: a tape (eager/tape.h) has to come to the same sums.
+  std::vector<NodeId> order_;
   std::map<Key, bool> is_x_, is_stop_;
   std::vector<bool> dependent_;  // by node: some x is upstream
 };

@@ -1,6 +1,5 @@
-// The gradient rules on a tape: programs written once have the same values and gradients, to the
-// bit, here and in a session. Second derivatives may add up more than two terms in another order:
-// the graph's order follows what has no gradient, too, and a tape does not see that.
+// The gradient rules on a tape: programs written once have the same values and gradients, of first
+// and second order, to the bit, here and in a session.
 
 #include "millrace/autodiff/rule_programs_testing.h"
 #include "millrace/eager/builder.h"
@@ -48,10 +47,7 @@ TEST_P(RulesOnTape, GiveTheBitsThatASessionGives) {
   const Result<std::vector<Tensor>> tape = on_tape(GetParam());
   ASSERT_TRUE(tape.ok()) << tape.status().to_string();
   ASSERT_EQ(graph->size(), tape->size());
-  const size_t first_order = (graph->size() + 1) / 2;
   for (size_t i = 0; i < graph->size(); ++i) {
-    expect_tensor_close((*tape)[i], (*graph)[i], 1e-13, 1e-13);
-    if (i >= first_order) continue;
     EXPECT_TRUE(bit_equal((*graph)[i], (*tape)[i]))
         << "tensor " << i << ": " << (*graph)[i].to_string() << " in the session, "
         << (*tape)[i].to_string() << " on the tape";

@@ -256,9 +256,28 @@ class GradientRun {
   using Place = Tape::Place;
 
   // Puts the records that the roots came from into order_, producers first, and those through which
-  // a source is reached into leads_. The order is that of gradients in graphs (forward_order()), so
-  // that sums come out the same.
+  // a source is reached into leads_. The order is that of gradients in graphs (GradientWalk), in
+  // which only what leads to a source has a say, so that sums come out the same.
   void find_records() {
+    visit_records([](const Record&) { return true; });
+    for (const Ref<Record>& record : order_) {
+      const bool leads = std::any_of(record->edges.begin(), record->edges.end(),
+                                     [&](const Record::Edge& edge) { return wanted(edge); });
+      if (leads) leads_.insert(record.get());
+    }
+    if (leads_.size() == order_.size()) return;
+    std::vector<Ref<Record>> others;
+    for (Ref<Record>& record : order_) {
+      if (!leads_.contains(record.get())) others.push_back(std::move(record));
+    }
+    order_.clear();
+    visit_records([this](const Record& record) { return leads_.contains(&record); });
+    // Nothing reads these: their memory is free before anything is computed.
+    order_.insert(order_.end(), std::make_move_iterator(others.begin()),
+                  std::make_move_iterator(others.end()));
+  }
+
+  void visit_records(FunctionRef<bool(const Record&)> chosen) {
     std::unordered_set<const Record*> seen;
     struct Visit {
       Ref<Record> record;
@@ -266,7 +285,7 @@ class GradientRun {
     };
     std::vector<Visit> stack;
     const auto visit = [&](const Ref<Record>& record) {
-      if (seen.insert(record.get()).second) stack.push_back({record, 0});
+      if (chosen(*record) && seen.insert(record.get()).second) stack.push_back({record, 0});
     };
     for (Record* root : roots_) {
       visit(Ref<Record>(root));
@@ -280,11 +299,6 @@ class GradientRun {
         const Ref<Record>& from = record.edges[stack.back().next++].from;
         if (from && !from->leaf() && from->on(tape_.id_)) visit(from);
       }
-    }
-    for (const Ref<Record>& record : order_) {
-      const bool leads = std::any_of(record->edges.begin(), record->edges.end(),
-                                     [&](const Record::Edge& edge) { return wanted(edge); });
-      if (leads) leads_.insert(record.get());
     }
   }
 
