@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "millrace/autodiff/gradient_registry.h"
+#include "millrace/base/clock.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/mutex.h"
 #include "millrace/eager/recorder.h"
@@ -113,6 +114,7 @@ struct EagerContext::Cache {
   size_t num_plain MR_GUARDED_BY(mu) = 0;
   size_t num_with_state MR_GUARDED_BY(mu) = 0;
   uint64_t calls MR_GUARDED_BY(mu) = 0;
+  Ref<TraceCollector> trace MR_GUARDED_BY(mu);
   // Of what devices with a stream run; another one after an error.
   Ref<Step> enqueued MR_GUARDED_BY(mu);
 
@@ -466,6 +468,55 @@ Status EagerContext::run_kernel(PreparedOp& op, std::span<EagerTensor* const> in
 
 Status EagerContext::run(PreparedOp& op, std::span<EagerTensor* const> inputs, uint64_t movable,
                          TensorRef* outputs) {
+  if (traced_.load(std::memory_order_relaxed)) [[unlikely]]
+    return run_traced(op, inputs, movable, outputs);
+  return run_untraced(op, inputs, movable, outputs);
+}
+
+Status EagerContext::run_traced(PreparedOp& op, std::span<EagerTensor* const> inputs,
+                                uint64_t movable, TensorRef* outputs) {
+  const Ref<TraceCollector> collector = trace();
+  TraceEvent event;
+  event.node = op.node.name;
+  event.op = op.def().name;
+  event.device = (op.device == options_.own_state.get() ? host() : *op.device).name();
+  event.start_ns = monotonic_nanos();
+  Status status = run_untraced(op, inputs, movable, outputs);
+  event.end_ns = monotonic_nanos();
+  for (size_t i = 0; status.ok() && i < op.node.output_types.size(); ++i) {
+    event.allocated_bytes += static_cast<int64_t>(outputs[i]->tensor().bytes());
+  }
+  if (collector) collector->record(std::move(event));
+  return status;
+}
+
+Ref<TraceCollector> EagerContext::trace() const {
+  if (!traced_.load(std::memory_order_relaxed)) [[likely]]
+    return {};
+  MutexLock lock(cache_->mu);
+  return cache_->trace;
+}
+
+void EagerContext::start_trace() {
+  Ref<TraceCollector> collector = make_ref<TraceCollector>();
+  MutexLock lock(cache_->mu);
+  std::swap(cache_->trace, collector);
+  traced_.store(true, std::memory_order_relaxed);
+}
+
+Result<std::vector<TraceEvent>> EagerContext::stop_trace() {
+  Ref<TraceCollector> collector;
+  {
+    MutexLock lock(cache_->mu);
+    std::swap(cache_->trace, collector);
+    traced_.store(false, std::memory_order_relaxed);
+  }
+  if (!collector) return failed_precondition("nothing is traced: start_trace() comes first");
+  return collector->events();
+}
+
+Status EagerContext::run_untraced(PreparedOp& op, std::span<EagerTensor* const> inputs,
+                                  uint64_t movable, TensorRef* outputs) {
   constexpr size_t kFew = 8;
   Recorder recorder(op.recorded ? inputs : std::span<EagerTensor* const>());
   if (recorder.any()) [[unlikely]]

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "millrace/eager/prepared_op.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/kernel/trace.h"
 
 namespace millrace::eager {
 
@@ -84,6 +86,13 @@ class EagerContext final : public RefCounted {
   // nanoseconds. The inputs are borrowed.
   Status run_one(const Op& op, std::span<EagerTensor* const> inputs, TensorRef& output);
 
+  // From now on what runs is recorded: the calls of all threads, and the nodes of the functions
+  // that they call. What was recorded before is dropped. Costs a test of one flag when it is off.
+  void start_trace();
+  // Ends it and gives what was recorded, by start time; calls that still run are left out.
+  // FAILED_PRECONDITION when nothing is recorded.
+  Result<std::vector<TraceEvent>> stop_trace();
+
   // Forgets how ops run, and with that where the random streams stand that ops with the same seeds
   // share.
   void clear_cache();
@@ -104,6 +113,11 @@ class EagerContext final : public RefCounted {
   Result<Ref<PreparedOp>> make(const Op& op, Device* wanted,
                                std::span<EagerTensor* const> inputs) const;
   Status make_kernel(PreparedOp& prepared) const;
+  Ref<TraceCollector> trace() const;  // null: nothing is recorded
+  Status run_traced(PreparedOp& op, std::span<EagerTensor* const> inputs, uint64_t movable,
+                    TensorRef* outputs);
+  Status run_untraced(PreparedOp& op, std::span<EagerTensor* const> inputs, uint64_t movable,
+                      TensorRef* outputs);
   Status run_kernel(PreparedOp& op, std::span<EagerTensor* const> inputs, uint64_t movable,
                     TensorRef* outputs);
   Status compute(PreparedOp& op, Step& step, Value* const* inputs, size_t num_inputs,
@@ -116,6 +130,7 @@ class EagerContext final : public RefCounted {
   const uint64_t id_;
   const Ref<Step> step_;  // of all calls that end when their kernel returns
   const std::unique_ptr<Cache> cache_;
+  std::atomic<bool> traced_{false};
 };
 
 }  // namespace millrace::eager

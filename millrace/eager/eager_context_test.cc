@@ -156,5 +156,28 @@ TEST_F(EagerContextTest, BadOptions) {
   EXPECT_EQ(context_->op("Add", {}, "/device:GPU:0").status().code(), Code::kNotFound);
 }
 
+TEST_F(EagerContextTest, TracesWhatRuns) {
+  EXPECT_EQ(context_->stop_trace().status().code(), Code::kFailedPrecondition);
+  run("Add", {scalar(1), scalar(2)});
+  context_->start_trace();
+  run("Mul", {vector({1, 2}), scalar(2)});
+  const TensorRef v = run("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape{}}});
+  ASSERT_TRUE(context_->execute("AssignVariableOp", {v, scalar(1)}).ok());
+  EXPECT_FALSE(context_->execute("MatMul", {scalar(1), scalar(2)}).ok());
+  const Result<std::vector<TraceEvent>> events = context_->stop_trace();
+  run("Sub", {scalar(1), scalar(2)});
+  ASSERT_TRUE(events.ok()) << events.status().to_string();
+  std::vector<std::string> ops;
+  for (const TraceEvent& event : *events) {
+    ops.push_back(event.op);
+    EXPECT_EQ(event.device, context_->host().name());
+    EXPECT_GE(event.end_ns, event.start_ns);
+    EXPECT_GT(event.thread, 0u);
+  }
+  EXPECT_EQ(ops, (std::vector<std::string>{"Mul", "VarHandleOp", "AssignVariableOp", "MatMul"}));
+  EXPECT_EQ(events->front().allocated_bytes, 8);
+  EXPECT_FALSE(context_->stop_trace().ok());
+}
+
 }  // namespace
 }  // namespace millrace::eager

@@ -34,5 +34,26 @@ TEST_F(EagerThreads, RunAndRecordSideBySide) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Traces begin and end while other threads run.
+TEST_F(EagerThreads, AreTracedTogether) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      while (!stop.load()) run("Add", {scalar(1), scalar(2)});
+    });
+  }
+  size_t seen = 0;
+  while (seen < 100) {
+    context_->start_trace();
+    run("Mul", {scalar(1), scalar(2)});
+    const auto events = context_->stop_trace();
+    ASSERT_TRUE(events.ok()) << events.status().to_string();
+    seen += events->size();
+  }
+  stop.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 }  // namespace millrace::eager

@@ -37,6 +37,7 @@ Result<std::vector<Tensor>> EagerContext::call(FunctionRunner::Handle function,
   const Ref<Step> step = Step::make_shared(0);
   step->max_threads = options_.max_threads;
   step->functions = options_.functions;
+  step->trace = trace();
   options_.functions->run(function, std::move(args), *step,
                           [wait](Result<std::vector<Tensor>> result) {
                             MutexLock lock(wait->mu);

@@ -315,6 +315,12 @@ void bind_eager_calls(nb::module_& m) {
     for (const Ref<Device>& device : eager_context().devices()) names.append(device->name());
     return names;
   });
+  m.def("start_eager_trace", [] { eager_context().start_trace(); });
+  // What ran since then, as the text of a file for Perfetto.
+  m.def("stop_eager_trace", [] {
+    const std::string text = chrome_trace(unwrap(eager_context().stop_trace()));
+    return nb::bytes(text.data(), text.size());
+  });
   m.def("clear_eager_cache", [] { eager_context().clear_cache(); });
   // An op as it is called by name: execute("Add", [a, b], {"T": tf.float32}); a list of tensors.
   // `once`: see eager::Op.
