@@ -12,6 +12,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
 from millrace.core.tensor import Tensor
+from millrace.core.trackable import Trackable
 from millrace.eager.tape import accessed
 from millrace.eager.tensor import EagerTensor
 from millrace.graph.convert import convert_to_tensor
@@ -57,7 +58,7 @@ class _Slot:
 _TENSOR = _Slot()
 
 
-class Function:
+class Function(Trackable):
     """What `tf.function` makes of a Python function."""
 
     def __init__(self, python_function: Callable[..., Any], signature: Any, reduce_retracing: bool):
@@ -201,7 +202,7 @@ def _placed(leaf: Any) -> Any:
     return leaf
 
 
-class ConcreteFunction:
+class ConcreteFunction(Trackable):
     """A traced function: its arguments are the tensors among those that it was traced with."""
 
     def __init__(

@@ -1,5 +1,6 @@
 """The graph that a thread adds to, and the contexts of it."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from millrace import _core
@@ -7,9 +8,7 @@ from millrace.core.export import export
 from millrace.graph.graph import FunctionGraph, Graph
 from millrace.graph.operation import Operation
 from millrace.graph.scopes import (
-    ColocateWith,
     ContainerScope,
-    ControlDependencies,
     DeviceScope,
 )
 from millrace.graph.tensor import SymbolicTensor
@@ -62,14 +61,19 @@ def container(container_name: str) -> ContainerScope:
 
 
 @export(v1="control_dependencies", v2="control_dependencies")
-def control_dependencies(control_inputs: Any) -> ControlDependencies:
-    """As `Graph.control_dependencies`, for the default graph."""
+def control_dependencies(control_inputs: Any) -> Any:
+    """As `Graph.control_dependencies`, for the default graph. Where operations run at once, they
+    have run already: nothing waits."""
+    if _core.executing_eagerly():
+        return nullcontext()
     return get_default_graph().control_dependencies(control_inputs)
 
 
 @export(v1="colocate_with")
-def colocate_with(op: Any, ignore_existing: bool = False) -> ColocateWith:
-    """As `Graph.colocate_with`, for the default graph."""
+def colocate_with(op: Any, ignore_existing: bool = False) -> Any:
+    """As `Graph.colocate_with`, for the default graph. Values are where they are."""
+    if _core.executing_eagerly() or _core.is_eager_tensor(op):
+        return nullcontext()
     return get_default_graph().colocate_with(op, ignore_existing)
 
 

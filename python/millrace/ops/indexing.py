@@ -162,7 +162,7 @@ def strided_slice(
         input_, begin, end, strides, begin_mask, end_mask, ellipsis_mask, new_axis_mask,
         shrink_axis_mask, name=name,
     )  # fmt: skip
-    if var is not None:
+    if var is not None and not _core.is_eager_tensor(made):
 
         def assign(value: Any, name: str | None = None) -> Any:
             """Writes `value` to this part of the variable."""

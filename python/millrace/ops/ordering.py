@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
@@ -15,7 +15,7 @@ no_op = export(v1="no_op", v2="no_op")(gen_ops.no_op)
 
 
 @export(v1="group", v2="group")
-def group(*inputs: Any, **kwargs: Any) -> Operation:
+def group(*inputs: Any, **kwargs: Any) -> Any:
     """An operation that is done when all of `inputs` (tensors, operations, structures of them) are.
 
     TypeError for an input that is neither. `name`: its name.
@@ -23,6 +23,8 @@ def group(*inputs: Any, **kwargs: Any) -> Operation:
     name = kwargs.pop("name", None)
     if kwargs:
         raise ValueError(f"Unknown keyword arguments: {', '.join(sorted(kwargs))}")
+    if _core.executing_eagerly():
+        return None  # all of it has run
     ops: list[Operation] = []
     for item in nest.flatten(list(inputs)):
         op = _operation_of(item)
@@ -84,6 +86,8 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
     `control_inputs`: tensors or operations to wait for besides. ValueError when there is no tensor
     at all, TypeError for control inputs that are neither.
     """
+    if _core.executing_eagerly():
+        return tensors
     with name_scope(name, "tuple", [t for t in tensors if t is not None]):
         tensors = [
             t if t is None or isinstance(t, Operation) or is_composite(t) else convert_to_tensor(t)

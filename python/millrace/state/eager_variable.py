@@ -8,11 +8,15 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor, TensorOperators
+from millrace.core.trackable import VARIABLE_VALUE, Trackable
 from millrace.eager.tape import add_variable, variable_read
 from millrace.eager.tensor import Reference
 from millrace.graph.convert import convert_to_tensor
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import root_graph
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops import eager_overloads as eager_overloads
+from millrace.state.resource_variable import ResourceVariable
 from millrace.state.variable import VariableAggregation, VariableSynchronization
 
 _numbers = itertools.count()
@@ -21,17 +25,36 @@ _creators: list[Callable[..., Any]] = []
 
 
 class _Meta(type):
-    """`Variable(...)` makes a variable through the open creators."""
+    """`Variable(...)` makes a variable through the open creators; one of the graph, where a graph
+    for sessions is open."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is not Variable or not _creators:
-            return super().__call__(*args, **kwargs)
+        create: Callable[..., Any] = super().__call__
+        if cls is not Variable:
+            return create(*args, **kwargs)
+        in_graph = (
+            not _core.executing_eagerly() and not root_graph(get_default_graph())._is_of_values
+        )
+        if not in_graph and not _creators:
+            return create(*args, **kwargs)
         for name, value in zip(_PARAMETERS, args, strict=False):
             kwargs[name] = value
-        create: Callable[..., Any] = super().__call__
+        if in_graph:
+            kwargs.pop("experimental_enable_variable_lifting", None)
+            create = ResourceVariable
         for creator in _creators:
             create = _chained(creator, create)
         return create(**kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (
+            cls is Variable and isinstance(instance, ResourceVariable)
+        )
+
+
+def is_eager_variable(value: Any) -> bool:
+    """Whether a value is a variable outside of graphs: `isinstance` is true of all variables."""
+    return issubclass(type(value), Variable)
 
 
 def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,7 +82,7 @@ class variable_creator_scope:
 
 
 @export(v2="Variable")
-class Variable(TensorOperators, metaclass=_Meta):
+class Variable(Trackable, TensorOperators, metaclass=_Meta):
     """A tensor that keeps its value until it is assigned another.
 
     Args:
@@ -160,6 +183,11 @@ class Variable(TensorOperators, metaclass=_Meta):
 
     def _as_graph_element(self) -> Any:
         return self.value()
+
+    @property
+    def initializer(self) -> None:
+        """None: it has a value from its beginning."""
+        return None
 
     def initialized_value(self) -> Tensor:
         """As `value`: it always has one."""
@@ -305,6 +333,17 @@ class Variable(TensorOperators, metaclass=_Meta):
         updates = convert_to_tensor(updates, dtype=self._dtype)
         getattr(gen_ops, "resource_scatter_nd_" + kind)(self._handle, indices, updates, name=name)
         return self
+
+    # In checkpoints.
+
+    def _saved_names(self) -> list[str]:
+        return [VARIABLE_VALUE]
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        return {VARIABLE_VALUE: gen_ops.read_variable_op(self._handle, self._dtype)}
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, Any]) -> Any:
+        return self.assign(restored_tensors[VARIABLE_VALUE])
 
     # As a value.
 

@@ -1,11 +1,14 @@
 """The frame of optimisers: gradients, slots, and one update per variable."""
 
+from contextlib import nullcontext
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.core.trackable import Trackable
+from millrace.eager.tape import GradientTape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.gradients import gradients
@@ -13,21 +16,37 @@ from millrace.graph.keys import GraphKeys
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group, tuple_
+from millrace.state.eager_variable import Variable as EagerVariable
+from millrace.state.eager_variable import is_eager_variable
 from millrace.state.init_scope import init_scope
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.resource_variable import ResourceVariable
 from millrace.state.variable_lists import trainable_variables
 from millrace.state.variables import Variable
-from millrace.train.slots import create_slot, create_slot_with_initializer, create_zeros_slot
+from millrace.train.slots import (
+    create_slot,
+    create_slot_with_initializer,
+    create_zeros_slot,
+    eager_slot,
+)
 
 
 def is_resource(variable: Any) -> bool:
     """Whether a variable is one behind a handle."""
-    return isinstance(variable, ResourceVariable)
+    return isinstance(variable, ResourceVariable) or is_eager_variable(variable)
+
+
+def colocated(variable: Any) -> Any:
+    """A context in which operations stand beside a variable."""
+    if is_eager_variable(variable):
+        return nullcontext()
+    return get_default_graph().colocate_with(variable.op)
 
 
 def _var_key(variable: Any) -> Any:
     """What slots are kept by."""
+    if is_eager_variable(variable):
+        return variable._unique_id
     return (variable.op.graph, variable.op.name)
 
 
@@ -45,12 +64,12 @@ def _flat(var_list: Any) -> list[Any]:
 
 
 def _check_variable(variable: Any) -> None:
-    if not isinstance(variable, (Variable, Tensor)):
+    if not isinstance(variable, (Variable, EagerVariable, Tensor)):
         raise TypeError(f"Argument is not a tf.Variable: {variable!r}{_core.user_line()}")
 
 
 @export(v1="train.Optimizer")
-class Optimizer:
+class Optimizer(Trackable):
     """The base of optimisers. `minimize(loss)` is what most programs need.
 
     A new optimiser says how to update: `_apply_dense(grad, var)` and `_apply_sparse(grad, var)` for
@@ -70,6 +89,8 @@ class Optimizer:
         self._use_locking = use_locking
         self._name = name
         self._slots: dict[str, dict[Any, Any]] = {}
+        # The variables that slots outside of graphs belong to, by key.
+        self._slot_owners: dict[Any, Any] = {}
         self._non_slot_dict: dict[Any, Any] = {}
 
     def get_name(self) -> str:
@@ -114,6 +135,13 @@ class Optimizer:
         grad_loss: Any = None,
     ) -> list[tuple[Any, Any]]:  # fmt: skip
         """[(gradient, variable)]; a gradient is None where the loss does not depend on it."""
+        if callable(loss) and _core.eager_enabled():
+            return self._compute_gradients_of(loss, var_list, grad_loss)
+        if _core.executing_eagerly():
+            raise RuntimeError(
+                "`loss` passed to Optimizer.compute_gradients should be a function when eager "
+                "execution is enabled."
+            )
         if callable(loss):
             loss = loss()
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
@@ -150,10 +178,25 @@ class Optimizer:
         )
         return pairs
 
+    def _compute_gradients_of(
+        self, loss: Callable[[], Any], var_list: Any, grad_loss: Any
+    ) -> list[tuple[Any, Any]]:
+        """The gradients of what a function computes now."""
+        with GradientTape() as tape:
+            if var_list is not None:
+                tape.watch(var_list)
+            value = loss()
+        variables = list(tape.watched_variables() if var_list is None else _flat(var_list))
+        found = tape.gradient(value, variables, None if grad_loss is None else [grad_loss])
+        pairs = list(zip(found, variables, strict=True))
+        self._assert_valid_dtypes([v for g, v in pairs if g is not None])
+        return pairs
+
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
-    ) -> Operation:
-        """An operation that updates each variable by its gradient, and then counts the step.
+    ) -> Any:
+        """An operation that updates each variable by its gradient, and then counts the step. Where
+        operations run at once it has been done, and there is none.
 
         ValueError when there is no gradient, TypeError for what is none.
         """
@@ -180,7 +223,7 @@ class Optimizer:
         if not changed:
             names = ", ".join(v.name for _, v in converted)
             raise ValueError(f"No gradients provided for any variable: {names}.")
-        with init_scope():
+        with _core.init_scope() if is_eager_variable(changed[0]) else init_scope():
             self._create_slots(changed)
         updates = []
         with name_scope(name, self._name) as scope:
@@ -188,14 +231,16 @@ class Optimizer:
             for gradient, variable in converted:
                 if gradient is None:
                     continue
-                label = variable.op.name
-                with name_scope("update_" + label), get_default_graph().colocate_with(variable.op):
+                label = variable._shared_name if is_eager_variable(variable) else variable.op.name
+                with name_scope("update_" + label), colocated(variable):
                     updates.append(self._update(gradient, variable))
             if global_step is None:
                 done = self._finish(updates, scope)
             else:
                 with control_dependencies([self._finish(updates, "update")]):
                     done = self._count(global_step, scope)
+        if is_eager_variable(changed[0]):
+            return done
         if isinstance(done, Tensor):
             done = done.op
         trained = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
@@ -205,7 +250,7 @@ class Optimizer:
 
     @staticmethod
     def _count(global_step: Any, name: str) -> Any:
-        with get_default_graph().colocate_with(global_step.op):
+        with colocated(global_step):
             if is_resource(global_step):
                 one = convert_to_tensor(1, dtype=global_step.dtype.base_dtype)
                 return gen_ops.assign_add_variable_op(global_step.handle, one, name=name)
@@ -249,7 +294,8 @@ class Optimizer:
         graph = get_default_graph()
         made = [v for slots in self._slots.values() for v in slots.values()]
         made += self._non_slot_variables()
-        return sorted((v for v in made if v.graph is graph), key=lambda v: v.name)
+        here = [v for v in made if is_eager_variable(v) or v.graph is graph]
+        return sorted(here, key=lambda v: v.name)
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
         return self._make_slot(var, slot_name, lambda: create_slot(var, val, op_name))
@@ -270,12 +316,46 @@ class Optimizer:
         key = _var_key(var)
         if key not in slots:
             slots[key] = make()
+            if is_eager_variable(var):
+                self._slot_owners[key] = var
         return slots[key]
+
+    # Slots in checkpoints of objects.
+
+    def _slots_to_save(self) -> list[tuple[Any, str, Any]]:
+        return [
+            (self._slot_owners[key], name, slot)
+            for name, slots in sorted(self._slots.items())
+            for key, slot in slots.items()
+            if key in self._slot_owners
+        ]
+
+    def _restore_slot(self, variable: Any, slot_name: str, position: Any) -> None:
+        if not is_eager_variable(variable):
+            return
+        slot = self.get_slot(variable, slot_name)
+        if slot is None:
+            value = position.value()
+            if value is None:
+                return
+            slot = self._make_slot(
+                variable, slot_name, lambda: eager_slot(variable, self._name, value, None, None)
+            )
+        position.bind(slot)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = super()._trackable_children(save_type, **kwargs)
+        for (name, graph), variable in sorted(self._non_slot_dict.items(), key=lambda e: e[0][0]):
+            if graph is None:
+                children[name] = variable
+        return children
 
     def _slot_dict(self, slot_name: str) -> dict[Any, Any]:
         return self._slots.setdefault(slot_name, {})
 
     def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
+        if is_eager_variable(colocate_with):
+            return self._create_eager_non_slot(initial_value, name)
         key = (name, colocate_with.graph)
         if key not in self._non_slot_dict:
             with get_default_graph().colocate_with(colocate_with.op):
@@ -287,11 +367,21 @@ class Optimizer:
                 )
         return self._non_slot_dict[key]
 
+    def _create_eager_non_slot(self, initial_value: Any, name: str) -> Any:
+        key = (name, None)
+        if key not in self._non_slot_dict:
+            with _core.init_scope():
+                made = EagerVariable(initial_value, name=name, trainable=False)
+            self._non_slot_dict[key] = made
+            self._handle_deferred_dependencies(name, made)
+        return self._non_slot_dict[key]
+
     def _non_slot_variables(self) -> list[Any]:
         return list(self._non_slot_dict.values())
 
     def _get_non_slot_variable(self, name: str, graph: Any = None) -> Any:
-        return self._non_slot_dict.get((name, graph))
+        found = self._non_slot_dict.get((name, graph))
+        return self._non_slot_dict.get((name, None)) if found is None else found
 
     # What an optimiser defines.
 
@@ -338,7 +428,7 @@ class Optimizer:
         values, indices = sum_duplicates(grad, indices)
         return self._resource_apply_sparse(values, handle, indices)
 
-    def _finish(self, update_ops: list[Any], name_scope: str) -> Operation:
+    def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
         return group(*update_ops, name=name_scope)
 
     def _call_if_callable(self, param: Any) -> Any:

@@ -8,11 +8,10 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
-from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group
 from millrace.state.initializers import Constant, Ones
-from millrace.train.optimizer import FusedOptimizer, as_type
+from millrace.train.optimizer import FusedOptimizer, as_type, colocated
 
 _LEARNING_RATE = ("learning_rate", "_learning_rate", "_learning_rate_tensor")
 _L1 = (
@@ -173,7 +172,7 @@ class AdagradDAOptimizer(FusedOptimizer):
 
     def _prepare(self) -> None:
         super()._prepare()
-        step = gen_ops.identity(self._global_step)
+        step = gen_ops.identity(convert_to_tensor(self._global_step))
         self._global_step_on_worker = step + 1
 
     def _arguments(self, var: Any) -> dict[str, Any]:
@@ -311,10 +310,10 @@ class AdamOptimizer(FusedOptimizer):
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
         return self._apply_sparse_shared(grad, handle, indices, self._resource_scatter_add)
 
-    def _finish(self, update_ops: list[Any], name_scope: str) -> Operation:
+    def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
         powers = self._get_beta_accumulators()
         updates = []
-        with control_dependencies(update_ops), get_default_graph().colocate_with(powers[0].op):
+        with control_dependencies(update_ops), colocated(powers[0]):
             for power, beta in zip(powers, (self._beta1_t, self._beta2_t), strict=True):
                 beta = as_type(beta, power.dtype.base_dtype)
                 updates.append(power.assign(power * beta, use_locking=self._use_locking))

@@ -3,9 +3,14 @@
 from contextlib import nullcontext
 from typing import Any
 
+from millrace import _core
+from millrace.core.shapes import as_dims
+from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.ops.array import shape as shape_of
 from millrace.ops.array import zeros
+from millrace.state.eager_variable import Variable as EagerVariable
+from millrace.state.eager_variable import is_eager_variable
 from millrace.state.initializers import Zeros
 from millrace.state.resource_variable import ResourceVariable
 from millrace.state.save_slice_info import SaveSliceInfo
@@ -19,6 +24,8 @@ def _slot(
 ) -> Any:  # fmt: skip
     """A variable "primary/name", numbered where there is one. A slot for a part of a larger
     variable is itself a part."""
+    if is_eager_variable(primary):
+        return eager_slot(primary, name, initial, shape, dtype)
     place = get_default_graph().colocate_with(primary.op) if colocate else nullcontext()
     with variable_scope(None, primary.op.name + "/" + name), place:
         get_variable_scope().set_partitioner(None)
@@ -39,6 +46,15 @@ def _slot(
             )
         )
     return slot
+
+
+def eager_slot(primary: EagerVariable, name: str, initial: Any, shape: Any, dtype: Any) -> Any:
+    """A slot of a variable that has a value now."""
+    with _core.init_scope():
+        if callable(initial) and not isinstance(initial, (Tensor, EagerVariable)):
+            initial = initial(as_dims(shape), dtype=dtype)
+        whole = f"{primary._shared_name}/{name}"
+        return EagerVariable(initial, trainable=False, name=whole, dtype=dtype)
 
 
 def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
@@ -65,6 +81,6 @@ def create_zeros_slot(
     shape = primary.shape
     if shape.is_fully_defined():
         return _slot(primary, name, Zeros(), shape, dtype, colocate_with_primary)
-    known = primary.initialized_value() if isinstance(primary, Variable) else primary
+    known = primary if isinstance(primary, Tensor) else primary.initialized_value()
     value = zeros(shape_of(known), dtype=dtype)
     return create_slot(primary, value, name, colocate_with_primary)
