@@ -23,7 +23,7 @@ if [ "${1:-.}" = . ]; then
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} |
       tee "bench_results/$name.txt"
   done
-  for name in kernel_bench memory_bench scaling_bench first_step_bench; do
+  for name in kernel_bench memory_bench scaling_bench first_step_bench eager_bench; do
     echo "== $name"
     .venv/bin/python "benchmarks/$name.py" ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
       ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json "bench_results/$name.json" |

@@ -1,5 +1,6 @@
 """The examples run, at a small size; the programs for TensorFlow run unchanged."""
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -27,6 +28,14 @@ LEARNS = {
 }
 
 
+# The same of those that run at once, in full: none takes long.
+LEARNS_EAGERLY = {
+    "tree_lstm": (600, lambda share: share > 0.9),
+    "policy_gradient": (150, lambda pushes: pushes > 150),
+    "char_lstm": (300, lambda said: "the quick brown fox jumps over the lazy dog" in said),
+}
+
+
 def load(path: Path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -41,6 +50,19 @@ def test_example(name, capsys):
         result = load(EXAMPLES / "python" / f"{name}.py").main(steps)
     assert good(result), result
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (EXAMPLES / "eager").glob("*.py")))
+def test_eager_example(name):
+    """In a process of its own, for which eager execution is."""
+    steps, good = LEARNS_EAGERLY[name]
+    program = (
+        f"import sys; sys.path.insert(0, {str(EXAMPLES / 'eager')!r}); import {name}; "
+        f"print(repr({name}.main({steps})))"
+    )
+    done = run([sys.executable, "-c", program])
+    assert done.returncode == 0, done.stderr
+    assert good(ast.literal_eval(done.stdout.splitlines()[-1])), done.stdout
 
 
 def test_digits(capsys, tmp_path, monkeypatch):
