@@ -21,9 +21,12 @@
 namespace millrace {
 namespace {
 
-// How long a worker looks for work before it sleeps. With many of them it takes long to wake all.
-constexpr int64_t kSpinNanos = 5'000;
+// How long a worker looks for work before it sleeps: about as long as it takes to wake it, and who
+// wakes it, in a virtual machine. With many of them it takes long to wake all.
+constexpr int64_t kSpinNanos = 20'000;
 constexpr int64_t kSpinNanosOfMany = 50'000;
+// How long who waits for the last range of a loop looks for its end.
+constexpr int64_t kWaitNanos = 50'000;
 constexpr size_t kManyWorkers = 8;
 constexpr int64_t kBlockingIdleNanos = 5'000'000'000;
 constexpr int kMostWorkers = 4096;
@@ -193,7 +196,7 @@ struct Loop {
   // For the caller, once the loop is off the list.
   void wait_for_helpers() {
     if (active.load(std::memory_order_acquire) == 0) return;
-    const int64_t give_up = monotonic_nanos() + kSpinNanos;
+    const int64_t give_up = monotonic_nanos() + kWaitNanos;
     while (monotonic_nanos() < give_up) {
       for (int i = 0; i < 16; ++i) pause_cpu();
       if (active.load(std::memory_order_acquire) == 0) return;

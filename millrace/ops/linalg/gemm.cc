@@ -15,21 +15,26 @@ namespace {
 
 // So many products of a sum at a time: a panel of the right matrix (kDepth x nr) then stays in the
 // second-level cache, with a block of kRowsPerBlock rows of the left one.
-constexpr int64_t kDepth = 384;
+constexpr int64_t kDepth = 512;
 constexpr int64_t kRowsPerBlock = 192;
 constexpr int64_t kLeastRows = 24;
-// Of an operand that all threads share, so many elements are packed at a time, so that it stays in
+// A group of columns is cut into tasks of so many rows or more.
+constexpr int64_t kLeastRowsOfColumns = 64;
+// Of an operand that all threads share, so many elements are read at a time, so that they stay in
 // the last cache.
 constexpr int64_t kSharedElements = int64_t{1} << 22;
-// Up to so many bytes, in lines that lie side by side, an operand is read where it lies as quickly
-// as from panels.
+// Up to so many bytes, lines of the left matrix that lie side by side are read where they lie as
+// quickly as from panels.
 constexpr int64_t kSmallBytes = int64_t{128} << 10;
 constexpr int64_t kTinyBytes = int64_t{24} << 10;
-// A row of the left matrix that meets so few columns is not worth packing.
-constexpr int64_t kFewColumns = 256;
-// A matrix of so many columns or more is multiplied with so few rows as it lies in memory.
+// A left matrix of so many bytes, read where it lies, may be read for each group of columns.
+constexpr int64_t kShortBytes = int64_t{4} << 20;
+// A matrix of so many columns or more is multiplied with so few rows as it lies in memory, so many
+// of its rows at a time; they are fetched so many strips ahead.
 constexpr int64_t kFewRows = 56;
 constexpr int64_t kWideColumns = 256;
+constexpr int64_t kStripDepth = 32;
+constexpr int64_t kStripsAhead = 4;
 constexpr double kStripFlopsPerNs = 100;
 // Columns that are contiguous, where they are so long; blocks of them stay in the first-level cache
 // for all rows. Sums stop at a whole number of vectors.
@@ -44,9 +49,10 @@ constexpr int kMaxLanes = 16;
 constexpr int64_t kSmall = 8 * 8 * 8;
 constexpr double kFlopsPerNs = 50;
 // Where C has at most kSplitElements, too few for tasks of their own, and k has kSplitBlocks
-// blocks or more, k is cut into up to kSplitParts parts.
+// blocks of kSplitDepth or more, k is cut into up to kSplitParts parts.
 constexpr int64_t kSplitElements = int64_t{1} << 16;
 constexpr int64_t kSplitBlocks = 6;
+constexpr int64_t kSplitDepth = 384;
 constexpr int64_t kSplitParts = 8;
 constexpr int64_t kManyColumns = 512;
 
@@ -78,17 +84,20 @@ struct Cut {
         left(problem.a.in_place()),
         right(problem.b.in_place()) {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    const bool few_columns = left.k_step == 1 && problem.n <= kFewColumns;
-    const int64_t left_bytes = problem.m * problem.k * kSize;
-    left_in_place = left.data != nullptr && (left.k_step == 1 || left.line_step == 1) &&
-                    (few_columns || left_bytes <= kSmallBytes);
+    // A tile reads its rows in step, so that each is one stream; what lies across them is packed.
+    left_in_place =
+        left.data != nullptr &&
+        (left.k_step == 1 || (left.line_step == 1 && problem.m * problem.k * kSize <= kSmallBytes));
     side_by_side = right.data != nullptr && right.line_step == 1;
     const bool tight = right.k_step == kernels.nr || right.k_step * problem.k * kSize <= kTinyBytes;
     right_in_place =
         side_by_side && problem.n % kernels.lanes == 0 && (tight || problem.m <= kernels.mr);
-    // Tasks are groups of columns, for which the left matrix is prepared once, or of rows.
-    by_columns =
-        problem.m <= std::max(problem.n, kRowsPerBlock) && problem.n >= kernels.nr * kTasks / 2;
+    // Tasks are groups of columns, of some rows of the left matrix, or of rows. What a task packs
+    // is its own; what all share goes from one processor's caches to the other's.
+    const bool short_left =
+        problem.m <= std::max(problem.n, kRowsPerBlock) ||
+        (left_in_place && problem.m <= kShortBytes / kSize / std::max<int64_t>(problem.k, 1));
+    by_columns = short_left && problem.n >= 2 * kernels.nr;
   }
 
   int64_t depth;
@@ -147,7 +156,7 @@ class Product {
     const int width = cut_.by_columns ? cut_.left_width : kernels_.nr;
     const int64_t lines = round_up(cut_.by_columns ? problem_.m : problem_.n, width);
     const int64_t blocks = std::max<int64_t>(1, kSharedElements / lines / cut_.depth);
-    const int64_t chunk = packs ? std::min(problem_.k, blocks * cut_.depth) : problem_.k;
+    const int64_t chunk = std::min(problem_.k, blocks * cut_.depth);
     Scratch<T> shared(packs ? lines * chunk : 0);
     MR_TRY(shared.status());
     std::atomic<bool> short_of_memory{false};
@@ -200,8 +209,8 @@ class Product {
                       ParallelFor parallel_for) const {
     const int64_t tiles = ceil_div(problem_.n, kernels_.nr);
     const int64_t parts =
-        std::clamp<int64_t>(kTasks / tiles, 1, ceil_div(problem_.m, kRowsPerBlock / 2));
-    const int64_t rows = round_up(ceil_div(problem_.m, parts), cut_.left_width);
+        std::clamp<int64_t>(kTasks / tiles, 1, ceil_div(problem_.m, kLeastRowsOfColumns));
+    const int64_t rows = round_up(ceil_div(problem_.m, parts), row_unit());
     const int64_t row_parts = ceil_div(problem_.m, rows);
     parallel_for(tiles * row_parts, nanoseconds(rows, kernels_.nr, chunk.length),
                  [&](int64_t begin, int64_t end) {
@@ -220,6 +229,9 @@ class Product {
                  });
   }
 
+  // Whole tiles, or panels where the left matrix lies in them.
+  int64_t row_unit() const { return cut_.left_in_place ? cut_.tall : cut_.left_width; }
+
   void multiply_columns(const Chunk& chunk, int64_t done, int64_t row, int64_t rows, int64_t column,
                         T* own) const {
     const int64_t depth = std::min(cut_.depth, chunk.length - done);
@@ -236,8 +248,8 @@ class Product {
   // Each task packs the rows it multiplies.
   void run_by_rows(const Chunk& chunk, std::atomic<bool>& short_of_memory,
                    ParallelFor parallel_for) const {
-    const int64_t rows = round_up(
-        std::clamp(ceil_div(problem_.m, kTasks), kLeastRows, kRowsPerBlock), cut_.left_width);
+    const int64_t rows =
+        round_up(std::clamp(ceil_div(problem_.m, kTasks), kLeastRows, kRowsPerBlock), row_unit());
     parallel_for(ceil_div(problem_.m, rows), nanoseconds(rows, problem_.n, chunk.length),
                  [&](int64_t begin, int64_t end) {
                    Scratch<T> own(cut_.left_in_place ? 0 : rows * cut_.depth);
@@ -417,7 +429,7 @@ typename GemmSource<T>::Lines StridedSource<T, S>::in_place() const {
 namespace {
 
 // Few rows times a wide matrix, which is read once, where it lies: nothing of it is packed, and
-// threads share its columns. The left matrix stays in the first-level cache, a block of k of it.
+// threads share its columns. What is read of it at a time stays in the caches for all rows.
 template <class T>
 class FewRows {
  public:
@@ -428,12 +440,15 @@ class FewRows {
         right_(problem.b.in_place()) {
     if (problem.row_offsets != nullptr || right_.data == nullptr || problem.m > kFewRows) return;
     if (right_.line_step == 1) {
-      strips_ = problem.m <= kernels.strip_rows && problem.n >= kWideColumns;
-      tall_ = static_cast<int>(problem.m);
-      depth_ = ceil_div(problem.k, ceil_div(problem.k, kDepth));
+      strips_ = kernels.strip_rows > 0 && problem.n >= kWideColumns;
+      if (!strips_) return;
+      tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.strip_rows)));
+      unit_ = kernels.strip_lanes(tall_);
+      depth_ = ceil_div(problem.k, ceil_div(problem.k, kStripDepth));
     } else if (right_.k_step == 1 && problem.k >= kDotDepth) {
       dots_ = true;
       tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.dot_rows)));
+      unit_ = kernels.dot_columns;
       depth_ = round_up(ceil_div(problem.k, ceil_div(problem.k, kDotBlock)), kDotStep);
     }
   }
@@ -443,14 +458,12 @@ class FewRows {
 
   Status run(ParallelFor parallel_for) const {
     if (reads_left_in_place()) {
-      multiply(left_.data, left_.line_step, left_.k_step, parallel_for);
-      return ok_status();
+      return multiply({left_.data, left_.line_step, left_.k_step}, parallel_for);
     }
     Scratch<T> packed(problem_.m * problem_.k);
     MR_TRY(packed.status());
     pack_left(packed.data(), parallel_for);
-    multiply(packed.data(), dots_ ? problem_.k : 1, dots_ ? 1 : problem_.m, parallel_for);
-    return ok_status();
+    return multiply({packed.data(), dots_ ? problem_.k : 1, dots_ ? 1 : problem_.m}, parallel_for);
   }
 
  private:
@@ -464,7 +477,8 @@ class FewRows {
 
   // As it is read: a line's elements after each other, or the lines side by side.
   void pack_left(T* out, ParallelFor parallel_for) const {
-    const int64_t units = dots_ ? problem_.m : ceil_div(problem_.k, depth_);
+    const int64_t depth = std::max(depth_, kDepth);
+    const int64_t units = dots_ ? problem_.m : ceil_div(problem_.k, depth);
     const int64_t elements = problem_.m * problem_.k;
     parallel_for(units, static_cast<double>(elements / units) * 0.5,
                  [&](int64_t begin, int64_t end) {
@@ -472,62 +486,113 @@ class FewRows {
                      if (dots_) {
                        problem_.a.pack(i, 1, 0, problem_.k, 1, out + i * problem_.k);
                      } else {
-                       const int64_t k = i * depth_;
-                       problem_.a.pack(0, problem_.m, k, std::min(depth_, problem_.k - k),
+                       const int64_t k = i * depth;
+                       problem_.a.pack(0, problem_.m, k, std::min(depth, problem_.k - k),
                                        static_cast<int>(problem_.m), out + k * problem_.m);
                      }
                    }
                  });
   }
 
-  void multiply(const T* left, int64_t line_step, int64_t k_step, ParallelFor parallel_for) const {
-    const int64_t unit = dots_ ? kernels_.dot_columns : kernels_.strip_lanes(tall_);
-    const double cost = 2.0 * static_cast<double>(problem_.m * unit) *
-                        static_cast<double>(problem_.k) / kStripFlopsPerNs;
-    parallel_for(ceil_div(problem_.n, unit), cost, [&](int64_t begin, int64_t end) {
-      const int64_t last = std::min(problem_.n, end * unit);
-      for (int64_t k = 0; k < problem_.k; k += depth_) {
-        for (int64_t j = begin * unit; j < last; j += unit) {
-          const int64_t wide = std::min(unit, last - j);
-          // What is read next: of this block of k, or of the next one.
-          const bool same = j + unit < last;
-          const int64_t next = same ? j + unit : begin * unit, next_k = same ? k : k + depth_;
-          const T* const ahead =
-              next_k >= problem_.k || std::min(unit, last - next) < unit
-                  ? nullptr
-                  : right_.data + next * right_.line_step + next_k * right_.k_step;
-          const GemmRows<T> rows{left + k * k_step, line_step, k_step};
-          if (dots_) {
-            multiply_dots(rows, k, j, wide, ahead);
-          } else {
-            multiply_strip(rows, k, j, wide, ahead);
-          }
+  Status multiply(const GemmRows<T>& left, ParallelFor parallel_for) const {
+    // Threads take neighbouring columns, many at a time: what is read together lies together.
+    const int64_t units = ceil_div(problem_.n, unit_);
+    const int64_t parts = std::min(units, kTasks);
+    const double cost = 2.0 * static_cast<double>(problem_.m * problem_.n) *
+                        static_cast<double>(problem_.k) / kStripFlopsPerNs /
+                        static_cast<double>(parts);
+    std::atomic<bool> short_of_memory{false};
+    parallel_for(parts, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        const int64_t from = units * part / parts * unit_;
+        const int64_t to = std::min(units * (part + 1) / parts * unit_, problem_.n);
+        if (dots_) {
+          multiply_dots(left, from, to);
+        } else if (!multiply_strips(left, from, to)) {
+          short_of_memory = true;
         }
       }
     });
+    if (!short_of_memory) return ok_status();
+    return resource_exhausted("OOM when summing a product of ", problem_.m, " x ", problem_.n);
   }
 
-  void multiply_strip(const GemmRows<T>& left, int64_t k, int64_t column, int64_t wide,
-                      const T* ahead) const {
-    const int64_t depth = std::min(depth_, problem_.k - k);
-    const bool accumulate = problem_.accumulate || k > 0;
-    const int64_t whole = wide / kernels_.lanes * kernels_.lanes;
-    if (whole > 0) {
-      kernels_.strip(tall_, static_cast<int>(whole), depth, left,
-                     right_.data + k * right_.k_step + column, right_.k_step, ahead,
-                     problem_.c + column, problem_.ldc, accumulate);
+  // Columns [from, to). Few rows of the right matrix are read at a time, a strip of columns after
+  // the other, so many of them that they lie in all places of the caches, and so few that they
+  // remain there until all tiles have read them, though they be a power of two apart. The sums of
+  // all these columns stay in the second-level cache until they are complete.
+  bool multiply_strips(const GemmRows<T>& left, int64_t from, int64_t to) const {
+    Scratch<T> scratch(problem_.m * round_up(to - from, unit_));
+    if (scratch.data() == nullptr) return false;
+    for (int64_t k = 0; k < problem_.k; k += depth_) {
+      for (int64_t j = from; j < to; j += unit_) {
+        multiply_strip(left, k, j, std::min(unit_, to - j), ahead_of(from, to, k, j),
+                       scratch.data() + (j - from) * problem_.m);
+      }
     }
-    if (whole == wide) return;
+    for (int64_t j = from; j < to; j += unit_) {
+      const T* sums = scratch.data() + (j - from) * problem_.m;
+      const int64_t wide = std::min(unit_, to - j);
+      for (int64_t i = 0; i < problem_.m; ++i, sums += unit_) {
+        T* const c = problem_.c + i * problem_.ldc + j;
+        if (problem_.accumulate) {
+          for (int64_t q = 0; q < wide; ++q) c[q] += sums[q];
+        } else {
+          std::copy_n(sums, wide, c);
+        }
+      }
+    }
+    return true;
+  }
+
+  // What is read some strips later than columns from j on.
+  const T* ahead_of(int64_t from, int64_t to, int64_t k, int64_t j) const {
+    int64_t next = j + kStripsAhead * unit_;
+    if (next >= to) {
+      next -= round_up(to - from, unit_);
+      k += depth_;
+    }
+    if (next + unit_ > to || next < from || k + depth_ > problem_.k) return nullptr;
+    return right_.data + k * right_.k_step + next;
+  }
+
+  // Adds depth_ products to each sum of a strip, which lie row by row, or stores them there.
+  void multiply_strip(const GemmRows<T>& left, int64_t k, int64_t column, int64_t wide,
+                      const T* ahead, T* sums) const {
+    const int64_t depth = std::min(depth_, problem_.k - k);
+    const int64_t whole = wide / kernels_.lanes * kernels_.lanes;
+    const T* const right = right_.data + k * right_.k_step + column;
     // Columns that are no whole vector.
-    T panel[kDepth * kMaxLanes], sums[kFewRows * kMaxLanes];
-    problem_.b.pack(column + whole, wide - whole, k, depth, kernels_.lanes, panel);
-    kernels_.strip(tall_, kernels_.lanes, depth, left, panel, kernels_.lanes, nullptr, sums,
-                   kernels_.lanes, false);
-    for (int r = 0; r < tall_; ++r) {
-      T* const c = problem_.c + r * problem_.ldc + column + whole;
-      for (int64_t j = 0; j < wide - whole; ++j) {
-        const T sum = sums[r * kernels_.lanes + j];
-        c[j] = accumulate ? sum + c[j] : sum;
+    T panel[kStripDepth * kMaxLanes];
+    if (whole < wide) {
+      problem_.b.pack(column + whole, wide - whole, k, depth, kernels_.lanes, panel);
+    }
+    for (int64_t i = 0; i < problem_.m; i += tall_) {
+      const int rows = static_cast<int>(std::min<int64_t>(tall_, problem_.m - i));
+      const GemmRows<T> a{left.data + i * left.row_step + k * left.k_step, left.row_step,
+                          left.k_step};
+      T* const c = sums + i * unit_;
+      if (whole > 0) {
+        kernels_.strip(rows, static_cast<int>(whole), depth, a, right, right_.k_step,
+                       i == 0 ? ahead : nullptr, c, unit_, k > 0);
+      }
+      if (whole < wide) {
+        kernels_.strip(rows, kernels_.lanes, depth, a, panel, kernels_.lanes, nullptr, c + whole,
+                       unit_, k > 0);
+      }
+    }
+  }
+
+  void multiply_dots(const GemmRows<T>& left, int64_t from, int64_t to) const {
+    for (int64_t k = 0; k < problem_.k; k += depth_) {
+      for (int64_t j = from; j < to; j += unit_) {
+        // What is read next: of this block of k, or of the next one.
+        const bool same = j + unit_ < to;
+        const int64_t next = same ? j + unit_ : from, next_k = same ? k : k + depth_;
+        const T* const ahead = next_k >= problem_.k || to - next < unit_
+                                   ? nullptr
+                                   : right_.data + next * right_.line_step + next_k;
+        multiply_dots(left, k, j, std::min(unit_, to - j), ahead);
       }
     }
   }
@@ -544,7 +609,7 @@ class FewRows {
     for (int64_t i = 0; i < problem_.m; i += tall_) {
       const int fetch = ahead == nullptr ? 0 : std::min(each, kernels_.dot_columns - fetched);
       kernels_.dots(static_cast<int>(std::min<int64_t>(tall_, problem_.m - i)),
-                    static_cast<int>(wide), depth, left.data + i * left.row_step, left.row_step,
+                    static_cast<int>(wide), depth, left.data + k + i * left.row_step, left.row_step,
                     right, right_.line_step,
                     fetch == 0 ? nullptr : ahead + fetched * right_.line_step, fetch,
                     problem_.c + i * problem_.ldc + column, problem_.ldc, accumulate);
@@ -557,6 +622,7 @@ class FewRows {
   const typename GemmSource<T>::Lines left_, right_;
   bool strips_ = false, dots_ = false;
   int tall_ = 1;       // rows of a tile
+  int64_t unit_ = 1;   // its columns
   int64_t depth_ = 1;  // products of a sum at a time
 };
 
@@ -596,7 +662,7 @@ class SourceFrom final : public GemmSource<T> {
 // Into how many parts k is cut; 1: not at all.
 template <class T>
 int64_t split_parts(const GemmProblem<T>& problem, const GemmKernels<T>& kernels) {
-  const int64_t blocks = ceil_div(problem.k, kDepth);
+  const int64_t blocks = ceil_div(problem.k, kSplitDepth);
   if (problem.row_offsets != nullptr || blocks < kSplitBlocks) return 1;
   if (problem.m > kSplitElements / problem.n) return 1;
   // Its columns are enough for all threads.

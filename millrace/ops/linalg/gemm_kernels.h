@@ -35,10 +35,9 @@ struct GemmKernels {
   void (*tile)(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
                T* c, int64_t ldc, bool accumulate);
 
-  // The same of as many rows as there are registers for sums, `columns` being a whole number of
-  // vectors and at most strip_lanes(rows): b is read once, where it lies, and rows of it are
-  // fetched ahead; after its last one those at ahead[p * b_step], unless null. Bits are those of
-  // `tile`. For 0 < rows <= strip_rows, which is 0 where there is no such kernel.
+  // The same of a few rows and of at most strip_lanes(rows) columns, as many as there are registers
+  // for sums: b is read once, where it lies, and ahead[p * b_step] is fetched meanwhile, unless
+  // null. For 0 < rows <= strip_rows, which is 0 where there is no such kernel.
   int strip_rows;
   void (*strip)(int rows, int columns, int64_t k, const GemmRows<T>& a, const T* b, int64_t b_step,
                 const T* ahead, T* c, int64_t ldc, bool accumulate);

@@ -104,14 +104,12 @@ void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b
                                    accumulate);
 }
 
-// Sums of few rows by one to four vectors, which leave room for the vectors of b. A vector that is
-// less than a line of the cache is not read alone.
-constexpr int kStripRows = vec::kVectorBytes == 64 ? 28 : 6;
-// So many rows of b are fetched before they are needed.
-constexpr int64_t kStripAhead = 32;
+// Sums of few rows by two to four vectors, which leave room for the vectors of b: with more than
+// one, elements of a are read less often than sums are added to.
+constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : 12;
+constexpr int kStripRows = kStripSums / 2;
 constexpr int strip_vectors(int rows) {
-  constexpr int kSums = vec::kVectorBytes == 64 ? 28 : 12;
-  return rows * kVectors <= kSums ? kVectors : kSums / rows;
+  return rows * kVectors <= kStripSums ? kVectors : kStripSums / rows;
 }
 
 template <class T, int kRowsDone, int kVectorsDone>
@@ -124,18 +122,14 @@ MR_VECTOR_FN void strip_of(int64_t k, const GemmRows<T>& rows, const T* b, int64
   const T* a[kPointers];
 #pragma GCC unroll 16
   for (int i = 0; i < kPointers; ++i) a[i] = rows.data + 3 * i * row_step;
-  // Rows of b may be pages apart, where no hardware looks for them.
-  const int64_t until = k > kStripAhead ? k - kStripAhead : 0;
-  const T* fetched = b + kStripAhead * b_step;
   for (int64_t p = 0; p < k; ++p) {
-    if (p == until) fetched = ahead;
     vec::Vec<T> right[kVectorsDone];
     MR_UNROLLED
     for (int j = 0; j < kVectorsDone; ++j) {
       right[j] = vec::load(b + j * kL);
-      __builtin_prefetch(fetched + j * kL);
+      __builtin_prefetch(ahead + j * kL, 0, 2);
     }
-#pragma GCC unroll 32
+#pragma GCC unroll 16
     for (int i = 0; i < kRowsDone; ++i) {
       const T left = a[i / 3][i % 3 * row_step];
       MR_UNROLLED
@@ -144,9 +138,9 @@ MR_VECTOR_FN void strip_of(int64_t k, const GemmRows<T>& rows, const T* b, int64
 #pragma GCC unroll 16
     for (int i = 0; i < kPointers; ++i) a[i] += k_step;
     b += b_step;
-    fetched += b_step;
+    ahead += b_step;
   }
-#pragma GCC unroll 32
+#pragma GCC unroll 16
   for (int i = 0; i < kRowsDone; ++i) {
     T* row = c + i * ldc;
     MR_UNROLLED

@@ -175,7 +175,7 @@ TEST(Gemm, FewRowsOfAWideMatrix) {
     if (isa > machine_isa()) break;
     const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
     for (int round = 0; round < 80; ++round) {
-      const int64_t m = 1 + static_cast<int64_t>(random() % 30), n = 250 + random() % 90;
+      const int64_t m = 1 + static_cast<int64_t>(random() % 60), n = 250 + random() % 90;
       const int64_t k = random() % 3 == 0 ? 512 : 200 + random() % 2000;
       const bool ta = random() % 2, tb = random() % 2, accumulate = random() % 2;
       SCOPED_TRACE(testing::Message() << isa_name(isa) << ": " << m << "x" << n << "x" << k << " "

@@ -24,21 +24,29 @@ TEST(Gemm, ThreadsDoNotChangeBits) {
                                            {40, 70, 7001, 0},
                                            {20, 1300, 1301, 0},
                                            {20, 650, 2600, 1},
+                                           {33, 1000, 130, 0},
+                                           {256, 256, 1100, 0},
+                                           {300, 200, 530, 1},
+                                           {1500, 130, 70, 0},
                                            {50, 601, 800, 1}}) {
     std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
     for (float& x : a) x = uniform(random);
     for (float& x : b) x = uniform(random);
-    std::vector<float> one(static_cast<size_t>(m * n)), four = one;
+    std::vector<float> one(static_cast<size_t>(m * n)), many = one;
     const auto left = MatrixView<float>::of(a.data(), k),
                right = transposed != 0 ? MatrixView<float>::of(b.data(), k).transposed()
                                        : MatrixView<float>::of(b.data(), n);
     ASSERT_TRUE(matmul(m, n, k, left, right, one.data(), run_serially).ok());
-    ThreadPool pool(4);
-    const auto on_pool = [&](int64_t units, double cost, FunctionRef<void(int64_t, int64_t)> body) {
-      pool.parallel_for(units, cost, body);
-    };
-    ASSERT_TRUE(matmul(m, n, k, left, right, four.data(), on_pool).ok());
-    EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)), 0);
+    for (const int threads : {2, 4, 8}) {
+      ThreadPool pool(threads);
+      const auto on_pool = [&](int64_t units, double cost,
+                               FunctionRef<void(int64_t, int64_t)> body) {
+        pool.parallel_for(units, cost, body);
+      };
+      ASSERT_TRUE(matmul(m, n, k, left, right, many.data(), on_pool).ok());
+      EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)), 0)
+          << m << "x" << n << "x" << k << " on " << threads;
+    }
   }
 }
 
