@@ -1,28 +1,55 @@
 #include "millrace/eager/gradient_needs.h"
 
 #include <algorithm>
+#include <deque>
+#include <optional>
 
 #include "millrace/autodiff/gradient_registry.h"
+#include "millrace/eager/record.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/op_registry.h"
+#include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 
 namespace millrace::eager {
 namespace {
 
-// A builder that makes nothing: it notes which of the first tensors each new one was made from.
+// The elements of small integer tensors, for shape rules.
+std::optional<PartialValue> small_value(const Tensor& tensor) {
+  constexpr int64_t kMaxElements = 64;
+  const bool wide = tensor.dtype() == DType::kInt64;
+  if (!wide && tensor.dtype() != DType::kInt32) return std::nullopt;
+  if (tensor.shape().rank() > 1 || tensor.num_elements() > kMaxElements) return std::nullopt;
+  PartialValue value{.is_scalar = tensor.shape().rank() == 0, .elements = {}};
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    value.elements.emplace_back(wide ? tensor.data<int64_t>()[at]
+                                     : int64_t{tensor.data<int32_t>()[at]});
+  }
+  return value;
+}
+
+// A builder that makes nothing: it notes which of the first tensors each new one was made from, and
+// what the rule asked for while it decided what to do.
 class Probe final : public OpBuilder {
  public:
   explicit Probe(const OpRegistry& registry) : registry_(registry) {}
 
+  // `value`: the elements, where they are known.
   Expr stand_in(DType dtype, PartialShape shape, uint64_t sources, const Tensor* value = nullptr) {
-    tensors_.push_back({dtype, std::move(shape), sources, value});
-    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
+    TensorFacts facts{.shape = std::move(shape), .value = {}, .constant = value, .resource = {}};
+    if (value != nullptr && has_elements(*value)) facts.value = small_value(*value);
+    return add({dtype, std::move(facts), sources, sources, true});
   }
   // The tensors whose elements `e` was made from; 0 of an invalid one.
   uint64_t sources(Expr e) const { return e.valid() ? tensor(e).sources : 0; }
-  // Those that the rule looked at while it decided what to do.
+  // Those whose elements were looked at.
   uint64_t looked_at() const { return looked_at_; }
+  // Those whose values decide.
+  uint64_t values_asked() const { return values_asked_; }
+  bool asked_shapes() const { return asked_shapes_; }
+  // Whether it asked for a shape that is known only when the rule runs.
+  bool asked_unknown_shapes() const { return asked_unknown_shapes_; }
 
   std::vector<Expr> emit(std::string_view op, std::vector<Expr> inputs, AttrMap attrs) override {
     Result<std::vector<Expr>> made = make(op, inputs, std::move(attrs));
@@ -32,13 +59,27 @@ class Probe final : public OpBuilder {
   }
   Expr constant(const Tensor& value) override {
     constants_.push_back(value);
-    return stand_in(value.dtype(), value.shape(), 0);
+    return stand_in(value.dtype(), value.shape(), 0, &constants_.back());
   }
   DType dtype(Expr e) const override { return tensor(e).dtype; }
-  PartialShape shape(Expr e) const override { return tensor(e).shape; }
+  PartialShape shape(Expr e) const override {
+    const StandIn& asked = tensor(e);
+    asked_shapes_ = true;
+    if (!asked.given) {
+      // The shape of what is computed is that of its value; it may follow from values.
+      looked_at_ |= asked.sources;
+      values_asked_ |= asked.valued;
+      asked_unknown_shapes_ |= !asked.facts.shape.fully_known();
+    }
+    return asked.facts.shape;
+  }
   const Tensor* constant_value(Expr e) const override {
-    if (tensor(e).value != nullptr) looked_at_ |= tensor(e).sources;
-    return tensor(e).value;
+    const StandIn& asked = tensor(e);
+    if (asked.facts.constant != nullptr) {
+      looked_at_ |= asked.sources;
+      values_asked_ |= asked.sources;
+    }
+    return asked.facts.constant;
   }
   const Status& status() const override { return status_; }
   void fail(Status error) override {
@@ -48,37 +89,52 @@ class Probe final : public OpBuilder {
  private:
   struct StandIn {
     DType dtype;
-    PartialShape shape;
+    TensorFacts facts;
     uint64_t sources;
-    const Tensor* value;
+    uint64_t valued;  // those among the first tensors that its shape may depend on by their values
+    bool given;       // and not computed
   };
   const StandIn& tensor(Expr e) const { return tensors_[static_cast<size_t>(e.id())]; }
+  Expr add(StandIn stand_in) {
+    tensors_.push_back(std::move(stand_in));
+    return Expr(this, static_cast<int64_t>(tensors_.size()) - 1, 0);
+  }
 
   Result<std::vector<Expr>> make(std::string_view op, const std::vector<Expr>& inputs,
                                  AttrMap attrs) {
     MR_TRY(status_);
     MR_TRY_ASSIGN(const OpDef* def, registry_.lookup(op));
     std::vector<DType> types;
-    uint64_t sources = 0;
+    std::vector<const TensorFacts*> facts;
+    uint64_t sources = 0, valued = 0;
     for (Expr input : inputs) {
       if (!input.valid()) return invalid_argument(op, ": an input is missing");
       types.push_back(input.dtype());
+      facts.push_back(&tensor(input).facts);
       sources |= this->sources(input);
+      if (!tensor(input).given || tensor(input).facts.value) valued |= tensor(input).valued;
     }
     MR_TRY(infer_type_attrs(*def, types, attrs));
     MR_TRY(check_attrs(*def, attrs));
     MR_TRY_ASSIGN(const std::vector<DType> made, expand_types(def->outputs, attrs));
+    ShapeContext shapes(*def, attrs, facts, types, made);
+    Result<std::vector<TensorFacts>> known = infer(shapes);
     if (reads_no_elements(*def)) sources = 0;
     std::vector<Expr> out;
-    for (DType type : made) out.push_back(stand_in(type, PartialShape::unknown(), sources));
+    for (size_t i = 0; i < made.size(); ++i) {
+      TensorFacts of_output = known.ok() ? std::move((*known)[i]) : TensorFacts();
+      of_output.constant = nullptr;
+      out.push_back(add({made[i], std::move(of_output), sources, valued, false}));
+    }
     return out;
   }
 
   const OpRegistry& registry_;
   std::vector<StandIn> tensors_;
-  std::vector<Tensor> constants_;
+  std::deque<Tensor> constants_;
   Status status_;
-  mutable uint64_t looked_at_ = 0;
+  mutable uint64_t looked_at_ = 0, values_asked_ = 0;
+  mutable bool asked_shapes_ = false, asked_unknown_shapes_ = false;
 };
 
 struct Call {
@@ -87,7 +143,8 @@ struct Call {
   std::span<const Tensor* const> inputs, outputs;
 
   // Calls the rule with gradients for the outputs in `given`, and adds what it reads to `needs`.
-  // `known`: with the shapes and values of this call, else with none.
+  // `known`: with the shapes and values of this call, else with none. UNIMPLEMENTED where what it
+  // reads is decided by what nobody knows before it runs.
   Status probe(uint64_t given, bool known, GradientNeeds& needs) const {
     Probe probe(registry);
     int bit = 0;
@@ -114,6 +171,11 @@ struct Call {
     }
     MR_TRY(node.op->gradient(rule));
     MR_TRY(probe.status());
+    if (known && probe.asked_unknown_shapes()) {
+      return unimplemented("the shape of something that the rule computes decides");
+    }
+    needs.by_shape |= probe.asked_shapes();
+    needs.by_value |= probe.values_asked();
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Gradient& g = rule.input_gradients()[i];
       needs.of_input[i] |= probe.looked_at() | probe.sources(g.values) | probe.sources(g.indices) |

@@ -54,7 +54,7 @@ class PreparedOp final : public RefCounted {
     kFunctional,  // runs functions
   };
 
-  PreparedOp() = default;
+  PreparedOp();
 
   // What was asked for.
   uint64_t context = 0;  // the context's number
@@ -80,7 +80,8 @@ class PreparedOp final : public RefCounted {
   std::vector<bool> differentiable_outputs;
 
   // What its gradient reads of inputs and outputs; see gradient_needs.h. Worked out at the first
-  // call that a tape records, with its tensors.
+  // call that a tape records, and again for other shapes or values where its rule asks for them.
+  // Good until the thread asks again.
   const GradientNeeds& gradient_needs(std::span<EagerTensor* const> inputs,
                                       const TensorRef* outputs);
 
@@ -93,7 +94,8 @@ class PreparedOp final : public RefCounted {
   ~PreparedOp() override;
 
  private:
-  std::atomic<const GradientNeeds*> gradient_needs_{nullptr};
+  struct KnownNeeds;
+  std::unique_ptr<KnownNeeds> known_needs_;
 };
 
 }  // namespace millrace::eager

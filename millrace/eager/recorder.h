@@ -17,6 +17,10 @@ class Recorder {
   }
   // Whether there are any: then nothing may be written over.
   bool any() const { return !tapes_.empty(); }
+  // See orders_followed().
+  int orders() const;
+  // Whether some tape follows input `i`.
+  bool follows(size_t i) const;
   void record(PreparedOp& op, const TensorRef* outputs);
   void record(Ref<Backward> backward, std::span<const TensorRef> outputs);
 

@@ -150,6 +150,18 @@ void Recorder::find_tapes() {
   }
 }
 
+int Recorder::orders() const {
+  const bool again = std::any_of(tapes_.begin(), tapes_.end(),
+                                 [](const Tape* tape) { return tape->persistent(); });
+  return static_cast<int>(tapes_.size()) + (again ? 1 : 0);
+}
+
+bool Recorder::follows(size_t i) const {
+  return has_gradients(inputs_[i]->dtype()) &&
+         std::any_of(tapes_.begin(), tapes_.end(),
+                     [&](const Tape* tape) { return tape->tracks(*inputs_[i]); });
+}
+
 Ref<Record> Recorder::make_record() const {
   Ref<Record> record = make_ref<Record>();
   record->edges.resize(inputs_.size());
@@ -202,6 +214,15 @@ void Recorder::record(Ref<Backward> backward, std::span<const TensorRef> outputs
   finish(std::move(record), 0);
 }
 
+int orders_followed(std::span<const TensorRef> inputs, std::vector<bool>& followed) {
+  std::vector<EagerTensor*> borrowed;
+  for (const TensorRef& input : inputs) borrowed.push_back(input.get());
+  const Recorder recorder(borrowed);
+  followed.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) followed.push_back(recorder.follows(i));
+  return recorder.orders();
+}
+
 void record_operation(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
                       Ref<Backward> backward) {
   std::vector<EagerTensor*> borrowed;
@@ -213,8 +234,9 @@ void record_operation(std::span<const TensorRef> inputs, std::span<const TensorR
 // One computation of gradients.
 class GradientRun {
  public:
-  GradientRun(Tape& tape, EagerContext& context)
-      : tape_(tape), context_(context), rules_(context) {}
+  // `keep`: what the tape holds is needed afterwards.
+  GradientRun(Tape& tape, EagerContext& context, bool keep)
+      : tape_(tape), context_(context), keep_(keep), rules_(context) {}
 
   Status seed(const EagerTensor& target, EagerGradient gradient) {
     if (!tape_.tracks(target)) return ok_status();
@@ -239,7 +261,7 @@ class GradientRun {
         }
       }
       // Of the records that it alone reads, memory is free before the next one runs.
-      if (!tape_.persistent()) record->leave(tape_.id_);
+      if (!keep_) record->leave(tape_.id_);
     }
     return ok_status();
   }
@@ -359,7 +381,7 @@ class GradientRun {
     std::vector<Gradient> found(record.edges.size());
     if (!rule_of_op) return std::vector<EagerGradient>(record.edges.size());
     std::vector<Expr> inputs, outputs;
-    const bool last = !tape_.persistent() && record.only_on(tape_.id_);
+    const bool last = !keep_ && record.only_on(tape_.id_);
     for (size_t i = 0; i < record.inputs.size(); ++i) {
       inputs.push_back(saved(*op, record.inputs[i], last, record.edges[i]));
     }
@@ -414,6 +436,7 @@ class GradientRun {
 
   Tape& tape_;
   EagerContext& context_;
+  const bool keep_;
   Builder rules_;
   std::unordered_map<Place, std::vector<EagerGradient>, Tape::PlaceHash> gradients_;
   std::unordered_set<Place, Tape::PlaceHash> sources_;
@@ -455,10 +478,11 @@ Result<std::vector<EagerGradient>> Tape::gradient(EagerContext& context,
         "A non-persistent GradientTape can only be used to compute one set of gradients (or "
         "jacobians)");
   }
-  used_ = !options_.persistent;
+  const bool keep = options_.persistent || options.again;
+  used_ = !keep;
   if (!options_.persistent) stop();
   const auto run = [&]() -> Result<std::vector<EagerGradient>> {
-    GradientRun run(*this, context);
+    GradientRun run(*this, context, keep);
     for (size_t i = 0; i < targets.size(); ++i) {
       if (!has_gradients(targets[i]->dtype()) || !tracks(*targets[i])) continue;
       EagerGradient incoming;
@@ -482,7 +506,7 @@ Result<std::vector<EagerGradient>> Tape::gradient(EagerContext& context,
     return out;
   };
   Result<std::vector<EagerGradient>> result = run();
-  if (!options_.persistent) {
+  if (!keep) {
     for (size_t i = records_.size(); i-- > 0;) records_[i]->leave(id_);
     records_.clear();
     bytes_ = 0;

@@ -57,6 +57,8 @@ class Tape {
   struct GradientOptions {
     // Zeros for a source that no target depends on, instead of none.
     bool zeros_for_unconnected = false;
+    // More gradients will be asked for, also of a tape that is not persistent.
+    bool again = false;
   };
   // The gradients of the sum of `targets` with respect to each of `sources`, none where no target
   // depends on it. `output_gradients`: those that come in for each target, empty or with none for
@@ -131,6 +133,11 @@ class StopRecording {
 // Tells the tapes of this thread that the variable behind `handle`, which may be trained, is read:
 // those that want to watch it.
 void variable_accessed(EagerTensor& handle);
+
+// How many orders of gradients of something made from `inputs` the tapes of this thread may be asked
+// for: as many as follow some input, and one more where one of these is persistent. `followed`: by
+// input, whether one of them follows it.
+int orders_followed(std::span<const TensorRef> inputs, std::vector<bool>& followed);
 
 // Records, on the tapes of this thread that follow some input, that `outputs` were made from
 // `inputs`, with `backward` for their gradient. Each output becomes a tensor of its own, which the

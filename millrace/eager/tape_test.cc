@@ -220,6 +220,95 @@ TEST_F(TapeTest, OpsWithoutARule) {
                "No gradient defined for operation 'WithoutARule'");
 }
 
+// What a rule reads may depend on shapes and values: of each call what it reads there is kept.
+TEST_F(TapeTest, RulesThatReadOtherThingsForOtherShapesAndValues) {
+  Registry registry(OpRegistry::global(), KernelRegistry::global());
+  registry.add({.name = "ReadsByShape",
+                .doc = "",
+                .inputs = {{"x", "float"}, {"how", "host(int32)"}},
+                .outputs = {{"y", "float"}},
+                .gradient = [](GradientContext& g) {
+                  const PartialShape shape = g.input(0).shape();
+                  const Tensor* how = g.input(1).constant_value();
+                  const bool reads_input = shape.rank_known() && shape.rank() == 1 &&
+                                           shape.dim_known(0) && shape.dim(0) == 3;
+                  const bool reads_output = how != nullptr && how->item<int32_t>() == 7;
+                  Expr dx = g.gradient();
+                  if (reads_input) dx = dx * g.input(0);
+                  if (reads_output) dx = dx * g.output(0);
+                  // The shape of something computed decides, too.
+                  if (how != nullptr && how->item<int32_t>() == 5 &&
+                      (g.input(0) * 2.0).shape().rank() == 1) {
+                    dx = dx * g.input(0);
+                  }
+                  g.set(0, dx);
+                  return ok_status();
+                }});
+  registry.kernel("ReadsByShape", DeviceKind::kCpu, [](KernelContext& ctx) {
+    ctx.set_output_value(0, ctx.take_input(0));
+    return ok_status();
+  });
+  ASSERT_TRUE(registry.status().ok());
+  const auto slope = [&](std::initializer_list<float> at, int32_t how) {
+    const TensorRef x = vector(at);
+    Tape tape;
+    tape.start();
+    tape.watch(*x);
+    TensorRef y = run("ReadsByShape", {x, context_->tensor(Tensor::scalar(how))});
+    return values(gradient(tape, y, x));
+  };
+  using Floats = std::vector<float>;
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(slope({2}, 0), (Floats{1}));
+    EXPECT_EQ(slope({2, 3}, 0), (Floats{1, 1}));
+    EXPECT_EQ(slope({2, 3, 4}, 0), (Floats{2, 3, 4}));
+    EXPECT_EQ(slope({2, 3, 4}, 7), (Floats{4, 9, 16}));
+    EXPECT_EQ(slope({5}, 7), (Floats{5}));
+    EXPECT_EQ(slope({5, 6}, 5), (Floats{5, 6}));
+  }
+  // More shapes than are remembered.
+  for (int i = 0; i < 600; ++i) {
+    const TensorRef x = run("Fill", {context_->tensor(Tensor::vector<int32_t>({i + 1})), scalar(3)});
+    Tape tape;
+    tape.start();
+    tape.watch(*x);
+    const TensorRef y = run("ReadsByShape", {x, context_->tensor(Tensor::scalar<int32_t>(7))});
+    ASSERT_EQ(values(gradient(tape, y, x))[0], i == 2 ? 9 : 3) << i;
+  }
+}
+
+// Of a tape that is not persistent, as long as it is told that more will be asked for.
+TEST_F(TapeTest, SeveralGradientsOfOneUse) {
+  const TensorRef x = vector({1, 2});
+  Tape tape;
+  tape.start();
+  tape.watch(*x);
+  const TensorRef y = run("Exp", {run("Square", {x})});
+  const std::vector<TensorRef> ys = {y}, xs = {x};
+  const Result<std::vector<EagerGradient>> first =
+      tape.gradient(*context_, ys, xs, {}, {.again = true});
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(values((*first)[0].values), values(gradient(tape, y, x)));
+  expect_error(tape.gradient(*context_, {y}, {x}).status(), Code::kFailedPrecondition,
+               "non-persistent");
+}
+
+TEST_F(TapeTest, TellsHowManyOrdersAreFollowed) {
+  const TensorRef x = scalar(1), y = scalar(2);
+  const std::vector<TensorRef> both = {x, y};
+  std::vector<bool> followed;
+  EXPECT_EQ(orders_followed(both, followed), 0);
+  Tape outer, inner({.persistent = true});
+  outer.start();
+  outer.watch(*y);
+  EXPECT_EQ(orders_followed(both, followed), 1);
+  EXPECT_EQ(followed, (std::vector<bool>{false, true}));
+  inner.start();
+  inner.watch(*x);
+  EXPECT_EQ(orders_followed(both, followed), 3);
+  EXPECT_EQ(followed, (std::vector<bool>{true, true}));
+}
+
 TEST_F(TapeTest, RulesByName) {
   const std::string name = register_unique_gradient("test", [](GradientContext& g) {
     g.set(0, g.gradient() * 100.0);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "millrace/autodiff/gradients.h"
 #include "millrace/graph/functional_builders.h"
 #include "python/src/array.h"
 #include "python/src/elements.h"
@@ -179,10 +178,56 @@ nb::object add_function(PyGraph& graph, const std::string& name, const nb::list&
 }  // namespace
 
 void bind_control_flow(nb::module_& m) {
-  // The function that computes the gradients of one of the graph's, see gradient_function().
-  m.def("gradient_function", [](PyGraph& graph, const std::string& name) {
-    return unwrap_value(gradient_function(graph.ready_builder(), {name, {}}));
+  // A function made from a graph whose nodes are there: from `arguments` to `results`, both its
+  // tensors. Its name. ValueError where the results need something else that is no constant.
+  m.def("make_function",
+        [](PyGraph& graph, const std::string& name, const std::vector<nb::object>& arguments,
+           const std::vector<nb::object>& results) {
+          const auto outputs = [](const std::vector<nb::object>& tensors) {
+            std::vector<Output> out;
+            for (const nb::object& tensor : tensors) out.push_back(output_of(tensor));
+            return out;
+          };
+          FunctionLibrary& library = graph.graph().functions();
+          std::string unique = library.unique_name(name);
+          check(library.add(unwrap_value(
+              function_from_graph(graph.graph(), unique, outputs(arguments), outputs(results)))));
+          return unique;
+        });
+  // The tensor around the function in the making that `tensor`, one of its own, stands for; None
+  // where it stands for none.
+  m.def("capture_source", [](PyGraph& graph, nb::handle tensor) -> nb::object {
+    auto* function = dynamic_cast<FunctionBuilder*>(&graph.builder());
+    if (function == nullptr || graph.outer() == nullptr) return nb::none();
+    const Output wanted = output_of(tensor);
+    for (const FunctionBuilder::Capture& capture : function->captures()) {
+      if (GraphBuilder::output(capture.inner) != wanted) continue;
+      return graph.outer()->tensor(GraphBuilder::output(capture.outer));
+    }
+    return nb::none();
   });
+  // The shapes of the results of a function of the graph's library, called with these tensors of
+  // the graph, as far as its body tells; None where it tells nothing.
+  m.def("call_shapes",
+        [](PyGraph& graph, const std::string& name,
+           const std::vector<nb::object>& arguments) -> nb::object {
+          const Graph& around = graph.graph();
+          std::vector<TensorFacts> facts;
+          for (const nb::object& argument : arguments) {
+            facts.push_back(around.facts(import_tensor(graph, argument)));
+          }
+          const FunctionLibrary& library = *around.shared_functions();
+          const Ref<FunctionBody> body =
+              unwrap_value(library.instantiate(name, {}, around.registry()));
+          const Result<Ref<FunctionBody>> copy = copy_body(*body, around.shared_functions(), facts);
+          if (!copy.ok()) return nb::none();
+          nb::list shapes;
+          for (NodeId result : (*copy)->results) {
+            const Graph& inside = *(*copy)->graph;
+            shapes.append(shape_tuple(inside.facts(inside.node(result).input(0)).shape));
+          }
+          return shapes;
+        });
   m.def("add_if", &add_if_node);
   m.def("add_case", &add_case_node);
   m.def("add_while", &add_while_node);

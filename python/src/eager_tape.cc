@@ -97,7 +97,7 @@ struct PyTape {
   }
 
   nb::list gradient(const std::vector<nb::object>& targets, const std::vector<nb::object>& sources,
-                    const std::vector<nb::object>& output_gradients, bool zeros) {
+                    const std::vector<nb::object>& output_gradients, bool zeros, bool again) {
     const std::vector<TensorRef> ys = tensors(targets), xs = tensors(sources);
     std::vector<EagerGradient> incoming;
     for (const nb::object& g : output_gradients) incoming.push_back(gradient_from_python(g));
@@ -105,7 +105,8 @@ struct PyTape {
     PendingException* const before = std::exchange(pending, &raised);
     Result<std::vector<EagerGradient>> found = [&] {
       const WithoutGil without;
-      return tape.gradient(eager_context(), ys, xs, incoming, {.zeros_for_unconnected = zeros});
+      return tape.gradient(eager_context(), ys, xs, incoming,
+                           {.zeros_for_unconnected = zeros, .again = again});
     }();
     pending = before;
     raised.rethrow();
@@ -198,10 +199,18 @@ void bind_eager_tape(nb::module_& m) {
            [](PyTape& self, nb::handle tensor) {
              return self.tape.watched(*tensor_from_python(tensor));
            })
-      .def("gradient", &PyTape::gradient);
+      .def("gradient", &PyTape::gradient, nb::arg("targets"), nb::arg("sources"),
+           nb::arg("output_gradients"), nb::arg("zeros"), nb::arg("again") = false);
   m.def("variable_accessed",
         [](nb::handle handle) { eager::variable_accessed(*tensor_from_python(handle)); });
   m.def("any_tape", [] { return eager::Tape::innermost() != nullptr; });
+  m.def("orders_followed", [](nb::list inputs) {
+    std::vector<TensorRef> tensors;
+    for (nb::handle input : inputs) tensors.push_back(tensor_from_python(input));
+    std::vector<bool> followed;
+    const int orders = eager::orders_followed(tensors, followed);
+    return nb::make_tuple(orders, followed);
+  });
   m.def("record_operation", &record_operation);
   nb::class_<PyStopRecording>(m, "StopRecording")
       .def(nb::init<>())

@@ -267,6 +267,7 @@ void bind_eager_tensor(nb::module_& m) {
         dtype_object(handle.contents.empty() ? DType::kResource : handle.contents[0].dtype));
   });
   m.def("zeros_like", [](nb::handle object) {
+    if (!is_eager_tensor(object)) throw nb::type_error("expected a tensor that has a value");
     const eager::TensorRef like(&eager_tensor(object));
     eager::TensorRef made;
     check_eager([&]() -> Status {

@@ -170,7 +170,7 @@ Expr twin(PyGraph& graph, const PyGraph& own, Output output) {
 
 bool can_import(PyGraph& graph, nb::handle tensor) {
   PyGraph& own = graph_of(tensor);
-  if (own.is_ancestor_of(graph)) return true;
+  if (own.is_ancestor_of(graph) || graph.captures(own)) return true;
   return own.detached() && twin(graph, own, output_of(tensor)).valid();
 }
 
@@ -180,6 +180,9 @@ Expr visible_expr(PyGraph& graph, nb::handle tensor) {
   Expr source;
   if (own.is_ancestor_of(graph)) {
     source = own.expr(output);
+  } else if (graph.captures(own)) {
+    PyGraph& root = graph.root();
+    source = root.expr(root.capture_value(tensor));
   } else if (own.detached()) {
     source = twin(graph, own, output);
   }

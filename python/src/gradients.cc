@@ -7,7 +7,9 @@
 #include <memory>
 
 #include "millrace/autodiff/gradient_registry.h"
+#include "millrace/autodiff/split_function.h"
 #include "millrace/eager/builder.h"
+#include "python/src/array.h"
 #include "python/src/eager_tape.h"
 #include "python/src/elements.h"
 #include "python/src/function_graph.h"
@@ -51,6 +53,15 @@ struct Differentiation {
 // The innermost last, so that rules find the graph that belongs to a builder.
 thread_local std::vector<Differentiation*> differentiating;
 
+[[noreturn]] void raise_gradient_error(const Status& status) {
+  // No gradient, or one that must not be taken (PreventGradient).
+  if (status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition) {
+    PyErr_SetString(PyExc_LookupError, std::string(status.message()).c_str());
+    throw nb::python_error();
+  }
+  raise_value_error(status);
+}
+
 nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
                          const std::vector<nb::object>& xs, const std::vector<nb::object>& grad_ys,
                          const std::vector<nb::object>& stop, bool colocate, bool gate,
@@ -83,16 +94,36 @@ nb::object add_gradients(PyGraph& graph, const std::vector<nb::object>& ys,
   differentiating.pop_back();
   (void)builder.take_status();
   here.pending.rethrow();
-  // No gradient, or one that must not be taken (PreventGradient).
-  if (!result.ok() && (result.status().code() == Code::kNotFound ||
-                       result.status().code() == Code::kFailedPrecondition)) {
-    PyErr_SetString(PyExc_LookupError, std::string(result.status().message()).c_str());
-    throw nb::python_error();
-  }
-  const std::vector<Gradient> found = unwrap_value(std::move(result));
+  if (!result.ok()) raise_gradient_error(result.status());
+  const std::vector<Gradient> found = *std::move(result);
   nb::list out;
   for (const Gradient& g : found) out.append(gradient_to_python(graph, g));
   return out;
+}
+
+// The halves of a function of the graph's library, see SplitFunction: (forward, types of what it
+// saves, backward, sources, [(argument, whether rows)], types of backward's results).
+nb::object split(PyGraph& graph, const std::string& name, const std::vector<bool>& given,
+                 const std::vector<bool>& wanted) {
+  GraphBuilder& builder = graph.ready_builder();
+  Differentiation here{graph};
+  differentiating.push_back(&here);
+  Result<SplitFunction> result = split_function(builder, {name, {}}, given, wanted);
+  differentiating.pop_back();
+  (void)builder.take_status();
+  here.pending.rethrow();
+  if (!result.ok()) raise_gradient_error(result.status());
+  nb::list gradients;
+  for (const SplitFunction::ArgumentGradient& g : result->gradients) {
+    gradients.append(nb::make_tuple(g.argument, g.rows));
+  }
+  const auto types = [](const std::vector<DType>& dtypes) {
+    nb::list out;
+    for (DType dtype : dtypes) out.append(dtype_object(dtype));
+    return out;
+  };
+  return nb::make_tuple(result->forward, types(result->saved), result->backward, result->sources,
+                        gradients, types(result->backward_results));
 }
 
 // The graphs of Python that were opened for builders that had none.
@@ -219,6 +250,7 @@ void bind_gradients(nb::module_& m) {
         nb::arg("grad_ys"), nb::arg("stop_gradients"), nb::arg("colocate"), nb::arg("gate"),
         nb::arg("recompute"), nb::arg("checkpoints"), nb::arg("memory_budget"),
         nb::arg("swap_memory"), nb::arg("zeros_for_unconnected"), nb::arg("name"));
+  m.def("split_function", &split);
   m.def("register_gradient", [](const std::string& name, nb::handle rule) {
     check(register_gradient(name, rule_of(rule)));
   });

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "millrace/graph/gradient.h"
 #include "millrace/graph/op_registry.h"
 #include "python/src/eager_tensor.h"
+#include "python/src/elements.h"
 #include "python/src/origin.h"
 #include "python/src/status.h"
 
@@ -28,21 +30,58 @@ PyGraph& PyGraph::root() {
   return *graph;
 }
 
-Output PyGraph::capture_value(nb::handle value) {
-  const eager::EagerTensor& tensor = eager_tensor(value);
-  const auto [known, fresh] = value_numbers_.try_emplace(&tensor, values_.size());
-  if (!fresh) return values_[known->second].second;
+bool PyGraph::captures(const PyGraph& other) {
+  if (other.detached()) return false;
+  PyGraph& mine = root();
+  return mine.captures_values_ && &const_cast<PyGraph&>(other).root() != &mine;
+}
+
+namespace {
+
+// A node that stands for a value from outside, and tells as much as is known of it.
+NodeSpec stand_in(DType dtype, PartialShape shape,
+                  const std::vector<ResourceHandle::DTypeAndShape>& held) {
   NodeSpec spec;
   spec.op = "Placeholder";
-  spec.attrs = {{"dtype", tensor.dtype()}, {"shape", tensor.shape()}};
-  if (tensor.dtype() == DType::kResource && tensor.tensor().num_elements() == 1) {
-    // A node that tells as much of the variable as the handle does.
-    const auto& held = tensor.tensor().item<ResourceHandle>().contents;
-    if (!held.empty()) {
-      spec.op = "VarHandleOp";
-      spec.attrs = {{"dtype", held[0].dtype}, {"shape", held[0].shape}};
-    }
+  spec.attrs = {{"dtype", dtype}, {"shape", std::move(shape)}};
+  if (dtype == DType::kResource && !held.empty()) {
+    spec.op = "VarHandleOp";
+    spec.attrs = {{"dtype", held[0].dtype}, {"shape", held[0].shape}};
   }
+  return spec;
+}
+
+NodeSpec stand_in_for(nb::handle value) {
+  if (is_eager_tensor(value)) {
+    const eager::EagerTensor& tensor = eager_tensor(value);
+    std::vector<ResourceHandle::DTypeAndShape> held;
+    if (tensor.dtype() == DType::kResource && tensor.tensor().num_elements() == 1) {
+      held = tensor.tensor().item<ResourceHandle>().contents;
+    }
+    return stand_in(tensor.dtype(), tensor.shape(), held);
+  }
+  const Graph& graph = graph_of(value).graph();
+  const Output output = output_of(value);
+  const Node& node = graph.node(output.node);
+  const DType dtype = base_type(graph.output_type(output));
+  const TensorFacts& facts = graph.facts(output);
+  if (node.op().traits.constant && !has_gradients(dtype)) {
+    NodeSpec spec;
+    spec.op = node.op_name();
+    spec.attrs = node.attrs();
+    return spec;
+  }
+  return stand_in(dtype, facts.shape, facts.resource);
+}
+
+}  // namespace
+
+Output PyGraph::capture_value(nb::handle value) {
+  const void* key = is_eager_tensor(value) ? static_cast<const void*>(&eager_tensor(value))
+                                           : static_cast<const void*>(value.ptr());
+  const auto [known, fresh] = value_numbers_.try_emplace(key, values_.size());
+  if (!fresh) return values_[known->second].second;
+  NodeSpec spec = stand_in_for(value);
   spec.name = graph_->unique_name("captured");
   const Output output = {unwrap_value(graph_->add(std::move(spec))), 0};
   values_.emplace_back(nb::borrow(value), output);

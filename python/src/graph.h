@@ -48,8 +48,11 @@ class PyGraph {
   PyGraph& root();
   // Where tensors with values become placeholders: see above.
   bool captures_values() const { return captures_values_; }
-  // The placeholder for `value`, an EagerTensor.
+  // The placeholder for `value`: an EagerTensor, or a tensor of a graph that this one is not part
+  // of, as a function has that is called while another one is traced.
   Output capture_value(nb::handle value);
+  // Whether the tensor of a graph is one to be captured so.
+  bool captures(const PyGraph& other);
   // The values and their placeholders, in the order in which they were first used.
   nb::list captured_values();
   // Grows with every node that is added to this graph, to one around it, or to a body in them: no
@@ -107,7 +110,7 @@ class PyGraph {
   PyGraph* outer_ = nullptr;
   bool captures_values_ = false;
   std::vector<std::pair<nb::object, Output>> values_;
-  std::unordered_map<const void*, size_t> value_numbers_;  // by tensor, in values_
+  std::unordered_map<const void*, size_t> value_numbers_;  // by Python's object, in values_
   int64_t nodes_of_bodies_ = 0;                            // that are finished
   PyObject* self_ = nullptr;                               // borrowed
   PyObject* operations_ = nullptr;                         // borrowed

@@ -94,7 +94,8 @@ PyGraph& graph_for(PyGraph& current, nb::handle value, PyGraph* found, int depth
   if (is_tensor(value)) {
     PyGraph& own = graph_of(value);
     // Nothing can be added to a finished body: import_tensor() says what to do, or finds its twin.
-    if (!own.detached() && !own.is_ancestor_of(found != nullptr ? *found : current)) return own;
+    PyGraph& here = found != nullptr ? *found : current;
+    if (!own.detached() && !own.is_ancestor_of(here) && !here.captures(own)) return own;
   } else if (depth == 0 && (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()))) {
     for (nb::handle item : value) {
       PyGraph& own = graph_for(current, item, found, 1);

@@ -1,26 +1,26 @@
 """tf.function: Python functions that are traced and run as graphs."""
 
 import functools
-import itertools
+import threading
+import weakref
 from typing import Any, Callable
 
-import numpy as np
-
 from millrace import _core
-from millrace.core import nest
 from millrace.core.export import export
-from millrace.core.shapes import TensorShape
-from millrace.core.specs import TensorSpec
-from millrace.core.tensor import Tensor
+from millrace.core.logging import warn
 from millrace.core.trackable import Trackable
-from millrace.eager.tape import accessed
+from millrace.eager.arguments import Call, Same, Signature, Sizes
+from millrace.eager.concrete import ConcreteFunction
 from millrace.eager.tensor import EagerTensor
-from millrace.graph.convert import convert_to_tensor
-from millrace.graph.graph import Graph
-from millrace.graph.sparse import IndexedSlices
-from millrace.graph.tracing import leaf_of, tensors_of, wholes
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import root_graph
 
-_numbers = itertools.count()
+# After so many shapes of arguments that are alike in all else, sizes that differ are left open.
+_FIXED_SHAPES = 3
+# So many traces of one function are worth a word.
+_MANY_TRACES = 5
+# Calls by shape that are remembered for one function.
+_MOST_KNOWN = 4096
 
 
 @export(v2="function")
@@ -37,297 +37,353 @@ def function(
     are none; a call of a traced function runs no Python. Python code in it runs while it is traced.
     Variables and tensors from outside are used as they are at each call, and what changes state
     runs in the order of the program.
+
+    Args:
+      input_signature: TensorSpecs (or structures of them) of the arguments: it is traced once, for
+        these, and arguments are made what they say.
+      reduce_retracing: from the second shape of an argument on, trace for all shapes that agree in
+        what the ones so far have in common. Otherwise that is done from the fourth on, for sizes of
+        dimensions alone, and given up where the function cannot be traced so.
+
+    A variable may be created when it is first called, and not again. ValueError where it is, and
+    where the function changes the lists that it is given.
     """
     del jit_compile, experimental_implements, experimental_autograph_options
     del experimental_attributes, experimental_compile, experimental_follow_type_hints, autograph
+    relax = bool(reduce_retracing or experimental_relax_shapes)
+
+    def convert(code: Callable[..., Any]) -> Callable[..., Any]:
+        return code
 
     def decorate(python_function: Callable[..., Any]) -> "Function":
-        made = Function(python_function, input_signature, reduce_retracing)
+        made = Function(python_function, input_signature, relax, convert)
         return functools.update_wrapper(made, python_function)
 
     return decorate if func is None else decorate(func)
 
 
-class _Slot:
-    """Where a tensor stands in the structure of arguments."""
-
-    def __repr__(self) -> str:
-        return "<tensor>"
+_run_eagerly = [False]
 
 
-_TENSOR = _Slot()
+@export(v2=("config.run_functions_eagerly", "config.experimental_run_functions_eagerly"))
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Whether calls of a `tf.function` run its Python code at once, for debuggers, instead of what
+    was traced. Holds for all threads."""
+    _run_eagerly[0] = bool(run_eagerly)
+
+
+@export(v2=("config.functions_run_eagerly", "config.experimental_functions_run_eagerly"))
+def functions_run_eagerly() -> bool:
+    """What `run_functions_eagerly` has set."""
+    return _run_eagerly[0]
+
+
+class _Traces:
+    """What is known of one function, or of one object's method."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.by_key: dict[Any, ConcreteFunction] = {}
+        # The same by types and shapes, of calls with tensors alone.
+        self.of_tensors: dict[Any, ConcreteFunction] = {}
+        # By kind of call: the shapes that were traced, and functions for more than one shape.
+        self.shapes: dict[Any, list[list[Sizes]]] = {}
+        self.open: dict[Any, list[ConcreteFunction]] = {}
+        self.never_open: set[Any] = set()
+        self.count = 0
+        self.created_variables = False
+        # What the arguments of the last trace were, by name.
+        self.last: dict[str, str] = {}
+        self.warned = False
+
+    def forget_dead(self) -> None:
+        """Drops what was traced for objects that are gone."""
+        for table in (self.by_key, self.shapes, self.open):
+            for key in [k for k in table if not _alive(k)]:
+                del table[key]  # type: ignore[attr-defined]
+
+
+def _alive(key: Any) -> bool:
+    if isinstance(key, Same):
+        return key.alive
+    return not isinstance(key, tuple) or all(map(_alive, key))
 
 
 class Function(Trackable):
     """What `tf.function` makes of a Python function."""
 
-    def __init__(self, python_function: Callable[..., Any], signature: Any, reduce_retracing: bool):
-        self.python_function = python_function
-        self.input_signature = None if signature is None else tuple(signature)
+    def __init__(
+        self, python_function: Callable[..., Any], signature: Any, reduce_retracing: bool,
+        convert: Callable[[Callable[..., Any]], Callable[..., Any]],
+        traces: _Traces | None = None,
+    ):  # fmt: skip
+        if not callable(python_function):
+            raise TypeError(
+                f"tf.function takes a function, got {python_function!r} of type "
+                f"{type(python_function).__name__}"
+            )
+        self._python_function = python_function
+        self._convert = convert  # from the Python function to what is traced
+        name = getattr(python_function, "__name__", None)
+        if name is None:
+            inner = getattr(python_function, "func", python_function)
+            name = getattr(inner, "__name__", type(python_function).__name__)
+        self._given_signature = signature
+        self._bound_signature: Signature | None = None
+        self._name = name
         self._reduce_retracing = reduce_retracing
-        self._traced: dict[Any, ConcreteFunction] = {}
-        # The same by types and shapes, of calls with tensors alone.
-        self._of_tensors: dict[Any, ConcreteFunction] = {}
+        self._traces = traces if traces is not None else _Traces()
+        # Of the objects whose method it is.
+        self._methods: dict[int, tuple[Any, _Traces]] = {}
 
-    def __get__(self, instance: Any, owner: Any) -> Any:
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        name = f"_function_of_{self.python_function.__name__}_{id(self)}"
-        known = instance.__dict__.get(name) if hasattr(instance, "__dict__") else None
+        known = self._methods.get(id(instance))
         if known is None:
-            bound = self.python_function.__get__(instance, owner)
-            known = Function(bound, self.input_signature, self._reduce_retracing)
-            if hasattr(instance, "__dict__"):
-                instance.__dict__[name] = known
+            known = self._methods[id(instance)] = (_watch(instance, self._methods), _Traces())
+        bound = self._python_function.__get__(instance, owner)
+        made = Function(
+            bound, self._given_signature, self._reduce_retracing, self._convert, known[1]
+        )
+        made.__doc__ = self.__doc__
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and other._traces is self._traces
+
+    def __hash__(self) -> int:
+        return id(self._traces)
+
+    def __repr__(self) -> str:
+        return f"<tf.function {self._signature.described()}>"
+
+    @property
+    def python_function(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self._python_function
+
+    @property
+    def input_signature(self) -> Any:
+        """The TensorSpecs of its arguments, or None."""
+        return self._signature.specs
+
+    @property
+    def function_spec(self) -> Signature:
+        """Its parameters."""
+        return self._signature
+
+    @property
+    def _signature(self) -> Signature:
+        known = self._bound_signature
+        if known is None:
+            known = self._bound_signature = Signature(
+                self._python_function, self._given_signature, self._name
+            )
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result for these arguments, of what is traced for such when it is not there."""
         if not _core.executing_eagerly():
-            return self.python_function(*args, **kwargs)  # part of what is being traced
-        if kwargs or not all(type(arg) is EagerTensor for arg in args):
-            concrete, tensors = self._find(args, kwargs)
-            return concrete._run(tensors)
-        # Most calls: tensors alone.
-        kinds = tuple([(arg.dtype, arg._shape_tuple()) for arg in args])
-        known = self._of_tensors.get(kinds)
-        if known is None:
-            known, _ = self._find(args, kwargs)
-            self._of_tensors[kinds] = known
-        return known._run(list(args))
+            return self._call_in_graph(args, kwargs)
+        if _run_eagerly[0]:
+            return self._python_function(*args, **kwargs)
+        if not kwargs:
+            # Most calls: tensors alone.
+            kinds = []
+            for arg in args:
+                if type(arg) is not EagerTensor:
+                    break
+                kinds.append((arg.dtype, arg._shape_tuple()))
+            else:
+                key = tuple(kinds)
+                known = self._traces.of_tensors.get(key)
+                if known is not None:
+                    return known.run(list(args))
+                known, tensors = self._find(args, kwargs)
+                if len(tensors) == len(args) and known.is_free:
+                    if len(self._traces.of_tensors) >= _MOST_KNOWN:
+                        self._traces.of_tensors.clear()
+                    self._traces.of_tensors[key] = known
+                return known.run(tensors)
+        known, tensors = self._find(args, kwargs)
+        return known.run(tensors)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> "ConcreteFunction":
+    def _call_in_graph(self, args: Any, kwargs: Any) -> Any:
+        graph = get_default_graph()
+        if not root_graph(graph)._captures_values:
+            if self._given_signature is not None:
+                args, kwargs = self._signature.specified(args, kwargs)
+            # A part of what is being built.
+            return self._convert(self._python_function)(*args, **kwargs)
+        known, tensors = self._find(args, kwargs)
+        return known.run_in(graph, tensors)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The traced function for arguments like these, which may be TensorSpecs."""
-        if self.input_signature is not None and not args and not kwargs:
-            args = self.input_signature
-        with _core.init_scope():
-            return self._find(args, kwargs)[0]
+        signature = self._signature
+        if signature.specs is not None and not args and not kwargs:
+            args = signature.specs
+        return self._find(args, kwargs)[0]
 
     def experimental_get_tracing_count(self) -> int:
         """How often it was traced."""
-        return len(self._traced)
+        return self._traces.count
 
-    def _find(self, args: Any, kwargs: Any) -> "tuple[ConcreteFunction, list[Any]]":
-        if self.input_signature is not None:
-            args = tuple(
-                nest.map_structure_up_to(spec, _as_specified, spec, arg)
-                for spec, arg in zip(self.input_signature, args, strict=True)
-            )
-        leaves = nest.flatten((args, kwargs))
-        tensors: list[Any] = []
-        key: list[Any] = []
-        for leaf in leaves:
-            if isinstance(leaf, (np.ndarray, np.generic)):
-                leaf = convert_to_tensor(leaf)
-            if isinstance(leaf, Tensor):
-                tensors.append(leaf)
-                key.append((leaf.dtype, leaf._shape_tuple()))
-            elif _is_spec(leaf):
-                tensors.append(leaf)
-                key.append((leaf.dtype, _sizes(leaf.shape)))
-            else:
-                key.append(_key_of(leaf))
-        whole = (_structure_of((args, kwargs)), tuple(key))
-        if self.input_signature is not None:
-            specs = nest.flatten(self.input_signature)
-            whole = ("signature",)
-            shapes = [_sizes(s.shape) for s in specs]
+    def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
+        return list(dict.fromkeys(self._traces.by_key.values()))
+
+    def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
+        """The arguments and results of all that is traced, as text."""
+        found = self._list_all_concrete_functions()
+        return "\n\n".join(f.pretty_printed_signature(verbose) for f in found)
+
+    # Finding and tracing.
+
+    def _find(self, args: Any, kwargs: Any) -> tuple[ConcreteFunction, list[Any]]:
+        signature, traces = self._signature, self._traces
+        if signature.specs is not None:
+            args, kwargs = signature.specified(args, kwargs)
         else:
-            shapes = [_sizes(t.shape) for t in tensors]
-        concrete = self._traced.get(whole)
-        if concrete is None:
-            concrete = self._trace(args, kwargs, tensors, shapes)
-            self._traced[whole] = concrete
-        return concrete, tensors
+            args, kwargs = signature.bind(args, kwargs)
+        call = Call(signature, args, kwargs)
+        if signature.specs is not None:
+            call.fix_shapes(signature.specs)
+        key = call.key()
+        with traces.lock:
+            found = self._known(call, key)
+            if found is None:
+                found = self._made(call, key)
+            return found, call.tensors
 
-    def _trace(
-        self, args: Any, kwargs: Any, tensors: list[Any], shapes: list[Any]
-    ) -> "ConcreteFunction":
-        structure = nest.map_structure(_placed, (args, kwargs))
-        return ConcreteFunction(self.python_function, structure, [t.dtype for t in tensors], shapes)
+    def _known(self, call: Call, key: Any) -> ConcreteFunction | None:
+        traces = self._traces
+        found = traces.by_key.get(key)
+        if found is not None:
+            return found
+        if not _core.executing_eagerly():
+            local = root_graph(get_default_graph())._local
+            found = local.get("traced", {}).get((traces, key))
+            if found is not None:
+                return found
+        for known in traces.open.get(call.kind, ()):
+            if all(map(_covers, known._shapes, call.shapes)):
+                return known
+        return None
 
+    def _made(self, call: Call, key: Any) -> ConcreteFunction:
+        traces = self._traces
+        traces.forget_dead()
+        self._say_retracing(call)
+        shapes = self._shapes_for(call)
+        known: ConcreteFunction | None = None
+        if shapes != call.shapes and not self._reduce_retracing:
+            # Nobody has asked for it: where it does not work, all stays as it was.
+            try:
+                known = self._traced(call, shapes)
+            except Exception:
+                traces.never_open.add(call.kind)
+                shapes = call.shapes
+        if known is None:
+            known = self._traced(call, shapes)
+        if not known.is_free:
+            root_graph(get_default_graph())._local.setdefault("traced", {})[(traces, key)] = known
+            return known
+        traces.shapes.setdefault(call.kind, []).append(call.shapes)
+        if any(s is None or None in s for s in known._shapes):
+            traces.open.setdefault(call.kind, []).insert(0, known)
+        if shapes == call.shapes:
+            traces.by_key[key] = known
+        else:
+            traces.by_key[call.kind, tuple(shapes)] = known
+        return known
 
-def _sizes(shape: Any) -> Any:
-    shape = TensorShape(shape)
-    return None if shape.ndims is None else tuple(shape.as_list())
+    def _traced(self, call: Call, shapes: list[Sizes]) -> ConcreteFunction:
+        traces = self._traces
+        traces.count += 1
+        code = self._convert(self._python_function)
+        made = ConcreteFunction(code, call, self._signature, shapes, not traces.created_variables)
+        if not made.trace.created:
+            return made
+        # What was made will not be made again: what is kept is traced without.
+        traces.created_variables = True
+        if made.trace.sets_values and not _core.executing_eagerly():
+            return made
+        if made.trace.sets_values:
+            made.run(call.tensors)
+        traces.count += 1
+        return ConcreteFunction(code, call, self._signature, shapes, False)
 
-
-def _is_spec(leaf: Any) -> bool:
-    return isinstance(leaf, TensorSpec)
-
-
-def _as_specified(spec: Any, arg: Any) -> Any:
-    if _is_spec(arg):
-        return arg
-    tensor = convert_to_tensor(arg, dtype=spec.dtype)
-    if not TensorShape(spec.shape).is_compatible_with(tensor.shape):
-        raise ValueError(
-            f"Python inputs incompatible with input_signature: expected {spec}, got a tensor of "
-            f"shape {tensor.shape}"
-        )
-    return tensor
-
-
-def _key_of(leaf: Any) -> Any:
-    try:
-        hash(leaf)
-    except TypeError:
-        return _Same(leaf)
-    return type(leaf), leaf
-
-
-class _Same:
-    """Equal for one object alone, which lives as long as this does."""
-
-    def __init__(self, of: Any):
-        self._of = of
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _Same) and other._of is self._of
-
-    def __hash__(self) -> int:
-        return id(self._of)
-
-
-def _structure_of(value: Any) -> Any:
-    if isinstance(value, dict):
-        return type(value), tuple((k, _structure_of(v)) for k, v in sorted(value.items()))
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(_structure_of(v) for v in value)
-    return None
-
-
-def _placed(leaf: Any) -> Any:
-    if isinstance(leaf, (Tensor, np.ndarray, np.generic)) or _is_spec(leaf):
-        return _TENSOR
-    return leaf
-
-
-class ConcreteFunction(Trackable):
-    """A traced function: its arguments are the tensors among those that it was traced with."""
-
-    def __init__(
-        self, python_function: Callable[..., Any], structure: Any, types: list[Any],
-        shapes: list[Any],
-    ):  # fmt: skip
-        self._graph = Graph(True)
-        self._variables: list[Any] = []
-        name = getattr(python_function, "__name__", type(python_function).__name__)
-        name = "".join(c if c.isalnum() else "_" for c in name).strip("_") or "function"
-        self.name = f"__inference_{name}_{next(_numbers)}"
-
-        def code(parameters: list[Tensor]) -> list[Tensor]:
-            given = iter(parameters)
-            args, kwargs = nest.map_structure(
-                lambda leaf: next(given) if leaf is _TENSOR else leaf, structure
-            )
-            with _Accesses(self._variables):
-                result = python_function(*args, **kwargs)
-            self._result = result
-            self._leaves = [_leaf(part) for part in nest.flatten(result)]
-            out = [t for leaf in self._leaves for t in tensors_of(leaf)]
-            return out or [convert_to_tensor(True)]
-
-        with self._graph.as_default():
-            made = _core.add_function(
-                self._graph, self.name, types, shapes, [f"arg{i}" for i in range(len(types))], code
-            )
-        self._function, captures, self._result_types, self.output_shapes, self._stateful = made
-        values = {placeholder: value for value, placeholder in self._graph._captured_values()}
-        self.captured_inputs = [values[capture] for capture in captures]
-        self._types = [*types, *(v.dtype for v in self.captured_inputs)]
-        self._call = _core.FunctionCall(self._function, self._types, self._result_types)
-        self._backward: Any = None
-
-    @property
-    def structured_outputs(self) -> Any:
-        """What it returns, as it was traced."""
-        return self._result
-
-    @property
-    def graph(self) -> Graph:
-        """The graph around its body."""
-        return self._graph
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        tensors = [convert_to_tensor(a) for a in nest.flatten((args, kwargs)) if a is not None]
-        return self._run(tensors)
-
-    def _run(self, tensors: list[Any]) -> Any:
-        for variable in self._variables:
-            _core.variable_accessed(variable)
-        inputs = [*tensors, *self.captured_inputs]
-        outputs = self._call(inputs)
-        if _core.any_tape():
-            outputs = self._recorded(inputs, outputs)
-        if isinstance(self._result, Tensor):
-            return outputs[0]
-        leaves = iter(wholes(self._leaves, outputs))
-        return nest.pack_sequence_as(self._result, list(leaves))
-
-    def _recorded(self, inputs: list[Any], outputs: list[Any]) -> list[Any]:
-        def backward(*incoming: Any) -> list[Any]:
-            dys = [
-                _core.zeros_like(y) if g is None else convert_to_tensor(_dense(g))
-                for g, y in zip(incoming, outputs, strict=True)
+    def _shapes_for(self, call: Call) -> list[Sizes]:
+        """The shapes to trace a call for: its own, or what they have in common with others."""
+        traces = self._traces
+        before = traces.shapes.get(call.kind, [])
+        enough = 1 if self._reduce_retracing else _FIXED_SHAPES
+        if (
+            len(before) < enough
+            or not all(call.free)
+            or self._signature.specs is not None
+            or call.kind in traces.never_open
+        ):
+            return call.shapes
+        out = list(call.shapes)
+        for shapes in before:
+            out = [
+                _common(a, b) if free else a
+                for a, b, free in zip(out, shapes, call.free, strict=True)
             ]
-            found = self._gradient()([*inputs, *dys])
-            return [
-                g if x.dtype.is_floating or x.dtype.is_complex or x.dtype.name == "resource"
-                else None
-                for g, x in zip(found, inputs, strict=True)
-            ]  # fmt: skip
+        if not self._reduce_retracing and any(
+            s is None and own is not None for s, own in zip(out, call.shapes, strict=True)
+        ):
+            return call.shapes
+        return out
 
-        return _core.record_operation(inputs, outputs, backward)
-
-    def _gradient(self) -> Any:
-        """From arguments and gradients of the results to gradients of the arguments."""
-        if self._backward is None:
-            self._backward = _GradientCall(self)
-        return self._backward
-
-
-class _GradientCall:
-    """Calls the gradient of a traced function. Itself differentiable."""
-
-    def __init__(self, of: ConcreteFunction):
-        with of._graph.as_default():
-            name = _core.gradient_function(of._graph, of._function)
-        results = [_held(t, x) for t, x in _with_values(of)]
-        self._call = _core.FunctionCall(name, [*of._types, *of._result_types], results)
-
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        return self._call(arguments)
+    def _say_retracing(self, call: Call) -> None:
+        traces = self._traces
+        if traces.warned:
+            return
+        last, traces.last = traces.last, dict(zip(call.names, call.described(), strict=True))
+        if traces.count + 1 < _MANY_TRACES:
+            return
+        traces.warned = True
+        warn(
+            f"{traces.count + 1} calls of {self._signature.described()} traced it anew, which is "
+            f"slow. The last two differ in {_difference(last, traces.last)}. It is traced for each "
+            "type and shape of tensors, and for each value of what is no tensor: pass tensors "
+            "instead of numbers, use reduce_retracing=True or an input_signature for shapes, and "
+            "do not make the tf.function anew in a loop."
+        )
 
 
-def _with_values(of: ConcreteFunction) -> list[tuple[Any, Any]]:
-    count = len(of._types) - len(of.captured_inputs)
-    return list(zip(of._types, [None] * count + list(of.captured_inputs), strict=True))
+def _watch(instance: Any, methods: dict[int, Any]) -> Any:
+    """What keeps the entry of an object as long as the object lives."""
+    number = id(instance)
+    try:
+        return weakref.ref(instance, lambda _: methods.pop(number, None))
+    except TypeError:
+        return instance  # the number is not used again
 
 
-def _held(dtype: Any, value: Any) -> Any:
-    """The type of the gradient of an argument: of what a handle holds."""
-    if dtype.name != "resource" or value is None:
-        return dtype
-    return _core.held_type(value)
+def _covers(shape: Sizes, other: Sizes) -> bool:
+    """Whether everything of the second shape has the first."""
+    if shape is None:
+        return True
+    if other is None or len(shape) != len(other):
+        return False
+    return all(a is None or a == b for a, b in zip(shape, other, strict=True))
 
 
-def _dense(gradient: Any) -> Any:
-    return IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient
+def _common(a: Sizes, b: Sizes) -> Sizes:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
-def _leaf(part: Any) -> Any:
-    source = getattr(part, "_as_tensor", None)
-    return leaf_of(source() if source is not None else part)
-
-
-class _Accesses:
-    """Collects the handles of trainable variables that are read inside."""
-
-    def __init__(self, into: list[Any]):
-        self._into = into
-
-    def __enter__(self) -> None:
-        accessed.append(self._into)
-
-    def __exit__(self, *_: Any) -> None:
-        accessed.pop()
+def _difference(before: dict[str, str], now: dict[str, str]) -> str:
+    """Which arguments of two calls differ."""
+    parts = []
+    for name in dict.fromkeys([*before, *now]):
+        a, b = before.get(name, "nothing"), now.get(name, "nothing")
+        if a != b:
+            parts.append(f"{name}: {a} before, {b} now")
+    return "; ".join(parts) if parts else "an object that is another one"

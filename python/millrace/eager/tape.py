@@ -1,10 +1,13 @@
 """GradientTape: gradients of what ran at once."""
 
+import itertools
 import threading
 import weakref
 from typing import Any
 
-from millrace import _core
+import numpy as np
+
+from millrace import _core, gen_ops
 from millrace.core import nest
 from millrace.core.export import export
 from millrace.core.logging import warn
@@ -17,34 +20,57 @@ from millrace.graph.sparse import IndexedSlices
 
 # All variables that there are, by age: a tape asks which of them it watches.
 _variables: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-_counter = [0]
+_ages = itertools.count()
+# The same by their handles.
+_by_handle: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
 def add_variable(variable: Any) -> None:
     """Makes a variable known to tapes."""
-    _counter[0] += 1
-    _variables[_counter[0]] = variable
+    _variables[next(_ages)] = variable
+    _by_handle[id(variable._gradient_source())] = variable
 
 
-# Lists into which the handles of trainable variables go that are read: of functions being traced.
-accessed: list[list[Any]] = []
-
-
-def variable_read(handle: Any) -> None:
-    """A trainable variable is read: tapes that watch such want to know."""
-    if accessed:
-        for into in accessed:
-            if not any(known is handle for known in into):
-                into.append(handle)
-    _core.variable_accessed(handle)
+def variable_of(handle: Any) -> Any:
+    """The variable of a handle, or None where there is none any more."""
+    found = _by_handle.get(id(handle))
+    return found if found is not None and found._gradient_source() is handle else None
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.tapes: list[GradientTape] = []
+        # Lists into which the handles of trainable variables go that are read: of functions being
+        # traced, and of the tapes in them.
+        self.accessed: list[list[Any]] = []
 
 
 _here = _Thread()
+
+
+class Accesses:
+    """A context that collects the handles of trainable variables that its thread reads inside."""
+
+    def __init__(self, into: list[Any]):
+        self._into = into
+
+    def __enter__(self) -> None:
+        _here.accessed.append(self._into)
+
+    def __exit__(self, *_: Any) -> None:
+        _leave(self._into)
+
+
+def _leave(into: list[Any]) -> None:
+    _here.accessed = [other for other in _here.accessed if other is not into]
+
+
+def variable_read(handle: Any) -> None:
+    """A trainable variable is read: tapes that watch such want to know."""
+    for into in _here.accessed:
+        if not any(known is handle for known in into):
+            into.append(handle)
+    if _core.is_eager_tensor(handle):
+        _core.variable_accessed(handle)
 
 
 def source_of(x: Any) -> Any:
@@ -151,34 +177,13 @@ class GradientTape:
         RuntimeError for a second call, unless the tape is persistent; LookupError for an operation
         on the way that has no gradient.
         """
-        if self._tape is None:
-            raise RuntimeError(
-                "A non-persistent GradientTape can only be used to compute one set of gradients "
-                "(or jacobians)"
-            )
-        if not nest.flatten(sources) and sources is None:
-            raise TypeError("Argument `sources` cannot be None")
-        unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
-        if unconnected not in (UnconnectedGradients.NONE, UnconnectedGradients.ZERO):
-            raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
-        if self._recording:
-            if not self._persistent:
-                self._pop()
-            else:
-                warn(
-                    "Calling GradientTape.gradient on a persistent tape inside its context is "
-                    "significantly less efficient than calling it outside the context (it causes "
-                    "the gradient ops to be recorded on the tape, leading to increased CPU and "
-                    "memory usage). Only call GradientTape.gradient inside the context if you "
-                    "actually want to trace the gradient in order to compute higher order "
-                    "derivatives."
-                )
+        unconnected = self._check_use("gradient", sources, unconnected_gradients)
         if target is None:
             raise TypeError(
                 "Argument `target` should be a list or nested structure of Tensors, Variables or "
                 "CompositeTensors to be differentiated, but received None."
             )
-        ys = [_target(t) for t in _parts(target)]
+        ys = [source_of(t) for t in _parts(target)]
         flat = nest.flatten(sources)
         xs = [source_of(x) for x in _parts(sources)]
         incoming = []
@@ -188,16 +193,155 @@ class GradientTape:
         try:
             found = self._tape.gradient(ys, xs, incoming, unconnected == UnconnectedGradients.ZERO)
         finally:
-            if not self._persistent:
-                self._watched = self.watched_variables()
-                self._tape = None
+            self._end_use()
         out = [_wrapped(x, gradient) for x, gradient in zip(flat, found, strict=True)]
         return nest.pack_sequence_as(sources, out)
 
+    def _check_use(self, what: str, sources: Any, unconnected_gradients: Any) -> str:
+        if self._tape is None:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients "
+                "(or jacobians)"
+            )
+        if sources is None:
+            raise TypeError("Argument `sources` cannot be None")
+        unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
+        if unconnected not in (UnconnectedGradients.NONE, UnconnectedGradients.ZERO):
+            raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
+        if self._recording:
+            if not self._persistent:
+                self._pop()
+            else:
+                warn(
+                    f"Calling GradientTape.{what} on a persistent tape inside its context is "
+                    "significantly less efficient than calling it outside the context (it causes "
+                    "the gradient ops to be recorded on the tape, leading to increased CPU and "
+                    f"memory usage). Only call GradientTape.{what} inside the context if you "
+                    "actually want to trace the gradient in order to compute higher order "
+                    "derivatives."
+                )
+        return unconnected
 
-def _target(value: Any) -> Any:
-    """What gradients begin at: a tensor; a variable's value, which its handle stands for."""
-    return source_of(value)
+    def _end_use(self) -> None:
+        if not self._persistent:
+            self._watched = self.watched_variables()
+            self._tape = None
+
+    def jacobian(
+        self, target: Any, sources: Any,
+        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        parallel_iterations: Any = None, experimental_use_pfor: bool = True,
+    ) -> Any:  # fmt: skip
+        """The derivatives of each element of `target` by `sources`, in their structure.
+
+        That of a source has the shape of the target and behind it that of the source. Errors are
+        those of `gradient()`; ValueError where the number of elements is not known.
+        """
+        self._check_loop("jacobian", parallel_iterations, experimental_use_pfor)
+        unconnected = self._check_use("jacobian", sources, unconnected_gradients)
+        y = convert_to_tensor(target)
+        xs = [source_of(x) for x in nest.flatten(sources)]
+        try:
+            count = y.shape.num_elements()
+            if count is None:
+                raise ValueError(
+                    f"jacobian: the number of elements of the target must be known, got {y.shape}"
+                )
+            rows = self._rows(y, xs, [gen_ops.reshape(row, gen_ops.shape(y)) for row in
+                                      _one_hot_rows(count, y.dtype)], unconnected)  # fmt: skip
+        finally:
+            self._end_use()
+        out = []
+        for x, parts in zip(nest.flatten(sources), rows, strict=True):
+            if parts is None:
+                out.append(None)
+                continue
+            shape = gen_ops.concat_v2([gen_ops.shape(y), _shape_of(x)], 0)
+            stacked = gen_ops.pack(parts) if parts else _nothing(y, x)
+            out.append(gen_ops.reshape(stacked, shape))
+        return nest.pack_sequence_as(sources, out)
+
+    def batch_jacobian(
+        self, target: Any, source: Any,
+        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        parallel_iterations: Any = None, experimental_use_pfor: bool = True,
+    ) -> Any:  # fmt: skip
+        """The derivatives of row i of `target` with respect to row i of `source`, for each i.
+
+        Of shape [rows, the rest of the target's shape, the rest of the source's]: rows are taken to
+        depend on their own row alone. ValueError where the numbers of rows differ, or sizes of the
+        target's rows are not known.
+        """
+        self._check_loop("batch_jacobian", parallel_iterations, experimental_use_pfor)
+        unconnected = self._check_use("batch_jacobian", source, unconnected_gradients)
+        y = convert_to_tensor(target)
+        x = source_of(source)
+        try:
+            mine, own = y.shape, source.shape if hasattr(source, "shape") else x.shape
+            if not mine.rank or not own.rank:
+                raise ValueError(
+                    f"batch_jacobian: target and source must have rows, got shapes {mine} and {own}"
+                )
+            if not mine[:1].is_compatible_with(own[:1]):
+                raise ValueError(
+                    f"Need first dimension of target shape {mine} and source shape {own} to "
+                    "match."
+                )
+            count = mine[1:].num_elements()
+            if count is None:
+                raise ValueError(
+                    f"batch_jacobian: the size of a row of the target must be known, got {mine}"
+                )
+            one = gen_ops.ones_like(y)
+            flat = gen_ops.reshape(one, [-1, count]) if count else None
+            incoming = [gen_ops.reshape(flat * row, gen_ops.shape(y)) for row in
+                        _one_hot_rows(count, y.dtype)]  # fmt: skip
+            columns = self._rows(y, [x], incoming, unconnected)[0]
+        finally:
+            self._end_use()
+        if columns is None:
+            return None
+        rest = gen_ops.strided_slice(_shape_of(source), [1], [0], [1], end_mask=1)
+        shape = gen_ops.concat_v2([gen_ops.shape(y), rest], 0)
+        stacked = gen_ops.pack(columns, axis=1) if columns else _nothing(y, source)
+        return gen_ops.reshape(stacked, shape)
+
+    def _check_loop(self, what: str, parallel_iterations: Any, pfor: bool) -> None:
+        del parallel_iterations
+        if not pfor and not self._persistent and _core.executing_eagerly():
+            raise RuntimeError(
+                f"GradientTape must be created with persistent=True to compute the {what} with "
+                "eager execution enabled and with experimental_use_pfor set to False."
+            )
+
+    def _rows(self, y: Any, xs: list[Any], incoming: list[Any], unconnected: str) -> list[Any]:
+        """By source: its gradients for each of the gradients that come in, or None."""
+        zeros = unconnected == UnconnectedGradients.ZERO
+        out: list[Any] = [[] for _ in xs]
+        for dy in incoming:
+            found = self._tape.gradient([y], xs, [dy], zeros, True)
+            for i, g in enumerate(found):
+                if g is None:
+                    out[i] = None
+                elif out[i] is not None:
+                    out[i].append(
+                        convert_to_tensor(IndexedSlices(*g)) if isinstance(g, tuple) else g
+                    )
+        return out
+
+
+def _one_hot_rows(count: int, dtype: Any) -> list[Any]:
+    rows = np.eye(count, dtype=dtype.as_numpy_dtype)
+    return [convert_to_tensor(row, dtype=dtype) for row in rows]
+
+
+def _shape_of(x: Any) -> Any:
+    return gen_ops.shape(convert_to_tensor(x))
+
+
+def _nothing(y: Any, x: Any) -> Any:
+    del x
+    return gen_ops.reshape(gen_ops.zeros_like(y), [0])
 
 
 def _wrapped(source: Any, gradient: Any) -> Any:
@@ -206,6 +350,11 @@ def _wrapped(source: Any, gradient: Any) -> Any:
     if isinstance(source, IndexedSlices) and gradient is not None:
         return IndexedSlices(gradient, source.indices, source.dense_shape)
     return gradient
+
+
+def graph_tape() -> Any:
+    """What stands for a tape in a graph: it watches what it is told to."""
+    return _GraphTape(True, False)
 
 
 class _GraphTape:
@@ -219,11 +368,11 @@ class _GraphTape:
 
     def start(self) -> None:
         if self._watch_accessed:
-            accessed.append(self._watched)
+            _here.accessed.append(self._watched)
 
     def stop(self) -> None:
         if self._watch_accessed:
-            accessed[:] = [into for into in accessed if into is not self._watched]
+            _leave(self._watched)
 
     def watch(self, source: Any) -> None:
         if not self.watched(source):
@@ -232,8 +381,11 @@ class _GraphTape:
     def watched(self, source: Any) -> bool:
         return any(known is source for known in self._watched)
 
-    def gradient(self, ys: list[Any], xs: list[Any], incoming: list[Any], zeros: bool) -> list[Any]:
+    def gradient(
+        self, ys: list[Any], xs: list[Any], incoming: list[Any], zeros: bool, again: bool = False
+    ) -> list[Any]:
         """As the tape of what runs at once."""
+        del again
         root = root_graph(get_default_graph())
 
         def symbolic(x: Any) -> Any:
@@ -250,6 +402,9 @@ class _GraphTape:
         out: list[Any] = [None] * len(xs)
         for i, gradient in zip(wanted, found, strict=True):
             out[i] = gradient
+        for i, x in enumerate(xs):
+            if out[i] is None and zeros and x.dtype.name != "resource":
+                out[i] = gen_ops.zeros_like(symbolic(x))
         return out
 
 

@@ -1,6 +1,7 @@
 """Variables outside of graphs: each has a value from when it is made to when nobody holds it."""
 
 import itertools
+import weakref
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
@@ -9,6 +10,7 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor, TensorOperators
 from millrace.core.trackable import VARIABLE_VALUE, Trackable
+from millrace.eager.creation import assign_later, current_trace
 from millrace.eager.tape import add_variable, variable_read
 from millrace.eager.tensor import Reference
 from millrace.graph.convert import convert_to_tensor
@@ -115,6 +117,10 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
             raise ValueError("The `constraint` argument must be a callable.")
         if trainable is None:
             trainable = synchronization is not VariableSynchronization.ON_READ
+        trace = current_trace()
+        value_inside = None
+        if trace is not None:
+            initial_value, value_inside = trace.initial_value(initial_value, dtype)
         self._trainable = bool(trainable)
         self._constraint = constraint
         self._synchronization, self._aggregation = synchronization, aggregation
@@ -144,6 +150,10 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
             )
             gen_ops.assign_variable_op(self._handle, value)
         add_variable(self)
+        if trace is not None:
+            trace.created.append(weakref.ref(self))
+        if value_inside is not None:
+            assign_later(self, value_inside)
 
     def __del__(self) -> None:
         handle = self.__dict__.get("_handle")
