@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "millrace/graph/shape_testing.h"
 #include "millrace/ops/array/array_testing.h"
 #include "millrace/ops/register_ops.h"
@@ -55,6 +57,20 @@ TEST(Concat, EveryTypeAxisAndSize) {
         }
       }
     }
+  }
+}
+
+// Written around the caches, rows that begin anywhere in a line.
+TEST(Concat, LargeResults) {
+  constexpr int64_t kRows = 4097, kFirst = 1021, kSecond = 1300;
+  const Tensor x = random_tensor(DType::kFloat, {kRows, kFirst}, 1);
+  const Tensor y = random_tensor(DType::kFloat, {kRows, kSecond}, 2);
+  const Tensor out = OpTester("ConcatV2").input_list({x, y}).input(scalar(1)).run_one().value();
+  const float* row = out.data<float>().data();
+  for (int64_t r = 0; r < kRows; ++r, row += kFirst + kSecond) {
+    const float* const a = x.data<float>().data() + r * kFirst;
+    const float* const b = y.data<float>().data() + r * kSecond;
+    ASSERT_TRUE(std::equal(a, a + kFirst, row) && std::equal(b, b + kSecond, row + kFirst)) << r;
   }
 }
 

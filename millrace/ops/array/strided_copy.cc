@@ -9,13 +9,21 @@
 #include "millrace/ops/array/transpose_blocks.h"
 #include "millrace/ops/device_engine.h"
 #include "millrace/ops/element.h"
+#include "millrace/ops/stream.h"
 
 namespace millrace {
 namespace {
 
+// Runs of fewer bytes end too often within a line to be written around the caches.
+constexpr int64_t kLeastStreamed = 1024;
+
 template <class T>
-void copy_run(const T* from, T* to, int64_t n) {
+void copy_run(const T* from, T* to, int64_t n, bool stream) {
   if constexpr (std::is_trivially_copyable_v<T>) {
+    if (stream && n * static_cast<int64_t>(sizeof(T)) >= kLeastStreamed) {
+      isa_table<StreamLoops>().copy(from, to, static_cast<size_t>(n) * sizeof(T));
+      return;
+    }
     // A call of memcpy costs more than a few moves.
     if (n * static_cast<int64_t>(sizeof(T)) >= 64) {
       std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
@@ -26,8 +34,9 @@ void copy_run(const T* from, T* to, int64_t n) {
 }
 
 template <class T>
-void copy_strided(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t n) {
-  if (from_stride == 1 && to_stride == 1) return copy_run(from, to, n);
+void copy_strided(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t n,
+                  bool stream) {
+  if (from_stride == 1 && to_stride == 1) return copy_run(from, to, n, stream);
   if (from_stride == 0 && to_stride == 1) {
     std::fill_n(to, n, *from);
     return;
@@ -102,7 +111,8 @@ int64_t StridedCopy::outer_count(int rank) const {
 }
 
 template <class T>
-void StridedCopy::run_typed(const KernelContext& ctx, DType dtype, const T* from, T* to) const {
+void StridedCopy::run_typed(const KernelContext& ctx, DType dtype, const T* from, T* to,
+                            bool stream) const {
   if (rank_ == 0) {
     *to = *from;
     return;
@@ -112,7 +122,8 @@ void StridedCopy::run_typed(const KernelContext& ctx, DType dtype, const T* from
   if (rank_ == 1) {
     ctx.parallel_for(inner.size, cost, [&](int64_t begin, int64_t end) {
       copy_strided(from + begin * inner.from, inner.from, to + begin * inner.to, inner.to,
-                   end - begin);
+                   end - begin, stream);
+      if (stream) isa_table<StreamLoops>().finish();
     });
     return;
   }
@@ -140,10 +151,11 @@ void StridedCopy::run_typed(const KernelContext& ctx, DType dtype, const T* from
         rest = next;
       }
       for (int64_t i = 0; i < n; ++i) {
-        copy_strided(f + i * rows.from, inner.from, t + i * rows.to, inner.to, inner.size);
+        copy_strided(f + i * rows.from, inner.from, t + i * rows.to, inner.to, inner.size, stream);
       }
       begin += n;
     }
+    if (stream) isa_table<StreamLoops>().finish();
   });
 }
 
@@ -201,9 +213,10 @@ void StridedCopy::run(const KernelContext& ctx, const Tensor& from, int64_t from
                                   static_cast<const char*>(from.raw()) + from_offset * bytes,
                                   static_cast<char*>(to.mutable_raw()) + to_offset * bytes));
   }
+  const bool stream = static_cast<int64_t>(to.bytes()) >= kStreamBytes;
   with_element(to.dtype(), [&]<class T>() {
     run_typed(ctx, to.dtype(), static_cast<const T*>(from.raw()) + from_offset,
-              static_cast<T*>(to.mutable_raw()) + to_offset);
+              static_cast<T*>(to.mutable_raw()) + to_offset, stream);
   });
 }
 

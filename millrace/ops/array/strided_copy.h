@@ -38,7 +38,7 @@ class StridedCopy {
     int64_t size, from, to;
   };
   template <class T>
-  void run_typed(const KernelContext& ctx, DType dtype, const T* from, T* to) const;
+  void run_typed(const KernelContext& ctx, DType dtype, const T* from, T* to, bool stream) const;
   template <class T>
   void run_tiled(const KernelContext& ctx, DType dtype, const T* from, T* to, int across) const;
   // The number of positions in the first `rank` dimensions.

@@ -1,4 +1,5 @@
 #include "millrace/ops/array/transpose_blocks.h"
+#include "millrace/ops/stream_vectors.h"
 #include "millrace/ops/transpose_vectors.h"
 
 namespace millrace {
@@ -19,26 +20,6 @@ constexpr int64_t kSquare = sizeof(Row<T>) / sizeof(T);
 template <class T>
 constexpr int64_t kLine = kLineBytes / sizeof(T);
 
-template <class V>
-MR_VECTOR_FN void stream(void* to, V v) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(V) == 64) {
-    return _mm512_stream_si512(static_cast<__m512i*>(to), vec::bit_cast<__m512i>(v));
-  }
-#endif
-#if defined(__AVX2__)
-  if constexpr (sizeof(V) == 32) {
-    return _mm256_stream_si256(static_cast<__m256i*>(to), vec::bit_cast<__m256i>(v));
-  }
-#endif
-#if defined(__SSE2__)
-  if constexpr (sizeof(V) == 16) {
-    return _mm_stream_si128(static_cast<__m128i*>(to), vec::bit_cast<__m128i>(v));
-  }
-#endif
-  __builtin_memcpy(to, &v, sizeof v);
-}
-
 template <class T, bool around_cache>
 MR_VECTOR_FN void transpose_square(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
   Row<T> rows[kSquare<T>];
@@ -50,7 +31,7 @@ MR_VECTOR_FN void transpose_square(const T* from, int64_t from_stride, T* to, in
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kSquare<T>; ++i) {
     if constexpr (around_cache) {
-      stream(to + i * to_stride, rows[i]);
+      stream_vector(to + i * to_stride, rows[i]);
     } else {
       __builtin_memcpy(to + i * to_stride, &rows[i], sizeof rows[i]);
     }

@@ -9,6 +9,8 @@
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/device_engine.h"
+#include "millrace/ops/math/cast_loops.h"
+#include "millrace/ops/stream.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -37,9 +39,14 @@ void cast_value(ValueContext& c) {
 }
 
 template <class T>
-inline constexpr bool kIsQuantized = requires(T t) { t.value; } && !requires { T::kMax; };
+inline constexpr bool kIsQuantized = requires(T t) {
+  t.value;
+}
+&&!requires { T::kMax; };
 template <class T>
-inline constexpr bool kIsNarrowInt = requires { T::kMax; };
+inline constexpr bool kIsNarrowInt = requires {
+  T::kMax;
+};
 
 // `v` as an integer in [low, high], towards zero. What does not fit, NaN too, is the least integer
 // in types of 32 and 64 bits with a sign, as processors have it and programs test for, and the
@@ -98,13 +105,11 @@ struct WideType {
   using Type = double;
 };
 template <class T>
-  requires(is_complex_v<T>)
-struct WideType<T> {
+requires(is_complex_v<T>) struct WideType<T> {
   using Type = Complex128;
 };
 template <class T>
-  requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>)
-struct WideType<T> {
+requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>) struct WideType<T> {
   using Type = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
 };
 
@@ -142,7 +147,8 @@ using FrequentTypes = TypeList<float, double, int32_t, int64_t, uint8_t, bool>;
 
 // Null when the pair is not a frequent one.
 Loop direct_loop(DType from, DType to) {
-  Loop loop = nullptr;
+  Loop loop = isa_table<CastLoops>().find(from, to);
+  if (loop != nullptr) return loop;
   if (!type_set_of<FrequentTypes>.contains(from) || !type_set_of<FrequentTypes>.contains(to)) {
     return nullptr;
   }
@@ -177,9 +183,12 @@ class Cast final : public Kernel {
                           shape.num_elements());
     }
     const size_t out_size = dtype_size(out->dtype());
+    const bool stream = static_cast<int64_t>(out->bytes()) >= kStreamBytes;
     ctx.parallel_for(shape.num_elements(), function_.cost(), [&](int64_t begin, int64_t end) {
-      function_(x + static_cast<size_t>(begin) * in_size, y + static_cast<size_t>(begin) * out_size,
-                end - begin);
+      char* const to = y + static_cast<size_t>(begin) * out_size;
+      write_parts(stream, end - begin, to, out_size, [&](int64_t i, int64_t m, char* part) {
+        function_(x + static_cast<size_t>(begin + i) * in_size, part, m);
+      });
     });
     return ok_status();
   }

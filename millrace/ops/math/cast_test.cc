@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "millrace/graph/shape_testing.h"
 #include "millrace/kernel/kernel_testing.h"
@@ -42,6 +44,53 @@ TEST(Cast, EveryPairKeepsZeroAndOne) {
           << dtype_name(from) << " to " << dtype_name(to);
     }
   }
+}
+
+// Loops by vectors and what is left of them give what one element at a time does.
+TEST(Cast, RowsOfAllLengths) {
+  const std::pair<DType, DType> kPairs[] = {
+      {DType::kFloat, DType::kBool}, {DType::kInt32, DType::kBool}, {DType::kFloat, DType::kInt32}};
+  for (const auto& [from, to] : kPairs) {
+    for (int64_t n : {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 100}) {
+      Tensor x = Tensor::zeros(from, {n}).value();
+      for (int64_t i = 0; i < n; ++i) {
+        const size_t k = static_cast<size_t>(i);
+        if (from == DType::kInt32) {
+          x.mutable_data<int32_t>()[k] = static_cast<int32_t>(i % 3 - 1) * 256;
+          continue;
+        }
+        const float numbers[] = {0.0F,   -0.0F,         1e-40F,  -1.9F,    1.9F,     NAN,
+                                 -1e30F, 2147483520.0F, 0x1p31F, -0x1p31F, INFINITY, 7.5F};
+        x.mutable_data<float>()[k] = numbers[k % std::size(numbers)];
+      }
+      const Tensor y = cast_to(x, to).value();
+      for (int64_t i = 0; i < n; ++i) {
+        const size_t k = static_cast<size_t>(i);
+        const double v = from == DType::kFloat ? double{x.data<float>()[k]} : x.data<int32_t>()[k];
+        SCOPED_TRACE(str_cat("element ", i, " of ", n, ", ", v));
+        if (to == DType::kBool) {
+          EXPECT_EQ(y.data<bool>()[k], v != 0);
+        } else {
+          const bool fits = v >= -0x1p31 && v < 0x1p31;
+          EXPECT_EQ(y.data<int32_t>()[k], fits ? static_cast<int32_t>(v) : INT32_MIN);
+        }
+      }
+    }
+  }
+}
+
+// Written around the caches.
+TEST(Cast, LargeResults) {
+  constexpr int64_t kCount = (8 << 20) + 5;
+  Tensor x = Tensor::allocate(DType::kFloat, {kCount}).value();
+  float v = -5;
+  for (float& e : x.mutable_data<float>()) e = (v += 0.5F);
+  const Tensor y = cast_to(x, DType::kInt32).value();
+  size_t wrong = 0;
+  for (size_t i = 0; i < static_cast<size_t>(kCount); ++i) {
+    wrong += y.data<int32_t>()[i] != static_cast<int32_t>(x.data<float>()[i]);
+  }
+  EXPECT_EQ(wrong, 0U);
 }
 
 TEST(Cast, RealNumbersThatDoNotFit) {

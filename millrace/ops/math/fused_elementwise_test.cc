@@ -406,6 +406,60 @@ TEST(FusedElementwise, RefusesWrongLists) {
             Code::kUnimplemented);
 }
 
+// Chains that are swept together: with values read twice, outputs in their middle, operands for
+// each row and the same for all, one number for all, and folds in the end, also of what is written.
+TEST(FusedElementwise, Chains) {
+  const DType f = DType::kFloat;
+  // Inputs: x, axes, column, vector, one number, y.
+  const ElementwiseTree tree{{{"Mean", f, {0, 1}, true},
+                              {"Sub", f, {0, 6}},
+                              {"Mul", f, {3, 7}},
+                              {"RealDiv", f, {8, 2}},
+                              {"Neg", f, {9}},
+                              {"Maximum", f, {4, 10}},
+                              {"Sum", f, {11, 1}, true},
+                              {"Mul", f, {11, 12}},
+                              {"Sub", f, {5, 13}},
+                              {"Square", f, {14}},
+                              {"AddV2", f, {15, 15}},
+                              {"Mul", f, {0, 5}},
+                              {"Sub", f, {17, 16}},
+                              {"SquaredDifference", f, {18, 3}},
+                              {"Mean", f, {19, 1}}},
+                             {14}};
+  for (const Shape& shape : {Shape{40, 64}, Shape{33, 100}, Shape{50, 1024}, Shape{7, 2100},
+                             Shape{16, 5000}, Shape{2, 20000}, Shape{30, 20}}) {
+    SCOPED_TRACE(shape.to_string());
+    const std::vector<Tensor> inputs = {
+        counting(shape),          Tensor::vector<int32_t>({-1}), counting({shape.dim(0), 1}),
+        counting({shape.dim(1)}), Tensor::scalar(0.5F),          counting(shape)};
+    ElementwiseTree with_outputs = tree;
+    for (const std::vector<int>& results :
+         {std::vector<int>{14}, std::vector<int>{5, 14}, std::vector<int>{3, 6, 9, 12, 13, 14}}) {
+      with_outputs.results = results;
+      expect_equal(with_outputs, inputs);
+    }
+  }
+}
+
+// An output may lie over an input that an earlier stage reads: that stage does not come later.
+TEST(FusedElementwise, ChainsDoNotReadWhatIsWrittenOver) {
+  const DType f = DType::kFloat;
+  const ElementwiseTree tree{{{"Sub", f, {0, 1}},
+                              {"Mul", f, {0, 1}},
+                              {"Tanh", f, {3}},
+                              {"Mul", f, {2, 4}},
+                              {"AddV2", f, {5, 1}}},
+                             {1, 4}};
+  Tensor x = counting({5000}), y = counting({5000});
+  const std::vector<Tensor> kept = {x.clone().value(), y.clone().value()};
+  const auto tester = fused_tester(tree, {std::move(x), std::move(y)});
+  x = y = Tensor();
+  const std::vector<Tensor> out = tester->movable(true).run().value();
+  const std::vector<Tensor> expected = run_separately(tree, kept).value();
+  for (size_t i = 0; i < out.size(); ++i) EXPECT_TRUE(bit_equal(out[i], expected[i])) << i;
+}
+
 TEST(FusedElementwise, SmallOperandsAreComputedOnTheirOwn) {
   // exp(column) / (row * scalar) + matrix, all three intermediates of other shapes.
   const ElementwiseTree tree{{{"Exp", DType::kFloat, {0}},

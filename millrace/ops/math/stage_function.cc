@@ -1,9 +1,12 @@
 #include "millrace/ops/math/stage_function.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "millrace/ops/element.h"
 #include "millrace/ops/math/elementwise_kernels.h"
+#include "millrace/ops/math/select_loops.h"
+#include "millrace/ops/math/sweep_loops.h"
 
 namespace millrace {
 namespace {
@@ -13,15 +16,16 @@ constexpr OpInfo kAdd{"Add", kNumbers, ""};
 bool is_select(std::string_view op) { return op == "Select" || op == "SelectV2"; }
 bool is_bias_add(std::string_view op) { return op == "BiasAdd" || op == "BiasAddV1"; }
 
-template <class T>
-void select_loop(const bool* condition, const void* t, const void* e, void* out, int64_t n) {
-  const T* x = static_cast<const T*>(t);
-  const T* y = static_cast<const T*>(e);
-  T* z = static_cast<T*>(out);
-  for (int64_t i = 0; i < n; ++i) {
-    const T a = x[i], b = y[i];
-    z[i] = condition[i] ? a : b;
+void select(const bool* condition, const void* t, const void* e, void* out, int size, int64_t n) {
+  if (size <= 8) {
+    static const SelectLoops& loops = isa_table<SelectLoops>();
+    return loops.run[std::countr_zero(static_cast<unsigned>(size))](condition, {t, 1}, {e, 1}, out,
+                                                                    n);
   }
+  const Bytes16* x = static_cast<const Bytes16*>(t);
+  const Bytes16* y = static_cast<const Bytes16*>(e);
+  Bytes16* z = static_cast<Bytes16*>(out);
+  for (int64_t i = 0; i < n; ++i) z[i] = condition[i] ? x[i] : y[i];
 }
 
 Result<Shape> merge_shapes(const Shape& a, const Shape& b) {
@@ -111,6 +115,9 @@ Result<StageFunction> StageFunction::make(std::string_view op, std::span<const D
     return wrong();
   }
   f.cost_ = static_cast<double>(info->cost);
+  if (first == DType::kFloat && !info->predicate) {
+    f.sweep_op_ = isa_table<SweepLoops>().find(info->name);
+  }
   if (operands.size() == 1) {
     f.unary_ = UnaryFunction(*info, first);
     return f.unary_ ? Result<StageFunction>(f) : wrong();
@@ -140,19 +147,7 @@ void StageFunction::operator()(const void* const* operands, void* out, int64_t n
     case Kind::kSelect:
       break;
   }
-  const bool* condition = static_cast<const bool*>(operands[0]);
-  switch (size_) {
-    case 1:
-      return select_loop<uint8_t>(condition, operands[1], operands[2], out, n);
-    case 2:
-      return select_loop<uint16_t>(condition, operands[1], operands[2], out, n);
-    case 4:
-      return select_loop<uint32_t>(condition, operands[1], operands[2], out, n);
-    case 8:
-      return select_loop<uint64_t>(condition, operands[1], operands[2], out, n);
-    default:
-      return select_loop<Bytes16>(condition, operands[1], operands[2], out, n);
-  }
+  select(static_cast<const bool*>(operands[0]), operands[1], operands[2], out, size_, n);
 }
 
 // As the op AddN: from the first to the last, of 16-bit numbers rounded once.

@@ -32,6 +32,8 @@ class StageFunction {
   void repeated(int operand, const void* a, const void* b, void* out, int64_t n) const {
     binary_.repeated(operand, a, b, out, n);
   }
+  // The number of the op in SweepLoops; -1: it is none of them.
+  int sweep_op() const { return sweep_op_; }
   // Nanoseconds per element.
   double cost() const { return cost_; }
 
@@ -63,6 +65,7 @@ class StageFunction {
   double cost_ = 0.25;
   uint8_t size_ = 0;  // of a result's element
   int arity_ = 0;
+  int sweep_op_ = -1;
   UnaryFunction unary_;
   BinaryFunction binary_;
   CastFunction cast_;

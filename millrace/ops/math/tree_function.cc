@@ -110,11 +110,13 @@ void TreeFunction::prepare_one_pass() {
     Stage& stage = stages_[static_cast<size_t>(s)];
     const auto where = stage.result < 0 ? Pass::Where::kScratch : Pass::Where::kDense;
     pass.view(value_of(s)) = {where, stage.size, 0, 0, nullptr};
-    pass.add_step(Pass::Do::kMap, s, 0, value_of(s));
+    pass.add_step(Do::kMap, s, 0, value_of(s));
     if (stage.result >= 0) find_over(s, nullptr, stage.num_over, stage.over);
   }
   for (int i = 0; i < num_inputs_; ++i) pass.view(i).where = Pass::Where::kDense;
+  join_steps(pass);
   assign_slots(pass);
+  steps_ = pass;
   for (int s = 0; s < static_cast<int>(stages_.size()); ++s) {
     stages_[static_cast<size_t>(s)].slot = pass.view(value_of(s)).slot;
   }
@@ -188,7 +190,14 @@ Status TreeFunction::compute_one_pass(KernelContext& ctx, int widest) const {
       view.where = Pass::Where::kDense;
       view.data = static_cast<char*>(out->mutable_raw());
     }
-    pass.add_step(Pass::Do::kMap, s, 0, value_of(s));
+  }
+  static_cast<Steps&>(pass) = steps_;
+  for (int i = 0; i < pass.num_sweeps; ++i) {
+    Sweep& sweep = pass.sweeps[static_cast<size_t>(i)];
+    if (pass.view(sweep.x).where != Pass::Where::kRepeated) continue;
+    Link& link = pass.links[sweep.first];
+    std::swap(sweep.x, link.view);
+    link.form ^= SweepStep::kSwapped;
   }
   return pass.n > 0 ? run(ctx, pass) : ok_status();
 }

@@ -10,6 +10,7 @@
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/kernel/kernel.h"
 #include "millrace/ops/math/stage_function.h"
+#include "millrace/ops/math/sweep_loops.h"
 #include "millrace/ops/reduce/row_fold.h"
 
 namespace millrace {
@@ -73,7 +74,44 @@ class TreeFunction {
       return kind == Kind::kMap ? function.cost() : kind == Kind::kFold ? fold.cost() : 0.1;
     }
   };
+  // What a pass does with a block. Views are values as stages read them (tree_pass.h).
+  enum class Do : uint8_t {
+    kMap,      // the stage, over all elements
+    kMapRows,  // over one element for each row
+    kFold,     // from view `from` to one element for each row
+    kSpread,   // repeats in `to` what `from` has for a row, all along it
+    kCopy,
+    kMapRepeated,  // the stage of two operands, one of which is what view `from` has for the row
+    kSweep,        // several stages, as sweep `from` says
+  };
+  struct Step {
+    Do what;
+    uint8_t stage, from, to;
+  };
+  static constexpr uint8_t kNoView = 255;
+  // Stages of which each reads the one before it, over a few vectors at a time that stay in
+  // registers (SweepLoops). In the end they are folded, or written, or both.
+  struct Link {
+    uint8_t op, form;  // as in SweepStep
+    uint8_t view;      // its other operand
+  };
+  struct Sweep {
+    uint8_t x;             // the view that it begins with
+    uint8_t first, count;  // of links
+    bool by_rows;          // a row after the other
+    uint8_t ahead;         // SweepLoops::Ahead
+    uint8_t out;           // where it is written
+    uint8_t fold;          // where its rows are folded to, by stage fold_stage
+    uint8_t fold_stage;
+  };
+  struct Steps {
+    std::array<Step, 2 * kMaxStages> steps;
+    std::array<Link, kMaxStages> links;
+    std::array<Sweep, kMaxStages> sweeps;
+    int num_steps = 0, num_links = 0, num_sweeps = 0;
+  };
   struct Pass;
+  struct Joins;
   struct Layout;
 
   static Result<Stage> make_stage(const ElementwiseTree::Stage& stage, int num_inputs,
@@ -115,10 +153,19 @@ class TreeFunction {
   void find_over(int stage, const Layout* layout, int& count, std::array<int, 3>& over) const;
   static Result<Tensor*> make_output(KernelContext& ctx, int result, const Shape& shape, int count,
                                      const std::array<int, 3>& over);
+  void join_steps(Pass& pass) const;
+  void add_sweep(const Pass& pass, const Joins& joins, int last, Steps& to) const;
+  static void fetch_ahead(Pass& pass);
+  static void read_in_place(Pass& pass, const Joins& joins);
   void assign_slots(Pass& pass) const;
   Status run(KernelContext& ctx, Pass& pass) const;
   static void map_rows(const Stage& stage, std::span<const uint8_t> operands, int single,
                        const void* const* at, int64_t rows, int64_t row, char* to);
+  struct Block;
+  void run_step(const Pass& pass, const Step& step, Block& block) const;
+  void run_sweep(const Pass& pass, const Sweep& sweep, Block& block) const;
+  void run_row(const Pass& pass, const Sweep& sweep, const float* x, std::span<SweepStep> steps,
+               float* out, float* sum) const;
   Status run_blocks(const Pass& pass, int64_t first, int64_t last) const;
 
   int num_inputs_ = 0;
@@ -127,7 +174,8 @@ class TreeFunction {
   std::vector<int> results_;                      // the stages that are outputs
   std::vector<DType> types_;                      // of all values
   bool all_map_ = true;                           // no stage folds or repeats
-  int num_slots_ = 0;                             // when all stages are one pass
+  Steps steps_;                                   // when all stages are one pass
+  int num_slots_ = 0;                             // then
   int largest_ = 1;                               // element
   std::vector<std::string> ops_, names_, lines_;  // of the stages, for errors
 };

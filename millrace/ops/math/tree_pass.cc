@@ -113,30 +113,33 @@ const char* TreeFunction::Pass::gather(const View& value, int64_t begin, int64_t
 
 // Gives what steps write slots of the scratch; one is free again after its last reader.
 void TreeFunction::assign_slots(Pass& pass) const {
-  using Do = Pass::Do;
   // By view: the last step that reads it, where it is written by a step.
   std::array<int8_t, Pass::kViews> last;
-  const auto root = [&](int view) {
-    return pass.view(view).where == Pass::Where::kAs ? int{pass.view(view).slot} : view;
-  };
-  const auto written_to = [&](const Pass::Step& step) {
+  const auto written_to = [&](const Step& step) {
     return !Pass::is_by_row(step.to) && pass.view(step.to).where == Pass::Where::kScratch;
   };
-  const auto for_each_read = [&](const Pass::Step& step, auto&& f) {
-    if (step.what == Do::kMap || step.what == Do::kMapRepeated) {
+  const auto for_each_read = [&](const Step& step, auto&& f) {
+    if (step.what == Do::kSweep) {
+      const Sweep& sweep = pass.sweeps[step.from];
+      f(pass.root(sweep.x), 0);
+      for (int l = sweep.first; l < sweep.first + sweep.count; ++l) {
+        const int view = pass.links[static_cast<size_t>(l)].view;
+        if (view != kNoView && !Pass::is_by_row(view)) f(pass.root(view), 0);
+      }
+    } else if (step.what == Do::kMap || step.what == Do::kMapRepeated) {
       const std::span<const uint8_t> from = operands(stages_[step.stage]);
       const size_t first = pass.picks_rows >> step.stage & 1;
       for (size_t k = first; k < from.size(); ++k) {
         if (step.what == Do::kMapRepeated && Pass::by_row(from[k]) == step.from) continue;
-        f(root(from[k]), static_cast<int>(k));
+        f(pass.root(from[k]), static_cast<int>(k));
       }
     } else if (!Pass::is_by_row(step.from)) {
-      f(root(step.from), -1);
+      f(pass.root(step.from), -1);
     }
   };
   last.fill(-1);
   for (int i = 0; i < pass.num_steps; ++i) {
-    const Pass::Step& step = pass.steps[static_cast<size_t>(i)];
+    const Step& step = pass.steps[static_cast<size_t>(i)];
     if (step.what != Do::kMapRows) {
       for_each_read(step, [&](int view, int) {
         if (last[static_cast<size_t>(view)] >= 0)
@@ -149,7 +152,7 @@ void TreeFunction::assign_slots(Pass& pass) const {
   const int first = pass.num_slots;  // those before are of what comes from outside
   uint64_t free = 0;
   for (int i = 0; i < pass.num_steps; ++i) {
-    const Pass::Step& step = pass.steps[static_cast<size_t>(i)];
+    const Step& step = pass.steps[static_cast<size_t>(i)];
     uint64_t released = 0;  // by this step
     int over = -1;          // such a slot that it may write to
     if (step.what != Do::kMapRows) {
@@ -157,7 +160,7 @@ void TreeFunction::assign_slots(Pass& pass) const {
         if (last[static_cast<size_t>(view)] != i) return;
         const int slot = pass.view(view).slot - first;
         released |= uint64_t{1} << slot;
-        if (k >= 0 && stages_[step.stage].function.in_place(k) &&
+        if (k >= 0 && (step.what == Do::kSweep || stages_[step.stage].function.in_place(k)) &&
             pass.view(view).size == pass.view(step.to).size) {
           over = slot;
         }
@@ -208,7 +211,6 @@ void TreeFunction::map_rows(const Stage& stage, std::span<const uint8_t> operand
 
 Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) const {
   using Where = Pass::Where;
-  using Do = Pass::Do;
   alignas(64) char on_stack[kScratchBytes];
   std::optional<Scratch<char>> on_heap;
   char* scratch = on_stack;
@@ -217,10 +219,13 @@ Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) c
     MR_TRY(on_heap->status());
     scratch = on_heap->data();
   }
-  std::array<const void*, Pass::kViews> at;
+  Block block;
+  block.scratch = scratch;
+  std::array<const void*, Pass::kViews>& at = block.at;
   for (int i = 0; i < pass.num_read; ++i) {
     const uint8_t v = pass.read[static_cast<size_t>(i)];
     const Pass::View& view = pass.view(v);
+    if (view.where == Where::kEachRow) at[v] = view.data;
     if (view.where != Where::kRepeated) continue;
     const int64_t count = std::min(pass.block, pass.n) / (Pass::is_by_row(v) ? pass.row : 1);
     at[v] = pass.slot_of(v, scratch);
@@ -228,64 +233,72 @@ Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) c
   }
   for (int64_t b = first; b < last; ++b) {
     const auto [begin, end] = pass.range(b);
-    const int64_t n = end - begin;
-    const int64_t first_row = pass.row > 0 ? begin / pass.row : 0;
-    const int64_t rows = pass.row > 0 ? n / pass.row : 0;
+    block.number = b;
+    block.begin = begin;
+    block.n = end - begin;
+    if (pass.row > 0) block.first_row = begin / pass.row;
+    if (pass.row > 0) block.rows = block.n / pass.row;
     for (int i = 0; i < pass.num_read; ++i) {
       const uint8_t v = pass.read[static_cast<size_t>(i)];
       const Pass::View& view = pass.view(v);
       if (view.where == Where::kDense) {
-        at[v] = view.data + (Pass::is_by_row(v) ? first_row : begin) * view.size;
+        at[v] = block.target(pass, v);
       } else if (view.where == Where::kBroadcast) {
         at[v] = pass.gather(view, begin, end, b > first, pass.slot_of(v, scratch));
       }
     }
     for (int i = 0; i < pass.num_steps; ++i) {
-      const Pass::Step& step = pass.steps[static_cast<size_t>(i)];
-      const Stage& stage = stages_[step.stage];
-      const Pass::View& view = pass.view(step.to);
-      const bool by_row = Pass::is_by_row(step.to);
-      if (view.where == Where::kAs) {
-        at[step.to] = at[view.slot];
-        continue;
-      }
-      char* const to = view.where == Where::kScratch
-                           ? pass.slot_of(step.to, scratch)
-                           : view.data + (by_row ? first_row : begin) * view.size;
-      at[step.to] = to;
-      switch (step.what) {
-        case Do::kMap:
-        case Do::kMapRows: {
-          const size_t views = by_row ? static_cast<size_t>(Pass::by_row(0)) : 0;
-          const void* from[64];
-          int count = 0;
-          for (uint8_t operand : operands(stage)) from[count++] = at[views + operand];
-          if ((pass.picks_rows >> step.stage & 1) != 0) {
-            from[0] = at[static_cast<size_t>(Pass::condition_of(step.stage))];
-          }
-          stage.function(from, to, by_row ? rows : n);
-          break;
-        }
-        case Do::kFold:
-          if (pass.in_pieces) {
-            stage.fold.piece(at[step.from], n, view.data + b * static_cast<int64_t>(view.size));
-          } else {
-            stage.fold.rows(at[step.from], rows, pass.row, to);
-          }
-          break;
-        case Do::kSpread:
-          spread_elements(to, at[step.from], view.size, rows, pass.row);
-          break;
-        case Do::kMapRepeated:
-          map_rows(stage, operands(stage), step.from, at.data(), rows, pass.row, to);
-          break;
-        case Do::kCopy:
-          std::memcpy(to, at[step.from], static_cast<size_t>(by_row ? rows : n) * view.size);
-          break;
-      }
+      run_step(pass, pass.steps[static_cast<size_t>(i)], block);
     }
   }
   return ok_status();
+}
+
+void TreeFunction::run_step(const Pass& pass, const Step& step, Block& block) const {
+  const Stage& stage = stages_[step.stage];
+  const Pass::View& view = pass.view(step.to);
+  const bool by_row = Pass::is_by_row(step.to);
+  std::array<const void*, Pass::kViews>& at = block.at;
+  if (step.what == Do::kSweep) return run_sweep(pass, pass.sweeps[step.from], block);
+  if (view.where == Pass::Where::kAs) {
+    at[step.to] = at[view.slot];
+    return;
+  }
+  char* const to = block.target(pass, step.to);
+  at[step.to] = to;
+  switch (step.what) {
+    case Do::kMap:
+    case Do::kMapRows: {
+      const size_t views = by_row ? static_cast<size_t>(Pass::by_row(0)) : 0;
+      const void* from[64];
+      int count = 0;
+      for (uint8_t operand : operands(stage)) from[count++] = at[views + operand];
+      if ((pass.picks_rows >> step.stage & 1) != 0) {
+        from[0] = at[static_cast<size_t>(Pass::condition_of(step.stage))];
+      }
+      stage.function(from, to, by_row ? block.rows : block.n);
+      break;
+    }
+    case Do::kFold:
+      if (pass.in_pieces) {
+        stage.fold.piece(at[step.from], block.n, block.partial(pass, step.to));
+      } else {
+        stage.fold.rows(at[step.from], block.rows, pass.row, to);
+      }
+      break;
+    case Do::kSpread:
+      spread_elements(to, at[step.from], view.size, block.rows, pass.row);
+      break;
+    case Do::kMapRepeated:
+      map_rows(stage, operands(stage), step.from, at.data(), block.rows, pass.row, to);
+      break;
+    case Do::kCopy:
+      std::memcpy(to, at[step.from],
+                  static_cast<size_t>(by_row ? block.rows : block.n) * view.size);
+      break;
+    case Do::kSweep:
+      break;
+  }
 }
 
 }  // namespace millrace

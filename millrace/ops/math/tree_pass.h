@@ -10,11 +10,14 @@
 
 namespace millrace {
 
+// Along rows of so many elements a loop that takes one number as it is beats writing it all along.
+inline constexpr int64_t kLongRow = 64;
+
 // Stages that are computed together, a block of elements after the other, and where their values
 // are. A pass with rows has elements in rows of one length, its blocks are whole rows, and what
 // folds them gives values of one element a row. Large: lives on the stack, and only what is in use
 // is set.
-struct TreeFunction::Pass {
+struct TreeFunction::Pass : TreeFunction::Steps {
   // A value, as a stage reads it: all its elements; or, by_row(), one for each row. Conditions that
   // pick rows are read by their rows as well as as they are.
   static constexpr int kValues = kMaxInputs + kMaxStages;
@@ -28,7 +31,8 @@ struct TreeFunction::Pass {
     kRepeated,   // a single element
     kBroadcast,  // as `plan` says
     kScratch,
-    kAs,  // another view, `slot`: it has the same elements
+    kAs,       // another view, `slot`: it has the same elements
+    kEachRow,  // the same row for all of them
   };
   struct View {
     Where where;
@@ -37,19 +41,6 @@ struct TreeFunction::Pass {
     int8_t plan;
     char* data;
   };
-  enum class Do : uint8_t {
-    kMap,      // the stage, over all elements
-    kMapRows,  // over one element for each row
-    kFold,     // from view `from` to one element for each row
-    kSpread,   // repeats in `to` what `from` has for a row, all along it
-    kCopy,
-    kMapRepeated,  // the stage of two operands, one of which is what view `from` has for the row
-  };
-  struct Step {
-    Do what;
-    uint8_t stage, from, to;
-  };
-
   int64_t n = 0;    // elements
   int64_t row = 0;  // of a row; 0: there are none
   // Rows are so long that a block is a piece of one (RowFold::kPiece): folds give partial results.
@@ -57,8 +48,6 @@ struct TreeFunction::Pass {
   std::array<View, kViews> views;
   std::array<uint8_t, kViews> read;  // the views from outside of the pass
   int num_read = 0;
-  std::array<Step, 2 * kMaxStages> steps;
-  int num_steps = 0;
   int num_slots = 0, num_row_slots = 0;
   uint64_t picks_rows = 0;           // bit by stage
   std::vector<BroadcastPlan> plans;  // of {the pass, the operand}
@@ -76,6 +65,8 @@ struct TreeFunction::Pass {
     steps[static_cast<size_t>(num_steps++)] = {
         what, static_cast<uint8_t>(stage), static_cast<uint8_t>(from), static_cast<uint8_t>(to)};
   }
+  // The view whose elements a view has.
+  int root(int i) const { return view(i).where == Where::kAs ? int{view(i).slot} : i; }
   // Reads a tensor of shape `own`, in a pass of shape `shape`.
   Status read_tensor(int to, const Tensor& tensor, const Shape& own, const Shape& shape);
   // Reads a tensor with an element for each row, or a single one.
@@ -97,6 +88,26 @@ struct TreeFunction::Pass {
   // The elements [begin, end) of a broadcast operand, in its own memory or gathered in `to`, which
   // holds those of the block before if `again`.
   const char* gather(const View& value, int64_t begin, int64_t end, bool again, char* to) const;
+};
+
+// A block while it is computed.
+struct TreeFunction::Block {
+  char* scratch;
+  int64_t number;  // of the pass's blocks
+  int64_t begin, n;
+  int64_t first_row = 0, rows = 0;
+  std::array<const void*, Pass::kViews> at;  // by view
+
+  // Where what a view has for the block is to be written.
+  char* target(const Pass& pass, int i) const {
+    const Pass::View& v = pass.view(i);
+    if (v.where == Pass::Where::kScratch) return pass.slot_of(i, scratch);
+    return v.data + (Pass::is_by_row(i) ? first_row : begin) * v.size;
+  }
+  // The same of partial results of rows in pieces.
+  char* partial(const Pass& pass, int i) const {
+    return pass.view(i).data + number * pass.view(i).size;
+  }
 };
 
 // The shapes of all values, and the pass of each stage.

@@ -18,8 +18,6 @@ constexpr int64_t kMaxRowBytes = 64 << 10;
 // With fewer rows, threads share the pieces of each, where there are that many elements.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kManyElements = 16 << 10;
-// Along rows of so many elements a loop that takes one number as it is beats writing it all along.
-constexpr int64_t kLongRow = 64;
 
 // The same elements in the same order.
 bool same_layout(const Shape& a, const Shape& b) {
@@ -268,7 +266,7 @@ Status TreeFunction::bind_operand(KernelContext& ctx, const Layout& layout, int 
     // One for each row, read by who goes over all elements.
     pass.view(value) = {Pass::Where::kScratch, stages_[static_cast<size_t>(own)].size, 0, 0,
                         nullptr};
-    pass.add_step(Pass::Do::kSpread, s, Pass::by_row(value), value);
+    pass.add_step(Do::kSpread, s, Pass::by_row(value), value);
     return ok_status();
   }
   const Tensor& tensor = own < 0 ? ctx.input(value) : kept[static_cast<size_t>(own)];
@@ -354,6 +352,7 @@ Status TreeFunction::run_pass_of(KernelContext& ctx, const Layout& layout, int w
     add_stage(pass, s, by_row, repeated, partial.valid() ? &partial : own.valid() ? &own : nullptr);
   }
   if (pass.n == 0) return ok_status();
+  join_steps(pass);
   assign_slots(pass);
   MR_TRY(run(ctx, pass));
   for (auto& [s, partial] : partials) {
@@ -412,7 +411,6 @@ int TreeFunction::repeated_operand(const Layout& layout, int s, const Pass& pass
 // Adds what computes the stage, once what it reads is there. Its elements go to `memory`, or to
 // the scratch.
 void TreeFunction::add_stage(Pass& pass, int s, bool by_row, int repeated, Tensor* memory) const {
-  using Do = Pass::Do;
   using Where = Pass::Where;
   const Stage& stage = stages_[static_cast<size_t>(s)];
   const bool folds = stage.kind == Kind::kFold;

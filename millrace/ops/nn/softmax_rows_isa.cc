@@ -189,7 +189,7 @@ MR_VECTOR_FN Block<T> scale_block(Block<T> block, T factor) {
 
 // Rows up to here are added from the first element to the last, longer ones in kSums sums. So many
 // short rows can be computed side by side, one in each lane, as if each were alone.
-constexpr int64_t kShort = 128;
+constexpr int64_t kShort = 32;
 
 // What a row's loss is made of.
 template <class T>
@@ -449,16 +449,22 @@ void class_cross_entropy(const T* x, const int64_t* classes, int64_t rows, int64
         Columns<T> columns;
         load_columns<T>(x + i * n, n, (rows - i) * n, columns);
         T at_label[kRows<T>] = {};
-        for (int64_t k = 0; k < count; ++k) at_label[k] = x[(i + k) * n + classes[i + k]];
+        vec::IntOfSize<T> labels[kRows<T>] = {};
+        for (int64_t k = 0; k < count; ++k) {
+          labels[k] = static_cast<vec::IntOfSize<T>>(classes[i + k]);
+          at_label[k] = x[(i + k) * n + classes[i + k]];
+        }
+        const auto label = vec::load(labels);
         const ColumnSums<T> sums = column_exponentials<T>(columns, n, columns);
         const vec::Vec<T> factor = vec::lit<vec::Vec<T>>(1) / sums.sum;
-        for (int64_t j = 0; j < n; ++j) columns[j] *= factor;
+        for (int64_t j = 0; j < n; ++j) {
+          const vec::Vec<T> share = columns[j] * factor;
+          const auto here = label == vec::broadcast(static_cast<vec::IntOfSize<T>>(j));
+          columns[j] = here ? share - vec::lit<vec::Vec<T>>(1) : share;
+        }
         store_columns<T>(columns, n, count, y + i * n);
         const vec::Vec<T> loss = vec::log(sums.sum) - (vec::load(at_label) - sums.largest);
-        for (int64_t k = 0; k < count; ++k) {
-          y[(i + k) * n + classes[i + k]] -= 1;
-          losses[i + k] = loss[k];
-        }
+        for (int64_t k = 0; k < count; ++k) losses[i + k] = loss[k];
       },
       [&](int64_t i) { losses[i] = class_cross_entropy_row(x + i * n, classes[i], n, y + i * n); });
 }

@@ -1,4 +1,5 @@
 #include "millrace/ops/reduce/fold.h"
+#include "millrace/ops/reduce/fold_lanes.h"
 #include "millrace/ops/vector.h"
 
 namespace millrace {
@@ -50,21 +51,16 @@ constexpr int64_t FoldMax::kIdentity<int64_t> = INT64_MIN;
 template <>
 constexpr int64_t FoldMin::kIdentity<int64_t> = INT64_MAX;
 
-// Every instruction set sums in as many lanes as four of the widest registers have.
-template <class A>
-constexpr int64_t kFoldLanes = 256 / static_cast<int64_t>(sizeof(A));
-// Up to here one element after the other is quickest.
-constexpr int64_t kFoldSerial = 16;
-
 template <class A, class Op>
-constexpr bool kWatchesForNan =
-    std::is_floating_point_v<A> && requires(A a) { Op::apply_to_numbers(a, a); };
+constexpr bool kWatchesForNan = std::is_floating_point_v<A>&& requires(A a) {
+  Op::apply_to_numbers(a, a);
+};
 
 // Folds whole blocks of lanes into `acc` and returns where they end, or -1 where a NaN may be among
 // them: their sum is one then, or there are infinities of both signs.
 template <class A, class Op>
 MR_VECTOR_FN int64_t fold_numbers(const A* x, int64_t n, vec::Vec<A>* acc) {
-  constexpr int64_t kWidth = vec::kLanes<A>, kRegisters = kFoldLanes<A> / kWidth;
+  constexpr int64_t kWidth = vec::kLanes<A>, kRegisters = kFoldRegisters<A>;
   vec::Vec<A> sums[kRegisters] = {};
   int64_t i = 0;
   for (; i + kFoldLanes<A> <= n; i += kFoldLanes<A>) {
@@ -82,7 +78,7 @@ template <class A, class Op>
 MR_VECTOR_FN A fold_row(const A* x, int64_t n) {
   using V = vec::Vec<A>;
   constexpr int64_t kWidth = vec::kLanes<A>;
-  constexpr int64_t kRegisters = kFoldLanes<A> / kWidth;
+  constexpr int64_t kRegisters = kFoldRegisters<A>;
   if (n <= kFoldSerial) {
     A acc = x[0];
     for (int64_t i = 1; i < n; ++i) acc = Op::apply(acc, x[i]);
@@ -106,22 +102,13 @@ MR_VECTOR_FN A fold_row(const A* x, int64_t n) {
       acc[r] = Op::apply(acc[r], vec::load(x + i + r * kWidth));
     }
   }
-  // Lanes meet from the outer halves inwards, as far as registers go one register at a time.
-  alignas(vec::kVectorBytes) A lanes[kFoldLanes<A>];
   if (i < n) {
+    alignas(vec::kVectorBytes) A lanes[kFoldLanes<A>];
     for (int64_t r = 0; r < kRegisters; ++r) vec::store(lanes + r * kWidth, acc[r]);
     for (int64_t k = 0; i + k < n; ++k) lanes[k] = Op::apply(lanes[k], x[i + k]);
     for (int64_t r = 0; r < kRegisters; ++r) acc[r] = vec::load(lanes + r * kWidth);
   }
-#pragma GCC unroll 8
-  for (int64_t half = kRegisters / 2; half > 0; half /= 2) {
-    for (int64_t r = 0; r < half; ++r) acc[r] = Op::apply(acc[r], acc[r + half]);
-  }
-  vec::store(lanes, acc[0]);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + half]);
-  }
-  return lanes[0];
+  return fold_lanes<A, Op>(acc);
 }
 
 template <class A, class Op>
@@ -129,10 +116,48 @@ void fold_rows(const A* x, int64_t rows, int64_t n, A* out) {
   for (int64_t r = 0; r < rows; ++r) out[r] = fold_row<A, Op>(x + r * n, n);
 }
 
+// `registers` columns of vectors, kept in registers from the first row to the last; each in the
+// order of fold_columns().
+template <int registers, class A, class Op>
+MR_VECTOR_FN void fold_few_columns(A* acc, const A* x, int64_t rows, int64_t stride) {
+  constexpr int64_t kWidth = vec::kLanes<A>;
+  vec::Vec<A> sums[registers];
+#pragma GCC unroll 8
+  for (int r = 0; r < registers; ++r) sums[r] = vec::load(acc + r * kWidth);
+  for (; rows >= 4; rows -= 4, x += 4 * stride) {
+    const A *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+#pragma GCC unroll 8
+    for (int r = 0; r < registers; ++r) {
+      const int64_t k = r * kWidth;
+      const auto a = Op::apply(vec::load(x + k), vec::load(x1 + k));
+      const auto b = Op::apply(vec::load(x2 + k), vec::load(x3 + k));
+      sums[r] = Op::apply(sums[r], Op::apply(a, b));
+    }
+  }
+  for (; rows > 0; --rows, x += stride) {
+#pragma GCC unroll 8
+    for (int r = 0; r < registers; ++r) {
+      sums[r] = Op::apply(sums[r], vec::load(x + r * kWidth));
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < registers; ++r) vec::store(acc + r * kWidth, sums[r]);
+}
+
 // Four rows at a time, the two pairs first: less memory traffic and less rounding than one by one.
 template <class A, class Op>
 void fold_columns(A* acc, const A* x, int64_t rows, int64_t stride, int64_t cols) {
   constexpr int64_t kWidth = vec::kLanes<A>;
+  // Of few columns the sums stay in registers; more would be read in too small pieces.
+  constexpr int kRegisters = 4;
+  if (cols <= 4 * kRegisters * kWidth) {
+    for (; cols >= kRegisters * kWidth; cols -= kRegisters * kWidth) {
+      fold_few_columns<kRegisters, A, Op>(acc, x, rows, stride);
+      acc += kRegisters * kWidth;
+      x += kRegisters * kWidth;
+    }
+    if (cols == 0) return;
+  }
   for (; rows >= 4; rows -= 4, x += 4 * stride) {
     const A *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
     int64_t k = 0;

@@ -24,10 +24,11 @@ void expect_same_bits(Isa isa) {
       EXPECT_EQ(std::memcmp(&wanted, &got, sizeof(A)), 0) << "op " << op << ", n " << n;
     }
     for (int64_t rows = 0; rows < 10; ++rows) {
-      for (int64_t cols : {1, 7, 16, 37}) {
+      for (int64_t cols : {1, 7, 16, 37, 64, 100, 128}) {
+        const int64_t stride = cols + 3;
         std::vector<A> wanted(data, data + cols), got = wanted;
-        expected[op].columns(wanted.data(), data + cols, rows, 40, cols);
-        actual[op].columns(got.data(), data + cols, rows, 40, cols);
+        expected[op].columns(wanted.data(), data + cols, rows, stride, cols);
+        actual[op].columns(got.data(), data + cols, rows, stride, cols);
         EXPECT_EQ(std::memcmp(wanted.data(), got.data(), wanted.size() * sizeof(A)), 0)
             << "op " << op << ", " << rows << " rows, " << cols << " columns";
       }
