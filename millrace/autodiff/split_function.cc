@@ -18,8 +18,8 @@ Result<SplitFunction> split_function(GraphBuilder& builder, const FunctionAttr& 
   const FunctionBody& body = half->body();
   if (given.size() != body.results.size() || wanted.size() != body.args.size()) {
     return invalid_argument("function \"", function.name, "\" has ", body.args.size(),
-                            " arguments and ", body.results.size(), " results, got ",
-                            wanted.size(), " and ", given.size());
+                            " arguments and ", body.results.size(), " results, got ", wanted.size(),
+                            " and ", given.size());
   }
   MR_TRY(half->differentiate(given, wanted));
   SplitFunction split;

@@ -134,9 +134,9 @@ class StopRecording {
 // those that want to watch it.
 void variable_accessed(EagerTensor& handle);
 
-// How many orders of gradients of something made from `inputs` the tapes of this thread may be asked
-// for: as many as follow some input, and one more where one of these is persistent. `followed`: by
-// input, whether one of them follows it.
+// How many orders of gradients of something made from `inputs` the tapes of this thread may be
+// asked for: as many as follow some input, and one more where one of these is persistent.
+// `followed`: by input, whether one of them follows it.
 int orders_followed(std::span<const TensorRef> inputs, std::vector<bool>& followed);
 
 // Records, on the tapes of this thread that follow some input, that `outputs` were made from

@@ -268,7 +268,8 @@ TEST_F(TapeTest, RulesThatReadOtherThingsForOtherShapesAndValues) {
   }
   // More shapes than are remembered.
   for (int i = 0; i < 600; ++i) {
-    const TensorRef x = run("Fill", {context_->tensor(Tensor::vector<int32_t>({i + 1})), scalar(3)});
+    const TensorRef x =
+        run("Fill", {context_->tensor(Tensor::vector<int32_t>({i + 1})), scalar(3)});
     Tape tape;
     tape.start();
     tape.watch(*x);

@@ -39,14 +39,9 @@ void cast_value(ValueContext& c) {
 }
 
 template <class T>
-inline constexpr bool kIsQuantized = requires(T t) {
-  t.value;
-}
-&&!requires { T::kMax; };
+inline constexpr bool kIsQuantized = requires(T t) { t.value; } && !requires { T::kMax; };
 template <class T>
-inline constexpr bool kIsNarrowInt = requires {
-  T::kMax;
-};
+inline constexpr bool kIsNarrowInt = requires { T::kMax; };
 
 // `v` as an integer in [low, high], towards zero. What does not fit, NaN too, is the least integer
 // in types of 32 and 64 bits with a sign, as processors have it and programs test for, and the
@@ -105,11 +100,13 @@ struct WideType {
   using Type = double;
 };
 template <class T>
-requires(is_complex_v<T>) struct WideType<T> {
+  requires(is_complex_v<T>)
+struct WideType<T> {
   using Type = Complex128;
 };
 template <class T>
-requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>) struct WideType<T> {
+  requires(std::is_integral_v<T> || kIsQuantized<T> || kIsNarrowInt<T>)
+struct WideType<T> {
   using Type = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
 };
 

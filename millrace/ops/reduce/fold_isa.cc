@@ -52,9 +52,8 @@ template <>
 constexpr int64_t FoldMin::kIdentity<int64_t> = INT64_MAX;
 
 template <class A, class Op>
-constexpr bool kWatchesForNan = std::is_floating_point_v<A>&& requires(A a) {
-  Op::apply_to_numbers(a, a);
-};
+constexpr bool kWatchesForNan =
+    std::is_floating_point_v<A> && requires(A a) { Op::apply_to_numbers(a, a); };
 
 // Folds whole blocks of lanes into `acc` and returns where they end, or -1 where a NaN may be among
 // them: their sum is one then, or there are infinities of both signs.
