@@ -51,6 +51,8 @@ test-all:
 	@if command -v nvcc > /dev/null; then \
 	  tools/build.sh cuda all tests && tools/run_tests.sh cuda; \
 	else echo '== cuda: no CUDA toolkit here, left out'; fi
+	@if command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64 > /dev/null; then tools/arm64_tests.sh; \
+	else echo '== arm64: no g++-aarch64-linux-gnu or qemu-user here, left out'; fi
 	@tools/build.sh asan fuzzers
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 	@tools/python_versions.sh

@@ -28,6 +28,10 @@ add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -ffp-contract=
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A file takes a few hundred MB at most: collecting garbage in between is time lost.
   add_compile_options(--param=ggc-min-heapsize=524288)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    # Nothing here was compiled by a GCC before 10, which passed some classes otherwise.
+    add_compile_options(-Wno-psabi)
+  endif()
 else()
   # Clang's precompiled headers hold absolute paths, so with them ccache would find nothing that was
   # compiled in another folder.
@@ -68,7 +72,7 @@ endif()
 
 # The instruction sets, besides the baseline, that sources named x_isa.cc are compiled for: name,
 # enumerator of Isa (millrace/base/isa.h) and flags. Which copy is called is decided at run time, in
-# millrace/ops/isa_table.h.
+# millrace/ops/isa_table.h. On 64-bit ARM the baseline has NEON.
 set(MILLRACE_ISAS "")
 macro(millrace_isa name enumerator)
   list(APPEND MILLRACE_ISAS ${name})

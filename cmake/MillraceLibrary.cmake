@@ -63,10 +63,15 @@ function(millrace_glob out)
 endfunction()
 
 function(millrace_source_flags)
+  set(gemm_flags -ffp-contract=fast)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    # Else GCC loads all that a tile is multiplied with first, and has no register left for its sums.
+    list(APPEND gemm_flags -fno-schedule-insns)
+  endif()
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME)
     if(name MATCHES "gemm")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${gemm_flags}"
                                                        SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()

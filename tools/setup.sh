@@ -7,6 +7,7 @@
 #   test    GoogleTest, Google Benchmark, clang with libFuzzer
 #   bench   Google Benchmark
 #   lint    clang-tidy, git
+#   arm64   a compiler for 64-bit ARM, and QEMU to run what it makes
 #
 # It looks for the tools themselves, so it is quick and silent when all are there, however they
 # were installed. What is missing it installs with apt-get, through sudo where you are not root;
@@ -33,6 +34,7 @@ header() {
 python_headers() {
   python3 -c 'import os, sysconfig as s; assert os.path.exists(s.get_path("include") + "/Python.h")'
 }
+emulator() { has qemu-aarch64 || has qemu-aarch64-static; }
 fuzzer_runtime() {
   local library
   library=$(clang++ -fsanitize=fuzzer -### -x c++ - 2>&1 < /dev/null |
@@ -73,8 +75,12 @@ for group in "$@"; do
       need clang-tidy has clang-tidy
       need git has git
       ;;
+    arm64)
+      need g++-aarch64-linux-gnu has aarch64-linux-gnu-g++
+      need qemu-user emulator
+      ;;
     *)
-      echo "setup.sh: unknown group '$group'; expected build, test, bench or lint" >&2
+      echo "setup.sh: unknown group '$group'; expected build, test, bench, lint or arm64" >&2
       exit 2
       ;;
   esac

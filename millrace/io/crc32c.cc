@@ -5,6 +5,10 @@
 
 #include "millrace/base/isa.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 namespace millrace {
 namespace {
 
@@ -40,7 +44,36 @@ uint64_t load64(const char* p) {
   return word;
 }
 
-#ifdef __x86_64__
+// The processor's instruction, for eight bytes and for one.
+#if defined(__x86_64__)
+
+#define MR_CRC32C_TARGET [[gnu::target("sse4.2")]]
+MR_CRC32C_TARGET inline uint64_t crc_of_word(uint64_t crc, uint64_t word) {
+  return __builtin_ia32_crc32di(crc, word);
+}
+MR_CRC32C_TARGET inline uint32_t crc_of_byte(uint32_t crc, uint8_t byte) {
+  return __builtin_ia32_crc32qi(crc, byte);
+}
+// Every processor with AVX2 has it.
+bool has_instruction() { return best_isa() >= Isa::kAvx2; }
+
+#elif defined(__aarch64__)
+
+// Compilers have different names for it, and for the extension that it belongs to.
+#define MR_CRC32C_TARGET
+inline uint64_t crc_of_word(uint64_t crc, uint64_t word) {
+  __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %1" : "+r"(crc) : "r"(word));
+  return crc;
+}
+inline uint32_t crc_of_byte(uint32_t crc, uint8_t byte) {
+  __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+  return crc;
+}
+bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+
+#endif
+
+#if defined(MR_CRC32C_TARGET)
 
 // The instruction takes three cycles and starts each cycle, so three stretches of a block are
 // summed side by side. To join them the first is moved past the bytes of the next: multiplied by a
@@ -72,14 +105,14 @@ uint32_t shift_by(uint32_t crc) {
 
 // Takes whole blocks of three stretches from the front of the data.
 template <size_t kStretch>
-[[gnu::target("sse4.2")]] uint64_t take_blocks(uint64_t a, const char*& p, size_t& left) {
+MR_CRC32C_TARGET uint64_t take_blocks(uint64_t a, const char*& p, size_t& left) {
   for (; left >= 3 * kStretch; left -= 3 * kStretch, p += 3 * kStretch) {
     uint64_t b = 0;
     uint64_t c = 0;
     for (size_t i = 0; i < kStretch; i += 8) {
-      a = __builtin_ia32_crc32di(a, load64(p + i));
-      b = __builtin_ia32_crc32di(b, load64(p + kStretch + i));
-      c = __builtin_ia32_crc32di(c, load64(p + 2 * kStretch + i));
+      a = crc_of_word(a, load64(p + i));
+      b = crc_of_word(b, load64(p + kStretch + i));
+      c = crc_of_word(c, load64(p + 2 * kStretch + i));
     }
     a = shift_by<kStretch>(static_cast<uint32_t>(a)) ^ b;
     a = shift_by<kStretch>(static_cast<uint32_t>(a)) ^ c;
@@ -87,16 +120,16 @@ template <size_t kStretch>
   return a;
 }
 
-[[gnu::target("sse4.2")]] uint32_t extend_sse42(uint32_t crc, std::string_view data) {
+MR_CRC32C_TARGET uint32_t extend_by_instruction(uint32_t crc, std::string_view data) {
   const char* p = data.data();
   size_t left = data.size();
   uint64_t a = ~crc;
   a = take_blocks<1024>(a, p, left);
   a = take_blocks<256>(a, p, left);
   a = take_blocks<64>(a, p, left);
-  for (; left >= 8; left -= 8, p += 8) a = __builtin_ia32_crc32di(a, load64(p));
+  for (; left >= 8; left -= 8, p += 8) a = crc_of_word(a, load64(p));
   auto state = static_cast<uint32_t>(a);
-  for (; left > 0; --left, ++p) state = __builtin_ia32_crc32qi(state, static_cast<uint8_t>(*p));
+  for (; left > 0; --left, ++p) state = crc_of_byte(state, static_cast<uint8_t>(*p));
   return ~state;
 }
 
@@ -118,10 +151,9 @@ uint32_t crc32c_extend_portable(uint32_t crc, std::string_view data) {
 }
 
 uint32_t crc32c_extend(uint32_t crc, std::string_view data) {
-#ifdef __x86_64__
-  // Every processor with AVX2 has it.
-  static const bool has_instruction = best_isa() >= Isa::kAvx2;
-  if (has_instruction) return extend_sse42(crc, data);
+#if defined(MR_CRC32C_TARGET)
+  static const bool by_instruction = has_instruction();
+  if (by_instruction) return extend_by_instruction(crc, data);
 #endif
   return crc32c_extend_portable(crc, data);
 }

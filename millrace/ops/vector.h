@@ -7,6 +7,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 // The one way to write vector code: GCC vector types as wide as the instruction set that this
@@ -57,7 +59,13 @@ inline constexpr int kVectorBytes = 64;
 #elif defined(__AVX2__)
 inline constexpr int kVectorBytes = 32;
 #else
-inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectorBytes = 16;  // SSE, NEON
+#endif
+// How many vectors the processor holds.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int kVectorRegisters = 16;
 #endif
 
 template <class T>
@@ -290,6 +298,11 @@ MR_DEVICE_FN V sqrt(V x) {
     return bit_cast<V>(_mm_sqrt_ps(bit_cast<__m128>(x)));
   } else {
     return bit_cast<V>(_mm_sqrt_pd(bit_cast<__m128d>(x)));
+#elif defined(__aarch64__)
+  } else if constexpr (sizeof(E) == 4) {
+    return bit_cast<V>(vsqrtq_f32(bit_cast<float32x4_t>(x)));
+  } else {
+    return bit_cast<V>(vsqrtq_f64(bit_cast<float64x2_t>(x)));
 #else
   } else {
     return map(x, [](E e) { return sqrt(e); });
@@ -490,6 +503,9 @@ MR_DEVICE_FN bool any(M mask) {
 #elif defined(__SSE2__)
   } else {
     return _mm_movemask_epi8(bit_cast<__m128i>(mask)) != 0;
+#elif defined(__aarch64__)
+  } else {
+    return vmaxvq_u32(bit_cast<uint32x4_t>(mask)) != 0;
 #else
   } else {
     bool found = false;

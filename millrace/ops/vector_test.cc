@@ -137,6 +137,47 @@ TEST(Vector, PowAndFmodOfSpecialValues) {
   }
 }
 
+// A checksum of the results' bits, with one NaN for all.
+template <class F>
+uint32_t checksum(F f) {
+  uint32_t sum = 0;
+  const auto take = [&](float y) {
+    const uint32_t bits = std::isnan(y) ? 0x7fc00000 : std::bit_cast<uint32_t>(y);
+    sum = (std::rotl(sum, 5) ^ bits) * 0x9e3779b1;
+  };
+  constexpr int kLanes = vec::kLanes<float>;
+  std::mt19937 random(3);
+  for (int i = 0; i < 1 << 17; i += kLanes) {
+    float x[kLanes];
+    for (float& lane : x) lane = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    vec::store(x, f(vec::load(x)));
+    for (float y : x) take(y);
+  }
+  return sum;
+}
+#define EXPECT_CHECKSUM(name, wanted) \
+  EXPECT_EQ(checksum([](auto x) { return vec::name(x); }), wanted) << #name
+
+// Written down once, on x86-64.
+TEST(Vector, BitsAreThoseOfEveryArchitecture) {
+  EXPECT_CHECKSUM(exp, 0xcaab8d96U);
+  EXPECT_CHECKSUM(expm1, 0x85c2d149U);
+  EXPECT_CHECKSUM(log, 0x5e5b6075U);
+  EXPECT_CHECKSUM(log1p, 0xcc52a14bU);
+  EXPECT_CHECKSUM(sigmoid, 0x47b84841U);
+  EXPECT_CHECKSUM(tanh, 0x0c939377U);
+  EXPECT_CHECKSUM(erf, 0x36316fd9U);
+  EXPECT_CHECKSUM(erfc, 0xf374362dU);
+  EXPECT_CHECKSUM(sin, 0x5f658426U);
+  EXPECT_CHECKSUM(cos, 0x7f7aaf82U);
+  EXPECT_CHECKSUM(tan, 0xe66bc676U);
+  EXPECT_CHECKSUM(asin, 0x35d92338U);
+  EXPECT_CHECKSUM(acos, 0x71846d84U);
+  EXPECT_CHECKSUM(atan, 0x1e88ea01U);
+  EXPECT_CHECKSUM(sqrt, 0xbd414886U);
+  EXPECT_EQ(checksum([](auto x) { return vec::pow(vec::abs(x), x * 1e-3F); }), 0x5f0eee1eU);
+}
+
 TEST(Vector, RoundingIsExact) {
   EXPECT_ACCURATE(ceil, std::ceil, 0);
   EXPECT_ACCURATE(floor, std::floor, 0);

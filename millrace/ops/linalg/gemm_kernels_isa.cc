@@ -8,7 +8,8 @@ namespace {
 
 // As many sums as fit into the registers beside what they are made of.
 constexpr int kRows = 6;
-constexpr int kVectors = vec::kVectorBytes == 64 ? 4 : 2;
+constexpr bool kManyRegisters = vec::kVectorRegisters == 32;
+constexpr int kVectors = kManyRegisters ? 4 : 2;
 template <class T>
 constexpr int kColumns = kVectors * vec::kLanes<T>;
 
@@ -106,7 +107,7 @@ void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b
 
 // Sums of few rows by two to four vectors, which leave room for the vectors of b: with more than
 // one, elements of a are read less often than sums are added to.
-constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : 12;
+constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : kVectors * kRows;
 constexpr int kStripRows = kStripSums / 2;
 constexpr int strip_vectors(int rows) {
   return rows * kVectors <= kStripSums ? kVectors : kStripSums / rows;
@@ -234,8 +235,8 @@ MR_VECTOR_FN void sums_of(const vec::Vec<T>* v, T* out) {
 
 // As many sums of rows by columns as fit, with more columns than rows: few rows are read for every
 // group of columns, from further away than these.
-constexpr int kDotRows = vec::kVectorBytes == 64 ? 4 : 3;
-constexpr int kDots = vec::kVectorBytes == 64 ? 6 : 4;
+constexpr int kDotRows = kManyRegisters ? 4 : 3;
+constexpr int kDots = kManyRegisters ? 6 : 4;
 
 // A vector of sums for each pair of a row and a column.
 template <class T, int kRowsDone, int kColumnsDone, int kAhead>

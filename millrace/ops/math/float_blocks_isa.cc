@@ -44,6 +44,29 @@ void float_to_half(const float* from, void* to, int64_t n) {
   }
   for (; i < n; ++i) out[i] = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
 }
+#elif defined(__aarch64__)
+// Four at a time; the last ones in a vector of their own.
+void half_to_float(const void* from, float* to, int64_t n) {
+  const uint16_t* bits = static_cast<const uint16_t*>(from);
+  for (; n >= 4; n -= 4, bits += 4, to += 4) {
+    vst1q_f32(to, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits))));
+  }
+  uint16_t some[4] = {};
+  for (int64_t i = 0; i < n; ++i) some[i] = bits[i];
+  const float32x4_t last = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(some)));
+  for (int64_t i = 0; i < n; ++i) to[i] = last[i];
+}
+
+void float_to_half(const float* from, void* to, int64_t n) {
+  uint16_t* out = static_cast<uint16_t*>(to);
+  for (; n >= 4; n -= 4, from += 4, out += 4) {
+    vst1_u16(out, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from))));
+  }
+  float some[4] = {};
+  for (int64_t i = 0; i < n; ++i) some[i] = from[i];
+  const uint16x4_t last = vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(some)));
+  for (int64_t i = 0; i < n; ++i) out[i] = last[i];
+}
 #else
 void half_to_float(const void* from, float* to, int64_t n) {
   const Half* half = static_cast<const Half*>(from);
