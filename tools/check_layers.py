@@ -53,6 +53,7 @@ PYTHON_LADDER = {
     "graph": ["core", "gen_ops"],
     "eager": ["graph"],
     "ops": ["eager"],
+    "autograph": ["ops"],
     "state": ["ops"],
     "io": ["ops"],
     "checkpoint": ["state", "io"],

@@ -22,11 +22,13 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page(page):
+def test_page(page, tmp_path):
     blocks = BLOCK.findall(page.read_text())
     if any("import millrace as tf" in block for block in blocks):
-        # Eager execution is for a whole process.
-        subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True)
+        # Eager execution is for a whole process, and AutoGraph reads source from files.
+        program = tmp_path / "page.py"
+        program.write_text("\n".join(blocks))
+        subprocess.run([sys.executable, str(program)], check=True)
         return
     names = {}
     with tf.Graph().as_default():

@@ -102,8 +102,8 @@ class _Namespace(ModuleType):
 
 
 _PACKAGES = (
-    "compat", "data", "data.experimental", "estimator", "feature_column", "io", "io.gfile",
-    "saved_model", "summary", "train",
+    "autograph", "compat", "data", "data.experimental", "estimator", "feature_column", "io",
+    "io.gfile", "saved_model", "summary", "train",
 )  # fmt: skip
 
 

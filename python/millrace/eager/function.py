@@ -1,6 +1,7 @@
 """tf.function: Python functions that are traced and run as graphs."""
 
 import functools
+import importlib
 import threading
 import weakref
 from typing import Any, Callable
@@ -44,16 +45,21 @@ def function(
       reduce_retracing: from the second shape of an argument on, trace for all shapes that agree in
         what the ones so far have in common. Otherwise that is done from the fourth on, for sizes of
         dimensions alone, and given up where the function cannot be traced so.
+      autograph: control flow over tensors, `if`, `while` and so on, becomes a part of the graph
+        (docs/eager.md).
+      experimental_autograph_options: features of AutoGraph, see tf.autograph.experimental.Feature.
 
     A variable may be created when it is first called, and not again. ValueError where it is, and
     where the function changes the lists that it is given.
     """
-    del jit_compile, experimental_implements, experimental_autograph_options
-    del experimental_attributes, experimental_compile, experimental_follow_type_hints, autograph
+    del jit_compile, experimental_implements, experimental_attributes, experimental_compile
+    del experimental_follow_type_hints
     relax = bool(reduce_retracing or experimental_relax_shapes)
 
     def convert(code: Callable[..., Any]) -> Callable[..., Any]:
-        return code
+        # Loaded once something is traced. AutoGraph stands on the functions of `ops`.
+        api = importlib.import_module("millrace.autograph.api")
+        return api.for_tracing(code, autograph, experimental_autograph_options)
 
     def decorate(python_function: Callable[..., Any]) -> "Function":
         made = Function(python_function, input_signature, relax, convert)
