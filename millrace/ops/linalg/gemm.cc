@@ -35,6 +35,12 @@ constexpr int64_t kFewRows = 56;
 constexpr int64_t kWideColumns = 256;
 constexpr int64_t kStripDepth = 32;
 constexpr int64_t kStripsAhead = 4;
+// So is a left matrix whose rows lie side by side as well, as for the gradient of a filter: both
+// are read once, where they lie, for a result of up to so many elements and lines, if sums are not
+// short.
+constexpr int64_t kSumsAtHand = int64_t{1} << 18;
+constexpr int64_t kLinesAtHand = 1024;
+constexpr int64_t kLeastLines = 64;
 constexpr double kStripFlopsPerNs = 100;
 // Columns that are contiguous, where they are so long; blocks of them stay in the first-level cache
 // for all rows. Sums stop at a whole number of vectors.
@@ -43,6 +49,11 @@ constexpr int64_t kDotBlock = 1024;
 constexpr int64_t kDotStep = 16;
 // Enough pieces that threads finish together.
 constexpr int64_t kTasks = 16;
+// Lines a multiple of 2048 bytes apart share few places of the first-level cache, where so many of
+// them remain.
+template <class T>
+constexpr int64_t kFarElements = 2048 / sizeof(T);
+constexpr int kFarRows = 8;
 constexpr int kMaxPanel = 64;
 constexpr int kMaxLanes = 16;
 // Products of at most this many multiplications are not worth packing.
@@ -74,34 +85,47 @@ void fill_rows(const GemmProblem<T>& problem) {
   }
 }
 
+// Columns of the panels of a right matrix of n columns: as many as a tile may have, or a vector
+// less where that leaves no panel of few.
+template <class T>
+int panel_columns(int64_t n, const GemmKernels<T>& kernels) {
+  const int64_t vectors = ceil_div(n, kernels.lanes);
+  return static_cast<int>(kernels.lanes *
+                          ceil_div(vectors, ceil_div(vectors, kernels.nr / kernels.lanes)));
+}
+
 // How a problem is cut: fixed by its sizes and the kernels.
 template <class T>
 struct Cut {
   Cut(const GemmProblem<T>& problem, const GemmKernels<T>& kernels)
       : depth(ceil_div(problem.k, ceil_div(problem.k, kDepth))),
-        tall(static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.mr)))),
-        left_width(2 * tall),
+        wide(panel_columns(problem.n, kernels)),
         left(problem.a.in_place()),
         right(problem.b.in_place()) {
+    int most = kernels.tile_rows(wide);
+    // Rows as far apart as these fight for the same places of the cache.
+    if (left.k_step == 1 && left.line_step % kFarElements<T> == 0) most = std::min(most, kFarRows);
+    tall = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, most)));
+    left_width = 2 * tall;
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
     // A tile reads its rows in step, so that each is one stream; what lies across them is packed.
     left_in_place =
         left.data != nullptr &&
         (left.k_step == 1 || (left.line_step == 1 && problem.m * problem.k * kSize <= kSmallBytes));
     side_by_side = right.data != nullptr && right.line_step == 1;
-    const bool tight = right.k_step == kernels.nr || right.k_step * problem.k * kSize <= kTinyBytes;
-    right_in_place =
-        side_by_side && problem.n % kernels.lanes == 0 && (tight || problem.m <= kernels.mr);
+    const bool tight = right.k_step == wide || right.k_step * problem.k * kSize <= kTinyBytes;
+    right_in_place = side_by_side && problem.n % kernels.lanes == 0 && (tight || problem.m <= tall);
     // Tasks are groups of columns, of some rows of the left matrix, or of rows. What a task packs
     // is its own; what all share goes from one processor's caches to the other's.
     const bool short_left =
         problem.m <= std::max(problem.n, kRowsPerBlock) ||
         (left_in_place && problem.m <= kShortBytes / kSize / std::max<int64_t>(problem.k, 1));
-    by_columns = short_left && problem.n >= 2 * kernels.nr;
+    by_columns = short_left && problem.n >= 2 * wide;
   }
 
   int64_t depth;
-  int tall;        // rows of a tile
+  int wide;        // columns of a tile: of the right matrix's panels
+  int tall;        // its rows
   int left_width;  // of the left matrix's panels: the rows of two tiles
   typename GemmSource<T>::Lines left, right;
   bool left_in_place, right_in_place;
@@ -153,7 +177,7 @@ class Product {
 
   Status run(ParallelFor parallel_for) const {
     const bool packs = cut_.by_columns ? !cut_.left_in_place : !cut_.right_in_place;
-    const int width = cut_.by_columns ? cut_.left_width : kernels_.nr;
+    const int width = cut_.by_columns ? cut_.left_width : cut_.wide;
     const int64_t lines = round_up(cut_.by_columns ? problem_.m : problem_.n, width);
     const int64_t blocks = std::max<int64_t>(1, kSharedElements / lines / cut_.depth);
     const int64_t chunk = std::min(problem_.k, blocks * cut_.depth);
@@ -207,14 +231,14 @@ class Product {
   // Each task packs the panels of columns that it multiplies, one at a time.
   void run_by_columns(const Chunk& chunk, std::atomic<bool>& short_of_memory,
                       ParallelFor parallel_for) const {
-    const int64_t tiles = ceil_div(problem_.n, kernels_.nr);
+    const int64_t tiles = ceil_div(problem_.n, cut_.wide);
     const int64_t parts =
         std::clamp<int64_t>(kTasks / tiles, 1, ceil_div(problem_.m, kLeastRowsOfColumns));
     const int64_t rows = round_up(ceil_div(problem_.m, parts), row_unit());
     const int64_t row_parts = ceil_div(problem_.m, rows);
-    parallel_for(tiles * row_parts, nanoseconds(rows, kernels_.nr, chunk.length),
+    parallel_for(tiles * row_parts, nanoseconds(rows, cut_.wide, chunk.length),
                  [&](int64_t begin, int64_t end) {
-                   Scratch<T> own(cut_.right_in_place ? 0 : kernels_.nr * cut_.depth);
+                   Scratch<T> own(cut_.right_in_place ? 0 : cut_.wide * cut_.depth);
                    if (own.data() == nullptr) {
                      short_of_memory = true;
                      return;
@@ -223,7 +247,7 @@ class Product {
                      for (int64_t t = begin; t < end; ++t) {
                        const int64_t row = t % row_parts * rows;
                        multiply_columns(chunk, done, row, std::min(rows, problem_.m - row),
-                                        t / row_parts * kernels_.nr, own.data());
+                                        t / row_parts * cut_.wide, own.data());
                      }
                    }
                  });
@@ -235,7 +259,7 @@ class Product {
   void multiply_columns(const Chunk& chunk, int64_t done, int64_t row, int64_t rows, int64_t column,
                         T* own) const {
     const int64_t depth = std::min(cut_.depth, chunk.length - done);
-    const int64_t wide = std::min<int64_t>(kernels_.nr, problem_.n - column);
+    const int64_t wide = std::min<int64_t>(cut_.wide, problem_.n - column);
     const int64_t lines = round_up(problem_.m, cut_.left_width);
     const auto left = cut_.left_in_place
                           ? LeftBlock<T>::in_place(cut_.left, row, chunk.k + done)
@@ -270,16 +294,16 @@ class Product {
   void multiply_rows(const Chunk& chunk, int64_t done, int64_t row, int64_t rows, T* own) const {
     const int64_t k = chunk.k + done;
     const int64_t depth = std::min(cut_.depth, chunk.length - done);
-    const int64_t lines = round_up(problem_.n, kernels_.nr);
+    const int64_t lines = round_up(problem_.n, cut_.wide);
     if (!cut_.left_in_place) problem_.a.pack(row, rows, k, depth, cut_.left_width, own);
     const auto left = cut_.left_in_place ? LeftBlock<T>::in_place(cut_.left, row, k)
                                          : LeftBlock<T>::packed(own, depth, cut_.left_width);
-    for (int64_t column = 0; column < problem_.n; column += kernels_.nr) {
-      const int64_t wide = std::min<int64_t>(kernels_.nr, problem_.n - column);
+    for (int64_t column = 0; column < problem_.n; column += cut_.wide) {
+      const int64_t wide = std::min<int64_t>(cut_.wide, problem_.n - column);
       const RightPanel<T> right =
           cut_.right_in_place
               ? right_panel(column, wide, k, depth, nullptr)
-              : RightPanel<T>{chunk.shared + done * lines + column * depth, kernels_.nr, nullptr};
+              : RightPanel<T>{chunk.shared + done * lines + column * depth, cut_.wide, nullptr};
       multiply(left, right, row, rows, column, wide, depth, problem_.accumulate || k > 0);
     }
   }
@@ -288,9 +312,9 @@ class Product {
   RightPanel<T> right_panel(int64_t column, int64_t wide, int64_t k, int64_t depth, T* own) const {
     const T* data = cut_.side_by_side ? cut_.right.data + k * cut_.right.k_step + column : nullptr;
     if (cut_.right_in_place) return {data, cut_.right.k_step, nullptr};
-    if (cut_.side_by_side && wide == kernels_.nr) return {data, cut_.right.k_step, own};
-    problem_.b.pack(column, wide, k, depth, kernels_.nr, own);
-    return {own, kernels_.nr, nullptr};
+    if (cut_.side_by_side && wide == cut_.wide) return {data, cut_.right.k_step, own};
+    problem_.b.pack(column, wide, k, depth, cut_.wide, own);
+    return {own, cut_.wide, nullptr};
   }
 
   // Rows [row, row + rows) times columns [column, column + wide).
@@ -323,7 +347,7 @@ class Product {
           }
         }
       }
-      if (right.copy != nullptr) right = {right.copy, kernels_.nr, nullptr};
+      if (right.copy != nullptr) right = {right.copy, cut_.wide, nullptr};
     }
   }
 
@@ -433,19 +457,24 @@ namespace {
 template <class T>
 class FewRows {
  public:
-  FewRows(const GemmProblem<T>& problem, const GemmKernels<T>& kernels)
+  FewRows(const GemmProblem<T>& problem, const GemmKernels<T>& kernels, bool turned = false)
       : problem_(problem),
         kernels_(kernels),
+        turned_(turned),
         left_(problem.a.in_place()),
         right_(problem.b.in_place()) {
-    if (problem.row_offsets != nullptr || right_.data == nullptr || problem.m > kFewRows) return;
+    if (problem.row_offsets != nullptr || right_.data == nullptr) return;
     if (right_.line_step == 1) {
-      strips_ = kernels.strip_rows > 0 && problem.n >= kWideColumns;
+      const bool sums_at_hand = left_.line_step == 1 && problem.m <= problem.n &&
+                                problem.m * problem.n <= kSumsAtHand && problem.n <= kLinesAtHand &&
+                                problem.n >= kLeastLines && problem.k >= kLeastLines;
+      const bool few_rows = problem.m <= kFewRows && problem.n >= kWideColumns && !turned_;
+      strips_ = kernels.strip_rows > 0 && (few_rows || sums_at_hand);
       if (!strips_) return;
       tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.strip_rows)));
       unit_ = kernels.strip_lanes(tall_);
       depth_ = ceil_div(problem.k, ceil_div(problem.k, kStripDepth));
-    } else if (right_.k_step == 1 && problem.k >= kDotDepth) {
+    } else if (right_.k_step == 1 && problem.k >= kDotDepth && problem.m <= kFewRows && !turned_) {
       dots_ = true;
       tall_ = static_cast<int>(ceil_div(problem.m, ceil_div(problem.m, kernels.dot_rows)));
       unit_ = kernels.dot_columns;
@@ -471,8 +500,7 @@ class FewRows {
   bool reads_left_in_place() const {
     if (left_.data == nullptr) return false;
     if (dots_) return left_.k_step == 1;
-    constexpr int64_t kFar = 2048 / sizeof(T);
-    return left_.line_step == 1 || (left_.k_step == 1 && left_.line_step % kFar != 0);
+    return left_.line_step == 1 || (left_.k_step == 1 && left_.line_step % kFarElements<T> != 0);
   }
 
   // As it is read: a line's elements after each other, or the lines side by side.
@@ -533,6 +561,16 @@ class FewRows {
     for (int64_t j = from; j < to; j += unit_) {
       const T* sums = scratch.data() + (j - from) * problem_.m;
       const int64_t wide = std::min(unit_, to - j);
+      if (turned_) {
+        for (int64_t q = 0; q < wide; ++q) {
+          T* const c = problem_.c + (j + q) * problem_.ldc;
+          for (int64_t i = 0; i < problem_.m; ++i) {
+            const T sum = sums[i * unit_ + q];
+            c[i] = problem_.accumulate ? c[i] + sum : sum;
+          }
+        }
+        continue;
+      }
       for (int64_t i = 0; i < problem_.m; ++i, sums += unit_) {
         T* const c = problem_.c + i * problem_.ldc + j;
         if (problem_.accumulate) {
@@ -619,6 +657,7 @@ class FewRows {
 
   const GemmProblem<T>& problem_;
   const GemmKernels<T>& kernels_;
+  const bool turned_;
   const typename GemmSource<T>::Lines left_, right_;
   bool strips_ = false, dots_ = false;
   int tall_ = 1;       // rows of a tile
@@ -636,6 +675,12 @@ Status multiply_blocks(const GemmProblem<T>& problem, ParallelFor parallel_for,
   }
   const FewRows<T> few_rows(problem, kernels);
   if (few_rows.takes()) return few_rows.run(parallel_for);
+  if (problem.m > problem.n) {
+    const GemmProblem<T> turned{problem.n, problem.m, problem.k,   problem.b,
+                                problem.a, problem.c, problem.ldc, problem.accumulate};
+    const FewRows<T> few_columns(turned, kernels, true);
+    if (few_columns.takes()) return few_columns.run(parallel_for);
+  }
   return Product<T>(problem, kernels).run(parallel_for);
 }
 

@@ -24,14 +24,16 @@ struct GemmRows {
 // holds element p of line i (a row of the left matrix, a column of the right one) at [p * w + i].
 template <class T>
 struct GemmKernels {
-  int mr;     // rows of a tile at most
-  int nr;     // columns of a tile at most: the width of a panel of the right matrix
+  int mr;     // rows of a tile of nr columns at most
+  int nr;     // columns of a tile at most
   int lanes;  // of a vector
+  // Rows of a tile of so many columns at most, 1 to nr: the fewer columns the more, up to 32.
+  int (*tile_rows)(int columns);
 
-  // c[i * ldc + j] = sum over p of a(i, p) * b[p * b_step + j], for i < rows <= mr and j < columns,
-  // a multiple of `lanes` and at most nr; added to what is there when `accumulate`. The order of
-  // the sum depends on nothing but k.
-  // Where `copy` is set, copy[p * nr + j] = b[p * b_step + j] too.
+  // c[i * ldc + j] = sum over p of a(i, p) * b[p * b_step + j], for i < rows <=
+  // tile_rows(columns) and j < columns, a multiple of `lanes` and at most nr; added to what is
+  // there when `accumulate`. The order of the sum depends on nothing but k. Where `copy` is set,
+  // copy[p * columns + j] = b[p * b_step + j] too.
   void (*tile)(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
                T* c, int64_t ldc, bool accumulate);
 

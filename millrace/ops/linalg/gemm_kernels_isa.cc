@@ -6,15 +6,19 @@
 namespace millrace {
 namespace {
 
-// As many sums as fit into the registers beside what they are made of.
-constexpr int kRows = 6;
+// As many sums as fit into the registers beside what they are made of: of fewer vectors more rows,
+// so that additions that wait for one another are always more than the processor begins meanwhile.
 constexpr bool kManyRegisters = vec::kVectorRegisters == 32;
 constexpr int kVectors = kManyRegisters ? 4 : 2;
+constexpr int rows_of(int vectors) {
+  constexpr int kWide[] = {24, 14, 8, 6}, kNarrow[] = {10, 6};
+  return kManyRegisters ? kWide[vectors - 1] : kNarrow[vectors - 1];
+}
 template <class T>
 constexpr int kColumns = kVectors * vec::kLanes<T>;
 
 // A loop of a constant number of turns, without a loop.
-#define MR_UNROLLED _Pragma("GCC unroll 8")
+#define MR_UNROLLED _Pragma("GCC unroll 32")
 
 // The sums of a tile live in kRowsDone * kVectorsDone registers while k advances.
 template <class T, int kRowsDone, int kVectorsDone, bool kCopies>
@@ -46,9 +50,9 @@ void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* 
         for (int j = 0; j < kVectorsDone; ++j) {
           vec::store(copy + j * kL, right[j]);
           // What is beside it comes next.
-          __builtin_prefetch(b + (kVectors + j) * kL, 0, 2);
+          __builtin_prefetch(b + (kVectorsDone + j) * kL, 0, 2);
         }
-        copy += kColumns<T>;
+        copy += kVectorsDone * kL;
       }
       MR_UNROLLED
       for (int i = 0; i < kRowsDone; ++i) {
@@ -74,40 +78,45 @@ void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* 
   }
 }
 
-template <class T, int kRowsLeft, int kVectorsLeft>
-MR_VECTOR_FN void tile_at_most(int rows, int vectors, int64_t k, const GemmRows<T>& a, const T* b,
-                               int64_t b_step, T* copy, T* c, int64_t ldc, bool accumulate) {
+template <class T>
+using Tile = void (*)(int64_t, const GemmRows<T>&, const T*, int64_t, T*, T*, int64_t, bool);
+// For each number of rows, from 1 on, a tile without and one with a copy.
+template <class T, int kVectorsDone, size_t... before>
+struct TileTable {
+  static constexpr Tile<T> kOf[][2] = {
+      {&tile_of<T, static_cast<int>(before) + 1, kVectorsDone, false>,
+       &tile_of<T, static_cast<int>(before) + 1, kVectorsDone, true>}...};
+};
+template <class T, int kVectorsDone, size_t... before>
+constexpr TileTable<T, kVectorsDone, before...> tile_table(std::index_sequence<before...>) {
+  return {};
+}
+
+template <class T, int kVectorsLeft>
+MR_VECTOR_FN Tile<T> find_tile(int rows, int vectors, bool copies) {
   if constexpr (kVectorsLeft > 1) {
-    if (vectors < kVectorsLeft) {
-      tile_at_most<T, kRowsLeft, kVectorsLeft - 1>(rows, vectors, k, a, b, b_step, copy, c, ldc,
-                                                   accumulate);
-      return;
-    }
+    if (vectors < kVectorsLeft) return find_tile<T, kVectorsLeft - 1>(rows, vectors, copies);
   }
-  if constexpr (kRowsLeft > 1) {
-    if (rows < kRowsLeft) {
-      tile_at_most<T, kRowsLeft - 1, kVectorsLeft>(rows, vectors, k, a, b, b_step, copy, c, ldc,
-                                                   accumulate);
-      return;
-    }
-  }
-  if (copy != nullptr) {
-    tile_of<T, kRowsLeft, kVectorsLeft, true>(k, a, b, b_step, copy, c, ldc, accumulate);
-  } else {
-    tile_of<T, kRowsLeft, kVectorsLeft, false>(k, a, b, b_step, copy, c, ldc, accumulate);
-  }
+  using Table = decltype(tile_table<T, kVectorsLeft>(
+      std::make_index_sequence<static_cast<size_t>(rows_of(kVectorsLeft))>()));
+  return Table::kOf[rows - 1][copies ? 1 : 0];
 }
 
 template <class T>
 void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
           T* c, int64_t ldc, bool accumulate) {
-  tile_at_most<T, kRows, kVectors>(rows, columns / vec::kLanes<T>, k, a, b, b_step, copy, c, ldc,
-                                   accumulate);
+  find_tile<T, kVectors>(rows, columns / vec::kLanes<T>, copy != nullptr)(k, a, b, b_step, copy, c,
+                                                                          ldc, accumulate);
+}
+
+template <class T>
+int tile_rows(int columns) {
+  return rows_of((columns + vec::kLanes<T> - 1) / vec::kLanes<T>);
 }
 
 // Sums of few rows by two to four vectors, which leave room for the vectors of b: with more than
 // one, elements of a are read less often than sums are added to.
-constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : kVectors * kRows;
+constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : kVectors * rows_of(kVectors);
 constexpr int kStripRows = kStripSums / 2;
 constexpr int strip_vectors(int rows) {
   return rows * kVectors <= kStripSums ? kVectors : kStripSums / rows;
@@ -121,7 +130,7 @@ MR_VECTOR_FN void strip_of(int64_t k, const GemmRows<T>& rows, const T* b, int64
   vec::Vec<T> sums[kRowsDone][kVectorsDone] = {};
   const int64_t row_step = rows.row_step, k_step = rows.k_step;
   const T* a[kPointers];
-#pragma GCC unroll 16
+  MR_UNROLLED
   for (int i = 0; i < kPointers; ++i) a[i] = rows.data + 3 * i * row_step;
   for (int64_t p = 0; p < k; ++p) {
     vec::Vec<T> right[kVectorsDone];
@@ -130,18 +139,18 @@ MR_VECTOR_FN void strip_of(int64_t k, const GemmRows<T>& rows, const T* b, int64
       right[j] = vec::load(b + j * kL);
       __builtin_prefetch(ahead + j * kL, 0, 2);
     }
-#pragma GCC unroll 16
+    MR_UNROLLED
     for (int i = 0; i < kRowsDone; ++i) {
       const T left = a[i / 3][i % 3 * row_step];
       MR_UNROLLED
       for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
     }
-#pragma GCC unroll 16
+    MR_UNROLLED
     for (int i = 0; i < kPointers; ++i) a[i] += k_step;
     b += b_step;
     ahead += b_step;
   }
-#pragma GCC unroll 16
+  MR_UNROLLED
   for (int i = 0; i < kRowsDone; ++i) {
     T* row = c + i * ldc;
     MR_UNROLLED
@@ -402,10 +411,17 @@ MR_VECTOR_FN void copy_whole_lines(const T* const* lines, int64_t offset, int wi
 template <class T>
 void copy_lines(const T* const* lines, int64_t offset, int count, int width, int64_t length,
                 T* out) {
+  constexpr int kL = vec::kLanes<T>;
   if (count == kColumns<T>) {
     copy_whole_lines<T, kColumns<T>>(lines, offset, width, length, out);
-  } else if (count == 2 * kRows) {
-    copy_whole_lines<T, 2 * kRows>(lines, offset, width, length, out);
+  } else if (count == 3 * kL) {
+    copy_whole_lines<T, 3 * kL>(lines, offset, width, length, out);
+  } else if (count == 2 * kL) {
+    copy_whole_lines<T, 2 * kL>(lines, offset, width, length, out);
+  } else if (count == kL) {
+    copy_whole_lines<T, kL>(lines, offset, width, length, out);
+  } else if (count == 2 * rows_of(kVectors)) {
+    copy_whole_lines<T, 2 * rows_of(kVectors)>(lines, offset, width, length, out);
   } else {
     for (int64_t p = 0; p < length; ++p) {
       const T* from = lines[p] + offset;
@@ -417,15 +433,22 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
   }
 }
 
-template <class T>
-constexpr GemmKernels<T> kKernels = {
-    kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>, kStripRows,     &strip<T>,     &strip_lanes<T>,
-    kDotRows, kDots,       &dots<T>,       &row<T>,  &interleave<T>, &copy_lines<T>};
-// Of integers, which are multiplied rarely: without strips.
-template <class T>
-constexpr GemmKernels<T> kIntegerKernels = {
-    kRows,    kColumns<T>, vec::kLanes<T>, &tile<T>,      0, nullptr, nullptr, kDotRows, kDots,
-    &dots<T>, &row<T>,     &interleave<T>, &copy_lines<T>};
+// Integers are multiplied rarely: without strips.
+template <class T, bool kStrips = true>
+constexpr GemmKernels<T> kKernels = {.mr = rows_of(kVectors),
+                                     .nr = kColumns<T>,
+                                     .lanes = vec::kLanes<T>,
+                                     .tile_rows = &tile_rows<T>,
+                                     .tile = &tile<T>,
+                                     .strip_rows = kStrips ? kStripRows : 0,
+                                     .strip = kStrips ? &strip<T> : nullptr,
+                                     .strip_lanes = kStrips ? &strip_lanes<T> : nullptr,
+                                     .dot_rows = kDotRows,
+                                     .dot_columns = kDots,
+                                     .dots = &dots<T>,
+                                     .row = &row<T>,
+                                     .interleave = &interleave<T>,
+                                     .copy_lines = &copy_lines<T>};
 
 }  // namespace
 
@@ -439,11 +462,11 @@ const GemmKernels<double>& isa_table<GemmKernels<double>, Isa::MR_ISA>() {
 }
 template <>
 const GemmKernels<uint32_t>& isa_table<GemmKernels<uint32_t>, Isa::MR_ISA>() {
-  return kIntegerKernels<uint32_t>;
+  return kKernels<uint32_t, false>;
 }
 template <>
 const GemmKernels<uint64_t>& isa_table<GemmKernels<uint64_t>, Isa::MR_ISA>() {
-  return kIntegerKernels<uint64_t>;
+  return kKernels<uint64_t, false>;
 }
 
 }  // namespace millrace

@@ -112,12 +112,12 @@ TEST(Gemm, EveryInstructionSet) {
 // sums of contiguous columns, on every instruction set.
 TEST(Gemm, EveryWayToReadOperands) {
   std::mt19937 random(8);
-  const int64_t rows[] = {2, 6, 7, 20, 48, 49, 250}, columns[] = {17, 64, 130, 576, 1100};
+  const int64_t rows[] = {2, 6, 7, 20, 48, 49, 250}, columns[] = {7, 17, 33, 64, 130, 576, 1100};
   const int64_t depths[] = {30, 256, 390, 801};
   for (const Isa isa : kIsas) {
     if (isa > machine_isa()) break;
     const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < 80; ++round) {
       const int64_t m = rows[random() % std::size(rows)],
                     n = columns[random() % std::size(columns)];
       const int64_t k = depths[random() % std::size(depths)];
@@ -193,6 +193,41 @@ TEST(Gemm, FewRowsOfAWideMatrix) {
       std::vector<float> c(static_cast<size_t>(m * ldc), 1.0f);
       ASSERT_TRUE(
           gemm<float>({m, n, k, lines, others, c.data(), ldc, accumulate}, run_serially, kernels)
+              .ok());
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < ldc; ++j) {
+          const float sum = j < n ? product[static_cast<size_t>(i * n + j)] : 0;
+          ASSERT_EQ(c[static_cast<size_t>(i * ldc + j)],
+                    sum + (accumulate || j >= n ? 1.0f : 0.0f));
+        }
+      }
+    }
+  }
+}
+
+// Both matrices lie with their lines side by side, the result is small: it may be turned.
+TEST(Gemm, SumsAtHand) {
+  const unsigned seed = 22;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (const Isa isa : kIsas) {
+    if (isa > machine_isa()) break;
+    const GemmKernels<float>& kernels = isa_table<GemmKernels<float>>(isa);
+    for (int round = 0; round < 40; ++round) {
+      const int64_t m = 1 + static_cast<int64_t>(random() % 200), n = 1 + random() % 200;
+      const int64_t k = 60 + random() % 300;
+      const bool accumulate = random() % 2;
+      SCOPED_TRACE(testing::Message()
+                   << isa_name(isa) << ": " << m << "x" << n << "x" << k << " " << accumulate);
+      const std::vector<float> a = numbers<float>(m * k, random), b = numbers<float>(k * n, random);
+      std::vector<float> product(static_cast<size_t>(m * n));
+      matmul_reference(m, n, k, MatrixView<float>::of(a.data(), m).transposed(),
+                       MatrixView<float>::of(b.data(), n), product.data());
+      const StridedSource<float> left(a.data(), 1, m), right(b.data(), 1, n);
+      const int64_t ldc = n + 2;
+      std::vector<float> c(static_cast<size_t>(m * ldc), 1.0f);
+      ASSERT_TRUE(
+          gemm<float>({m, n, k, left, right, c.data(), ldc, accumulate}, run_serially, kernels)
               .ok());
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < ldc; ++j) {

@@ -16,7 +16,7 @@ namespace {
 TEST(Gemm, ThreadsDoNotChangeBits) {
   std::mt19937 random(9);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  // The last number: whether the right matrix lies transposed.
+  // The last number: whether the right matrix lies transposed, or, 2, the left one.
   for (const auto [m, n, k, transposed] : {std::array<int64_t, 4>{1, 3000, 800, 0},
                                            {100, 500, 700, 0},
                                            {100, 700, 900, 0},
@@ -28,13 +28,16 @@ TEST(Gemm, ThreadsDoNotChangeBits) {
                                            {256, 256, 1100, 0},
                                            {300, 200, 530, 1},
                                            {1500, 130, 70, 0},
+                                           {1500, 20, 300, 0},
+                                           {300, 90, 700, 2},
                                            {50, 601, 800, 1}}) {
     std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
     for (float& x : a) x = uniform(random);
     for (float& x : b) x = uniform(random);
     std::vector<float> one(static_cast<size_t>(m * n)), many = one;
-    const auto left = MatrixView<float>::of(a.data(), k),
-               right = transposed != 0 ? MatrixView<float>::of(b.data(), k).transposed()
+    const auto left = transposed == 2 ? MatrixView<float>::of(a.data(), m).transposed()
+                                      : MatrixView<float>::of(a.data(), k),
+               right = transposed == 1 ? MatrixView<float>::of(b.data(), k).transposed()
                                        : MatrixView<float>::of(b.data(), n);
     ASSERT_TRUE(matmul(m, n, k, left, right, one.data(), run_serially).ok());
     for (const int threads : {2, 4, 8}) {
