@@ -97,10 +97,17 @@ struct OpTraits {
   // The op that computes a tree of such elementwise ops at once, a block that fits the cache after
   // the other: its attributes name the ops and say which reads which. Results are equal to the bit.
   std::string_view fused_by = {};
-  // The op that computes this one and then a tree of elementwise ops (those with `fused_by`) on
-  // each part of its output while that is in the cache: it has the inputs of this one and then
-  // those of the tree, the attributes of both, and the results of the tree as outputs.
-  std::string_view with_epilogue = {};
+  // Bit i: output 0 is input i, scaled and shifted by numbers that follow from the other inputs:
+  // element by element where the op is elementwise, else channel by channel (attribute data_format,
+  // or the last dimension), with a vector of channels in each of the others. An op with an
+  // attribute is_training does so where that is false. The shift is zero where those of the others
+  // are zero that have a bit in `shifted_by`.
+  uint32_t affine_in = 0;
+  uint32_t shifted_by = 0;
+  // Not 0: input 1 is a filter. Output 0 is linear in it, and its channels (as above) are numbered
+  // by those dimensions of the filter that have a bit here, counted from the last one: bit 0 is the
+  // last. Attributes transpose_NAME and adj_NAME swap the last two.
+  uint32_t filter_channels = 0;
   // The op with the same inputs, outputs and attributes that computes nearly the same faster: it
   // rounds differently, within the tolerance that docs/optimisation.md tells.
   std::string_view approximated_by = {};
@@ -112,7 +119,8 @@ struct OpTraits {
   uint32_t image_inputs = 0;
   uint32_t image_outputs = 0;
   // The argument whose elements number dimensions of the other inputs: the axis of Concat and
-  // Split, the dimensions that Sum folds. And the one with a row or an element for each: Pad, Tile.
+  // Split, the dimensions that Sum folds. And those with a row or an element for each, one or, with
+  // commas between them, several: "paddings" of Pad, "begin,size" of Slice.
   std::string_view dimensions_in = {};
   std::string_view each_dimension_in = {};
 };

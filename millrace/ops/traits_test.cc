@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "millrace/kernel/kernel_testing.h"
 #include "millrace/ops/op_calls_testing.h"
@@ -149,6 +152,12 @@ TEST_F(Traits, FoldsDropOrKeepWhatTheyFold) {
   EXPECT_GE(folds, 7);
 }
 
+// Two results must be as near as rounding allows.
+void expect_near(const Tensor& y, size_t i, double expected, std::string_view op) {
+  EXPECT_NEAR(y.data<float>()[i], expected, 1e-4 * (1 + std::fabs(expected))) << op << " at " << i;
+}
+bool has_bit(uint32_t bits, size_t i) { return (bits >> i & 1) != 0; }
+
 // A call of floats, 32-bit integers where the op has no floats, and its results in two layouts of
 // the tensors that go in: as they are, and with channels, in second place, last.
 class InBothLayouts {
@@ -231,7 +240,6 @@ class InBothLayouts {
   std::vector<std::vector<Tensor>> arguments_;
 };
 
-bool has_bit(uint32_t bits, size_t i) { return (bits >> i & 1) != 0; }
 // Whether the argument is among those that are listed, with commas between them.
 bool is_named(std::string_view names, const ArgDef& arg) {
   return str_cat(",", names, ",").find(str_cat(",", arg.name, ",")) != std::string::npos;
@@ -278,6 +286,75 @@ TEST_F(Traits, ImagesMayHaveTheirChannelsFirst) {
       const bool image = has_bit(op->traits.image_outputs, i);
       InBothLayouts::expect_close(image ? InBothLayouts::transposed(last[i], true) : last[i],
                                   first[i], op->name);
+    }
+  }
+}
+
+TEST_F(Traits, AffineOpsScaleAndShift) {
+  const auto is_affine = [](const OpTraits& t) { return t.affine_in != 0; };
+  int seen = 0;
+  for (const OpDef* op : ops_with(is_affine)) {
+    const bool norm = op->find_attr("is_training") != nullptr;
+    const std::string row = norm                     ? "[2,3,2,4] [4] [4] [4] [4]{1,2,3,4}"
+                            : op->traits.elementwise ? "[2,3,4] [2,3,4]{1,2,3,4,5,6,7,8,9,10,11,"
+                                                       "12,13,14,15,16,17,18,19,20,21,22,23,24}"
+                                                     : "[2,3,4] [4]";
+    for (size_t in = 0; in < op->inputs.size(); ++in) {
+      if (!has_bit(op->traits.affine_in, in)) continue;
+      ++seen;
+      const AttrMap attrs = norm ? AttrMap{{"is_training", false}} : AttrMap();
+      const auto call = [&](std::optional<float> x, bool shifts) {
+        InBothLayouts out(*op, row, attrs);
+        for (size_t i = 0; i < op->inputs.size(); ++i) {
+          const auto data = out.arguments()[i][0].mutable_data<float>();
+          if (i == in && x) std::ranges::fill(data, *x);
+          if (i != in && !shifts && has_bit(op->traits.shifted_by, i))
+            std::ranges::fill(data, 0.0F);
+        }
+        return out;
+      };
+      InBothLayouts whole = call({}, true);
+      const Tensor y = whole.run()[0], scale = call(1, false).run()[0];
+      const Tensor shift = call(0, true).run()[0], none = call(0, false).run()[0];
+      for (size_t i = 0; i < y.data<float>().size(); ++i) {
+        const double x = whole.arguments()[in][0].data<float>()[i];
+        expect_near(y, i, scale.data<float>()[i] * x + shift.data<float>()[i], op->name);
+        expect_near(none, i, 0, op->name);
+      }
+    }
+  }
+  EXPECT_GE(seen, 14);
+}
+
+TEST_F(Traits, FiltersScaleTheirChannels) {
+  const auto has_filter = [](const OpTraits& t) { return t.filter_channels != 0; };
+  const std::map<std::string, std::string> rows = {{"MatMul", "[2,3] [3,4]"},
+                                                   {"BatchMatMul", "[2,2,3] [2,3,4]"},
+                                                   {"BatchMatMulV2", "[2,2,3] [3,4]"},
+                                                   {"BatchMatMulV3", "[2,2,3] [3,4]"}};
+  for (const OpDef* op : ops_with(has_filter)) {
+    const auto row = rows.find(op->name);
+    InBothLayouts call(*op, row == rows.end() ? "" : row->second);
+    const Tensor y = call.run()[0];
+    Tensor& filter = call.arguments()[1][0];
+    // Channel c becomes c + 1 times as large.
+    for (int64_t i = 0; i < filter.num_elements(); ++i) {
+      int64_t channel = 0, times = 1, rest = i;
+      for (int d = 0; d < filter.rank(); ++d) {
+        const int64_t size = filter.dim(filter.rank() - 1 - d);
+        if (has_bit(op->traits.filter_channels, static_cast<size_t>(d))) {
+          channel += rest % size * times;
+          times *= size;
+        }
+        rest /= size;
+      }
+      filter.mutable_data<float>()[static_cast<size_t>(i)] *= static_cast<float>(channel + 1);
+    }
+    const Tensor scaled = call.run()[0];
+    ASSERT_GT(y.dim(y.rank() - 1), 1) << op->name << " needs more channels in this test";
+    for (size_t i = 0; i < y.data<float>().size(); ++i) {
+      const size_t channel = i % static_cast<size_t>(y.dim(y.rank() - 1));
+      expect_near(scaled, i, y.data<float>()[i] * static_cast<double>(channel + 1), op->name);
     }
   }
 }

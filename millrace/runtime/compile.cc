@@ -364,12 +364,13 @@ int64_t bytes_of(const Plan& plan) {
   return bytes;
 }
 
-// What passes made of a node: its layout, what it stands for and why not for more, on lines of
-// their own.
+// What passes made of a node: its layout, what its filter does, what it stands for and why not for
+// more, on lines of their own.
 std::string rewriting_text(const KernelNode& node) {
   std::string out;
-  if (const Result<std::string> layout = node.attr<std::string>(kLayoutAttr); layout.ok()) {
-    append_to(out, str_cat("    ", *layout, "\n"));
+  for (const std::string_view attr : {kLayoutAttr, kInFilterAttr}) {
+    const Result<std::string> text = node.attr<std::string>(attr);
+    if (text.ok()) append_to(out, str_cat("    ", *text, "\n"));
   }
   if (const Result<std::vector<std::string>> names =
           node.attr<std::vector<std::string>>(kStandsForAttr);

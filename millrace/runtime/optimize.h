@@ -16,6 +16,8 @@ class Device;
 inline constexpr std::string_view kTargetAttr = "_target";
 // On a node that is computed in another layout than the program asks for: which, for readers.
 inline constexpr std::string_view kLayoutAttr = "_layout";
+// On a node whose filter does what others did: which, for readers.
+inline constexpr std::string_view kInFilterAttr = "_in_filter";
 
 struct OptimizeOptions {
   // 0: no passes; 1: the exact ones; 2: all.
@@ -75,6 +77,8 @@ Result<bool> remove_real_identities(Subgraph& graph, const OptimizeOptions& opti
 Result<bool> fuse_elementwise(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the op does that takes its operand transposed.
 Result<bool> fold_transposes(Subgraph& graph, const OptimizeOptions& options);
+// Rounds as a filter does that is scaled by the product of what scaled its results.
+Result<bool> fold_batch_norms(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the op does that computes the sum: of products in one sum over all their factors.
 Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& options);
 // Computes images with their channels last. Rounds as ops do that have them last: what sums over an

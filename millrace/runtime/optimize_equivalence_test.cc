@@ -123,7 +123,10 @@ class RandomGraph {
         ints_.push_back(sum());
         break;
       case 13:
-        if (!tall_.empty()) multiply();
+        if (!tall_.empty()) {
+          multiply();
+          filter();
+        }
         break;
       case 14:
         gate();
@@ -169,6 +172,36 @@ class RandomGraph {
     const Output y = operand(tall_, matrices_, &transpose_y);
     squares_.push_back(g_.add(
         "Product", {x, y}, {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}}, here()));
+  }
+
+  // A product with a constant, and what scales and shifts its columns, most of which have one
+  // reader.
+  void filter() {
+    const bool transposed = pick(2) == 0;
+    const Output weights =
+        uniform(transposed ? Shape{kRows, kColumns} : Shape{kColumns, kRows}, pick(4) - 1, here());
+    Output x =
+        g_.add("Product", {any(matrices_), pick(8) == 0 && !transposed ? any(tall_) : weights},
+               {{"transpose_y", transposed}}, here());
+    for (int i = pick(5); i > 0; --i) {
+      const Shape shapes[] = {Shape{}, Shape{kRows}, Shape{1, kRows}, Shape{kRows, 1}};
+      const auto numbers = [&](const Shape& shape) {
+        Tensor out = Tensor::zeros(DType::kInt32, shape).value();
+        for (int32_t& v : out.mutable_data<int32_t>()) v = pick(7) - 3;
+        return g_.constant(std::move(out), here());
+      };
+      if (pick(8) == 0) squares_.push_back(x);
+      if (pick(3) == 0) {
+        x = g_.add("Normalize", {x, numbers(Shape{kRows}), numbers(Shape{kRows})}, here());
+        if (pick(4) == 0) sums_.push_back({x.node, 1});
+      } else {
+        constexpr const char* kOps[] = {"Add", "AddV2", "Mul", "Sub"};
+        const Output by = numbers(shapes[pick(8) == 0 ? 3 : pick(3)]);
+        x = pick(2) == 0 ? g_.add(kOps[pick(4)], {x, by}, here())
+                         : g_.add(kOps[pick(4)], {by, x}, here());
+      }
+    }
+    squares_.push_back(x);
   }
 
   // Of products, other sums and others, some of which somebody else may read.
@@ -251,6 +284,7 @@ INSTANTIATE_TEST_SUITE_P(All, PassEquivalence,
 
 // The toys' sums and products are of integers, which do not round.
 TEST(OptimizeEquivalence, FoldedTransposes) { check_equivalence(fold_transposes); }
+TEST(OptimizeEquivalence, FoldedBatchNorms) { check_equivalence(fold_batch_norms); }
 TEST(OptimizeEquivalence, SumsOfProducts) { check_equivalence(sum_products_at_once); }
 TEST(OptimizeEquivalence, Approximations) { check_equivalence(approximate); }
 

@@ -36,17 +36,26 @@ Status identity(KernelContext& ctx) {
   return ok_status();
 }
 
-// Of two tensors of one shape, or one of which has a single element.
+// Where element i of a tensor of shape `all` is in one of `shape` that is broadcast to it.
+size_t broadcast_from(int64_t i, const Shape& all, const Shape& shape) {
+  int64_t at = 0, step = 1;
+  for (int d = 1; d <= shape.rank(); ++d) {
+    const int64_t size = all[all.rank() - d];
+    if (shape[shape.rank() - d] != 1) at += i % size * step;
+    step *= shape[shape.rank() - d];
+    i /= size;
+  }
+  return static_cast<size_t>(at);
+}
+
 template <class T, class R, class F>
 Result<Tensor> map2(const Tensor& a, const Tensor& b, F f) {
   MR_TRY_ASSIGN(Shape shape, broadcast_shapes(a.shape(), b.shape()));
-  const auto x = a.data<T>(), y = b.data<T>();
-  if (x.size() != y.size() && x.size() != 1 && y.size() != 1) {
-    return invalid_argument("the toys do not broadcast ", a.shape(), " with ", b.shape());
-  }
   MR_TRY_ASSIGN(Tensor out, Tensor::allocate(dtype_of<R>, shape));
-  for (size_t i = 0; i < static_cast<size_t>(shape.num_elements()); ++i) {
-    out.mutable_data<R>()[i] = f(x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
+    out.mutable_data<R>()[static_cast<size_t>(i)] =
+        f(a.data<T>()[broadcast_from(i, shape, a.shape())],
+          b.data<T>()[broadcast_from(i, shape, b.shape())]);
   }
   return out;
 }
@@ -61,7 +70,7 @@ Result<Tensor> arithmetic(const Tensor& a, const Tensor& b, F f) {
 }
 
 Result<Tensor> compute_pair(std::string_view op, const Tensor& a, const Tensor& b) {
-  if (op == "Add") return arithmetic(a, b, [](auto x, auto y) { return x + y; });
+  if (op == "Add" || op == "AddV2") return arithmetic(a, b, [](auto x, auto y) { return x + y; });
   if (op == "Sub") return arithmetic(a, b, [](auto x, auto y) { return x - y; });
   if (op == "Mul") return arithmetic(a, b, [](auto x, auto y) { return x * y; });
   const auto less = [](auto x, auto y) { return x < y; };
@@ -236,6 +245,14 @@ struct Product : Kernel {
   }
   bool transpose_x, transpose_y;
 };
+Status product_rule(ShapeContext& c) {
+  MR_TRY_ASSIGN(const bool transpose_x, c.attr<bool>("transpose_x"));
+  MR_TRY_ASSIGN(const bool transpose_y, c.attr<bool>("transpose_y"));
+  MR_TRY_ASSIGN(const PartialShape x, c.with_rank(0, 2));
+  MR_TRY_ASSIGN(const PartialShape y, c.with_rank(1, 2));
+  c.set_output(0, {x.dim(transpose_x ? 1 : 0), y.dim(transpose_y ? 0 : 1)});
+  return ok_status();
+}
 Status permute_rule(ShapeContext& c) {
   MR_TRY_ASSIGN(PartialShape x, c.with_rank(0, 2));
   const auto order = c.input_vector(1);
@@ -302,6 +319,15 @@ Status assign(KernelContext& ctx) {
   return ok_status();
 }
 
+// x * scale + shift, column by column.
+Status normalize(KernelContext& ctx) {
+  MR_TRY_ASSIGN(const Tensor scaled, compute_pair("Mul", ctx.input(0), ctx.input(1)));
+  MR_TRY_ASSIGN(Tensor out, compute_pair("Add", scaled, ctx.input(2)));
+  ctx.set_output(0, std::move(out));
+  ctx.set_output(1, ctx.input(1));
+  return ok_status();
+}
+
 Status handle(KernelContext& ctx) { return ctx.allocate_output(0, Shape()).status(); }
 Status nothing(KernelContext&) { return ok_status(); }
 
@@ -351,6 +377,7 @@ void register_toys(Registry& r) {
   unary("Endless", {});
   both("Endless", endless);
   auto two = [&](const char* name, OpTraits traits, const char* out = "T") {
+    traits.elementwise = true;
     traits.fused_by = "_FusedToys";
     r.add({.name = name,
            .doc = "Two in, one out.",
@@ -361,12 +388,29 @@ void register_toys(Registry& r) {
            .shape = shape_rules::broadcast});
     both(name, pair);
   };
-  two("Add", {.commutative = true, .neutral = Neutral::kMinusZero});
-  two("Mul", {.commutative = true, .neutral = Neutral::kOne, .summed_by = "SumOfMul"});
-  two("Sub", {.neutral = Neutral::kZero});
+  for (const char* name : {"Add", "AddV2"}) {
+    two(name,
+        {.commutative = true, .neutral = Neutral::kMinusZero, .affine_in = 3, .shifted_by = 3});
+  }
+  two("Mul",
+      {.commutative = true, .neutral = Neutral::kOne, .summed_by = "SumOfMul", .affine_in = 3});
+  two("Sub", {.neutral = Neutral::kZero, .affine_in = 3, .shifted_by = 3});
   two("Less", {}, "bool");
+  r.add({.name = "Normalize",
+         .doc = "x * scale + shift, column by column, and scale.",
+         .inputs = {{"x", "T"}, {"scale", "T"}, {"shift", "T"}},
+         .outputs = {{"y", "T"}, {"used", "T"}},
+         .types = {{"T", {DType::kInt32, DType::kFloat}}},
+         .attrs = {{"is_training", "bool = false"}},
+         .traits = {.affine_in = 1, .shifted_by = 4},
+         .shape = [](ShapeContext& c) {
+           c.set_output(0, c.input(0));
+           c.set_output(1, c.input(1));
+           return ok_status();
+         }});
+  r.kernel("Normalize", DeviceKind::kCpu, normalize);
   r.add({.name = "_FusedToys",
-         .doc = "A tree of the four, and of SumRows.",
+         .doc = "A tree of the five, and of SumRows.",
          .inputs = {{"inputs", "list(Tin)"}},
          .outputs = {{"outputs", "list(Tout)"}},
          .attrs = {{"Tin", "list(type) >= 1"},
@@ -414,6 +458,14 @@ void register_toys(Registry& r) {
     both(name, f);
   };
   with_list("AsShape", {.same_when_same_shape = true}, as_shape_rule, as_shape);
+  r.add({.name = "Reshape",
+         .doc = "x in another shape.",
+         .inputs = {{"x", "T"}, {"shape", "Tshape"}},
+         .outputs = {{"y", "T"}},
+         .types = {{"T", {}}, {"Tshape", {DType::kInt32, DType::kInt64}}},
+         .traits = {.forwards = true},
+         .shape = as_shape_rule});
+  both("Reshape", as_shape);
   with_list("Permute", {.permutes = true}, permute_rule, permute);
   auto product = [&](const char* name, OpTraits traits) {
     r.add({.name = name,
@@ -423,11 +475,11 @@ void register_toys(Registry& r) {
            .types = {{"T", {DType::kInt32}}},
            .attrs = {{"transpose_x", "bool = false"}, {"transpose_y", "bool = false"}},
            .traits = traits,
-           .shape = shape_rules::unknown});
+           .shape = product_rule});
     r.kernel<Product>(name, DeviceKind::kCpu);
   };
-  product("Product", {.approximated_by = "CloseProduct"});
-  product("CloseProduct", {});
+  product("Product", {.filter_channels = 1, .approximated_by = "CloseProduct"});
+  product("CloseProduct", {.filter_channels = 1});
   with_list("SumOver", {.same_when_empty = 2}, shape_rules::unknown, sum_over);
   r.add({.name = "KeepAndFlip",
          .doc = "x and its complement.",

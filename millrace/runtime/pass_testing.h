@@ -12,10 +12,12 @@
 // in registries that nobody else uses.
 //
 //   Const, Identity           on CPU and CUDA
-//   Add, Mul, Sub, Less       on CPU and CUDA; int32 and float, of one shape or with a tensor of
-//                             one element; put into one node by _FusedToys, on CPU
+//   Add, AddV2, Mul, Sub,     on CPU and CUDA; int32 and float; put into one node by _FusedToys,
+//   Less                      on CPU
+//   Normalize                 x * scale + shift, and scale; on CPU
 //   SumRows                   int32 along the last dimensions, with keep_dims; in the same node
-//   AsShape, Permute, SumOver x reshaped, transposed, summed as a list in input 1 says
+//   AsShape, Permute, SumOver x reshaped, transposed, summed as a list in input 1 says; Reshape, of
+//                             any type
 //   CpuOnly                   an Identity for CPU
 //   SizeOf                    metadata_only
 //   SumAll, SumOfMul          int32: sums of all inputs; of some and of Mul of pairs

@@ -27,7 +27,7 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.common_subgraph_elimination(), {"common_subexpressions"});
   disable(rewrite.arithmetic_optimization(),
           {"identities", "real_identities", "folded_transposes"});
-  disable(rewrite.remapping(), {"fuse_elementwise", "sums_of_products"});
+  disable(rewrite.remapping(), {"fuse_elementwise", "sums_of_products", "folded_batch_norms"});
   disable(rewrite.shape_optimization(), {"known_values"});
   disable(rewrite.dependency_optimization(), {"gates"});
   out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;

@@ -266,7 +266,7 @@ void register_batch_matmul(Registry& registry) {
                   .outputs = {{"output", "T"}},
                   .types = {{"T", type_set_of<MatMulTypes>}},
                   .attrs = {{"adj_x", "bool = false"}, {"adj_y", "bool = false"}},
-                  .traits = {.cost = 50},
+                  .traits = {.cost = 50, .filter_channels = 1},
                   .shape = batch_matmul_shape,
                   .gradient = broadcasts(op) ? batch_matmul_v2_grad : batch_matmul_v1_grad});
     register_kernels(registry, op, {"T"}, MatMulTypes());
@@ -279,7 +279,7 @@ void register_batch_matmul(Registry& registry) {
        .outputs = {{"output", "Tout"}},
        .types = {{"Ta", kTypes}, {"Tb", kTypes}, {"Tout", kTypes}},
        .attrs = {{"adj_x", "bool = false"}, {"adj_y", "bool = false"}},
-       .traits = {.cost = 50},
+       .traits = {.cost = 50, .filter_channels = 1},
        .shape = batch_matmul_shape,
        .gradient = batch_matmul_v2_grad});
   register_kernels(registry, "BatchMatMulV3", {"Ta", "Tb", "Tout"}, MatMulTypes());

@@ -120,7 +120,7 @@ void register_matmul(Registry& registry) {
                 .outputs = {{"product", "T"}},
                 .types = {{"T", type_set_of<MatMulTypes>}},
                 .attrs = {{"transpose_a", "bool = false"}, {"transpose_b", "bool = false"}},
-                .traits = {.cost = 50, .summed_by = "_SumOfMatMul"},
+                .traits = {.cost = 50, .summed_by = "_SumOfMatMul", .filter_channels = 1},
                 .shape = matmul_shape,
                 .gradient = matmul_grad});
   register_kernels(registry, MatMulTypes());

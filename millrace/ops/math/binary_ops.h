@@ -100,24 +100,31 @@ inline constexpr TypeSet kModTypes = kFloating | kIntegers;
 // clang-format off
 struct Add {
   static constexpr OpInfo info =
-      OpInfo{"Add", kNumbers, "x + y; strings are joined."}.leaves_alone(Neutral::kMinusZero);
+      OpInfo{"Add", kNumbers, "x + y; strings are joined."}
+          .leaves_alone(Neutral::kMinusZero)
+          .is_affine(3, 3);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::add(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, g}; }
 };
 struct AddV2 {
-  static constexpr OpInfo info = OpInfo{"AddV2", kNumbers, "x + y."}.is_commutative().leaves_alone(
-      Neutral::kMinusZero);
+  static constexpr OpInfo info = OpInfo{"AddV2", kNumbers, "x + y."}
+                                     .is_commutative()
+                                     .leaves_alone(Neutral::kMinusZero)
+                                     .is_affine(3, 3);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::add(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, g}; }
 };
 struct Sub {
-  static constexpr OpInfo info = OpInfo{"Sub", kNumbers, "x - y."}.leaves_alone(Neutral::kZero);
+  static constexpr OpInfo info =
+      OpInfo{"Sub", kNumbers, "x - y."}.leaves_alone(Neutral::kZero).is_affine(3, 3);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::sub(x, y); }
   static ExprPair grad(Expr, Expr, Expr, Expr g) { return {g, -g}; }
 };
 struct Mul {
-  static constexpr OpInfo info = OpInfo{"Mul", kNumbers, "x * y."}.is_commutative().leaves_alone(
-      Neutral::kOne);
+  static constexpr OpInfo info = OpInfo{"Mul", kNumbers, "x * y."}
+                                     .is_commutative()
+                                     .leaves_alone(Neutral::kOne)
+                                     .is_affine(3, 0);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return vec::mul(x, y); }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g * y, x * g}; }
 };
@@ -141,7 +148,8 @@ struct RealDiv {
   static constexpr OpInfo info = OpInfo{"RealDiv", kNumbers, "x / y of real numbers."}
                                      .computed_for(kFloating | kComplex)
                                      .costs(0.5F)
-                                     .leaves_alone(Neutral::kOne);
+                                     .leaves_alone(Neutral::kOne)
+                                     .is_affine(1, 0);
   template <class T> MR_DEVICE_FN static T eval(T x, T y) { return x / y; }
   static ExprPair grad(Expr x, Expr y, Expr, Expr g) { return {g / y, g * ((-x / y) / y)}; }
 };

@@ -32,6 +32,7 @@ struct OpInfo {
   bool holomorphic = true;
   OperandCheck check = OperandCheck::kNone;
   Neutral neutral = Neutral::kNone;
+  uint8_t affine_in : 2 = 0, shifted_by : 2 = 0;  // as in OpTraits
   int deprecated_since = 0;
   const char* deprecation = "";
 
@@ -95,6 +96,12 @@ struct OpInfo {
   constexpr OpInfo leaves_alone(Neutral what) const {
     OpInfo i = *this;
     i.neutral = what;
+    return i;
+  }
+  constexpr OpInfo is_affine(uint8_t in, uint8_t shifts) const {
+    OpInfo i = *this;
+    i.affine_in = in & 3;
+    i.shifted_by = shifts & 3;
     return i;
   }
   constexpr OpInfo deprecated(int since, const char* why) const {

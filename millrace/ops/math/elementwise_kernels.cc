@@ -172,6 +172,8 @@ OpSpec elementwise_spec(const OpInfo& info, int num_inputs) {
   spec.traits.may_alias = info.predicate && !only_bool ? 0 : (1U << num_inputs) - 1;
   spec.traits.cost = info.cost;
   spec.traits.neutral = info.neutral;
+  spec.traits.affine_in = info.affine_in;
+  spec.traits.shifted_by = info.shifted_by;
   spec.traits.fused_by = "_FusedElementwise";
   spec.deprecated_since = info.deprecated_since;
   spec.deprecation = info.deprecation;

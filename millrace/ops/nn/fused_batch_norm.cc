@@ -624,7 +624,11 @@ void register_version(Registry& registry, const std::string& version) {
                           {"exponential_avg_factor", "float = 1"},
                           format,
                           {"is_training", "bool = true"}},
-                .traits = {.cost = 2, .image_inputs = 1, .image_outputs = 1},
+                .traits = {.cost = 2,
+                           .affine_in = 1,
+                           .shifted_by = 1 << 2 | 1 << 3,
+                           .image_inputs = 1,
+                           .image_outputs = 1},
                 .shape = fused_batch_norm_shape,
                 .gradient = first   ? fused_batch_norm_v1_grad
                             : third ? fused_batch_norm_v3_grad
