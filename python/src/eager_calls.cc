@@ -295,6 +295,13 @@ void bind_eager_calls(nb::module_& m) {
     // Fails only when somebody has cleared all state, and the variable with it.
     (void)eager_context().execute("DestroyResourceOp", {eager::TensorRef(&eager_tensor(handle))});
   });
+  // Its background work ends first, and that may need the interpreter.
+  m.def("destroy_iterator", [](nb::handle handle) {
+    if (!is_eager_tensor(handle)) return;
+    const eager::TensorRef iterator(&eager_tensor(handle));
+    const WithoutGil without;
+    (void)eager_context().execute("DestroyResourceOp", {iterator});
+  });
   // The device that ops on this thread ask for; None: they leave it to what they are given.
   m.def(
       "set_eager_device",

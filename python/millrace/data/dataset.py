@@ -4,19 +4,22 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
-from millrace.data import structure
+from millrace.data import specs, structure
 from millrace.data.batching import Padding, rows_of
-from millrace.data.functions import ElementFunction, state_function
+from millrace.data.eager_iterator import NumpyIterator, OwnedIterator
+from millrace.data.functions import ElementFunction, state_function, take_made
 from millrace.data.generator import generator_dataset
 from millrace.data.iterator import Iterator, begin_once
-from millrace.data.options import Options
+from millrace.data.options import ExternalStatePolicy, Options
 from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of, flatten, map_leaves
 from millrace.graph.convert import convert_to_tensor
+from millrace.graph.default_graph import get_default_graph
+from millrace.graph.graph import root_graph
 from millrace.ops.random import get_seed
 
 AUTOTUNE = export(
@@ -36,17 +39,20 @@ def seeds(seed: Any) -> tuple[Tensor, Tensor]:
     return int64(first, 0), int64(second, 0)
 
 
-@export(v1=("data.Dataset", "contrib.data.Dataset"), v2="data.Dataset")
 class Dataset:
     """A sequence of elements, which are structures of tensors: what a program reads.
 
     A dataset is a value of the graph. Methods make others of it; an iterator runs it.
     """
 
-    def __init__(self, variant_tensor: Tensor, spec: Any, options: Options | None = None):
+    def __init__(
+        self, variant_tensor: Tensor, spec: Any, options: Options | None = None, inputs: Any = ()
+    ):
         self._variant_tensor = variant_tensor
         self._spec = spec
         self._options = options
+        # What it needs of Python when it is iterated outside of graphs.
+        self._keeps = (*inputs, *take_made())
 
     # What elements are.
 
@@ -71,10 +77,74 @@ class Dataset:
         return f"<{type(self).__name__} shapes: {shapes}, types: {types}>"
 
     def __iter__(self) -> Any:
-        raise RuntimeError(
-            "__iter__() is only supported when eager execution is enabled: make an iterator, "
-            "iterator = dataset.make_one_shot_iterator(), and run iterator.get_next()"
-        )
+        if not _core.executing_eagerly() and not root_graph(get_default_graph())._captures_values:
+            raise RuntimeError(
+                "__iter__() is only supported when eager execution is enabled: make an iterator, "
+                "iterator = dataset.make_one_shot_iterator(), and run iterator.get_next()"
+            )
+        return OwnedIterator(self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    __nonzero__ = __bool__
+
+    def __len__(self) -> int:
+        """The number of elements. TypeError where it is infinite or not known."""
+        if not _core.executing_eagerly():
+            raise TypeError(
+                "`tf.data.Dataset` only supports `len` in eager mode. Use "
+                "`tf.data.Dataset.cardinality()` instead."
+            )
+        count = int(self.cardinality())
+        if count == -1:
+            raise TypeError("The dataset is infinite.")
+        if count == -2:
+            raise TypeError("The dataset length is unknown.")
+        return count
+
+    @property
+    def element_spec(self) -> Any:
+        """What the parts of an element are: a structure of TensorSpecs and such."""
+        return specs.spec_of_leaves(self._spec)
+
+    @property
+    def _type_spec(self) -> Any:
+        return specs.DatasetSpec(self.element_spec)
+
+    def _may_save_state(self) -> bool:
+        """Whether the place of an iterator says all that it is to go on with."""
+        options = self.options()
+        policy = options.experimental_external_state_policy or options.external_state_policy
+        if policy in (ExternalStatePolicy.WARN, ExternalStatePolicy.IGNORE):
+            return True
+        todo: list[Any] = [self]
+        seen = set()
+        for kept in todo:
+            if isinstance(kept, Dataset) and id(kept) not in seen:
+                seen.add(id(kept))
+                todo += kept._keeps
+            elif isinstance(kept, ElementFunction) and kept.stateful:
+                return False
+        return True
+
+    def as_numpy_iterator(self) -> NumpyIterator:
+        """An iterator that gives arrays in place of tensors. Outside of graphs only."""
+        if not _core.executing_eagerly():
+            raise RuntimeError(
+                "`tf.data.Dataset.as_numpy_iterator()` is only supported in eager mode."
+            )
+        return NumpyIterator(self)
+
+    def cardinality(self) -> Tensor:
+        """The number of elements: -1 for a dataset without end, -2 when it is not known."""
+        return gen_ops.dataset_cardinality(self._variant_tensor)
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element; InvalidArgumentError where there is another number of them."""
+        values = gen_ops.dataset_to_single_element(self._variant_tensor, name=name, **self._attrs)
+        values = list(values) if isinstance(values, (list, tuple)) else [values]
+        return structure.from_tensors(self._spec, values)
 
     def _as_leaf(self) -> DatasetLeaf:
         return DatasetLeaf(Dataset, self._spec)
@@ -83,7 +153,8 @@ class Dataset:
         return self._variant_tensor
 
     def _of(self, variant_tensor: Tensor, spec: Any = None) -> "Dataset":
-        return Dataset(variant_tensor, self._spec if spec is None else spec, self._options)
+        spec = self._spec if spec is None else spec
+        return Dataset(variant_tensor, spec, self._options, (self,))
 
     @property
     def _attrs(self) -> dict[str, Any]:
@@ -93,19 +164,19 @@ class Dataset:
         """The options of this dataset and those it is made of."""
         return Options() if self._options is None else self._options
 
-    def with_options(self, options: Options) -> "Dataset":
+    def with_options(self, options: Options, name: str | None = None) -> "Dataset":
         """This dataset with options; those set before stay where `options` does not set them."""
         merged = self.options().merge(options)
         budget = merged.autotune.ram_budget
         variant = self._variant_tensor
         if budget:
             variant = gen_ops.model_dataset(variant, ram_budget=int(budget), **self._attrs)
-        return Dataset(variant, self._spec, merged)
+        return Dataset(variant, self._spec, merged, (self,))
 
     # Where elements come from.
 
     @staticmethod
-    def from_tensors(tensors: Any) -> "Dataset":
+    def from_tensors(tensors: Any, name: str | None = None) -> "Dataset":
         """A dataset of one element."""
         value = structure.leaf_values(tensors)
         spec = map_leaves(structure.leaf_of, value)
@@ -114,7 +185,7 @@ class Dataset:
         return Dataset(gen_ops.tensor_dataset(parts, output_shapes=shapes), spec)
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> "Dataset":
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> "Dataset":
         """A dataset of the rows of tensors, which have as many rows each."""
         value = structure.leaf_values(tensors)
         wholes = flatten(map_leaves(structure.leaf_of, value))
@@ -153,9 +224,11 @@ class Dataset:
     @staticmethod
     def from_generator(
         generator: Callable[..., Any],
-        output_types: Any,
+        output_types: Any = None,
         output_shapes: Any = None,
         args: Any = None,
+        output_signature: Any = None,
+        name: str | None = None,
     ) -> "Dataset":
         """A dataset of what a generator gives.
 
@@ -164,22 +237,53 @@ class Dataset:
           output_types: the types of an element's parts; its structure is that of elements.
           output_shapes: their shapes, in the same structure; unknown by default.
           args: tensors whose values the function is called with.
+          output_signature: what elements are, in place of types and shapes: TensorSpecs and such.
         """
-        return Dataset(*generator_dataset(generator, output_types, output_shapes, args))
+        del name
+        if not callable(generator):
+            raise TypeError("`generator` must be callable.")
+        if output_signature is not None:
+            if output_types is not None or output_shapes is not None:
+                given = "output_types" if output_types is not None else "output_shapes"
+                raise TypeError(
+                    f"The `{given}` argument can not be used together with the "
+                    "`output_signature` argument."
+                )
+            spec = specs.leaves_of_spec(output_signature)
+        elif output_types is None:
+            raise TypeError("Either `output_signature` or `output_types` must be specified.")
+        else:
+            spec = structure.spec_of(output_types, output_shapes)
+        variant, spec, calls = generator_dataset(generator, spec, args)
+        # Its functions are run again up to the same place: no state to save.
+        return Dataset(variant, spec, inputs=((calls, take_made()),))
 
     @staticmethod
-    def range(*args: Any) -> "Dataset":
+    def range(*args: Any, output_type: Any = dtypes.int64, name: str | None = None) -> "Dataset":
         """A dataset of numbers: range(stop), range(start, stop) or range(start, stop, step)."""
+        del name
         if not 1 <= len(args) <= 3:
             raise ValueError(f"Invalid arguments to range: {args}; expected one to three numbers")
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         spec = TensorLeaf(dtypes.int64, [])
         variant = gen_ops.range_dataset(int64(start), int64(stop), int64(step), **attrs_of(spec))
-        return Dataset(variant, spec)
+        wanted = dtypes.as_dtype(output_type)
+        numbers = Dataset(variant, spec)
+        if wanted is dtypes.int64:
+            return numbers
+        return numbers.map(lambda i: gen_ops.cast(i, wanted))
 
     @staticmethod
-    def zip(datasets: Any) -> "Dataset":
-        """A dataset of elements made of one of each; as long as the shortest."""
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> "Dataset":
+        """A dataset of elements made of one of each; as long as the shortest. The datasets are one
+        structure, or several arguments."""
+        del name
+        if not args and datasets is None:
+            raise TypeError("Must pass at least one dataset to `zip`.")
+        if args and datasets is not None:
+            raise TypeError("Both `*args` and `datasets` cannot be set.")
+        if args:
+            datasets = args[0] if len(args) == 1 else args
         parts = flatten(datasets)
         for part in parts:
             if isinstance(part, list):
@@ -191,10 +295,12 @@ class Dataset:
                 raise TypeError(f"zip takes a structure of datasets, got {part!r}")
         spec = structure.pack(datasets, [part._spec for part in parts])
         variant = gen_ops.zip_dataset([p._variant_tensor for p in parts], **attrs_of(spec))
-        return Dataset(variant, spec)
+        return Dataset(variant, spec, inputs=parts)
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> "Dataset":
+    def list_files(
+        file_pattern: Any, shuffle: bool | None = None, seed: Any = None, name: str | None = None
+    ) -> "Dataset":
         """A dataset of the names of files that match a pattern, in random order unless `shuffle` is
         False."""
         names = gen_ops.matching_files(convert_to_tensor(file_pattern, dtype=dtypes.string))
@@ -206,20 +312,20 @@ class Dataset:
 
     # Which elements there are, and how often.
 
-    def repeat(self, count: Any = None) -> "Dataset":
+    def repeat(self, count: Any = None, name: str | None = None) -> "Dataset":
         """This dataset `count` times; without end by default, and for -1."""
         variant = gen_ops.repeat_dataset(self._variant_tensor, int64(count, -1), **self._attrs)
         return self._of(variant)
 
-    def take(self, count: Any) -> "Dataset":
+    def take(self, count: Any, name: str | None = None) -> "Dataset":
         """The first elements, all for -1."""
         return self._of(gen_ops.take_dataset(self._variant_tensor, int64(count), **self._attrs))
 
-    def skip(self, count: Any) -> "Dataset":
+    def skip(self, count: Any, name: str | None = None) -> "Dataset":
         """All but the first elements, none for -1."""
         return self._of(gen_ops.skip_dataset(self._variant_tensor, int64(count), **self._attrs))
 
-    def shard(self, num_shards: Any, index: Any) -> "Dataset":
+    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> "Dataset":
         """Every num_shards-th element, from number `index` on, which must be one of [0,
         num_shards): InvalidArgumentError, when the dataset is run, for others."""
         variant = gen_ops.shard_dataset(
@@ -227,7 +333,7 @@ class Dataset:
         )
         return self._of(variant)
 
-    def filter(self, predicate: Callable[..., Any]) -> "Dataset":
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """The elements for which `predicate` is true."""
         function = self._predicate(predicate, "filter")
         variant = gen_ops.filter_dataset(
@@ -235,7 +341,7 @@ class Dataset:
         )
         return self._of(variant)
 
-    def take_while(self, predicate: Callable[..., Any]) -> "Dataset":
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """The elements before the first for which `predicate` is not true."""
         function = self._predicate(predicate, "take_while")
         variant = gen_ops.take_while_dataset(
@@ -255,8 +361,9 @@ class Dataset:
         return function
 
     def shuffle(
-        self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
-    ) -> "Dataset":
+        self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> "Dataset":  # fmt: skip
         """The elements in random order, drawn from a buffer of `buffer_size`.
 
         `reshuffle_each_iteration`: another order each time the dataset is repeated, by default.
@@ -268,7 +375,7 @@ class Dataset:
         )  # fmt: skip
         return self._of(variant)
 
-    def concatenate(self, dataset: "Dataset") -> "Dataset":
+    def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":
         """The elements of this dataset, then those of another of the same types."""
         types = (self.output_types, dataset.output_types)
         if types[0] != types[1]:
@@ -285,9 +392,9 @@ class Dataset:
         variant = gen_ops.concatenate_dataset(
             self._variant_tensor, dataset._variant_tensor, **attrs_of(spec)
         )
-        return self._of(variant, spec)
+        return Dataset(variant, spec, self._options, (self, dataset))
 
-    def enumerate(self, start: Any = 0) -> "Dataset":
+    def enumerate(self, start: Any = 0, name: str | None = None) -> "Dataset":
         """Pairs of a number, from `start` on, and an element."""
         most = np.iinfo(np.int64).max
         return Dataset.zip((Dataset.range(start, most), self))
@@ -296,7 +403,7 @@ class Dataset:
 
     def map(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None,
-        deterministic: bool | None = None,
+        deterministic: bool | None = None, name: str | None = None,
     ) -> "Dataset":  # fmt: skip
         """`map_func` of every element.
 
@@ -310,13 +417,14 @@ class Dataset:
         if num_parallel_calls is None:
             variant = gen_ops.map_dataset(
                 self._variant_tensor, function.captured, f=function.name,
-                **attrs_of(function.result),
+                preserve_cardinality=_core.eager_enabled(), **attrs_of(function.result),
             )  # fmt: skip
             return self._of(variant, function.result)
         sloppy = self.options()._is_sloppy if deterministic is None else not deterministic
         variant = gen_ops.parallel_map_dataset_v2(
             self._variant_tensor, function.captured, int64(num_parallel_calls), f=function.name,
-            deterministic="false" if sloppy else "default", **attrs_of(function.result),
+            deterministic="false" if sloppy else "default",
+            preserve_cardinality=_core.eager_enabled(), **attrs_of(function.result),
         )  # fmt: skip
         return self._of(variant, function.result)
 
@@ -331,7 +439,7 @@ class Dataset:
         """As `filter`."""
         return self.filter(predicate)
 
-    def flat_map(self, map_func: Callable[..., Any]) -> "Dataset":
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> "Dataset":
         """The elements of the datasets that `map_func` makes of elements, one after the other."""
         function, spec = self._nested(map_func, "flat_map")
         variant = gen_ops.flat_map_dataset(
@@ -340,8 +448,8 @@ class Dataset:
         return self._of(variant, spec)
 
     def interleave(
-        self, map_func: Callable[..., Any], cycle_length: Any = AUTOTUNE, block_length: Any = 1,
-        num_parallel_calls: Any = None, deterministic: bool | None = None,
+        self, map_func: Callable[..., Any], cycle_length: Any = None, block_length: Any = None,
+        num_parallel_calls: Any = None, deterministic: bool | None = None, name: str | None = None,
     ) -> "Dataset":  # fmt: skip
         """The elements of the datasets that `map_func` makes of elements, in turns.
 
@@ -352,7 +460,7 @@ class Dataset:
         """
         del deterministic  # elements come in order
         function, spec = self._nested(map_func, "interleave")
-        numbers = [int64(cycle_length), int64(block_length)]
+        numbers = [int64(cycle_length, AUTOTUNE), int64(block_length, 1)]
         if num_parallel_calls is None:
             variant = gen_ops.interleave_dataset(
                 self._variant_tensor, function.captured, *numbers, f=function.name,
@@ -371,7 +479,10 @@ class Dataset:
             raise TypeError(f"`map_func` of {what} must return a `Dataset` object.")
         return function, function.result.spec
 
-    def batch(self, batch_size: Any, drop_remainder: Any = False) -> "Dataset":
+    def batch(
+        self, batch_size: Any, drop_remainder: Any = False, num_parallel_calls: Any = None,
+        deterministic: bool | None = None, name: str | None = None,
+    ) -> "Dataset":  # fmt: skip
         """Batches of elements of one shape; the last may be smaller unless `drop_remainder`."""
         rows = rows_of(batch_size, drop_remainder)
         spec = map_leaves(lambda leaf: leaf.batched(rows), self._spec)
@@ -383,7 +494,7 @@ class Dataset:
 
     def padded_batch(
         self, batch_size: Any, padded_shapes: Any = None, padding_values: Any = None,
-        drop_remainder: Any = False,
+        drop_remainder: Any = False, name: str | None = None,
     ) -> "Dataset":  # fmt: skip
         """Batches of elements whose sizes differ, made as large as the largest.
 
@@ -402,15 +513,16 @@ class Dataset:
         )  # fmt: skip
         return self._of(variant, padding.spec)
 
-    def unbatch(self) -> "Dataset":
+    def unbatch(self, name: str | None = None) -> "Dataset":
         """The rows of the elements."""
         spec = map_leaves(lambda leaf: leaf.unbatched(), self._spec)
         variant = gen_ops.unbatch_dataset(self._variant_tensor, **attrs_of(spec))
         return self._of(variant, spec)
 
     def window(
-        self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False
-    ) -> "Dataset":
+        self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False,
+        name: str | None = None,
+    ) -> "Dataset":  # fmt: skip
         """Datasets of `size` elements each, for each part of an element.
 
         Args:
@@ -424,7 +536,9 @@ class Dataset:
         )  # fmt: skip
         return self._of(variant, spec)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+    def reduce(
+        self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
+    ) -> Any:
         """What `reduce_func(state, element)` makes of the state, one element after the other."""
         state = structure.leaf_values(initial_state)
         spec = map_leaves(structure.leaf_of, state)
@@ -447,7 +561,7 @@ class Dataset:
 
     # How elements are kept.
 
-    def prefetch(self, buffer_size: Any) -> "Dataset":
+    def prefetch(self, buffer_size: Any, name: str | None = None) -> "Dataset":
         """The elements, made ahead on another thread: as many as `buffer_size`, or as it takes
         (`tf.data.experimental.AUTOTUNE`)."""
         variant = gen_ops.prefetch_dataset(
@@ -455,7 +569,7 @@ class Dataset:
         )
         return self._of(variant)
 
-    def cache(self, filename: Any = "") -> "Dataset":
+    def cache(self, filename: Any = "", name: str | None = None) -> "Dataset":
         """The elements, made once and kept when all have been asked for: in memory, or in the file
         `filename`, where another program finds them."""
         variant = gen_ops.cache_dataset(
@@ -481,6 +595,9 @@ class Dataset:
 
 
 structure.dataset_class.append(Dataset)
+
+
+# `name` in the methods is taken for programs that give one: stages have none.
 
 
 @export(v1="data.get_output_types")

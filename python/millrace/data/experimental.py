@@ -16,6 +16,7 @@ from millrace.data.functions import ElementFunction, state_function
 from millrace.data.structure import DatasetLeaf, SparseLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import SparseTensor
+from millrace.ops.random import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -296,6 +297,61 @@ def enumerate_dataset(start: Any = 0) -> Transformation:
     return lambda dataset: dataset.enumerate(start)
 
 
+@export(
+    v1=("data.experimental.rejection_resample", "contrib.data.rejection_resample"),
+    v2="data.experimental.rejection_resample",
+)
+def rejection_resample(
+    class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: Any = None
+) -> Transformation:
+    """Pairs of a class and an element; elements are left out so that classes come as often as
+    wanted.
+
+    Args:
+      class_func: from an element to its class, a number.
+      target_dist: how often each class is to come, a vector of shares.
+      initial_dist: how often each comes; counted on the way by default.
+    """
+
+    def acceptance(target: Tensor, initial: Tensor) -> Tensor:
+        # A class that never comes need not be accepted.
+        least = convert_to_tensor(np.finfo(np.float32).tiny, dtype=target.dtype)
+        ratio = gen_ops.div_no_nan(target, gen_ops.maximum(initial, least))
+        return gen_ops.div_no_nan(ratio, gen_ops.max(ratio, [0]))
+
+    def apply(dataset: Dataset) -> Dataset:
+        target = convert_to_tensor(target_dist, dtypes.float32)
+
+        def classified(*element: Any) -> Any:
+            kind = gen_ops.cast(convert_to_tensor(class_func(*element)), DstT=dtypes.int64)
+            return kind, element[0] if len(element) == 1 else element
+
+        pairs = dataset.map(classified)
+        if initial_dist is not None:
+            shares = convert_to_tensor(initial_dist, dtypes.float32)
+            pairs = pairs.map(lambda kind, element: (kind, element, acceptance(target, shares)))
+        else:
+
+            def count(counts: Tensor, pair: Any) -> Any:
+                kind, element = pair
+                one = gen_ops.one_hot(kind, gen_ops.size(counts), 1.0, 0.0)
+                new = counts + one
+                return new, (kind, element, acceptance(target, new / gen_ops.sum(new, [0])))
+
+            # As if each class had come a few times: the first shares mean little.
+            few = gen_ops.zeros_like(target) + 10.0
+            pairs = pairs.apply(scan(few, count))
+
+        def accepted(kind: Tensor, element: Any, shares: Tensor) -> Tensor:
+            del element
+            drawn = random_uniform([], seed=seed)
+            return gen_ops.less(drawn, gen_ops.gather_v2(shares, kind, 0))
+
+        return pairs.filter(accepted).map(lambda kind, element, shares: (kind, element))
+
+    return apply
+
+
 @export(v1="data.experimental.take_while", v2="data.experimental.take_while")
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """The elements before the first for which `predicate` is not true."""
@@ -396,9 +452,7 @@ def get_single_element(dataset: Dataset) -> Any:
     """The only element of a dataset."""
     if not isinstance(dataset, Dataset):
         raise TypeError("`dataset` must be a `tf.data.Dataset` object.")
-    values = gen_ops.dataset_to_single_element(dataset._variant_tensor, **dataset._attrs)
-    values = list(values) if isinstance(values, (list, tuple)) else [values]
-    return structure.from_tensors(dataset._spec, values)
+    return dataset.get_single_element()
 
 
 @export(
@@ -407,7 +461,7 @@ def get_single_element(dataset: Dataset) -> Any:
 )
 def cardinality(dataset: Dataset) -> Tensor:
     """The number of elements: -1 for a dataset without end, -2 when it is not known."""
-    return gen_ops.dataset_cardinality(dataset._variant_tensor)
+    return dataset.cardinality()
 
 
 INFINITE_CARDINALITY = export(

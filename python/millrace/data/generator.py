@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.tensor import Tensor
 from millrace.data import structure
@@ -105,21 +105,22 @@ class Calls:
 
 
 def generator_dataset(
-    function: Callable[..., Any], output_types: Any, output_shapes: Any, args: Any
-) -> tuple[Tensor, Any]:
-    """A dataset of what generators give, as a tensor, and what its elements are."""
+    function: Callable[..., Any], spec: Any, args: Any
+) -> tuple[Tensor, Any, Calls]:
+    """A dataset of what generators give, as a tensor, what its elements are, and what a dataset
+    outside of graphs keeps."""
     if not callable(function):
         raise TypeError("`generator` must be callable.")
-    spec = structure.spec_of(output_types, output_shapes)
     values = tuple(convert_to_tensor(a) for a in (args or ()))
     calls = Calls(function, spec)
     init = ElementFunction(calls.begin_op, tuple(map(structure.leaf_of, values)), "generator")
     number = structure.TensorLeaf(dtypes.int64, [])
     step = ElementFunction(calls.next_op, number, "generator")
     last = ElementFunction(calls.end_op, number, "generator")
-    calls.keep(get_default_graph())
+    if not _core.executing_eagerly():
+        calls.keep(get_default_graph())
     variant = gen_ops.generator_dataset(
         [*values, *init.captured], step.captured, last.captured, init_func=init.name,
         next_func=step.name, finalize_func=last.name, **structure.attrs_of(spec),
     )  # fmt: skip
-    return variant, spec
+    return variant, spec, calls

@@ -7,6 +7,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.data import structure
+from millrace.data.specs import spec_of_leaves
 from millrace.data.structure import attrs_of, map_leaves
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
@@ -104,6 +105,11 @@ class Iterator:
         """A string: a table of the stages of its dataset, with elements, time for each of them and
         how full buffers were."""
         return gen_ops.iterator_report(self._iterator_resource, name=name)
+
+    @property
+    def element_spec(self) -> Any:
+        """What the parts of an element are: a structure of TensorSpecs and such."""
+        return spec_of_leaves(self._spec)
 
     @property
     def output_types(self) -> Any:

@@ -7,10 +7,14 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.data import structure
 from millrace.data.iterator import Iterator
+from millrace.data.specs import leaves_of_spec, spec_of_leaves
 from millrace.data.structure import attrs_of, map_leaves
 
 
-@export(v1="data.experimental.Optional", v2="data.experimental.Optional")
+@export(
+    v1=("experimental.Optional", "data.experimental.Optional"),
+    v2=("experimental.Optional", "data.experimental.Optional"),
+)
 class Optional:
     """An element that may be missing: what `get_next_as_optional` gives."""
 
@@ -31,6 +35,27 @@ class Optional:
         iterator or an optional."""
         return Optional(gen_ops.optional_none(), value_structure._spec)
 
+    @staticmethod
+    def empty(element_spec: Any) -> "Optional":
+        """An optional without a value, which would be as the spec says."""
+        return Optional(gen_ops.optional_none(), leaves_of_spec(element_spec))
+
+    @property
+    def element_spec(self) -> Any:
+        """What the value is, or would be."""
+        return spec_of_leaves(self._spec)
+
+    @property
+    def value_structure(self) -> Any:
+        """As `element_spec`."""
+        return self.element_spec
+
+    def _as_leaf(self) -> structure.OptionalLeaf:
+        return structure.OptionalLeaf(Optional, self._spec)
+
+    def __repr__(self) -> str:
+        return f"<tf.experimental.Optional element_spec={self.element_spec!r}>"
+
     def has_value(self, name: str | None = None) -> Tensor:
         """Whether it has a value, a bool."""
         return gen_ops.optional_has_value(self._variant_tensor, name=name)
@@ -50,6 +75,9 @@ class Optional:
     def output_shapes(self) -> Any:
         """The shapes of the parts of the value."""
         return map_leaves(lambda leaf: leaf.shape, self._spec)
+
+
+structure.optional_class.append(Optional)
 
 
 @export(v1="data.experimental.get_next_as_optional", v2="data.experimental.get_next_as_optional")

@@ -1,5 +1,6 @@
 """Options of datasets."""
 
+import enum
 from typing import Any
 
 from millrace.core.export import export
@@ -56,6 +57,16 @@ class ThreadingOptions(_Group):
 @export(v1="data.experimental.DistributeOptions", v2="data.experimental.DistributeOptions")
 class DistributeOptions(_Group):
     """How pipelines are divided between workers. Taken and not used."""
+
+
+@export(v1="data.experimental.ExternalStatePolicy", v2="data.experimental.ExternalStatePolicy")
+class ExternalStatePolicy(enum.Enum):
+    """What to do where the place of an iterator is saved, and functions of its dataset have state
+    of their own: save all but that, with or without a warning, or fail."""
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
 
 
 @export(v1="data.Options", v2="data.Options")

@@ -6,6 +6,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.data import methods as methods  # which Dataset is complete with
 from millrace.data.dataset import Dataset, int64
 from millrace.data.structure import TensorLeaf
 from millrace.graph.convert import convert_to_tensor

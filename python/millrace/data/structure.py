@@ -123,8 +123,40 @@ class DatasetLeaf(TensorLeaf):
         return self
 
 
-# How to recognise a dataset; set by the module that defines them.
+class OptionalLeaf(TensorLeaf):
+    """A leaf that is an element that may be missing."""
+
+    def __init__(self, make: Any, spec: Any, shape: Any = ()):
+        super().__init__(dtypes.variant, shape)
+        self.make = make  # makes an optional of a tensor and a structure
+        self.spec = spec
+
+    @property
+    def cls(self) -> Any:  # type: ignore[override]
+        return self.make
+
+    def to_tensor(self, value: Any) -> Tensor:
+        return value._variant_tensor
+
+    to_rows = to_tensor
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        return self.make(tensor, self.spec)
+
+    def batched(self, size: int | None) -> Any:
+        shape = TensorShape([size]).concatenate(self.shape)
+        return OptionalLeaf(self.make, self.spec, shape)
+
+    def unbatched(self) -> Any:
+        return OptionalLeaf(self.make, self.spec, self.shape[1:])
+
+    def common(self, other: Any) -> Any:
+        return self
+
+
+# How to recognise a dataset and an optional; set by the modules that define them.
 dataset_class: list[Any] = []
+optional_class: list[Any] = []
 
 
 def _is_structure(value: Any) -> bool:
@@ -166,7 +198,7 @@ def leaf_values(value: Any) -> Any:
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, SparseTensorValue):
             return SparseTensor.from_value(leaf)
-        if isinstance(leaf, (SparseTensor, *dataset_class)):
+        if isinstance(leaf, (SparseTensor, *dataset_class, *optional_class)):
             return leaf
         return convert_to_tensor(leaf)
 
@@ -177,7 +209,7 @@ def leaf_of(value: Any) -> TensorLeaf:
     """What a value, as leaf_values gives them, is."""
     if isinstance(value, SparseTensor):
         return SparseLeaf(value.dtype, value.shape)
-    if isinstance(value, tuple(dataset_class)):
+    if isinstance(value, (*dataset_class, *optional_class)):
         return value._as_leaf()
     return TensorLeaf(value.dtype, value.shape)
 

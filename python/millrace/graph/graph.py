@@ -40,8 +40,6 @@ class Graph(_core.GraphBase):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        # Whether it is around the bodies of functions that operations outside of graphs call.
-        self._is_of_values = bool(args)
         self._operations: list[Operation | None] = []
         self._set_python(self._operations)
         self._collections: dict[Any, list[Any]] = {}

@@ -35,7 +35,7 @@ class _Meta(type):
         if cls is not Variable:
             return create(*args, **kwargs)
         in_graph = (
-            not _core.executing_eagerly() and not root_graph(get_default_graph())._is_of_values
+            not _core.executing_eagerly() and not root_graph(get_default_graph())._captures_values
         )
         if not in_graph and not _creators:
             return create(*args, **kwargs)

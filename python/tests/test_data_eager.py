@@ -1,0 +1,252 @@
+"""tf.data outside of graphs: loops over datasets, specs, iterators in checkpoints."""
+
+import collections
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import millrace as tf
+from millrace import _core
+
+Dataset = tf.data.Dataset
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _eager():
+    before = _core.eager_enabled()
+    _core.choose_eager(True)
+    yield
+    _core.choose_eager(before)
+
+
+def values(dataset):
+    return [
+        np.asarray(v).tolist() if not isinstance(v, (tuple, dict)) else v
+        for v in dataset.as_numpy_iterator()
+    ]
+
+
+class TestLoops:
+    def test_for(self):
+        assert [x.numpy() for x in Dataset.range(3)] == [0, 1, 2]
+        assert [int(a + b) for a, b in Dataset.zip(Dataset.range(3), Dataset.range(5, 9))] == [
+            5, 7, 9,
+        ]  # fmt: skip
+
+    def test_each_loop_begins_anew(self):
+        dataset = Dataset.range(3).map(lambda x: x * 2)
+        assert values(dataset) == values(dataset) == [0, 2, 4]
+
+    def test_next(self):
+        iterator = iter(Dataset.range(2))
+        assert iter(iterator) is iterator and iterator.element_spec == tf.TensorSpec([], tf.int64)
+        assert next(iterator).numpy() == 0 and iterator.get_next().numpy() == 1
+        with pytest.raises(StopIteration):
+            next(iterator)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            iterator.get_next()
+        assert not iterator.get_next_as_optional().has_value()
+        assert int(iter(Dataset.range(5, 6)).get_next_as_optional().get_value()) == 5
+
+    def test_arrays(self):
+        point = collections.namedtuple("point", "x y")
+        dataset = Dataset.from_tensor_slices({"a": [1, 2], "p": point([[3], [4]], ["u", "v"])})
+        first = next(dataset.as_numpy_iterator())
+        assert first["a"] == 1 and first["p"].x.tolist() == [3] and first["p"].y == b"u"
+        with pytest.raises(ValueError, match="read-only"):
+            first["p"].x[0] = 1
+        with pytest.raises(TypeError, match="does not support datasets containing"):
+            Dataset.from_tensors(Dataset.range(1)).as_numpy_iterator()
+
+    def test_in_functions(self):
+        @tf.function
+        def two():
+            iterator = iter(Dataset.range(5).map(lambda x: x * 3))
+            return next(iterator) + next(iterator)
+
+        assert two().numpy() == 3
+
+    def test_graphs_have_none(self):
+        with tf.Graph().as_default():
+            with pytest.raises(RuntimeError, match="eager"):
+                iter(Dataset.range(1))
+            with pytest.raises(RuntimeError, match="eager"):
+                Dataset.range(1).as_numpy_iterator()
+
+    def test_errors_of_functions_are_told_where_elements_are_asked_for(self):
+        iterator = iter(Dataset.range(-1, 2).map(lambda x: 6 // x))
+        assert next(iterator).numpy() == -6
+        with pytest.raises(tf.errors.InvalidArgumentError, match="zero"):
+            next(iterator)
+        assert next(iterator).numpy() == 6
+
+
+class TestWhatIsKnown:
+    def test_sizes(self):
+        assert len(Dataset.range(10).map(lambda x: x).batch(4)) == 3
+        assert int(Dataset.range(3).repeat().cardinality()) == tf.data.INFINITE_CARDINALITY
+        for dataset, why in (
+            (Dataset.range(3).repeat(), "infinite"),
+            (Dataset.range(3).filter(lambda x: x > 1), "unknown"),
+        ):
+            with pytest.raises(TypeError, match=why):
+                len(dataset)
+        assert Dataset.range(0)  # a dataset is one, however long
+
+    def test_specs(self):
+        dataset = Dataset.from_tensor_slices({"a": [[1.0, 2.0]], "b": (["x"], [True])})
+        assert dataset.element_spec == {
+            "a": tf.TensorSpec([2], tf.float32),
+            "b": (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.bool)),
+        }
+        sparse = tf.SparseTensor([[0]], [1], [2])
+        assert Dataset.from_tensors(sparse).element_spec == tf.SparseTensorSpec([2], tf.int32)
+        windows = Dataset.range(4).window(2)
+        assert windows.element_spec == tf.data.DatasetSpec(tf.TensorSpec([], tf.int64))
+        assert tf.data.experimental.get_structure(windows) == windows.element_spec
+        assert tf.data.DatasetSpec(tf.TensorSpec([None])).is_compatible_with(
+            Dataset.from_tensors([1.0])
+        )
+
+    def test_the_only_element(self):
+        assert Dataset.range(5, 6).get_single_element().numpy() == 5
+        for count in (0, 2):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                Dataset.range(count).get_single_element()
+
+
+class TestFunctions:
+    def test_use_variables_as_they_are(self):
+        v = tf.Variable(1, dtype=tf.int64)
+        iterator = iter(Dataset.range(4).map(lambda x: x + v))
+        assert next(iterator).numpy() == 1
+        v.assign(10)
+        assert next(iterator).numpy() == 11
+
+    def test_within_functions(self):
+        dataset = Dataset.range(1, 4).flat_map(lambda n: Dataset.range(n).map(lambda x: x + n))
+        assert values(dataset) == [1, 2, 3, 3, 4, 5]
+
+    def test_reduce_and_scan(self):
+        assert int(Dataset.range(5).reduce(np.int64(0), lambda s, x: s + x)) == 10
+        sums = Dataset.range(5).scan(np.int64(0), lambda s, x: (s + x, s + x))
+        assert values(sums) == [0, 1, 3, 6, 10]
+
+    def test_have_control_flow_over_tensors(self):
+        def collatz(x):
+            steps = tf.constant(0)
+            while x > 1:
+                if x % 2 == 0:
+                    x = x // 2
+                else:
+                    x = 3 * x + 1
+                steps += 1
+            return steps
+
+        assert values(Dataset.range(1, 8).map(collatz)) == [0, 1, 7, 2, 5, 8, 16]
+
+    def test_of_python(self):
+        seen = []
+
+        def see(x):
+            seen.append(int(x))
+            return x * 2
+
+        dataset = Dataset.range(3).map(lambda x: tf.numpy_function(see, [x], tf.int64))
+        gc.collect()
+        assert values(dataset.batch(3)) == [[0, 2, 4]] and seen == [0, 1, 2]
+
+    def test_methods_that_were_functions(self):
+        dataset = Dataset.range(6)
+        assert values(dataset.unique()) == list(range(6))
+        assert values(dataset.take_while(lambda x: x < 2)) == [0, 1]
+        assert values(dataset.map(lambda x: 6 // x).ignore_errors()) == [6, 3, 2, 1, 1]
+        even = dataset.group_by_window(lambda x: x % 2, lambda _, w: w.batch(3), 3)
+        assert values(even) == [[0, 2, 4], [1, 3, 5]]
+        chosen = Dataset.choose_from_datasets(
+            [dataset, dataset.skip(3)], Dataset.from_tensor_slices(np.int64([1, 0, 1]))
+        )
+        assert values(chosen) == [3, 0, 4]
+        assert values(Dataset.random(seed=3).take(2)) == values(Dataset.random(seed=3).take(2))
+        assert values(Dataset.counter(5, 2).take(2)) == [5, 7]
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_classes_are_resampled(self, known):
+        tf.random.set_seed(4)
+        kinds = Dataset.range(4000).map(lambda x: tf.cast(tf.equal(x % 4, 0), tf.int64))
+        sampled = kinds.rejection_resample(
+            lambda k: k, [0.5, 0.5], [0.75, 0.25] if known else None, seed=1
+        )
+        drawn = [int(kind) for kind, element in sampled]
+        assert abs(np.mean(drawn) - 0.5) < 0.05 and len(drawn) > 1500
+
+
+class TestGenerators:
+    def test_by_signature(self):
+        def lists():
+            for i in range(3):
+                yield i, [1.0] * i
+
+        dataset = Dataset.from_generator(
+            lists, output_signature=(tf.TensorSpec([], tf.int32), tf.TensorSpec([None]))
+        )
+        gc.collect()
+        for _ in range(2):
+            assert [(int(i), x.tolist()) for i, x in dataset.as_numpy_iterator()] == [
+                (0, []), (1, [1]), (2, [1, 1]),
+            ]  # fmt: skip
+        assert [int(i) for i, _ in dataset.map(lambda i, x: (i + 1, x))] == [1, 2, 3]
+
+    def test_needs_one_way_to_say_what_elements_are(self):
+        for kwargs, why in (
+            ({}, "must be specified"),
+            ({"output_signature": tf.TensorSpec([]), "output_types": tf.int32}, "can not be used"),
+            ({"output_signature": 5}, "TypeSpec"),
+        ):
+            with pytest.raises(TypeError, match=why):
+                Dataset.from_generator(lambda: [], **kwargs)
+
+    def test_is_let_go(self):
+        class Numbers:
+            def __iter__(self):
+                return iter([1, 2])
+
+        numbers = Numbers()
+        dataset = Dataset.from_generator(numbers.__iter__, tf.int32)
+        gone = weakref.ref(numbers)
+        assert values(dataset) == [1, 2]
+        del numbers, dataset
+        gc.collect()
+        assert gone() is None
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: Dataset.range(20).shuffle(5, seed=1).batch(3).prefetch(2),
+            lambda: Dataset.range(20).map(lambda x: x * 2, num_parallel_calls=2),
+            lambda: Dataset.range(5).flat_map(lambda n: Dataset.range(n)),
+            lambda: Dataset.from_generator(lambda: range(20), tf.int64),
+        ],
+    )
+    def test_go_on_where_they_stood(self, tmp_path, make):
+        tf.random.set_seed(5)
+        iterator = iter(make())
+        next(iterator), next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "c")
+        rest = [x.numpy().tolist() for x in iterator]
+        other = iter(make())
+        next(other)
+        tf.train.Checkpoint(iterator=other).restore(path).assert_consumed()
+        assert [x.numpy().tolist() for x in other] == rest
+
+    def test_state_that_functions_hold_is_told(self, tmp_path):
+        dataset = Dataset.range(9).map(lambda x: tf.random.uniform([]) + tf.cast(x, tf.float32))
+        with pytest.raises(tf.errors.FailedPreconditionError, match="state of its own"):
+            tf.train.Checkpoint(iterator=iter(dataset)).save(tmp_path / "c")
+        options = tf.data.Options()
+        options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.WARN
+        tf.train.Checkpoint(iterator=iter(dataset.with_options(options))).save(tmp_path / "c")
