@@ -1,5 +1,11 @@
 import signal
 
+from millrace import _core
+
 # What a process ignores, its children ignore too: where the tests run with Ctrl-C ignored (nohup, a
 # script's background job), the programs that they start are to see it all the same.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Modules are collected in one process. Names of TensorFlow 2 that some use as they are imported are not
+# to turn eager execution on for the others: those that want it choose it in a fixture.
+_core.choose_eager(False)
