@@ -11,8 +11,9 @@
 
 namespace millrace {
 
-// Results of so many bytes are written around the caches.
-inline constexpr int64_t kStreamBytes = 32 << 20;
+// Results of so many bytes are written around the caches: with what they are made of they are more
+// than the third-level cache of most machines holds.
+inline constexpr int64_t kStreamBytes = 16 << 20;
 
 struct StreamLoops {
   // Copies bytes that do not overlap. What lies in `to` is not in the caches afterwards, but for

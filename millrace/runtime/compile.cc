@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "millrace/graph/elementwise_tree.h"
+#include "millrace/kernel/unread_outputs.h"
 #include "millrace/runtime/boundary.h"
 #include "millrace/runtime/compiled_loops.h"
 #include "millrace/runtime/executor.h"
@@ -148,6 +149,9 @@ class Compiler {
       kernel_node->host_inputs = memory_.host_inputs[index(id)];
       kernel_node->host_outputs = memory_.host_outputs[index(id)];
     }
+    if (const int64_t unread = unread_outputs(id); unread != 0) {
+      kernel_node->attrs.set(kUnreadOutputsAttr, unread);
+    }
     step.node = kernel_node.get();
     plan_->nodes.push_back(std::move(kernel_node));
     plan_->origins.push_back(node.origin);
@@ -156,6 +160,22 @@ class Compiler {
       return annotate_error(s, *step.node, node.origin);
     plan_->kernels.push_back(std::move(kernel));
     return ok_status();
+  }
+
+  // The outputs that nobody reads, bit by bit, of a node that has several.
+  int64_t unread_outputs(NodeId id) {
+    if (read_outputs_.empty()) {
+      read_outputs_.resize(index(graph_.size()));
+      for (NodeId reader : order_) {
+        for (Output input : graph_.node(reader).inputs) {
+          if (input.index < 32) read_outputs_[index(input.node)] |= uint32_t{1} << input.index;
+        }
+      }
+    }
+    const size_t count = graph_.node(id).output_types.size();
+    if (count < 2 || count > 32) return 0;
+    const uint32_t all = static_cast<uint32_t>((uint64_t{1} << count) - 1);
+    return all & ~read_outputs_[index(id)];
   }
 
   // What differs by kind: attributes that the executor needs, or the kernel.
@@ -348,6 +368,7 @@ class Compiler {
   FrameInfo frames_;
   TensorMemory memory_;  // empty on a device that shares the host's
   std::vector<int32_t> step_of_;
+  std::vector<uint32_t> read_outputs_;  // bit by output, by node; empty until asked for
 };
 
 int64_t bytes_of(const Plan& plan) {

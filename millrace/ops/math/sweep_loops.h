@@ -26,10 +26,14 @@ struct SweepLoops {
   int (*find)(const char* op);
   // What becomes of x[i], i < n, is written to out[i] unless that is null; and its sum, as
   // FoldLoops::rows has it, to *sum, for 16 < n <= kFoldBlock. `out` may be x or an operand.
-  // What lies behind x and behind out may be fetched, as `ahead` says.
-  enum Ahead : uint8_t { kAheadOfX = 1, kAheadOfOut = 2 };
+  // `hints` may change how long it takes. After kAroundCache, finish() of StreamLoops is due.
+  enum Hint : uint8_t {
+    kAheadOfX = 1,     // what lies behind x is read next and may be fetched
+    kAheadOfOut = 2,   // what lies behind out is written next
+    kAroundCache = 4,  // out is written around the caches (stream.h)
+  };
   void (*run)(const float* x, const SweepStep* steps, int count, int64_t n, float* out, float* sum,
-              unsigned ahead);
+              unsigned hints);
 };
 
 }  // namespace millrace

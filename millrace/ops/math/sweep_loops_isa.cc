@@ -3,6 +3,7 @@
 #include "millrace/ops/math/sweep_loops.h"
 #include "millrace/ops/math/unary_ops.h"
 #include "millrace/ops/reduce/fold_lanes.h"
+#include "millrace/ops/stream_vectors.h"
 #include "millrace/ops/vector.h"
 
 namespace millrace {
@@ -133,19 +134,24 @@ void run_last(const float* x, const SweepStep* steps, int count, int64_t at, int
 }
 
 void run(const float* x, const SweepStep* steps, int count, int64_t n, float* out, float* sum,
-         unsigned ahead) {
+         unsigned hints) {
   constexpr int64_t kRegisters = kFoldRegisters<float>;
   V sums[kRegisters] = {};
   constexpr int64_t kElements = kTile * kWidth;
+  const bool around = (hints & SweepLoops::kAroundCache) != 0 && out != nullptr &&
+                      reinterpret_cast<uintptr_t>(out) % vec::kVectorBytes == 0;
   int64_t i = 0;
   for (; i + kElements <= n; i += kElements) {
-    if ((ahead & SweepLoops::kAheadOfX) != 0) fetch<kTile, 0>(x + n + i);
-    if ((ahead & SweepLoops::kAheadOfOut) != 0) fetch<kTile, 1>(out + n + i);
+    if ((hints & SweepLoops::kAheadOfX) != 0) fetch<kTile, 0>(x + n + i);
+    if ((hints & SweepLoops::kAheadOfOut) != 0) fetch<kTile, 1>(out + n + i);
     V v[kTile];
 #pragma GCC unroll 8
     for (int r = 0; r < kTile; ++r) v[r] = vec::load(x + i + r * kWidth);
     apply<kTile>(steps, count, i, n, v);
-    if (out != nullptr) {
+    if (around) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kTile; ++r) stream_vector(out + i + r * kWidth, v[r]);
+    } else if (out != nullptr) {
 #pragma GCC unroll 8
       for (int r = 0; r < kTile; ++r) vec::store(out + i + r * kWidth, v[r]);
     }

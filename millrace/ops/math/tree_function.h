@@ -99,7 +99,8 @@ class TreeFunction {
     uint8_t x;             // the view that it begins with
     uint8_t first, count;  // of links
     bool by_rows;          // a row after the other
-    uint8_t ahead;         // SweepLoops::Ahead
+    uint8_t hints;         // of SweepLoops
+    bool only_written;     // nobody reads in the pass what is written
     uint8_t out;           // where it is written
     uint8_t fold;          // where its rows are folded to, by stage fold_stage
     uint8_t fold_stage;
@@ -155,7 +156,7 @@ class TreeFunction {
                                      const std::array<int, 3>& over);
   void join_steps(Pass& pass) const;
   void add_sweep(const Pass& pass, const Joins& joins, int last, Steps& to) const;
-  static void fetch_ahead(Pass& pass);
+  static void give_hints(Pass& pass);
   static void read_in_place(Pass& pass, const Joins& joins);
   void assign_slots(Pass& pass) const;
   Status run(KernelContext& ctx, Pass& pass) const;

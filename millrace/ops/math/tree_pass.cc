@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "millrace/ops/linalg/scratch.h"
+#include "millrace/ops/stream.h"
 
 namespace millrace {
 namespace {
@@ -180,6 +181,7 @@ void TreeFunction::assign_slots(Pass& pass) const {
 
 Status TreeFunction::run(KernelContext& ctx, Pass& pass) const {
   pass.choose_block(largest_);
+  give_hints(pass);
   const int64_t blocks = pass.num_blocks();
   const double block_cost = pass.cost * static_cast<double>(pass.block);
   if (blocks == 1 || pass.cost * static_cast<double>(pass.n) < kSerialNs) {
@@ -251,6 +253,7 @@ Status TreeFunction::run_blocks(const Pass& pass, int64_t first, int64_t last) c
       run_step(pass, pass.steps[static_cast<size_t>(i)], block);
     }
   }
+  if (pass.streams) isa_table<StreamLoops>().finish();
   return ok_status();
 }
 

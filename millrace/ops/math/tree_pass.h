@@ -45,6 +45,7 @@ struct TreeFunction::Pass : TreeFunction::Steps {
   int64_t row = 0;  // of a row; 0: there are none
   // Rows are so long that a block is a piece of one (RowFold::kPiece): folds give partial results.
   bool in_pieces = false;
+  bool streams = false;  // something is written around the caches
   std::array<View, kViews> views;
   std::array<uint8_t, kViews> read;  // the views from outside of the pass
   int num_read = 0;

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "millrace/base/check.h"
 #include "millrace/ops/math/sweep_loops.h"
 #include "millrace/ops/math/tree_pass.h"
+#include "millrace/ops/stream.h"
 
 // Steps of a pass that become one sweep: each is read by the next and by nobody else.
 
@@ -110,10 +112,7 @@ void TreeFunction::join_steps(Pass& pass) const {
     }
   }
   static_cast<Steps&>(pass) = joined;
-  if (pass.row >= kLongRow) {
-    if (!pass.in_pieces) read_in_place(pass, joins);
-    fetch_ahead(pass);
-  }
+  if (pass.row >= kLongRow && !pass.in_pieces) read_in_place(pass, joins);
 }
 
 // The sweep that ends with step `last`.
@@ -127,7 +126,7 @@ void TreeFunction::add_sweep(const Pass& pass, const Joins& joins, int last, Ste
                                                        .first = 0,
                                                        .count = 0,
                                                        .by_rows = true,
-                                                       .ahead = 0,
+                                                       .hints = 0,
                                                        .out = kNoView,
                                                        .fold = ends.to,
                                                        .fold_stage = ends.stage};
@@ -144,7 +143,8 @@ void TreeFunction::add_sweep(const Pass& pass, const Joins& joins, int last, Ste
               .first = static_cast<uint8_t>(to.num_links),
               .count = static_cast<uint8_t>(length),
               .by_rows = false,
-              .ahead = 0,
+              .hints = 0,
+              .only_written = joins.reads[result] == 0,
               .out = result,
               .fold = kNoView,
               .fold_stage = 0};
@@ -224,27 +224,38 @@ void TreeFunction::read_in_place(Pass& pass, const Joins& joins) {
   }
 }
 
-// Processors do not see by themselves which row comes next: the first sweep that reads a row of
-// large memory asks for the one behind it.
-void TreeFunction::fetch_ahead(Pass& pass) {
+// Processors do not see by themselves which block comes next: the first sweep that reads large
+// memory asks for what lies behind. Results that no cache holds are written around them.
+void TreeFunction::give_hints(Pass& pass) {
+  constexpr int64_t kLarge = 256 << 10;  // bytes
+  constexpr int64_t kSize = sizeof(float);
+  if (pass.num_sweeps == 0 || pass.n * kSize < kLarge) return;
   std::array<bool, Pass::kViews> seen;
   seen.fill(true);
   for (int i = 0; i < pass.num_read; ++i) {
     const uint8_t v = pass.read[static_cast<size_t>(i)];
     seen[v] = Pass::is_by_row(v) || pass.view(v).where != Pass::Where::kDense;
   }
+  const auto is_read = [&](const char* data) {
+    return std::any_of(pass.read.begin(), pass.read.begin() + pass.num_read,
+                       [&](uint8_t v) { return pass.view(v).data == data; });
+  };
   for (int i = 0; i < pass.num_sweeps; ++i) {
     Sweep& sweep = pass.sweeps[static_cast<size_t>(i)];
-    if (!std::exchange(seen[sweep.x], true)) sweep.ahead |= SweepLoops::kAheadOfX;
-    if (sweep.out != kNoView && pass.view(sweep.out).where == Pass::Where::kDense) {
-      sweep.ahead |= SweepLoops::kAheadOfOut;
-    }
+    if (!std::exchange(seen[sweep.x], true)) sweep.hints |= SweepLoops::kAheadOfX;
     for (int l = sweep.first; l < sweep.first + sweep.count; ++l) {
       Link& link = pass.links[static_cast<size_t>(l)];
       if (link.view != kNoView && !std::exchange(seen[link.view], true)) {
         link.form |= SweepStep::kAhead;
       }
     }
+    if (sweep.out == kNoView || pass.view(sweep.out).where != Pass::Where::kDense ||
+        is_read(pass.view(sweep.out).data)) {
+      continue;
+    }
+    const bool around = sweep.only_written && pass.n * kSize >= kStreamBytes;
+    sweep.hints |= around ? SweepLoops::kAroundCache : SweepLoops::kAheadOfOut;
+    pass.streams |= around;
   }
 }
 
@@ -273,7 +284,7 @@ void TreeFunction::run_sweep(const Pass& pass, const Sweep& sweep, Block& block)
   if (!sweep.by_rows || pass.in_pieces) {
     float* const sum =
         sweep.fold == kNoView ? nullptr : reinterpret_cast<float*>(block.partial(pass, sweep.fold));
-    return loops.run(x, steps.data(), sweep.count, block.n, out, sum, sweep.ahead);
+    return loops.run(x, steps.data(), sweep.count, block.n, out, sum, sweep.hints);
   }
   float* sums = nullptr;
   if (sweep.fold != kNoView) {
@@ -296,7 +307,7 @@ void TreeFunction::run_row(const Pass& pass, const Sweep& sweep, const float* x,
                            std::span<SweepStep> steps, float* out, float* sum) const {
   static const SweepLoops& loops = isa_table<SweepLoops>();
   const int count = static_cast<int>(steps.size());
-  if (sum == nullptr) return loops.run(x, steps.data(), count, pass.row, out, sum, sweep.ahead);
+  if (sum == nullptr) return loops.run(x, steps.data(), count, pass.row, out, sum, sweep.hints);
   constexpr int64_t kMostPieces = 64;
   float partials[kMostPieces];
   const RowFold& fold = stages_[sweep.fold_stage].fold;
@@ -310,7 +321,7 @@ void TreeFunction::run_row(const Pass& pass, const Sweep& sweep, const float* x,
       piece[k].operand = steps[k].operand + at;
     }
     loops.run(x + at, piece.data(), count, n, out == nullptr ? nullptr : out + at,
-              partials + at / RowFold::kPiece, sweep.ahead);
+              partials + at / RowFold::kPiece, sweep.hints);
   }
   fold.finish(partials, pass.row, sum);
 }

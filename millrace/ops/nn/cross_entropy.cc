@@ -1,6 +1,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_context.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/kernel/unread_outputs.h"
 #include "millrace/ops/device_engine.h"
 #include "millrace/ops/indices.h"
 #include "millrace/ops/nn/softmax_rows.h"
@@ -69,23 +70,31 @@ Status sparse_cross_entropy_grad(GradientContext& c) {
   return ok_status();
 }
 
+// Whether the gradient is read: where only losses are asked for it is not.
+bool wants_backprop(const KernelContext& ctx) {
+  const AttrValue* const unread = ctx.node().attrs.find(kUnreadOutputsAttr);
+  const int64_t* const bits = unread == nullptr ? nullptr : unread->get<int64_t>();
+  return bits == nullptr || (*bits & 2) == 0;
+}
+
 // Allocates the outputs and calls range(x, i, rows, y, losses), which writes the losses and the
-// gradient y of `rows` rows x of the features, from row i on, for all of them.
+// gradient y, where that is not null, of `rows` rows x of the features, from row i on, for all of
+// them. `wanted`: there is a gradient.
 template <class T, class Range>
-Status for_each_range(KernelContext& ctx, const Range& range) {
+Status for_each_range(KernelContext& ctx, bool wanted, const Range& range) {
   using C = ComputeType<T>;
-  const Shape& shape = ctx.input(0).shape();
+  const Shape shape = ctx.input(0).shape();
   MR_TRY_ASSIGN(const Tensor features, as_compute_type<T>(ctx, ctx.input(0)));
   MR_TRY_ASSIGN(Tensor * loss, ctx.allocate_output(0, Shape{shape[0]}));
-  MR_TRY_ASSIGN(Tensor * backprop, ctx.allocate_output(1, shape));
+  MR_TRY_ASSIGN(Tensor * backprop, ctx.allocate_output(1, wanted ? shape : Shape{0, shape[1]}));
   MR_TRY_ASSIGN(Tensor gradient, compute_buffer<T>(ctx, *backprop));
   MR_TRY_ASSIGN(Tensor sums, compute_buffer<T>(ctx, *loss));
   const int64_t n = shape[1];
   const C* const x = features.data<C>().data();
-  C* const y = gradient.mutable_data<C>().data();
+  C* const y = wanted ? gradient.mutable_data<C>().data() : nullptr;
   C* const losses = sums.mutable_data<C>().data();
   ctx.parallel_for(shape[0], 4 + 2 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
-    range(x + begin * n, begin, end - begin, y + begin * n, losses + begin);
+    range(x + begin * n, begin, end - begin, y == nullptr ? y : y + begin * n, losses + begin);
   });
   finish_output<T>(ctx, gradient, *backprop);
   finish_output<T>(ctx, sums, *loss);
@@ -112,9 +121,10 @@ Status cross_entropy(KernelContext& ctx) {
   const C* const all_labels = labels.data<C>().data();
   const int64_t n = labels.dim(1);
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
-  return for_each_range<T>(ctx, [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
+  const auto range = [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
     rows.cross_entropy(x, all_labels + i * n, count, n, y, losses);
-  });
+  };
+  return for_each_range<T>(ctx, /*wanted=*/true, range);
 }
 
 template <class T>
@@ -137,9 +147,10 @@ Status sparse_cross_entropy(KernelContext& ctx) {
     }
   }
   const SoftmaxRows<C>& rows = isa_table<SoftmaxRows<C>>();
-  return for_each_range<T>(ctx, [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
+  const auto range = [&](const C* x, int64_t i, int64_t count, C* y, C* losses) {
     rows.class_cross_entropy(x, classes.span().data() + i, count, n, y, losses);
-  });
+  };
+  return for_each_range<T>(ctx, wants_backprop(ctx), range);
 }
 
 template <class... Ts>

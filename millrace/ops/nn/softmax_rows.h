@@ -18,7 +18,7 @@ struct SoftmaxRows {
   // A label that is zero adds nothing, even where its probability is zero.
   void (*cross_entropy)(const T* x, const T* labels, int64_t rows, int64_t n, T* y, T* losses);
   // The same where the label of one class of each row, in [0, n), is one and those of all others
-  // are zero.
+  // are zero. `y` may be null: the losses alone.
   void (*class_cross_entropy)(const T* x, const int64_t* classes, int64_t rows, int64_t n, T* y,
                               T* losses);
 };

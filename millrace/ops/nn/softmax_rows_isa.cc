@@ -242,16 +242,27 @@ void softmax_row(const T* x, int64_t n, T* y) {
   scale_row(y, n, 1 / exponentials(x, n, y).sum);
 }
 
+// What exponentials() gives, alone.
+template <class T>
+RowSums<T> sums_of_row(const T* x, int64_t n) {
+  if (n <= kShort) {
+    T terms[kShort];
+    return exponentials(x, n, terms);
+  }
+  const T largest = largest_of(x, n);
+  Block<T> sums = {};
+  for_each_block<T>(
+      x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
+        exp_block(block, largest, sums);
+      });
+  return {largest, fold_block<T>(sums, Plus())};
+}
+
 template <class T>
 void log_softmax_row(const T* x, int64_t n, T* y) {
   if (n > kShort) {
-    const T largest = largest_of(x, n);
-    Block<T> sums = {};
-    for_each_block<T>(
-        x, n, kLowest<T>, [&](const Block<T>& block) __attribute__((always_inline)) {
-          exp_block(block, largest, sums);
-        });
-    return shift_row(x, n, largest, vec::log(fold_block<T>(sums, Plus())), y);
+    const RowSums<T> row = sums_of_row(x, n);
+    return shift_row(x, n, row.largest, vec::log(row.sum), y);
   }
   T terms[kShort];
   const RowSums<T> row = exponentials(x, n, terms);
@@ -296,6 +307,10 @@ T cross_entropy_row(const T* x, const T* labels, int64_t n, T* y) {
 template <class T>
 T class_cross_entropy_row(const T* x, int64_t label, int64_t n, T* y) {
   const T at_label = x[label];
+  if (y == nullptr) {
+    const RowSums<T> row = sums_of_row(x, n);
+    return vec::log(row.sum) - (at_label - row.largest);
+  }
   const RowSums<T> row = exponentials(x, n, y);
   scale_row(y, n, 1 / row.sum);
   y[label] -= 1;
@@ -456,6 +471,9 @@ void class_cross_entropy(const T* x, const int64_t* classes, int64_t rows, int64
         }
         const auto label = vec::load(labels);
         const ColumnSums<T> sums = column_exponentials<T>(columns, n, columns);
+        const vec::Vec<T> loss = vec::log(sums.sum) - (vec::load(at_label) - sums.largest);
+        for (int64_t k = 0; k < count; ++k) losses[i + k] = loss[k];
+        if (y == nullptr) return;
         const vec::Vec<T> factor = vec::lit<vec::Vec<T>>(1) / sums.sum;
         for (int64_t j = 0; j < n; ++j) {
           const vec::Vec<T> share = columns[j] * factor;
@@ -463,10 +481,11 @@ void class_cross_entropy(const T* x, const int64_t* classes, int64_t rows, int64
           columns[j] = here ? share - vec::lit<vec::Vec<T>>(1) : share;
         }
         store_columns<T>(columns, n, count, y + i * n);
-        const vec::Vec<T> loss = vec::log(sums.sum) - (vec::load(at_label) - sums.largest);
-        for (int64_t k = 0; k < count; ++k) losses[i + k] = loss[k];
       },
-      [&](int64_t i) { losses[i] = class_cross_entropy_row(x + i * n, classes[i], n, y + i * n); });
+      [&](int64_t i) {
+        T* const to = y == nullptr ? nullptr : y + i * n;
+        losses[i] = class_cross_entropy_row(x + i * n, classes[i], n, to);
+      });
 }
 
 template <class T>

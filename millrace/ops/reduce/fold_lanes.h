@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "millrace/ops/vector.h"
 
@@ -18,6 +20,18 @@ inline constexpr int64_t kFoldSerial = 16;
 template <class A>
 inline constexpr int64_t kFoldRegisters = kFoldLanes<A> / vec::kLanes<A>;
 
+// Lane k folded with lane k + half, lane by lane.
+template <class A, class Op, int half, size_t... lanes>
+MR_VECTOR_FN A fold_halves(vec::Vec<A> v, std::index_sequence<lanes...> all) {
+  v = Op::apply(
+      v, __builtin_shufflevector(v, v, static_cast<int>((lanes + half) % sizeof...(lanes))...));
+  if constexpr (half > 1) {
+    return fold_halves<A, Op, half / 2>(v, all);
+  } else {
+    return v[0];
+  }
+}
+
 // All lanes, from the outer halves inwards; as far as registers go one register at a time.
 template <class A, class Op>
 MR_VECTOR_FN A fold_lanes(vec::Vec<A> (&acc)[kFoldRegisters<A>]) {
@@ -26,12 +40,7 @@ MR_VECTOR_FN A fold_lanes(vec::Vec<A> (&acc)[kFoldRegisters<A>]) {
   for (int64_t half = kFoldRegisters<A> / 2; half > 0; half /= 2) {
     for (int64_t r = 0; r < half; ++r) acc[r] = Op::apply(acc[r], acc[r + half]);
   }
-  alignas(vec::kVectorBytes) A lanes[kWidth];
-  vec::store(lanes, acc[0]);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + half]);
-  }
-  return lanes[0];
+  return fold_halves<A, Op, kWidth / 2>(acc[0], std::make_index_sequence<kWidth>());
 }
 
 }  // namespace MR_ISA_NAMESPACE
