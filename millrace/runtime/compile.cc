@@ -149,6 +149,7 @@ class Compiler {
       kernel_node->host_inputs = memory_.host_inputs[index(id)];
       kernel_node->host_outputs = memory_.host_outputs[index(id)];
     }
+    kernel_node->attrs.erase(kUnreadOutputsAttr);  // which a graph may have brought along
     if (const int64_t unread = unread_outputs(id); unread != 0) {
       kernel_node->attrs.set(kUnreadOutputsAttr, unread);
     }

@@ -39,5 +39,17 @@ TEST(Compile, TellsKernelsWhichOutputsAreNotRead) {
   }
 }
 
+TEST(Compile, DoesNotBelieveAGraphThatOutputsAreNotRead) {
+  TestGraph g;
+  const std::vector<Expr> parts =
+      call_multi("Unpack", {g.feed(DType::kInt32, 0)},
+                 {{"num", int64_t{2}}, {std::string(kUnreadOutputsAttr), int64_t{3}}});
+  for (int i = 0; i < 2; ++i) g.fetch(parts[static_cast<size_t>(i)], i);
+  Ref<Plan> plan = g.plan().value();
+  for (const PlanStep& step : plan->steps) {
+    EXPECT_EQ(step.node->attrs.find(kUnreadOutputsAttr), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace millrace
