@@ -6,6 +6,6 @@ from millrace import _core
 # script's background job), the programs that they start are to see it all the same.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Modules are collected in one process. Names of TensorFlow 2 that some use as they are imported are not
-# to turn eager execution on for the others: those that want it choose it in a fixture.
+# Modules are collected in one process. Names of TensorFlow 2 that some use as they are imported are
+# not to turn eager execution on for the others: those that want it choose it in a fixture.
 _core.choose_eager(False)
