@@ -88,6 +88,5 @@ elseif(MILLRACE_WITH_CUDA STREQUAL "EMULATED")
 else()
   summary("CUDA" "${CUDAToolkit_VERSION}, for sm_${MILLRACE_CUDA_ARCHITECTURES}")
 endif()
-summary("oneDNN" "off: not used yet")
 
 message(STATUS "Millrace ${PROJECT_VERSION}${MILLRACE_SUMMARY}")
