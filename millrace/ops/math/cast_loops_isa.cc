@@ -36,6 +36,14 @@ void float_to_int32(const void* from, void* to, int64_t n) {
   for (; i + 4 <= n; i += 4) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), _mm_cvttps_epi32(_mm_loadu_ps(x + i)));
   }
+#elif defined(__aarch64__)
+  const int32x4_t least = vdupq_n_s32(INT32_MIN);
+  for (; i + 4 <= n; i += 4) {
+    const float32x4_t v = vld1q_f32(x + i);
+    const uint32x4_t large = vcgeq_f32(v, vdupq_n_f32(0x1p31F));  // else it would be the largest
+    const uint32x4_t nan = vmvnq_u32(vceqq_f32(v, v));
+    vst1q_s32(y + i, vbslq_s32(vorrq_u32(large, nan), least, vcvtq_s32_f32(v)));
+  }
 #endif
   for (; i < n; ++i) {
     y[i] = x[i] >= -0x1p31F && x[i] < 0x1p31F ? static_cast<int32_t>(x[i]) : INT32_MIN;
