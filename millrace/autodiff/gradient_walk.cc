@@ -12,6 +12,14 @@ namespace {
 
 size_t index(NodeId id) { return static_cast<size_t>(id); }
 
+// No gradient goes through: by the op's nature, and nobody has given it a rule.
+bool ends_gradients(const Node& node) {
+  const OpDef& op = node.op();
+  return op.traits.cannot_differentiate && op.gradient == nullptr && !node.op_owner() &&
+         op.traits.functional == FunctionalOp::kNone &&
+         node.attrs().find(kGradientOverride) == nullptr && !find_gradient(op.name);
+}
+
 }  // namespace
 
 GradientWalk::GradientWalk(WalkContext context, std::span<const Output> ys,
@@ -24,7 +32,7 @@ GradientWalk::GradientWalk(WalkContext context, std::span<const Output> ys,
   dependent_.assign(static_cast<size_t>(graph().num_nodes()), false);
   for (NodeId id : order_) {
     const Node& node = graph().node(id);
-    if (node.op().traits.cannot_differentiate) continue;
+    if (ends_gradients(node)) continue;
     for (Output input : node.inputs()) {
       if (flows(input)) dependent_[index(id)] = true;
     }
