@@ -144,6 +144,18 @@ class TestBranches:
 
         check(f, x)
 
+    def test_an_attribute_of_one_branch(self):
+        def f(x):
+            box = types.SimpleNamespace()
+            if x > 0:
+                box.size = 1
+            else:
+                box.size = 2
+            return box.size
+
+        check(f, 3, want=1)
+        check(f, -3, want=2)
+
     def test_variables_change_in_the_branch_that_is_taken(self):
         v = tf.Variable(0)
 
@@ -942,6 +954,102 @@ class TestRunTime:
 
         assert tf.autograph.to_graph(f)(tf.constant([2, 1])).numpy() == 4
         assert tf.autograph.to_graph(f)(tf.constant([1, 1])) == -1
+
+
+class TestDatasets:
+    def test_elements(self):
+        @tf.function
+        def f(limit):
+            total = tf.constant(0, tf.int64)
+            count = 0
+            for x in tf.data.Dataset.range(10):
+                if x == 1:
+                    continue
+                if total > limit:
+                    break
+                total += x
+                count += 1
+            return total, count
+
+        assert plain(f(tf.constant(100, tf.int64))) == (44, 9)
+        assert plain(f(tf.constant(4, tf.int64))) == (5, 3)
+
+    def test_structures_and_names_that_the_loop_makes(self):
+        @tf.function
+        def f(xs):
+            for x, row in tf.data.Dataset.from_tensor_slices((xs, {"a": xs * 2})):
+                last = (x, row["a"])
+            return last
+
+        assert plain(f(tf.constant([1, 5]))) == (5, 10)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="initialize last"):
+            f(tf.constant([], tf.int32))
+
+    def test_enumerate_and_zip(self):
+        @tf.function
+        def f():
+            a, b = tf.data.Dataset.range(4), tf.data.Dataset.range(10, 15)
+            total = tf.constant(0, tf.int64)
+            for i, x in enumerate(b):
+                total += i * x
+            for x, y in zip(a, b):  # noqa: B905
+                total += x * y
+            return total
+
+        assert f().numpy() == sum(i * x for i, x in enumerate(range(10, 15))) + 74
+
+    def test_return(self):
+        @tf.function
+        def f(n):
+            for x in tf.data.Dataset.range(5):
+                if x == n:
+                    return x * 100
+            return tf.constant(-1, tf.int64)
+
+        assert f(tf.constant(3, tf.int64)).numpy() == 300
+        assert f(tf.constant(7, tf.int64)).numpy() == -1
+
+    def test_every_call_begins_anew(self):
+        @tf.function
+        def f():
+            count = 0
+            for _ in tf.data.Dataset.range(3):
+                count += 1
+            return count
+
+        assert [f().numpy() for _ in range(3)] == [3, 3, 3]
+
+    def test_functions_of_datasets_are_converted(self):
+        def halve(x):
+            if x % 2 == 0:
+                return x // 2
+            return x
+
+        @tf.function
+        def f():
+            total = tf.constant(0, tf.int64)
+            for x in tf.data.Dataset.range(5).map(halve).filter(lambda x: x > 1 and x < 9):
+                total += x
+            return total
+
+        assert f().numpy() == 5
+
+    def test_and_those_of_loops_and_maps(self):
+        def halve(x):
+            if x % 2 == 0:
+                return x // 2
+            return x
+
+        @tf.function
+        def f(xs):
+            return (
+                tf.map_fn(halve, xs),
+                tf.while_loop(lambda x: x % 2 == 0 and x > 0, halve, [xs[0]]),
+                tf.foldl(lambda a, x: a + halve(x), xs),
+            )
+
+        mapped, looped, folded = f(tf.constant([8, 6, 5]))
+        assert plain(mapped) == [4, 3, 5] and plain(looped) == 1 and plain(folded) == 16
 
 
 class TestSwitches:

@@ -4,6 +4,7 @@ import inspect
 import logging
 import re
 import traceback
+import types
 
 import pytest
 
@@ -112,6 +113,17 @@ class TestBranches:
         raises(ValueError, "'x' must also be initialized in the main branch", g, TRUE)
         raises(UnboundLocalError, "'x' is used before assignment", f, False)
         assert tf.function(f)(True).numpy() == 1
+
+    def test_attributes_of_one_branch(self):
+        def f(c):
+            box = types.SimpleNamespace()
+            if c:
+                box.size = 1
+            return box.size
+
+        match = "'box.size' must also be initialized in the else branch"
+        raises(ValueError, match, f, TRUE)
+        raises(AttributeError, "size", f, False)
 
     def test_deleted_in_one_branch(self):
         def f(c):

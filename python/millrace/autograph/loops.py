@@ -228,19 +228,29 @@ def _for_iterator(
         nonlocal has_next
         item = iterator.get_next_as_optional()
         has_next = item.has_value()
+        if any(map(is_undefined, read())):  # to learn what they become
+            body(item.get_value())
+            return
         if_stmt(
-            has_next, lambda: body(item.get_value()), lambda: None, get, put,
-            ("<internal has_next>", *names), len(names) + 1, True,
+            has_next, lambda: body(item.get_value()), lambda: None, read, write, names,
+            len(names), True,
         )  # fmt: skip
 
     def test() -> Any:
         return _and_extra(convert_to_tensor(has_next), extra_test)
 
-    _Loop(test, run, get, put, ("<internal has_next>", *names), options).run()
+    loop = _Loop(test, run, get, put, ("<internal has_next>", *names), options)
+    loop.ran = lambda: has_next
+    loop.run()
 
 
 class _Loop:
-    """A loop of the graph around a state of Python values."""
+    """A loop of the graph around a state of Python values.
+
+    `ran()`, called after the body: whether it has run the statement's body.
+    """
+
+    ran: Callable[[], Any] = staticmethod(lambda: True)
 
     def __init__(
         self, test: Callable[[], Any], body: Callable[[], None], read: Read, write: Write,
@@ -369,7 +379,7 @@ class _Loop:
                 for value, leaf in zip(nest.flatten(list(after)), leaves, strict=True)
                 if is_convertible(leaf)
             ]
-            return [*(True for _ in flags), *out]
+            return [*(_either(flag, self.ran()) for flag in parameters[: len(flags)]), *out]
 
         chosen = {
             key: value
@@ -425,6 +435,10 @@ class _Loop:
             flat = [nest.flatten(value) for value in (first, begin, end)]
             for was, old, new, shape in zip(*flat, shapes, strict=True):
                 _check_leaf(name, was, old, new, shape)
+
+
+def _either(flag: Any, ran: Any) -> Any:
+    return True if ran is True else gen_ops.logical_or(flag, ran)
 
 
 def _check_leaf(name: str, first: Any, old: Any, new: Any, invariant: Any) -> None:

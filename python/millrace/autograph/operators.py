@@ -5,6 +5,8 @@ import types
 from typing import Any, Callable
 
 from millrace.autograph import builtins, conditionals, convert, loops, undefined
+from millrace.ops import control_flow, functional
+from millrace.ops import loops as while_loops
 
 _SHARED = {
     name: getattr(module, name)
@@ -23,6 +25,35 @@ _SHARED = {
 }
 
 
+# Functions of the library that call what they are given while a function is traced.
+_CALLING = frozenset(
+    {
+        control_flow.case, control_flow.cond, control_flow.switch_case, functional.foldl,
+        functional.foldr, functional.map_fn, functional.scan, while_loops.while_loop,
+    }
+)  # fmt: skip
+
+
+def _with_converted(function: Callable[..., Any], features: frozenset[str]) -> Callable[..., Any]:
+    """A function whose arguments that are functions are converted."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(_converted(arg, features) for arg in args)
+        return function(*args, **{k: _converted(v, features) for k, v in kwargs.items()})
+
+    return run
+
+
+def _converted(value: Any, features: frozenset[str]) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)(_converted(each, features) for each in value)
+    if type(value) is dict:
+        return {key: _converted(each, features) for key, each in value.items()}
+    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+        return convert.converted(value, features)
+    return value
+
+
 def _caller(features: frozenset[str]) -> Callable[[Any], Any]:
     overloads = dict(builtins.OVERLOADS)
     if "BUILTIN_FUNCTIONS" in features:
@@ -35,6 +66,8 @@ def _caller(features: frozenset[str]) -> Callable[[Any], Any]:
                 return overloads.get(function, function)
             except TypeError:  # of a metaclass without a hash
                 return function
+        if isinstance(function, types.FunctionType) and function in _CALLING:
+            return _with_converted(function, features)
         return convert.converted(function, features)
 
     return call

@@ -668,9 +668,7 @@ class _State:
                 new = f._fresh("value")
                 targets.append(ast.Name(new, ast.Store()))
                 store = ast.Assign([copy.deepcopy(target)], _name(new))
-                sets.append(
-                    ast.If(ast.UnaryOp(ast.Not(), _ag("is_undefined", _name(new))), [store], [])
-                )
+                sets.append(ast.If(_ag("is_undefined", _name(new)), [_removal(target)], [store]))
                 values.append(read)
                 continue
             read = _name(name)
@@ -685,6 +683,15 @@ class _State:
         set_ = _def(set_name, [given], [*self.declarations(), unpack, *sets])
         made = [placed(function, anchor) for function in (get, set_)]
         return made, _name(get_name), _name(set_name)
+
+
+def _removal(target: ast.expr) -> ast.stmt:
+    """Deletes an attribute or element, which may be gone already."""
+    node = copy.deepcopy(target)
+    node.ctx = ast.Del()
+    errors = [_name(name) for name in ("AttributeError", "LookupError", "TypeError")]
+    handler = ast.ExceptHandler(ast.Tuple(errors, ast.Load()), None, [ast.Pass()])
+    return ast.Try([ast.Delete([node])], [handler], [], [])
 
 
 def _loaded(target: ast.expr) -> ast.expr:

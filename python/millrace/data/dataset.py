@@ -15,6 +15,7 @@ from millrace.data.eager_iterator import NumpyIterator, OwnedIterator
 from millrace.data.functions import ElementFunction, state_function, take_made
 from millrace.data.generator import generator_dataset
 from millrace.data.iterator import Iterator, begin_once
+from millrace.data.optional import StagedIterator
 from millrace.data.options import ExternalStatePolicy, Options
 from millrace.data.structure import DatasetLeaf, TensorLeaf, attrs_of, flatten, map_leaves
 from millrace.graph.convert import convert_to_tensor
@@ -145,6 +146,9 @@ class Dataset:
         values = gen_ops.dataset_to_single_element(self._variant_tensor, name=name, **self._attrs)
         values = list(values) if isinstance(values, (list, tuple)) else [values]
         return structure.from_tensors(self._spec, values)
+
+    def _staged_iterator(self) -> StagedIterator:
+        return StagedIterator.over(self)
 
     def _as_leaf(self) -> DatasetLeaf:
         return DatasetLeaf(Dataset, self._spec)

@@ -80,6 +80,34 @@ class Optional:
 structure.optional_class.append(Optional)
 
 
+class StagedIterator:
+    """What a loop of a graph over a dataset asks for elements."""
+
+    def __init__(self, resource: Tensor, spec: Any):
+        self._resource = resource
+        self._spec = spec
+
+    @staticmethod
+    def over(dataset: Any) -> "StagedIterator":
+        """One that begins at the first element whenever the graph comes to it."""
+        attrs = attrs_of(dataset._spec)
+        resource = gen_ops.iterator_v2(shared_name="", container="", **attrs)
+        gen_ops.make_iterator(dataset._variant_tensor, resource)
+        return StagedIterator(resource, dataset._spec)
+
+    def get_next_as_optional(self) -> Optional:
+        """The next element, if there is one."""
+        variant = gen_ops.iterator_get_next_as_optional(self._resource, **attrs_of(self._spec))
+        return Optional(variant, self._spec)
+
+
+def _staged_iterator(iterator: Iterator) -> StagedIterator:
+    return StagedIterator(iterator._iterator_resource, iterator._spec)
+
+
+Iterator._staged_iterator = _staged_iterator  # type: ignore[attr-defined]
+
+
 @export(v1="data.experimental.get_next_as_optional", v2="data.experimental.get_next_as_optional")
 def get_next_as_optional(iterator: Iterator) -> Optional:
     """The next element of an iterator, without a value where there is none."""
