@@ -956,6 +956,129 @@ class TestRunTime:
         assert tf.autograph.to_graph(f)(tf.constant([1, 1])) == -1
 
 
+class TestLists:
+    """Lists that staged loops append to."""
+
+    @pytest.mark.parametrize("n", [0, 1, 5])
+    def test_append(self, n):
+        @tf.function
+        def f(n):
+            doubled = []
+            for i in tf.range(n):
+                doubled.append(i * 2)
+            return tf.stack(doubled), len(doubled)
+
+        assert plain(f(tf.constant(n))) == ([2 * i for i in range(n)], n)
+
+    def test_some_of_them_and_before_and_after(self):
+        @tf.function
+        def f(n):
+            out = [tf.constant(7)]
+            i = 0
+            while i < n:
+                if i % 2 == 0:
+                    out.append(i)
+                i += 1
+            out.append(-1)
+            return out, out[0], out[-1], len(out)
+
+        assert plain(f(tf.constant(5))) == ([7, 0, 2, 4, -1], 7, -1, 5)
+
+    def test_nested_loops_and_going_over_them(self):
+        @tf.function
+        def f(n):
+            rows = []
+            for i in tf.range(n):
+                for j in tf.range(i):
+                    rows.append(tf.stack([i, j]))
+            total = 0
+            for row in rows:
+                total += tf.reduce_sum(row)
+            return tf.stack(rows), tf.concat(rows, 0), total
+
+        stacked, joined, total = f(tf.constant(3))
+        assert plain(stacked) == [[1, 0], [2, 0], [2, 1]]
+        assert plain(joined) == [1, 0, 2, 0, 2, 1] and plain(total) == 6
+
+    def test_elements_of_several_shapes(self):
+        @tf.function
+        def f(n):
+            parts = []
+            for i in tf.range(n):
+                parts.append(tf.fill([i], i))
+            return tf.concat(parts, 0)
+
+        assert plain(f(tf.constant(4))) == [1, 2, 2, 3, 3, 3]
+
+    def test_of_datasets(self):
+        @tf.function
+        def f():
+            kept = []
+            for x in tf.data.Dataset.range(4):
+                if x == 1:
+                    continue
+                kept.append(x)
+            return kept
+
+        assert plain(f()) == [0, 2, 3]
+
+    def test_gradients(self):
+        @tf.function
+        def f(xs):
+            kept = []
+            for x in xs:
+                if x > 1.0:
+                    kept.append(x * x)
+            return tf.reduce_sum(tf.stack(kept))
+
+        xs = tf.Variable([1.0, 2.0, 3.0])
+        with tf.GradientTape() as tape:
+            y = f(xs)
+        assert y.numpy() == 13
+        assert plain(tape.gradient(y, xs)) == [0, 4, 6]
+
+    def test_branches_append_alike(self):
+        def f(x):
+            out = []
+            if x > 0:
+                out.append(x)
+            else:
+                out.append(-x)
+            return out
+
+        assert plain(tf.function(f)(tf.constant(3))) == f(3) == [3]
+        assert plain(tf.function(f)(tf.constant(-3))) == f(-3) == [3]
+
+    def test_python_lists_stay_lists(self):
+        class Log:
+            def __init__(self):
+                self.seen = []
+
+            def append(self, x):
+                self.seen.append(x)
+
+        def f(n):
+            out, log = [], Log()
+            same = out
+            for i in range(n):
+                if i != 1:
+                    out.append(i)
+                log.append(i)
+            return same is out, out, log.seen, [].append(1)
+
+        assert tf.autograph.to_graph(f)(3) == f(3) == (True, [0, 2], [0, 1, 2], None)
+
+    def test_length_is_not_pythons(self):
+        def f(n):
+            out = []
+            for i in tf.range(n):
+                out.append(i)
+            return [x for x in out]
+
+        with pytest.raises(TypeError, match="tf.stack"):
+            tf.function(f)(tf.constant(3))
+
+
 class TestDatasets:
     def test_elements(self):
         @tf.function

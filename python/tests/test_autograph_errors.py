@@ -158,6 +158,16 @@ class TestBranches:
         match = "'x' must have the same nested structure in the main and else branches"
         raises(TypeError, match, f, TRUE)
 
+    def test_one_branch_appends(self):
+        def f(c):
+            x = []
+            if c:
+                x.append(1)
+            return x
+
+        match = "'x' must have the same nested structure in the main and else branches"
+        raises(TypeError, match, f, TRUE)
+
     def test_none(self):
         def f(c):
             x = 1

@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any, Callable
 
-from millrace.autograph import convert
+from millrace.autograph import convert, lists
 from millrace.autograph.errors import ConversionError
 from millrace.core.export import export
 
@@ -102,6 +102,6 @@ def for_tracing(function: Callable[..., Any], autograph: bool, options: Any) -> 
             with convert.disabled():
                 return function(*args, **kwargs)
         with convert.enabled():
-            return convert.converted(function, features)(*args, **kwargs)
+            return lists.settled(convert.converted(function, features)(*args, **kwargs))
 
     return functools.update_wrapper(run, function)

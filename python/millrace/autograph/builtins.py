@@ -4,6 +4,7 @@ import sys
 from typing import Any, Callable
 
 from millrace import gen_ops
+from millrace.autograph.lists import GrowingList
 from millrace.autograph.values import is_staged
 from millrace.core import dtypes
 from millrace.graph.convert import convert_to_tensor
@@ -41,7 +42,7 @@ def rows_of(tensor: Any) -> Rows:
 
 def length(value: Any) -> Any:
     """`len(value)`."""
-    if isinstance(value, TensorArray):
+    if isinstance(value, (GrowingList, TensorArray)):
         return value.size()
     if not is_staged(value):
         return len(value)

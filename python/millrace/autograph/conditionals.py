@@ -4,6 +4,7 @@ import operator
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
+from millrace.autograph.lists import copied
 from millrace.autograph.undefined import Undefined, UndefinedReturnValue
 from millrace.autograph.values import (
     condition,
@@ -43,7 +44,7 @@ def if_stmt(
         branches = _Branches(names[:outputs], in_loop, places)
 
         def branch(number: int, run: Callable[[], None]) -> list[Any]:
-            write(before)
+            write(tuple(map(copied, before)))
             run()
             return branches.take(number, read()[:outputs])
 

@@ -5,6 +5,7 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.autograph.builtins import Rows, rows_of
 from millrace.autograph.conditionals import if_stmt
+from millrace.autograph.lists import GrowingList, Trial, element_kind
 from millrace.autograph.undefined import Undefined, UndefinedReturnValue, is_undefined
 from millrace.autograph.values import (
     condition,
@@ -64,8 +65,9 @@ def _tried(run: Callable[[], Any]) -> Any:
 def while_stmt(
     test: Callable[[], Any], body: Callable[[], None], get_state: Read | None,
     set_state: Write | None, names: tuple[str, ...], options: Callable[[], Any] | None,
+    growing: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """A `while` statement."""
+    """A `while` statement. `growing`: the names of what its body appends to."""
     read, write = get_state or tuple, set_state or (lambda _: None)
     if _core.executing_eagerly():
         while test():
@@ -75,7 +77,7 @@ def while_stmt(
     first = _tried(test)
     if is_staged(first):
         write(before)
-        _Loop(test, body, read, write, names, options).run()
+        _Loop(test, body, read, write, names, options, growing).run()
         return
     while first:
         body()
@@ -92,22 +94,25 @@ def while_stmt(
 def for_stmt(
     iterated: Any, extra_test: Callable[[], Any] | None, body: Callable[[Any], None],
     get_state: Read | None, set_state: Write | None, names: tuple[str, ...],
-    options: Callable[[], Any] | None, target: str,
+    options: Callable[[], Any] | None, target: str, growing: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """A `for` statement. `extra_test`: what must hold before each iteration."""
+    """A `for` statement. `extra_test`: what must hold before each iteration. `growing`: the names
+    of what its body appends to."""
     read, write = get_state or tuple, set_state or (lambda _: None)
     if is_staged(iterated):
         start = _range_of(iterated)
         if start is not None:
-            _for_range(start, extra_test, body, read, write, names, options, target)
+            _for_range(start, extra_test, body, read, write, names, options, target, growing)
             return
         iterated = rows_of(iterated)
+    if isinstance(iterated, GrowingList):
+        iterated = Rows(iterated.size(), iterated.read)
     if isinstance(iterated, Rows) and not _core.executing_eagerly():
-        _for_rows(iterated, extra_test, body, read, write, names, options)
+        _for_rows(iterated, extra_test, body, read, write, names, options, growing)
         return
     iterator = getattr(iterated, "_staged_iterator", None)
     if iterator is not None and not _core.executing_eagerly():
-        _for_iterator(iterator(), extra_test, body, read, write, names, options)
+        _for_iterator(iterator(), extra_test, body, read, write, names, options, growing)
         return
     if extra_test is None:
         for item in iterated:
@@ -147,7 +152,7 @@ def _and_extra(test: Tensor, extra_test: Callable[[], Any] | None) -> Any:
 
 def _for_range(
     bounds: Any, extra_test: Any, body: Any, read: Read, write: Write, names: tuple[str, ...],
-    options: Any, target: str,
+    options: Any, target: str, growing: tuple[str, ...],
 ) -> None:  # fmt: skip
     start, limit, delta = bounds
     at = start
@@ -181,12 +186,12 @@ def _for_range(
             )
         return _and_extra(more, extra_test)
 
-    _Loop(test, run, get, put, ("<internal iterate>", *names), options).run()
+    _Loop(test, run, get, put, ("<internal iterate>", *names), options, growing).run()
 
 
 def _for_rows(
     rows: Rows, extra_test: Any, body: Any, read: Read, write: Write, names: tuple[str, ...],
-    options: Any,
+    options: Any, growing: tuple[str, ...],
 ) -> None:  # fmt: skip
     at: Any = 0
 
@@ -206,12 +211,12 @@ def _for_rows(
     def test() -> Any:
         return _and_extra(convert_to_tensor(at) < rows.count, extra_test)
 
-    _Loop(test, run, get, put, ("<internal iterate>", *names), options).run()
+    _Loop(test, run, get, put, ("<internal iterate>", *names), options, growing).run()
 
 
 def _for_iterator(
     iterator: Any, extra_test: Any, body: Any, read: Read, write: Write, names: tuple[str, ...],
-    options: Any,
+    options: Any, growing: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Elements of an iterator: whether there is one, is known only once it is asked for it."""
     has_next: Any = True
@@ -228,7 +233,7 @@ def _for_iterator(
         nonlocal has_next
         item = iterator.get_next_as_optional()
         has_next = item.has_value()
-        if any(map(is_undefined, read())):  # to learn what they become
+        if any(map(_is_of_trial, read())):  # to learn what they become
             body(item.get_value())
             return
         if_stmt(
@@ -239,9 +244,13 @@ def _for_iterator(
     def test() -> Any:
         return _and_extra(convert_to_tensor(has_next), extra_test)
 
-    loop = _Loop(test, run, get, put, ("<internal has_next>", *names), options)
+    loop = _Loop(test, run, get, put, ("<internal has_next>", *names), options, growing)
     loop.ran = lambda: has_next
     loop.run()
+
+
+def _is_of_trial(value: Any) -> bool:
+    return is_undefined(value) or isinstance(value, Trial)
 
 
 class _Loop:
@@ -254,7 +263,7 @@ class _Loop:
 
     def __init__(
         self, test: Callable[[], Any], body: Callable[[], None], read: Read, write: Write,
-        names: tuple[str, ...], options: Callable[[], Any] | None,
+        names: tuple[str, ...], options: Callable[[], Any] | None, growing: tuple[str, ...],
     ):  # fmt: skip
         self._test = test
         self._body = body
@@ -262,6 +271,10 @@ class _Loop:
         self._write = write
         self._names = names
         self._before = read()
+        self._lists = [
+            name in growing and isinstance(value, (list, Trial))
+            for name, value in zip(names, self._before, strict=True)
+        ]
         self._options = options() if options is not None else {}
         pairs = self._options.get("shape_invariants") or ()
         given = {id(value): shape for value, shape in pairs}
@@ -272,7 +285,7 @@ class _Loop:
         before = self._before
         missing = [value is None or is_undefined(value) for value in before]
         initial = list(before)
-        if any(missing):
+        if any(missing) or any(self._lists):
             initial = self._guess(missing)
         must_run = [
             name
@@ -302,7 +315,12 @@ class _Loop:
         problem = ""
 
         def iterate() -> State:
-            self._write(tuple(nest.map_structure(_as_parameter, value) for value in before))
+            self._write(
+                tuple(
+                    Trial(list(value)) if grows else nest.map_structure(_as_parameter, value)
+                    for value, grows in zip(before, self._lists, strict=True)
+                )
+            )
             self._body()
             return self._read()
 
@@ -326,6 +344,10 @@ class _Loop:
             self._write(before)
         initial = list(before)
         for i, gone in enumerate(missing):
+            if self._lists[i] and after is not None:
+                kind = element_kind(after[i])
+                if kind is not None:
+                    initial[i] = GrowingList.of(list(before[i]), *kind)
             if not gone:
                 continue
             if made and made[i][0] is not None:
@@ -494,7 +516,11 @@ def _copied(leaf: Any) -> Any:
 
 def _as_parameter(leaf: Any) -> Any:
     """A value as the body of a loop sees it: a tensor that is not known."""
-    if isinstance(leaf, (bool, int, float, str)):
+    if isinstance(leaf, (bool, int, float, str)) or (
+        isinstance(leaf, Tensor) and leaf.dtype.is_integer and not leaf.dtype._is_ref_dtype
+    ):
         tensor = convert_to_tensor(leaf)
-        return gen_ops.placeholder(tensor.dtype, shape=tensor.shape)
+        parameter = gen_ops.placeholder(tensor.dtype, shape=tensor.shape)
+        parameter.set_shape(tensor.shape)  # which as an attribute says nothing of scalars
+        return parameter
     return leaf

@@ -4,8 +4,8 @@ import functools
 import types
 from typing import Any, Callable
 
-from millrace.autograph import builtins, conditionals, convert, loops, undefined
-from millrace.ops import control_flow, functional
+from millrace.autograph import builtins, conditionals, convert, lists, loops, undefined
+from millrace.ops import array, control_flow, functional
 from millrace.ops import loops as while_loops
 
 _SHARED = {
@@ -15,6 +15,7 @@ _SHARED = {
             conditionals,
             ("if_stmt", "if_exp", "and_", "or_", "not_", "compare", "eq", "not_eq", "assert_stmt"),
         ),
+        (lists, ("append",)),
         (loops, ("while_stmt", "for_stmt", "loop_options")),
         (
             undefined,
@@ -32,6 +33,9 @@ _CALLING = frozenset(
         functional.foldr, functional.map_fn, functional.scan, while_loops.while_loop,
     }
 )  # fmt: skip
+
+
+_OF_LISTS = {array.concat: lists.concat, array.stack: lists.stack}
 
 
 def _with_converted(function: Callable[..., Any], features: frozenset[str]) -> Callable[..., Any]:
@@ -66,8 +70,11 @@ def _caller(features: frozenset[str]) -> Callable[[Any], Any]:
                 return overloads.get(function, function)
             except TypeError:  # of a metaclass without a hash
                 return function
-        if isinstance(function, types.FunctionType) and function in _CALLING:
-            return _with_converted(function, features)
+        if isinstance(function, types.FunctionType):
+            if function in _CALLING:
+                return _with_converted(function, features)
+            if function in _OF_LISTS:
+                return _OF_LISTS[function]
         return convert.converted(function, features)
 
     return call

@@ -19,7 +19,14 @@ from typing import Any
 
 from millrace.autograph.errors import UnsupportedError
 from millrace.autograph.jumps import lower
-from millrace.autograph.names import Liveness, Names, bindings, declared, parameters
+from millrace.autograph.names import (
+    Liveness,
+    Names,
+    bindings,
+    declared,
+    parameters,
+    statements_in,
+)
 
 THUNK = "ag__none"  # the (empty) arguments of lambdas that delay an expression
 _EVERYTHING = None  # the names that have a value where control never comes to
@@ -154,7 +161,7 @@ class _Function(ast.NodeTransformer):
                 ast.Lambda(args=node.args, body=self._expression(node.body)), node
             )
         first = node.body[0]
-        body = lower(node.body, self._taken)
+        body = lower(self._with_appends(node.body), self._taken)
         for statement in body:
             self._taken |= bindings([statement]).names
         # Flags are local names, too.
@@ -173,6 +180,27 @@ class _Function(ast.NodeTransformer):
             type_params=[],
         )  # fmt: skip
         return ast.copy_location(made, node)
+
+    def _with_appends(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements with `x = ag__.append(x, value)` for `x.append(value)`."""
+        mine = self._locals
+
+        class Appends(ast.NodeTransformer):
+            def visit_Expr(self, s: ast.Expr) -> ast.stmt:
+                call = s.value
+                if not _is_append(call) or call.func.value.id not in mine:
+                    return s
+                name = call.func.value.id
+                value = _ag("append", _name(name), call.args[0])
+                return placed(ast.Assign([ast.Name(name, ast.Store())], value), s)
+
+            def _as_it_is(self, node: Any) -> Any:
+                return node
+
+            visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _as_it_is
+            visit_Lambda = _as_it_is
+
+        return [Appends().visit(copy.deepcopy(s)) for s in body]
 
     # Names.
 
@@ -447,7 +475,7 @@ class _Function(ast.NodeTransformer):
         accessors, get, set_ = state.accessors(anchor)
         call = _ag(
             "while_stmt", _name(test_name), _name(body_name), get, set_,
-            _strings(state.labels()), self._options(s),
+            _strings(state.labels()), self._options(s), self._growing(s),
         )  # fmt: skip
         return [test, body, *accessors, placed(ast.Expr(call), anchor)]
 
@@ -483,9 +511,13 @@ class _Function(ast.NodeTransformer):
         target = s.target.id if isinstance(s.target, ast.Name) else ""
         call = _ag(
             "for_stmt", iterated, extra, _name(body_name), get, set_,
-            _strings(state.labels()), self._options(s), ast.Constant(target),
+            _strings(state.labels()), self._options(s), ast.Constant(target), self._growing(s),
         )  # fmt: skip
         return [*out, *accessors, placed(ast.Expr(call), anchor)]
+
+    def _growing(self, s: Any) -> ast.expr:
+        """The names that a loop's body appends to."""
+        return _strings(sorted({n for n in map(_appended_to, statements_in(s.body)) if n}))
 
     def _options(self, s: Any) -> ast.expr:
         """A function of what set_loop_options was called with; None without such a call."""
@@ -517,6 +549,7 @@ class _Function(ast.NodeTransformer):
         node.args = [self.visit(a) for a in node.args]
         node.keywords = [self.visit(k) for k in node.keywords]
         if _is_operator(node.func):
+            node.args = [self.visit(a) for a in node.args]
             return node
         if isinstance(node.func, ast.Name) and node.func.id in ("locals", "vars", "eval", "exec"):
             node.func = self.visit(node.func)
@@ -587,6 +620,26 @@ class _Function(ast.NodeTransformer):
         return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+def _is_append(node: Any) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "append"
+        and isinstance(node.func.value, ast.Name)
+        and len(node.args) == 1
+        and not isinstance(node.args[0], ast.Starred)
+        and not node.keywords
+    )
+
+
+def _appended_to(s: ast.stmt) -> str | None:
+    """The name x of a statement `x = ag__.append(x, value)`."""
+    value = s.value if isinstance(s, ast.Assign) else None
+    if isinstance(value, ast.Call) and _is_operator(value.func) and value.func.attr == "append":
+        return value.args[0].id
+    return None
 
 
 def _is_text(s: ast.stmt) -> bool:

@@ -19,7 +19,7 @@ SHAPED = (bool, int, float, str, np.ndarray)
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is a tensor or a variable."""
-    return isinstance(value, Tensor) or _is_variable(value)
+    return isinstance(value, Tensor) or (_is_variable(value) and not is_composite(value))
 
 
 def _is_variable(value: Any) -> bool:
@@ -74,7 +74,7 @@ def type_and_shape(leaf: Any) -> tuple[Any, TensorShape] | None:
     """The type and shape that a leaf has as a tensor; None where that is not to be told."""
     if isinstance(leaf, SHAPED):
         leaf = convert_to_tensor(leaf)
-    if isinstance(leaf, Tensor) or _is_variable(leaf):
+    if is_tensor(leaf):
         return leaf.dtype.base_dtype, TensorShape(leaf.shape)
     return None
 
