@@ -3,8 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <memory>
 #include <optional>
+#include <unordered_map>
 
+#include "millrace/base/hash.h"
+#include "millrace/eager/tape.h"
 #include "python/src/arguments.h"
 #include "python/src/array.h"
 #include "python/src/elements.h"
@@ -242,6 +246,14 @@ class FunctionCall {
       if (!is_eager_tensor(argument)) raise_type_error("a function takes tensors that have values");
       tensors.push_back(&eager_tensor(argument));
     }
+    std::vector<eager::TensorRef> outputs = run(tensors);
+    nb::list out;
+    for (eager::TensorRef& output : outputs) out.append(wrap_eager(std::move(output)));
+    return out;
+  }
+
+  // Raises what goes wrong.
+  std::vector<eager::TensorRef> run(std::span<eager::EagerTensor* const> tensors) const {
     std::vector<eager::TensorRef> outputs;
     Status status = [&]() -> Status {
       const WithoutGil without;
@@ -251,9 +263,7 @@ class FunctionCall {
       return eager_context().run(*prepared, tensors, 0, outputs.data());
     }();
     check_eager(status);
-    nb::list out;
-    for (eager::TensorRef& output : outputs) out.append(wrap_eager(std::move(output)));
-    return out;
+    return outputs;
   }
 
  private:
@@ -271,12 +281,94 @@ class FunctionCall {
   eager::Op op_;
 };
 
+// Calls that a traced function is known for, by types and shapes: of those with tensors alone,
+// while no tape records. What most calls are, so they are answered here.
+class FunctionTable {
+ public:
+  // NotImplemented where nothing is known for such arguments, a tuple.
+  nb::object call(nb::handle arguments) const {
+    const auto unknown = [] { return nb::borrow(Py_NotImplemented); };
+    if (eager::Tape::innermost() != nullptr || !runs_eagerly()) return unknown();
+    std::vector<eager::EagerTensor*> tensors;
+    const auto found = entries_.find(key_of(arguments, tensors));
+    if (found == entries_.end() || !found->second->covers(tensors)) return unknown();
+    const std::shared_ptr<const Entry> entry = found->second;
+    tensors.insert(tensors.end(), entry->captured.begin(), entry->captured.end());
+    std::vector<eager::TensorRef> outputs = entry->call->run(tensors);
+    if (entry->pack.is_none()) return wrap_eager(std::move(outputs[0]));
+    nb::list out;
+    for (eager::TensorRef& output : outputs) out.append(wrap_eager(std::move(output)));
+    return entry->pack(out);
+  }
+
+  // Such arguments are answered by `call` from now on, with `captured` behind them. `pack` makes
+  // the result of the list of tensors; None where it is the first one.
+  void add(nb::handle arguments, nb::object call, nb::list captured, nb::object pack) {
+    constexpr size_t kMaxEntries = 4096;
+    std::vector<eager::EagerTensor*> tensors;
+    const uint64_t key = key_of(arguments, tensors);
+    if (key == 0) return;
+    auto entry = std::make_shared<Entry>();
+    for (const eager::EagerTensor* t : tensors) entry->kinds.emplace_back(t->dtype(), t->shape());
+    entry->call = nb::cast<const FunctionCall*>(call);
+    entry->pack = std::move(pack);
+    for (nb::handle value : captured) entry->captured.push_back(&eager_tensor(value));
+    entry->kept = nb::make_tuple(std::move(call), std::move(captured));
+    if (entries_.size() >= kMaxEntries) entries_.clear();
+    entries_[key] = std::move(entry);
+  }
+
+ private:
+  struct Entry {
+    std::vector<std::pair<DType, Shape>> kinds;
+    const FunctionCall* call = nullptr;
+    std::vector<eager::EagerTensor*> captured;
+    nb::object pack, kept;  // the second keeps the other two
+
+    bool covers(std::span<eager::EagerTensor* const> tensors) const {
+      if (tensors.size() != kinds.size()) return false;
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        if (tensors[i]->dtype() != kinds[i].first || tensors[i]->shape() != kinds[i].second) {
+          return false;
+        }
+      }
+      return true;
+    }
+  };
+
+  // 0 for what is no tuple of tensors.
+  static uint64_t key_of(nb::handle arguments, std::vector<eager::EagerTensor*>& tensors) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(arguments.ptr());
+    tensors.reserve(static_cast<size_t>(count) + 8);
+    uint64_t key = hash_combine(1, static_cast<uint64_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const nb::handle argument = PyTuple_GET_ITEM(arguments.ptr(), i);
+      if (!is_eager_tensor(argument)) return 0;
+      eager::EagerTensor& tensor = eager_tensor(argument);
+      key = hash_combine(key, static_cast<uint64_t>(tensor.dtype()));
+      const Shape& shape = tensor.shape();
+      for (int d = 0; d < shape.rank(); ++d) {
+        key = hash_combine(key, static_cast<uint64_t>(shape.dim(d)));
+      }
+      tensors.push_back(&tensor);
+    }
+    return key == 0 ? 1 : key;
+  }
+
+  std::unordered_map<uint64_t, std::shared_ptr<const Entry>> entries_;
+};
+
 }  // namespace
 
 void bind_eager_calls(nb::module_& m) {
   nb::class_<FunctionCall>(m, "FunctionCall")
       .def(nb::init<const std::string&, const nb::list&, const nb::list&>())
       .def("__call__", &FunctionCall::call);
+  nb::class_<FunctionTable>(m, "FunctionTable")
+      .def(nb::init<>())
+      .def("call", &FunctionTable::call)
+      .def("add", &FunctionTable::add, nb::arg("arguments"), nb::arg("call"), nb::arg("captured"),
+           nb::arg("pack").none());
   nb::class_<EagerScope>(m, "EagerScope")
       .def_prop_ro("name", &EagerScope::name)
       .def("close", &EagerScope::close);

@@ -166,6 +166,22 @@ Expr twin(PyGraph& graph, const PyGraph& own, Output output) {
   return {};
 }
 
+// The argument of a body that is being differentiated that stands for a tensor of `own`, the graph
+// around the function whose body it is; invalid where there is none.
+Expr argument_for(PyGraph& graph, PyGraph& own, Output output) {
+  if (!own.captures_values()) return {};
+  for (PyGraph* g = &graph; g != nullptr && g != &own; g = g->outer()) {
+    if (!g->stands_for_body) continue;
+    const nb::object names = nb::getattr(own.python(), "_captured_names", nb::none());
+    if (names.is_none()) return {};
+    const nb::object name = names.attr("get")(nb::make_tuple(output.node, output.index));
+    if (name.is_none()) return {};
+    const NodeId id = g->graph().find(nb::cast<std::string>(name));
+    return id < 0 ? Expr() : g->expr({id, 0});
+  }
+  return {};
+}
+
 }  // namespace
 
 bool can_import(PyGraph& graph, nb::handle tensor) {
@@ -179,7 +195,8 @@ Expr visible_expr(PyGraph& graph, nb::handle tensor) {
   const Output output = output_of(tensor);
   Expr source;
   if (own.is_ancestor_of(graph)) {
-    source = own.expr(output);
+    source = argument_for(graph, own, output);
+    if (!source.valid()) source = own.expr(output);
   } else if (graph.captures(own)) {
     PyGraph& root = graph.root();
     source = root.expr(root.capture_value(tensor));

@@ -63,6 +63,22 @@ class TestJacobians:
         x = tf.constant([1.0, -1.0, 2.0])
         assert f(x).numpy().tolist() == (A * 2 * x.numpy()).tolist()
 
+    def test_of_targets_of_unknown_size(self):
+        w = tf.Variable(2.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def f(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = x * x * w
+            return tape.jacobian(y, {"x": x, "w": w})
+
+        for n in (1, 3):
+            x = np.arange(1, n + 1, dtype=np.float32)
+            found = f(x)
+            assert found["x"].numpy().tolist() == np.diag(4 * x).tolist()
+            assert found["w"].numpy().tolist() == (x * x).tolist()
+
     def test_of_rows(self):
         x = tf.constant(np.arange(6, dtype=np.float32).reshape(3, 2))
         with tf.GradientTape() as tape:

@@ -153,13 +153,27 @@ def _append_leaves(structure: Any, leaves: list[Any]) -> None:
 
 
 @export(v1=("nest.flatten", "contrib.framework.nest.flatten"), v2="nest.flatten")
-def flatten(structure: Any) -> list[Any]:
-    """The leaves of `structure` as a list; of a leaf, a list of itself."""
+def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+    """The leaves of `structure` as a list; of a leaf, a list of itself.
+
+    `expand_composites`: of sparse tensors and other values made of tensors, these.
+    """
+    if expand_composites:
+        return [part for leaf in flatten(structure) for part in _parts(leaf)]
     if _kind(structure) == _LEAF:
         return [structure]
     leaves: list[Any] = []
     _append_leaves(structure, leaves)
     return leaves
+
+
+def _parts(leaf: Any) -> list[Any]:
+    """The tensors that a leaf is made of, where it is; else the leaf."""
+    return leaf._parts() if _is_composite(leaf) else [leaf]
+
+
+def _is_composite(leaf: Any) -> bool:
+    return hasattr(type(leaf), "_from_parts")
 
 
 def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
@@ -176,24 +190,31 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     v1=("nest.pack_sequence_as", "contrib.framework.nest.pack_sequence_as"),
     v2="nest.pack_sequence_as",
 )
-def pack_sequence_as(structure: Any, flat_sequence: Any) -> Any:
+def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
     """The structure of `structure` with the values of `flat_sequence` as its leaves.
 
-    Raises TypeError where `flat_sequence` is no sequence, and ValueError where it has not as
-    many values as `structure` has leaves.
+    `expand_composites`: they are leaves that `flatten` gives with it. Raises TypeError where
+    `flat_sequence` is no sequence, and ValueError where it has not as many values as `structure`
+    has leaves.
     """
     if _kind(flat_sequence) != _SEQUENCE:
         raise TypeError(
             "the values to pack into a structure must be a list or tuple, got "
             f"{_show(flat_sequence)} of type {type(flat_sequence).__name__}"
         )
-    count = len(flatten(structure))
+    count = len(flatten(structure, expand_composites))
     if count != len(flat_sequence):
         raise ValueError(
             f"Could not pack sequence: the structure has {count} elements, but flat_sequence "
             f"had {len(flat_sequence)} elements. Structure: {_show(structure)}, flat_sequence: "
             f"{_show(flat_sequence)}."
         )
+    if expand_composites:
+        given, whole = iter(flat_sequence), []
+        for leaf in flatten(structure):
+            parts = [next(given) for _ in _parts(leaf)]
+            whole.append(leaf._from_parts(parts) if _is_composite(leaf) else parts[0])
+        flat_sequence = whole
     if _kind(structure) == _LEAF:
         return flat_sequence[0]
     return _pack(structure, iter(flat_sequence))
@@ -255,13 +276,22 @@ def _mismatch(first: Any, second: Any, check_types: bool) -> tuple[str, type[Exc
     v1=("nest.assert_same_structure", "contrib.framework.nest.assert_same_structure"),
     v2="nest.assert_same_structure",
 )
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
+def assert_same_structure(
+    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Raises unless both structures have the same form; their leaves may differ.
 
     Raises ValueError where nesting, lengths or keys differ. Raises TypeError where the types of
-    corresponding structures differ, unless `check_types` is False.
+    corresponding structures differ, unless `check_types` is False. `expand_composites`: values made
+    of tensors are structures too.
     """
     found = _mismatch(nest1, nest2, check_types)
+    if found is None and expand_composites:
+        for a, b in zip(flatten(nest1), flatten(nest2), strict=True):
+            composite = _is_composite(a) or _is_composite(b)
+            if composite and (type(a) is not type(b) or len(_parts(a)) != len(_parts(b))):
+                found = f"{_show(a)} is made of other parts than {_show(b)}", TypeError
+                break
     if found is not None:
         raise _differ(nest1, nest2, *found)
 
@@ -272,17 +302,25 @@ def _check_callable(func: Any) -> None:
 
 
 @export(v1=("nest.map_structure", "contrib.framework.nest.map_structure"), v2="nest.map_structure")
-def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool = True) -> Any:
+def map_structure(
+    func: Callable[..., Any], *structure: Any, check_types: bool = True,
+    expand_composites: bool = False,
+) -> Any:  # fmt: skip
     """The structure of what `func` makes of each leaf, or of corresponding leaves of several.
 
     All structures must have the form of the first (see `assert_same_structure`).
+    `expand_composites`: of values made of tensors, each of these is a leaf.
     """
     _check_callable(func)
     if not structure:
         raise ValueError("Must provide at least one structure")
     first = structure[0]
     for other in structure[1:]:
-        assert_same_structure(first, other, check_types=check_types)
+        assert_same_structure(first, other, check_types, expand_composites)
+    if expand_composites:
+        flat = [flatten(one, True) for one in structure]
+        leaves = [func(*parts) for parts in zip(*flat, strict=True)]
+        return pack_sequence_as(first, leaves, True)
     made = [func(*leaves) for leaves in zip(*map(flatten, structure), strict=True)]
     return made[0] if _kind(first) == _LEAF else _pack(first, iter(made))
 

@@ -2,6 +2,7 @@
 
 import inspect
 import weakref
+from types import MethodType
 from typing import Any, Callable
 
 import numpy as np
@@ -77,6 +78,10 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), type, TensorShape, d
 
 
 def _key_of(leaf: Any) -> Any:
+    if isinstance(leaf, TensorShape):
+        return TensorShape, sizes_of(leaf)
+    if isinstance(leaf, MethodType):  # another object each time that it is asked for
+        return MethodType, Same(leaf.__self__), Same(leaf.__func__)
     if isinstance(leaf, PLAIN):
         return type(leaf), (repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
     try:
@@ -110,7 +115,8 @@ class Call:
         self.shapes: list[Sizes] = []
         # Of the tensors: whether other shapes may be traced in place of these.
         self.free: list[bool] = []
-        self.variables: list[Any] = []
+        # The names that specs have of their own.
+        self.spec_names: list[str | None] = []
         kinds: list[Any] = []
         leaves = []
         paths = _names_of(signature, args, kwargs)
@@ -131,20 +137,21 @@ class Call:
             self.free.append(isinstance(leaf, Tensor))
             kinds.append(leaf.dtype)
             own = getattr(leaf, "name", None) if isinstance(leaf, TensorSpec) else None
+            self.spec_names.append(own)
             return Leaf(TensorSpec(leaf.shape, leaf.dtype, own or name), 1, own or name)
         if is_composite(leaf):
             parts = tensors_of(leaf)
-            for part in parts:
+            # How many elements are given is not part of what such a value is, but the rank of what
+            # is sparse, and the number of rows of what is ragged.
+            fixed = 2 if hasattr(leaf, "dense_shape") else 1
+            for i, part in enumerate(parts):
                 self.tensors.append(part)
                 self.types.append(part.dtype)
                 shape = part._shape_tuple()
-                # How many rows there are is not part of what such a value is.
-                self.shapes.append(shape and (None, *shape[1:]))
+                self.shapes.append(shape if i == fixed or not shape else (None, *shape[1:]))
                 self.free.append(False)
             kinds.append((type(leaf), len(parts), tuple(p.dtype for p in parts)))
             return Leaf(leaf, len(parts), name)
-        if hasattr(leaf, "_gradient_source"):
-            self.variables.append(leaf)
         kinds.append(_key_of(leaf))
         return leaf
 
@@ -171,8 +178,9 @@ class Call:
         return out
 
     def key(self) -> Any:
-        """The kind together with the shapes."""
-        return self.kind, tuple(self.shapes)
+        """The kind together with the shapes, and with names that specs have."""
+        names = tuple(self.spec_names) if any(self.spec_names) else ()
+        return self.kind, tuple(self.shapes), names
 
 
 def _names_of(signature: "Signature", args: Any, kwargs: Any) -> list[str]:
@@ -205,40 +213,27 @@ class Signature:
         )
         self.simple = all(p.kind in positional for p in parameters) and not any(self._has_default)
         self.count = len(self._names)
-        if specs is not None and not isinstance(specs, (tuple, list)):
-            raise TypeError(
-                f"input_signature must be either a tuple or a list, got {type(specs).__name__}."
-            )
+        check_specs(specs)
         self.specs = None if specs is None else tuple(specs)
-        if self.specs is not None:
-            self._check_specs()
+        if self.specs is not None and self._signature is not None:
+            self._check_specs(len(self.specs))
 
-    def _check_specs(self) -> None:
-        assert self.specs is not None
-        for spec in nest.flatten(self.specs):
-            if not isinstance(spec, TensorSpec) and not hasattr(spec, "_component_specs"):
-                raise TypeError(
-                    "input_signature must be a possibly nested sequence of TensorSpec objects, "
-                    f"got {spec!r} in the signature of {self.name}."
-                )
-        if self._signature is None:
-            return
-        if len(self.specs) > self.count and self._varied is None:
+    def _check_specs(self, count: int) -> None:
+        extra = count - self.count
+        if extra > 0 and self._varied is None:
             raise TypeError(
-                f"input_signature has {len(self.specs)} elements, but {self.described()} takes "
-                f"{self.count} positional arguments."
+                f"input_signature contains {extra} extra type constraints: {self.described()} "
+                f"takes {self.count} positional arguments."
             )
         missing = [
             name
-            for name, default in zip(
-                self._names[len(self.specs) :], self._has_default[len(self.specs) :], strict=True
-            )
+            for name, default in zip(self._names[count:], self._has_default[count:], strict=True)
             if not default
         ]
         if missing:
             raise TypeError(
-                f"input_signature has {len(self.specs)} elements, but {self.described()} also "
-                f"needs a value for {', '.join(missing)}: give them a default or a TensorSpec."
+                f"input_signature missing type constraint for {', '.join(missing)} of "
+                f"{self.described()}."
             )
 
     def described(self) -> str:
@@ -251,64 +246,82 @@ class Signature:
             return self._names[position]
         return f"{self._varied or 'arg'}_{position - len(self._names)}"
 
-    def bind(self, args: Any, kwargs: Any, partial: bool = False) -> tuple[Any, Any]:
+    def bind(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments as Python binds them: positional ones by place, defaults filled in."""
         if self._signature is None:
             return args, kwargs
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            if partial:
-                raise
-            raise TypeError(
-                f"Binding inputs to tf.function failed due to `{error}`. Received args: {args} and "
-                f"kwargs: {kwargs} for signature: {self.described()}."
-            ) from None
+            raise self._refused(error, (args, kwargs)) from None
         bound.apply_defaults()
         return bound.args, bound.kwargs
 
     def specified(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments, bound and made what the specs ask for."""
         assert self.specs is not None
+        given = args, kwargs
         args, kwargs = self.bind(args, kwargs)
         count = len(self.specs)
         if len(args) < count:
-            raise TypeError(
-                f"{self.name}() takes {count} arguments by its input_signature, got {len(args)}."
-            )
+            raise self._refused(f"{count} arguments are needed, got {len(args)}", given)
         for i in range(count, len(args)):
             if i >= len(self._names) or args[i] is not self._default(i):
-                raise TypeError(
-                    f"{self.name}() takes {count} arguments by its input_signature, got a value "
-                    f"for {self.parameter_name(i)}: {args[i]!r}. Only what it has a TensorSpec for "
-                    "can be given."
+                raise self._refused(
+                    f"Can not cast {args[i]!r} to what {self.parameter_name(i)} is by default: "
+                    "input_signature has no TensorSpec for it",
+                    given,
                 )
-        made = tuple(self._as_specified(i, a) for i, a in enumerate(args[:count]))
+        made = tuple(self._as_specified(i, a, given) for i, a in enumerate(args[:count]))
         return made + tuple(args[count:]), kwargs
+
+    def _refused(self, why: Any, given: tuple[Any, Any]) -> TypeError:
+        return TypeError(
+            f"Binding inputs to tf.function failed due to `{why}`. Received args: {given[0]} and "
+            f"kwargs: {given[1]} for signature: {self.described()}."
+        )
 
     def _default(self, i: int) -> Any:
         assert self._signature is not None
         return self._signature.parameters[self._names[i]].default
 
-    def _as_specified(self, i: int, argument: Any) -> Any:
+    def _as_specified(self, i: int, argument: Any, given: tuple[Any, Any]) -> Any:
         assert self.specs is not None
         spec = self.specs[i]
         try:
             nest.assert_same_structure(spec, _without_arrays(argument, spec), check_types=False)
+        except (TypeError, ValueError):
+            why = f"Can not cast {argument!r} to {spec!r}"
+            raise self._refused(f"{why}, argument {self.parameter_name(i)}", given) from None
+        try:
+            leaves = [
+                as_spec(s, a, f"argument {self.parameter_name(i)}")
+                for s, a in zip(
+                    nest.flatten(spec), nest.flatten_up_to(spec, argument, check_types=False),
+                    strict=True,
+                )
+            ]  # fmt: skip
         except (TypeError, ValueError) as error:
-            raise TypeError(
-                "Structure of Python function inputs does not match input_signature:\n"
-                f"  argument {self.parameter_name(i)} of {self.described()}: {argument!r}\n"
-                f"  input_signature: {spec!r}\n{error}"
-            ) from None
-        leaves = [
-            as_spec(s, a, f"argument {self.parameter_name(i)} of {self.described()}")
-            for s, a in zip(
-                nest.flatten(spec), nest.flatten_up_to(spec, argument, check_types=False),
-                strict=True,
-            )
-        ]  # fmt: skip
+            raise self._refused(error, given) from None
         return nest.pack_sequence_as(spec, leaves)
+
+
+def check_specs(specs: Any) -> None:
+    """TypeError for an input_signature that is none."""
+    if specs is None:
+        return
+    if not isinstance(specs, (tuple, list)):
+        raise TypeError(f"input_signature must be either a tuple or a list, got {type(specs)}.")
+    wrong = [
+        s
+        for s in nest.flatten(tuple(specs))
+        if not isinstance(s, TensorSpec) and not hasattr(s, "is_compatible_with")
+    ]
+    if wrong:
+        raise TypeError(
+            "input_signature must be a possibly nested sequence of TensorSpec objects, got invalid "
+            f"args {wrong} with types {[type(s) for s in wrong]}."
+        )
 
 
 def _without_arrays(argument: Any, spec: Any) -> Any:
@@ -328,29 +341,18 @@ def _without_arrays(argument: Any, spec: Any) -> Any:
 
 
 def as_spec(spec: Any, value: Any, what: str) -> Any:
-    """A tensor as the spec wants it. TypeError for other types, ValueError for other shapes."""
-    if not isinstance(spec, TensorSpec):
+    """A tensor as the spec wants it. TypeError where it cannot be."""
+    if not isinstance(spec, TensorSpec) or isinstance(value, TensorSpec):
         if not spec.is_compatible_with(value):
-            raise TypeError(f"{what} must be {spec!r}, got {value!r}")
-        return value
-    if isinstance(value, TensorSpec):
-        if not spec.is_compatible_with(value):
-            raise TypeError(f"{what} must be {spec!r}, got {value!r}")
-        return spec
-    if isinstance(value, Tensor) and value.dtype != spec.dtype:
-        raise TypeError(
-            f"Python inputs incompatible with input_signature: {what} must be {spec!r}, got a "
-            f"tensor of type {value.dtype.name} and shape {value.shape}"
-        )
-    try:
-        tensor = convert_to_tensor(value, dtype=spec.dtype)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"Python inputs incompatible with input_signature: {what} must be {spec!r}: {error}"
-        ) from None
-    if not spec.shape.is_compatible_with(tensor.shape):
-        raise ValueError(
-            f"Python inputs incompatible with input_signature: {what} must be {spec!r}, got a "
-            f"tensor of shape {tensor.shape}"
-        )
+            raise TypeError(f"Can not cast {value!r} to {spec!r}, {what}")
+        return spec if isinstance(value, TensorSpec) else value
+    tensor = value
+    if not isinstance(value, Tensor):
+        try:
+            tensor = convert_to_tensor(value, dtype=spec.dtype)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"Can not cast {value!r} to {spec!r}, {what}: {error}") from None
+    if not spec.is_compatible_with(tensor):
+        own = TensorSpec(tensor.shape, tensor.dtype)
+        raise TypeError(f"Can not cast {own!r} to {spec!r}, {what}")
     return tensor

@@ -24,17 +24,17 @@ class Callee:
     def __init__(self, graph: Any, name: str, inputs: list[Any], outputs: list[Any]):
         self.graph, self.name = graph, name
         self.inputs, self.outputs = inputs, outputs
-        self._run = _core.FunctionCall(name, inputs, outputs)
+        self.code = _core.FunctionCall(name, inputs, outputs)
         # By the arguments whose gradients are wanted: see _Splits.
         self._splits: dict[Any, list[_Split]] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """The results for tensors with values. Tapes record it."""
         if not _core.any_tape():
-            return self._run(inputs)
+            return self.code(inputs)
         orders, followed = _core.orders_followed(inputs)
         if orders == 0 or not any(_flows(t) for t in self.outputs):
-            return self._run(inputs)
+            return self.code(inputs)
         return self._recorded(inputs, min(orders, _MOST_ORDERS), tuple(followed))
 
     def split(self, order: int, wanted: tuple[bool, ...]) -> "_Split":
@@ -48,7 +48,7 @@ class Callee:
 
     def _recorded(self, inputs: list[Any], orders: int, wanted: tuple[bool, ...]) -> list[Any]:
         forward = self.split(orders, wanted).forward
-        results = forward._run(inputs)
+        results = forward.code(inputs)
         values: list[Any] = results
         # What the backward function reads. Gradients of it, of higher orders, find the results by
         # their places on tapes; without these the results need not stay.
@@ -64,7 +64,7 @@ class Callee:
             while last >= len(self.split(order, wanted).of.outputs):
                 if order == orders:  # of more orders than tapes were there for
                     whole = forward.split(1, wanted)
-                    again = whole.forward._run(inputs)
+                    again = whole.forward.code(inputs)
                     return whole.gradients(
                         len(inputs), whole.kept(inputs, again), [_like(y) for y in again], incoming
                     )

@@ -1,9 +1,10 @@
 """ConcreteFunction: a function that was traced."""
 
 import itertools
+from types import MethodType
 from typing import Any, Callable
 
-from millrace import _core, gen_ops
+from millrace import _core, gen_ops, protos
 from millrace.core import nest
 from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
@@ -16,6 +17,7 @@ from millrace.eager.creation import Trace
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import FunctionGraph, Graph, root_graph
+from millrace.graph.other_graph import where_of
 from millrace.graph.sparse import IndexedSlices, SparseTensor
 from millrace.graph.tracing import leaf_of, tensors_of, wholes
 
@@ -25,7 +27,7 @@ _numbers = itertools.count()
 class FuncGraph(FunctionGraph):
     """The body of a traced function."""
 
-    _traced = True
+    is_control_flow_graph = False
 
     def _begin(self, name: str) -> None:
         self.name = name
@@ -37,7 +39,6 @@ class FuncGraph(FunctionGraph):
         self._trainable_handles: list[Any] = []
         self._call_time: dict[Any, Any] = {}
         self._call_time_keys: dict[Any, Any] = {}
-        self._at_exit: list[Callable[[], Any]] = []
 
     @property
     def variables(self) -> tuple[Any, ...]:
@@ -107,6 +108,7 @@ class ConcreteFunction(Trackable):
                 self._root, self.name, types, shapes, _parameter_names(call), code
             )
         function, captures, self._result_types, self._result_shapes, self._stateful = made
+        self.name = function
         self._finish_graph(captures, len(types))
         inputs = [*types, *(c.dtype for c in captures)]
         self._callee = Callee(self._root, function, inputs, self._result_types)
@@ -150,8 +152,6 @@ class ConcreteFunction(Trackable):
         out = [_symbolic(t) for leaf in leaves for t in tensors_of(leaf)]
         graph.outputs = list(out)
         graph.structured_outputs = self._result
-        for callback in graph._at_exit:
-            callback()
         return out or [convert_to_tensor(True)]
 
     def _check_unchanged(self, before: Any, after: Any) -> None:
@@ -173,12 +173,24 @@ class ConcreteFunction(Trackable):
         values = {placeholder: value for value, placeholder in self._root._captured_values()}
         self._captured = [values.get(capture) for capture in captures]
         graph = self.graph
+        arguments = [op.outputs[0] for op in graph.get_operations() if op.type == "_Arg"]
+        for capture, value in zip(captures, self._captured, strict=True):
+            if value is None and capture not in graph._call_time:
+                raise ValueError(
+                    f"{self._signature.name} uses the tensor '{capture.name}' ({capture.op.type}), "
+                    "which was made while it was traced, but is not a part of it and has no value: "
+                    f"make it outside of the function, or with tf.Variable.{where_of(capture)}"
+                )
+        # For rules of gradients, which are called with copies of the body.
+        self._root._captured_names = {
+            (c.op._id, c.value_index): argument.op.name
+            for c, argument in zip(captures, arguments[count:], strict=False)
+        }
         self._deferred = {
             i: graph._call_time[capture]
             for i, capture in enumerate(captures)
             if capture in graph._call_time
         }
-        arguments = [op.outputs[0] for op in graph.get_operations() if op.type == "_Arg"]
         graph.inputs = arguments
         graph.captures = list(zip(self._captured, arguments[count:], strict=False))
         graph._handles = [
@@ -190,9 +202,18 @@ class ConcreteFunction(Trackable):
 
     @property
     def captured_inputs(self) -> list[Any]:
-        """The tensors from outside that it uses, as they are now."""
+        """The tensors from outside that it uses, as they are now. Those of variables among the
+        arguments are none of them."""
+        own = {id(v.handle) for v in self._variable_arguments()}
+        return [value for value in self._all_captured() if id(value) not in own]
+
+    def _variable_arguments(self) -> list[Any]:
+        leaves = [v.get() for v in nest.flatten(self._structure) if isinstance(v, Same)]
+        return [v for v in leaves if hasattr(v, "_gradient_source")]
+
+    def _all_captured(self) -> list[Any]:
         if not self._deferred:
-            return list(self._captured)
+            return self._captured
         values: dict[Any, Any] = {}
         out = list(self._captured)
         for i, (closure, part) in self._deferred.items():
@@ -261,14 +282,16 @@ class ConcreteFunction(Trackable):
     @property
     def function_def(self) -> Any:
         """The function as a FunctionDef."""
+        functions = self._library().function
+        return next(f for f in functions if f.signature.name == self._callee.name)
+
+    def _library(self) -> Any:
+        """The function and those that it calls, as messages."""
         holder = Graph(True)
-        inputs = []
         with holder.as_default():
-            for dtype in self._callee.inputs:
-                inputs.append(gen_ops.placeholder(dtype))
+            inputs = [gen_ops.placeholder(dtype) for dtype in self._callee.inputs]
             _add_call(holder, self._callee, self._stateful, inputs)
-        library = holder.as_graph_def().library
-        return next(f for f in library.function if f.signature.name == self._callee.name)
+        return holder.as_graph_def().library
 
     def prune(self, feeds: Any, fetches: Any, name: str | None = None) -> "Pruned":
         """A function of tensors of the body: from `feeds` to `fetches`, and what these need."""
@@ -409,11 +432,16 @@ class ConcreteFunction(Trackable):
         if self._trainable and _core.any_tape():
             for variable in self._trainable:
                 _core.variable_accessed(variable)
-        captured = self.captured_inputs if self._deferred else self._captured
-        outputs = self._callee([*tensors, *captured])
+        outputs = self._callee([*tensors, *self._all_captured()])
         if isinstance(self._result, Tensor):
             return outputs[0]
         return self._packed(outputs)
+
+    def answer(self, table: Any, args: tuple[Any, ...]) -> None:
+        """Has a table answer calls with tensors like these."""
+        if self.is_free and not self._deferred:
+            pack = None if isinstance(self._result, Tensor) else self._packed
+            table.add(args, self._callee.code, self._captured, pack)
 
     def _packed(self, outputs: list[Any]) -> Any:
         return nest.pack_sequence_as(self._result, list(wholes(self._leaves, outputs)))
@@ -422,7 +450,14 @@ class ConcreteFunction(Trackable):
         """The same as an operation of a graph."""
         for variable in self._trainable:
             tape.variable_read(variable)
-        inputs = [_in_graph(graph, t) for t in [*tensors, *self.captured_inputs]]
+        root = root_graph(graph)
+        if not root._captures_values:  # a graph with a library of its own
+            known = root._local.setdefault("traced_functions", set())
+            if self._callee.name not in known:
+                known.add(self._callee.name)
+                message = protos.GraphDef(library=self._library())
+                root._import(message.SerializeToString(), "", [], [], "", False, [])
+        inputs = [_in_graph(graph, t) for t in [*tensors, *self._all_captured()]]
         outputs = _add_call(graph, self._callee, self._stateful, inputs)
         shapes = self._result_shapes
         if inputs and any(s is None or None in s for s in shapes):
@@ -430,7 +465,7 @@ class ConcreteFunction(Trackable):
         for output, shape in zip(outputs, shapes, strict=True):
             output.set_shape(TensorShape(shape))
         # Rules of gradients that it brings along live as long as it does.
-        root_graph(graph)._local.setdefault("called", []).append(self)
+        root._local.setdefault("called", []).append(self)
         return self._packed(outputs)
 
 
@@ -508,12 +543,13 @@ def _argument(leaf: Any, given: Any) -> Any:
 def _parts(leaf: Leaf, value: Any, shapes: Any, where: str) -> list[Any]:
     kept = [next(shapes) for _ in range(leaf.count)]
     if isinstance(leaf.value, TensorSpec):
-        if isinstance(value, Tensor) and value.dtype != leaf.value.dtype:
+        spec = TensorSpec(TensorShape(kept[0]), leaf.value.dtype)
+        if isinstance(value, Tensor) and not spec.is_compatible_with(value):
             raise ValueError(
-                f"{where} must be {leaf.value.dtype.name}, got {value.dtype.name} of shape "
-                f"{value.shape}"
+                f"{where} must be {spec.dtype.name} of shape {spec.shape}, got {value.dtype.name} "
+                f"of shape {value.shape}"
             )
-        return [as_spec(TensorSpec(TensorShape(kept[0]), leaf.value.dtype), value, where)]
+        return [as_spec(spec, value, where)]
     if type(value) is not type(leaf.value):
         raise TypeError(
             f"{where} had incorrect type: expected {type(leaf.value).__name__}, got {value!r}"
@@ -523,9 +559,7 @@ def _parts(leaf: Leaf, value: Any, shapes: Any, where: str) -> list[Any]:
 
 def _weakly(leaf: Any) -> Any:
     """An object as one that is not kept alive; numbers and so on as they are."""
-    if isinstance(leaf, (Leaf, *PLAIN)):
-        return leaf
-    return Same(leaf)
+    return leaf if isinstance(leaf, (Leaf, MethodType, *PLAIN)) else Same(leaf)
 
 
 def _equal(a: Any, b: Any) -> bool:

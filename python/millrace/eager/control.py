@@ -10,6 +10,8 @@ from millrace.graph.default_graph import control_dependencies
 _READS = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"}
 )
+# Ops that run functions: what these do beside what the handles name is not seen here.
+_CALLS = frozenset({"StatefulPartitionedCall", "If", "Case", "While"})
 _known: dict[str, tuple[bool, bool]] = {}
 
 
@@ -42,7 +44,8 @@ def in_order(graph: Any, results: list[Any]) -> list[Any]:
             continue
         handles = [(t.op.name, t.value_index) for t in op.inputs if t.dtype == dtypes.resource]
         only_reads = op.type in _READS
-        for key in handles or ["effects"]:
+        others = [] if handles and op.type not in _CALLS else ["effects"]
+        for key in [*dict.fromkeys(handles), *others]:
             before = [changed[key]] if key in changed else []
             if not only_reads:
                 before += read.pop(key, [])

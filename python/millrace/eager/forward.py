@@ -47,6 +47,11 @@ class ForwardAccumulator:
                     f"the tangent of a primal of shape {shape} must have that shape, got "
                     f"{tangent.shape}"
                 )
+            if any(known is source for known in self._sources):
+                raise ValueError(
+                    f"Tensor {primal} was specified as a primal multiple times. This may indicate "
+                    "an error. If it was intended, please sum the corresponding tangents."
+                )
             self._sources.append(source)
             self._tangents.append(tangent)
             self._tape.watch(source)

@@ -2,26 +2,29 @@
 
 import functools
 import importlib
+import operator
 import threading
 import weakref
 from typing import Any, Callable
 
+import numpy as np
+
 from millrace import _core
+from millrace.core import nest
 from millrace.core.export import export
 from millrace.core.logging import warn
 from millrace.core.trackable import Trackable
-from millrace.eager.arguments import Call, Same, Signature, Sizes
+from millrace.eager.arguments import Call, Same, Signature, Sizes, check_specs
 from millrace.eager.concrete import ConcreteFunction
-from millrace.eager.tensor import EagerTensor
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import root_graph
+from millrace.graph.keys import GraphKeys
 
 # After so many shapes of arguments that are alike in all else, sizes that differ are left open.
 _FIXED_SHAPES = 3
 # So many traces of one function are worth a word.
 _MANY_TRACES = 5
-# Calls by shape that are remembered for one function.
-_MOST_KNOWN = 4096
 
 
 @export(v2="function")
@@ -91,7 +94,7 @@ class _Traces:
         self.lock = threading.RLock()
         self.by_key: dict[Any, ConcreteFunction] = {}
         # The same by types and shapes, of calls with tensors alone.
-        self.of_tensors: dict[Any, ConcreteFunction] = {}
+        self.of_tensors = _core.FunctionTable()
         # By kind of call: the shapes that were traced, and functions for more than one shape.
         self.shapes: dict[Any, list[list[Sizes]]] = {}
         self.open: dict[Any, list[ConcreteFunction]] = {}
@@ -128,6 +131,7 @@ class Function(Trackable):
                 f"tf.function takes a function, got {python_function!r} of type "
                 f"{type(python_function).__name__}"
             )
+        check_specs(signature)
         self._python_function = python_function
         self._convert = convert  # from the Python function to what is traced
         name = getattr(python_function, "__name__", None)
@@ -190,29 +194,18 @@ class Function(Trackable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result for these arguments, of what is traced for such when it is not there."""
+        if not kwargs and not _run_eagerly[0]:
+            # Most calls: tensors alone, as before.
+            result = self._traces.of_tensors.call(args)
+            if result is not NotImplemented:
+                return result
         if not _core.executing_eagerly():
             return self._call_in_graph(args, kwargs)
         if _run_eagerly[0]:
             return self._python_function(*args, **kwargs)
-        if not kwargs:
-            # Most calls: tensors alone.
-            kinds = []
-            for arg in args:
-                if type(arg) is not EagerTensor:
-                    break
-                kinds.append((arg.dtype, arg._shape_tuple()))
-            else:
-                key = tuple(kinds)
-                known = self._traces.of_tensors.get(key)
-                if known is not None:
-                    return known.run(list(args))
-                known, tensors = self._find(args, kwargs)
-                if len(tensors) == len(args) and known.is_free:
-                    if len(self._traces.of_tensors) >= _MOST_KNOWN:
-                        self._traces.of_tensors.clear()
-                    self._traces.of_tensors[key] = known
-                return known.run(tensors)
         known, tensors = self._find(args, kwargs)
+        if not kwargs and all(map(operator.is_, tensors, args)) and len(tensors) == len(args):
+            known.answer(self._traces.of_tensors, args)
         return known.run(tensors)
 
     def _call_in_graph(self, args: Any, kwargs: Any) -> Any:
@@ -221,7 +214,9 @@ class Function(Trackable):
             if self._given_signature is not None:
                 args, kwargs = self._signature.specified(args, kwargs)
             # A part of what is being built.
-            return self._convert(self._python_function)(*args, **kwargs)
+            with _Collections(root_graph(graph)):
+                result = self._convert(self._python_function)(*args, **kwargs)
+            return nest.map_structure(_as_tensor, result)
         known, tensors = self._find(args, kwargs)
         return known.run_in(graph, tensors)
 
@@ -272,7 +267,7 @@ class Function(Trackable):
             found = local.get("traced", {}).get((traces, key))
             if found is not None:
                 return found
-        for known in traces.open.get(call.kind, ()):
+        for known in traces.open.get(call.kind, ()) if not any(call.spec_names) else ():
             if all(map(_covers, known._shapes, call.shapes)):
                 return known
         return None
@@ -298,10 +293,10 @@ class Function(Trackable):
         traces.shapes.setdefault(call.kind, []).append(call.shapes)
         if any(s is None or None in s for s in known._shapes):
             traces.open.setdefault(call.kind, []).insert(0, known)
+        own = call.kind, tuple(shapes), ()
+        traces.by_key.setdefault(own, known)
         if shapes == call.shapes:
             traces.by_key[key] = known
-        else:
-            traces.by_key[call.kind, tuple(shapes)] = known
         return known
 
     def _traced(self, call: Call, shapes: list[Sizes]) -> ConcreteFunction:
@@ -359,6 +354,29 @@ class Function(Trackable):
             "instead of numbers, use reduce_retracing=True or an input_signature for shapes, and "
             "do not make the tf.function anew in a loop."
         )
+
+
+class _Collections:
+    """A context that leaves the collections of a graph as they are, but for variables: what a
+    function adds to them is its own."""
+
+    _KEPT = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES)
+
+    def __init__(self, graph: Any):
+        self._graph = graph
+
+    def __enter__(self) -> None:
+        self._before = {key: list(values) for key, values in self._graph._collections.items()}
+
+    def __exit__(self, *_: Any) -> None:
+        for key, values in self._graph._collections.items():
+            if key not in self._KEPT and isinstance(key, str) and not key.startswith("_"):
+                values[:] = self._before.get(key, [])
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """What a function returns of a number; anything else as it is."""
+    return convert_to_tensor(leaf) if isinstance(leaf, (bool, int, float, np.generic)) else leaf
 
 
 def _watch(instance: Any, methods: dict[int, Any]) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Callable
 from millrace import _core
 from millrace.core import nest
 from millrace.core.tensor import Tensor
-from millrace.eager.tape import GradientTape, source_of
+from millrace.eager.tape import Accesses, source_of, variable_of
 from millrace.graph import gradients
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import IndexedSlices
@@ -54,12 +54,15 @@ def call_rule(
 
 def custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Calls a function that brings its gradient along: what `tf.custom_gradient` makes."""
-    args = nest.map_structure(convert_to_tensor, list(args))
-    with GradientTape() as watcher:
-        result, rule = f(*args, **kwargs)
-    given = nest.flatten(args)
-    own = {id(x) for x in given}
-    variables = [v for v in watcher.watched_variables() if id(source_of(v)) not in own]
+    own = {id(x) for x in nest.flatten((args, kwargs))}
+    args = nest.map_structure(_as_tensor, list(args))
+    (result, rule), read = reads(lambda: f(*args, **kwargs))
+    given = [source_of(x) for x in nest.flatten(args)]
+    variables = [v for v, _ in read if id(v) not in own]
+    if variables:
+        gradients.check_takes_variables(rule, variables)
+        for variable in variables:  # which may have been read where no tape looks
+            _core.variable_accessed(source_of(variable))
     flat = [convert_to_tensor(r) for r in nest.flatten(result)]
 
     def backward(*incoming: Any) -> list[Any]:
@@ -86,8 +89,21 @@ def custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return nest.pack_sequence_as(result, outputs)
 
 
+def _as_tensor(value: Any) -> Any:
+    return value if hasattr(value, "_gradient_source") else convert_to_tensor(value)
+
+
+def reads(code: Callable[[], Any]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """The result of a function, and the trainable variables that it reads with their handles."""
+    handles: list[Any] = []
+    with Accesses(handles):
+        result = code()
+    found = [(variable_of(handle), handle) for handle in handles]
+    return result, [(v, handle) for v, handle in found if v is not None]
+
+
 def _or_zeros(gradient: Any, like: Any) -> Any:
     return _core.zeros_like(like) if gradient is None else gradient
 
 
-gradients.set_eager_custom(custom)
+gradients.set_eager_custom(custom, reads)

@@ -1,5 +1,6 @@
 """GradientTape: gradients of what ran at once."""
 
+import importlib
 import itertools
 import threading
 import weakref
@@ -137,6 +138,11 @@ class GradientTape:
     def watch(self, tensor: Any) -> None:
         """Follows the tensors (or variables) of a structure from now on."""
         for part in _parts(tensor):
+            if not isinstance(part, Tensor) and not hasattr(part, "_gradient_source"):
+                raise ValueError(
+                    f"Passed in object {part} of type {type(part).__name__!r}, not tf.Tensor or "
+                    "tf.Variable or ExtensionType."
+                )
             source = source_of(part)
             dtype = part.dtype if hasattr(part, "dtype") else source.dtype
             if not (dtype.is_floating or dtype.is_complex):
@@ -244,9 +250,7 @@ class GradientTape:
         try:
             count = y.shape.num_elements()
             if count is None:
-                raise ValueError(
-                    f"jacobian: the number of elements of the target must be known, got {y.shape}"
-                )
+                return self._jacobian_of_unknown_size(y, xs, sources, unconnected)
             rows = self._rows(y, xs, [gen_ops.reshape(row, gen_ops.shape(y)) for row in
                                       _one_hot_rows(count, y.dtype)], unconnected)  # fmt: skip
         finally:
@@ -259,6 +263,35 @@ class GradientTape:
             shape = gen_ops.concat_v2([gen_ops.shape(y), _shape_of(x)], 0)
             stacked = gen_ops.pack(parts) if parts else _nothing(y, x)
             out.append(gen_ops.reshape(stacked, shape))
+        return nest.pack_sequence_as(sources, out)
+
+    def _jacobian_of_unknown_size(
+        self, y: Any, xs: list[Any], sources: Any, unconnected: str
+    ) -> Any:
+        zeros = unconnected == UnconnectedGradients.ZERO
+        # Which there are is known before the loop is built.
+        there = self._tape.gradient([y], xs, [gen_ops.ones_like(y)], zeros, True)
+        wanted = [i for i, g in enumerate(there) if g is not None]
+        shape = gen_ops.shape(y)
+        count = gen_ops.size(y)
+        one = convert_to_tensor(1, dtype=y.dtype)
+        zero = convert_to_tensor(0, dtype=y.dtype)
+
+        def row(i: Any) -> list[Any]:
+            dy = gen_ops.reshape(gen_ops.one_hot(i, count, one, zero), shape)
+            found = self._tape.gradient([y], [xs[k] for k in wanted], [dy], zeros, True)
+            return [convert_to_tensor(_wrapped(None, g)) for g in found]
+
+        flat = nest.flatten(sources)
+        types = [flat[k].dtype.base_dtype for k in wanted]
+        # Stands on the functions of `ops`.
+        loops = importlib.import_module("millrace.ops.functional")
+        rows = loops.map_fn(row, gen_ops.range(0, count, 1), types) if wanted else []
+        out: list[Any] = [None] * len(xs)
+        for k, found in zip(wanted, rows, strict=True):
+            whole = gen_ops.concat_v2([shape, _shape_of(flat[k])], 0)
+            out[k] = gen_ops.reshape(found, whole)
+            out[k].set_shape(y.shape.concatenate(flat[k].shape))
         return nest.pack_sequence_as(sources, out)
 
     def batch_jacobian(

@@ -1,6 +1,7 @@
 """Gradients, and rules for them in Python."""
 
 import functools
+import inspect
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
@@ -63,6 +64,14 @@ def _handle(x: Any) -> Tensor:
     if handle is not None:
         return handle()
     return convert_to_tensor(x)
+
+
+def _inside(graph: Graph, tensor: Any) -> Any:
+    """What stands for a tensor from outside of all graphs in functions that use it."""
+    if not _core.is_eager_tensor(tensor):
+        return tensor
+    root = root_graph(graph)
+    return root._capture_value(tensor) if root._captures_values else convert_to_tensor(tensor)
 
 
 def add_stand_in(x: Any, tensor: Tensor, gate: Operation) -> None:
@@ -152,6 +161,9 @@ def gradients(
     """
     if aggregation_method not in (None, 0, 1, 2):
         raise ValueError(f"Invalid aggregation_method specified {aggregation_method}.")
+    unconnected_gradients = getattr(unconnected_gradients, "value", unconnected_gradients)
+    if unconnected_gradients not in (UnconnectedGradients.NONE, UnconnectedGradients.ZERO):
+        raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
     ys, xs = _as_list(ys), _as_list(xs)
     incoming = [None] * len(ys) if grad_ys is None else _as_list(grad_ys)
     if len(incoming) != len(ys):
@@ -168,7 +180,7 @@ def gradients(
         kept = [i for i, y in enumerate(y_tensors) if not (y.dtype.is_integer or y.dtype.is_bool)]
         y_tensors = [y_tensors[i] for i in kept]
         incoming = [incoming[i] for i in kept]
-        x_tensors = [_handle(x) for x in xs]
+        x_tensors = [_inside(graph, _handle(x)) for x in xs]
         incoming = [
             _check_incoming(y, grad, i)
             for i, (y, grad) in enumerate(zip(y_tensors, incoming, strict=True))
@@ -390,36 +402,74 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     the results to those of the arguments. With variables used inside, that function takes a
     keyword `variables` and returns a second list, their gradients.
     """
+    return functools.update_wrapper(_WithGradient(f), f)
 
-    @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+
+class _WithGradient:
+    """What `custom_gradient` makes of a function, or of a method."""
+
+    def __init__(self, f: Callable[..., Any]):
+        self._f = f
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        return _WithGradient(self._f.__get__(instance, owner))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _core.executing_eagerly():
-            return _eager_custom(f, args, kwargs)
-        return _custom(f, args, kwargs)
-
-    return decorated
+            return _eager_custom(self._f, args, kwargs)
+        return _custom(self._f, args, kwargs)
 
 
-def set_eager_custom(function: Callable[..., Any]) -> None:
-    """Says what calls such functions where operations run at once."""
-    global _eager_custom
-    _eager_custom = function
+def set_eager_custom(function: Callable[..., Any], reads: Callable[..., Any]) -> None:
+    """Says what calls such functions where operations run at once, and what tells which variables
+    outside of graphs a call reads: from a function to its result, and these with their handles."""
+    global _eager_custom, _reads
+    _eager_custom, _reads = function, reads
+
+
+def _reads_nothing(code: Callable[[], Any]) -> Any:
+    return code(), []
 
 
 _eager_custom: Callable[..., Any]
+_reads: Callable[..., Any] = _reads_nothing
+
+
+def check_takes_variables(rule: Callable[..., Any], variables: Any) -> None:
+    """TypeError for a rule that has no place for the gradients of variables."""
+    try:
+        parameters = inspect.signature(rule).parameters
+    except (TypeError, ValueError):
+        return
+    varied = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    if "variables" not in parameters and not varied:
+        names = [v.name for v in variables]
+        raise TypeError(
+            "@tf.custom_gradient grad_fn must accept keyword argument 'variables', since function "
+            f"uses variables: {names}"
+        )
 
 
 def _custom(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     # The arguments as they are inside: what flows out of the function flows into these.
     arguments = [gen_ops.identity(convert_to_tensor(a)) for a in args]
     before = set(_trainable_variables())
-    result, rule = f(*arguments, **kwargs)
+    (result, rule), read = _reads(lambda: f(*arguments, **kwargs))
     flat = [convert_to_tensor(r) for r in nest.flatten(result)]
     sources = _variables_between(flat, arguments)
     for variable in _trainable_variables():
         if variable not in before:
             sources.setdefault(variable, _handle(variable))
     used, variables = list(sources), list(sources.values())
+    given = {id(a) for a in args}
+    for variable, handle in read:
+        if id(variable) not in given:
+            used.append(variable)
+            variables.append(handle)
+    if used:
+        check_takes_variables(rule, used)
 
     def gradient(op: Any, *grads: Any) -> list[Any]:
         grads = grads[: len(flat)]

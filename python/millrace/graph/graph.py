@@ -37,6 +37,8 @@ class Graph(_core.GraphBase):
     """
 
     _is_function = False
+    # Whether this is the body of a branch or loop.
+    is_control_flow_graph = False
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -402,6 +404,7 @@ class FunctionGraph(Graph):
     are those of the graph around it."""
 
     _is_function = True
+    is_control_flow_graph = True
 
     def __init__(self, outer: Graph):
         super().__init__(outer)

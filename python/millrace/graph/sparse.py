@@ -85,6 +85,13 @@ class IndexedSlices:
             return TensorShape(None)
         return constant_value_as_shape(self._dense_shape)
 
+    def _parts(self) -> list[Any]:
+        parts = [self._values, self._indices]
+        return parts if self._dense_shape is None else [*parts, self._dense_shape]
+
+    def _from_parts(self, parts: list[Any]) -> "IndexedSlices":
+        return IndexedSlices(*parts)
+
     def __neg__(self) -> "IndexedSlices":
         return IndexedSlices(-self.values, self.indices, self.dense_shape)
 
@@ -177,6 +184,16 @@ class SparseTensor:
             (self._indices, self._values, self._dense_shape), feed_dict, session
         )
         return SparseTensorValue(indices, values, dense_shape)
+
+    def _parts(self) -> list[Any]:
+        return [self._indices, self._values, self._dense_shape]
+
+    def _from_parts(self, parts: list[Any]) -> "SparseTensor":
+        if all(isinstance(part, Tensor) for part in parts):
+            return SparseTensor(*parts)
+        made = SparseTensor.__new__(SparseTensor)  # of what stands for tensors
+        made._indices, made._values, made._dense_shape = parts
+        return made
 
     def _run(self, fetches: Any, feed_dict: Any, session: Any) -> Any:
         return session_for(session, self.graph, "evaluate this tensor").run(fetches, feed_dict)

@@ -5,10 +5,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.eager.tape import GradientTape
+from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
+from millrace.graph.gradients import UnconnectedGradients
 from millrace.graph.graph import root_graph
 
 
@@ -69,6 +72,11 @@ def py_func(
         )
     is_list = isinstance(Tout, (list, tuple))
     types = [dtypes.as_dtype(t).base_dtype for t in (Tout if is_list else [Tout])]
+    if _core.executing_eagerly():
+        arrays = [convert_to_tensor(x).__array__() for x in inp]
+        made = _arrays(_Function(func, stateful), arrays, types)
+        values = [convert_to_tensor(a, dtype=t) for a, t in zip(made, types, strict=True)]
+        return values if is_list else values[0]
     token = _register(func, stateful)
     op = gen_ops.py_func if stateful else gen_ops.py_func_stateless
     outputs = op(list(inp), token, types, name=name)
@@ -86,6 +94,132 @@ def numpy_function(
     return py_func(func, inp, Tout, stateful, name)
 
 
+@export(v1="py_function", v2="py_function")
+def py_function(
+    func: Any = None, inp: Any = None, Tout: Any = None, name: str | None = None
+) -> Any:
+    """Calls `func` with tensors that have values, when the operation runs.
+
+    Args:
+      func: gives a tensor, or what converts to one, or a list of them, of the types of `Tout`.
+      inp: the arguments, a list of tensors.
+      Tout: a type or TensorSpec, or a list of them; empty for functions that give nothing.
+
+    Gradients flow through what it does with its arguments; in graphs and functions, they call it
+    again. What it raises becomes the error of the operation.
+    """
+    if not callable(func):
+        raise ValueError(
+            f"Expected func to be callable. Received func={func} of type {type(func)}."
+        )
+    is_list = isinstance(Tout, (list, tuple))
+    specs = list(Tout) if is_list else [Tout]
+    types = [dtypes.as_dtype(getattr(t, "dtype", t)).base_dtype for t in specs]
+    inputs = [convert_to_tensor(x) for x in inp]
+    if _core.executing_eagerly():
+        outputs: Any = _results(func, types, func(*inputs))
+    else:
+        outputs = _in_graph(func, inputs, types, name)
+        for output, spec in zip(outputs, specs, strict=True):
+            if hasattr(spec, "shape"):
+                output.set_shape(spec.shape)
+    if is_list:
+        return outputs
+    return outputs[0]
+
+
+def _results(func: Any, types: list[dtypes.DType], result: Any) -> list[Any]:
+    """What a function gave, as tensors of the types."""
+    if not types:
+        return []
+    one = not isinstance(result, (list, tuple)) or (len(types) == 1 and len(result) != 1)
+    values = [result] if one else list(result)
+    if len(values) != len(types):
+        name = getattr(func, "__name__", type(func).__name__)
+        raise ValueError(
+            f"py_function {name} returns {len(values)} values, but expects to see {len(types)}: "
+            f"Tout says {', '.join(t.name for t in types)}"
+        )
+    return [
+        convert_to_tensor(0, dtype=t) if v is None else convert_to_tensor(v, dtype=t)
+        for v, t in zip(values, types, strict=True)
+    ]
+
+
+def _in_graph(func: Any, inputs: list[Any], types: list[dtypes.DType], name: Any) -> list[Any]:
+    """The function as an operation, which has a gradient: one that calls it under a tape."""
+    # Handles of variables have no arrays: those from outside go in as they are.
+    handles = {
+        i: x
+        for i, x in enumerate(inputs)
+        if x.dtype is dtypes.resource and _core.is_eager_tensor(x)
+    }
+    if handles:
+        whole = func
+
+        def func(*others: Any) -> Any:
+            rest = iter(others)
+            return whole(*(handles[i] if i in handles else next(rest) for i in range(count)))
+
+        count = len(inputs)
+        inputs = [x for i, x in enumerate(inputs) if i not in handles]
+    given = [t.dtype.base_dtype for t in inputs]
+
+    def run(*arrays: Any) -> list[Any]:
+        tensors = [convert_to_tensor(a, dtype=t) for a, t in zip(arrays, given, strict=True)]
+        return [_array_of(v) for v in _results(func, types, func(*tensors))]
+
+    def run_gradient(*arrays: Any) -> list[Any]:
+        count = len(given)
+        tensors = [
+            convert_to_tensor(a, dtype=t) for a, t in zip(arrays[:count], given, strict=True)
+        ]
+        with GradientTape() as tape:
+            tape.watch([t for t in tensors if _moves(t.dtype)])
+            results = _results(func, types, func(*tensors))
+        moving = [(y, dy) for y, dy in zip(results, arrays[count:], strict=True) if _moves(y.dtype)]
+        found = tape.gradient(
+            [y for y, _ in moving], tensors, [convert_to_tensor(dy) for _, dy in moving],
+            UnconnectedGradients.ZERO,
+        )  # fmt: skip
+        return [_array_of(convert_to_tensor(g)) for g, t in zip(found, given, strict=True)
+                if _moves(t)]  # fmt: skip
+
+    def rule(op: Any, *dys: Any) -> list[Any]:
+        results, own = list(op.inputs)[: len(types)], list(op.inputs)[len(types) :]
+        wanted = [t for t in given if _moves(t)]
+        incoming = [
+            gen_ops.zeros_like(y) if dy is None else convert_to_tensor(dy)
+            for dy, y in zip(dys, results, strict=False)
+        ]
+        found = iter(py_func(run_gradient, own + incoming, wanted) if wanted else ())
+        out = []
+        for x in own:
+            gradient = next(found) if _moves(x.dtype) else None
+            if gradient is not None:
+                gradient.set_shape(x.shape)
+            out.append(gradient)
+        return [None] * len(types) + out
+
+    outputs = gen_ops.py_func(inputs, _register(run, True), types, name=name)
+    if not types:
+        return []
+    outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    graph = get_default_graph()
+    rule_name = _core.register_kept_gradient("PyFunction", rule)
+    root_graph(graph)._local.setdefault("gradients", []).append(rule)
+    with graph.gradient_override_map({"IdentityN": rule_name}):
+        return list(gen_ops.identity_n(outputs + inputs))[: len(types)]
+
+
+def _moves(dtype: dtypes.DType) -> bool:
+    return dtype.is_floating or dtype.is_complex
+
+
+def _array_of(tensor: Any) -> Any:
+    return np.asarray(tensor.__array__())
+
+
 def call(token: str, args: list[Any], types: list[dtypes.DType]) -> list[np.ndarray]:
     """Calls the function of a token; the bindings call it when a PyFunc runs.
 
@@ -98,6 +232,11 @@ def call(token: str, args: list[Any], types: list[dtypes.DType]) -> list[np.ndar
             f"callback {token} is not found: the Python function of this py_func belongs to "
             "another process, or its graph is gone"
         )
+    return _arrays(known, args, types)
+
+
+def _arrays(known: _Function, args: list[Any], types: list[dtypes.DType]) -> list[np.ndarray]:
+    """What a function gives, as arrays of the types."""
     result = known(args)
     if not types:
         if result is not None and not (isinstance(result, (list, tuple)) and not result):
