@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "millrace/graph/graph_builder.h"
-
 namespace millrace {
 namespace {
 
@@ -58,6 +56,30 @@ Gradient sum_gradients(const std::vector<Gradient>& gradients) {
   std::vector<Expr> dense;
   for (const Gradient& g : gradients) dense.push_back(to_dense(g));
   return {call("AddN", dense), {}, {}};
+}
+
+Status gate(GraphBuilder& builder, std::span<Expr> tensors) {
+  std::vector<NodeId> all;
+  for (Expr e : tensors) {
+    if (e.valid()) all.push_back(GraphBuilder::output(e).node);
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  if (all.size() < 2) return ok_status();
+  const std::vector<NodeId> before = builder.context().control_inputs;
+  builder.context().control_inputs.insert(builder.context().control_inputs.end(), all.begin(),
+                                          all.end());
+  const Result<NodeId> together = builder.add("NoOp", "group_deps", {});
+  if (together.ok()) {
+    builder.context().control_inputs = before;
+    builder.context().control_inputs.push_back(*together);
+    for (Expr& e : tensors) {
+      if (e.valid()) e = identity(e);
+    }
+  }
+  builder.context().control_inputs = before;
+  MR_TRY(together.status());
+  return builder.status();
 }
 
 }  // namespace millrace

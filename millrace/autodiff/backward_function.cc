@@ -73,7 +73,12 @@ std::vector<Expr> BackwardBuilder::emit(std::string_view op, std::vector<Expr> i
 }
 
 BackwardFunction::BackwardFunction(const WalkContext& context, Ref<FunctionBody> body)
-    : context_(context), body_(std::move(body)), forward_(*body_->graph) {
+    : context_(context),
+      options_(context.options),
+      body_(std::move(body)),
+      forward_(*body_->graph) {
+  // Nothing inside changes a variable; the results wait for each other.
+  options_.gate_operations = false;
   backward_ = std::make_unique<BackwardBuilder>(forward_);
   backward_->context().origin = context.backward.context().origin;
 }
@@ -122,7 +127,7 @@ Status BackwardFunction::differentiate(const std::vector<bool>& given,
   }
   if (again) MR_TRY(run_again(xs, ys));
   GraphBuilder& walked = again ? *backward_ : forward_;
-  GradientWalk walk({walked, *backward_, context_.options, context_.source}, ys, xs);
+  GradientWalk walk({walked, *backward_, options_, context_.source}, ys, xs);
   for (size_t i = 0; i < num_results; ++i) {
     if (given[i]) walk.seed(ys[i], {gradient_parameters_[i], {}, {}});
   }

@@ -70,6 +70,7 @@ class BackwardFunction {
   Status run_again(std::vector<Output>& xs, std::vector<Output>& ys);
 
   const WalkContext& context_;
+  GradientOptions options_;  // inside of the function
   Ref<FunctionBody> body_;
   GraphBuilder forward_;
   std::unique_ptr<FunctionBuilder> backward_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "millrace/autodiff/aggregate.h"
 #include "millrace/autodiff/backward_function.h"
 #include "millrace/graph/functional_builders.h"
 
@@ -86,7 +87,7 @@ class BranchGradient {
 
   Status write_results() {
     for (auto& branch : branches_) {
-      std::vector<Output>& results = results_.emplace_back();
+      std::vector<Expr> results;
       for (size_t k = 0; k < result_inputs_.size(); ++k) {
         const Gradient& g = branch->argument_gradients()[result_inputs_[k]];
         std::vector<Expr> parts;
@@ -98,9 +99,12 @@ class BranchGradient {
         for (Expr part : parts) {
           part = branch->backward().import(part);
           if (!part.valid()) return branch->backward().status();
-          results.push_back(GraphBuilder::output(part));
+          results.push_back(part);
         }
       }
+      if (context_.options.gate_operations) MR_TRY(gate(branch->backward(), results));
+      std::vector<Output>& outputs = results_.emplace_back();
+      for (Expr result : results) outputs.push_back(GraphBuilder::output(result));
     }
     return ok_status();
   }

@@ -622,14 +622,15 @@ TEST(ControlFlowGradients, GraphSizeDoesNotDependOnTheTripCount) {
 // The gradient of a recurrent layer's weights is multiplied once, after the loop: the body has the
 // gradient of the state alone.
 TEST(GradientsOfLoops, MultiplyWhatTheyCollectedOnce) {
-  const auto products_in_body = [](int64_t rows) {
+  const auto products_in_body = [](int64_t rows, bool gated = false) {
     const Scope s = Scope::make_root();
     const Expr h = ops::placeholder_v2(s, DType::kFloat, PartialShape{rows, 8});
     const Expr weights = ops::placeholder_v2(s, DType::kFloat, PartialShape{8, 8});
     const Expr out = one(count_loop(s, i32(s, 3), {h}, [&](const Scope&, Expr, const Exprs& v) {
       return Exprs{tanh(matmul(v[0], weights))};
     }));
-    const auto found = gradients(s.builder(), std::vector<Expr>{out}, std::vector<Expr>{weights});
+    const auto found = gradients(s.builder(), std::vector<Expr>{out}, std::vector<Expr>{weights},
+                                 {}, {.gate_operations = gated});
     EXPECT_TRUE(found.ok()) << found.status().to_string();
     EXPECT_EQ((*found)[0].values.shape(), (PartialShape{8, 8}));
     const Graph& graph = s.builder().graph();
@@ -645,6 +646,42 @@ TEST(GradientsOfLoops, MultiplyWhatTheyCollectedOnce) {
   // One in the loop, one in its gradient; where lists would be larger than the sum, another.
   EXPECT_EQ(products_in_body(2), 2);
   EXPECT_EQ(products_in_body(9), 3);
+  EXPECT_EQ(products_in_body(2, true), 2);
+}
+
+// What comes out of a body waits for all that does: nothing in it still reads what the weights'
+// gradient then changes.
+TEST(GradientsOfLoops, AreGatedTogether) {
+  const Scope s = Scope::make_root();
+  const Expr h = ops::placeholder_v2(s, DType::kFloat, PartialShape{2, 8});
+  const Expr weights = ops::placeholder_v2(s, DType::kFloat, PartialShape{8, 8});
+  const auto step = [&](const Scope&, Expr, const Exprs& v) {
+    return Exprs{tanh(matmul(v[0], weights))};
+  };
+  const Expr out = one(count_loop(s, i32(s, 3), {h}, step));
+  const Expr branch = one(cond(
+      s, s.constant(true), [&](const Scope&) { return Exprs{matmul(out, weights)}; },
+      [&](const Scope&) { return Exprs{out}; }));
+  const auto found = gradients(s.builder(), std::vector<Expr>{branch},
+                               std::vector<Expr>{weights, h}, {}, {.gate_operations = true});
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  const Graph& graph = s.builder().graph();
+  const auto groups_in = [&](NodeId id, const char* attr) {
+    const Result<FunctionAttr> body = graph.node(id).attr<FunctionAttr>(attr);
+    if (!body.ok()) return 0;
+    int groups = 0;
+    for (const Function::BodyNode& node : s.builder().graph().functions().find(body->name)->nodes) {
+      groups += node.op == "NoOp";
+    }
+    return groups;
+  };
+  int in_loops = 0, in_branches = 0;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    in_loops += groups_in(id, "body");
+    in_branches += groups_in(id, "then_branch");
+  }
+  EXPECT_EQ(in_loops, 1);
+  EXPECT_EQ(in_branches, 1);
 }
 
 // A gradient that is computed in a branch, of what was drawn outside.

@@ -249,34 +249,17 @@ Status GradientWalk::call_rule(const Node& node, std::vector<Gradient> output_gr
   for (int i = 0; i < node.num_inputs(); ++i) {
     if (!wanted[static_cast<size_t>(i)]) found[static_cast<size_t>(i)] = {};
   }
-  if (context_.options.gate_operations) MR_TRY(gate(found));
+  if (context_.options.gate_operations) MR_TRY(gate_all(found));
   for (int i = 0; i < node.num_inputs(); ++i) add(i, found[static_cast<size_t>(i)]);
   return ok_status();
 }
 
-Status GradientWalk::gate(std::vector<Gradient>& gradients) {
-  GraphBuilder& builder = context_.backward;
-  std::vector<NodeId> all;
-  for (const Gradient& gradient : gradients) {
-    if (gradient.valid()) all.push_back(GraphBuilder::output(gradient.values).node);
-  }
-  if (all.size() < 2) return ok_status();
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  const std::vector<NodeId> before = builder.context().control_inputs;
-  builder.context().control_inputs.insert(builder.context().control_inputs.end(), all.begin(),
-                                          all.end());
-  const Result<NodeId> together = builder.add("NoOp", "group_deps", {});
-  if (together.ok()) {
-    builder.context().control_inputs = before;
-    builder.context().control_inputs.push_back(*together);
-    for (Gradient& gradient : gradients) {
-      if (gradient.valid()) gradient.values = identity(gradient.values);
-    }
-  }
-  builder.context().control_inputs = before;
-  MR_TRY(together.status());
-  return builder.status();
+Status GradientWalk::gate_all(std::vector<Gradient>& gradients) {
+  std::vector<Expr> values;
+  for (const Gradient& gradient : gradients) values.push_back(gradient.values);
+  MR_TRY(gate(context_.backward, values));
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i].values = values[i];
+  return ok_status();
 }
 
 }  // namespace millrace

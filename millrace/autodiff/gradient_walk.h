@@ -62,7 +62,7 @@ class GradientWalk {
   std::string path_through(NodeId id) const;
   Status annotate(const Node& node, const Status& status) const;
   // Makes each of the gradients (of one operation) wait for all of them.
-  Status gate(std::vector<Gradient>& gradients);
+  Status gate_all(std::vector<Gradient>& gradients);
   const Graph& graph() const { return context_.forward.graph(); }
 
   WalkContext context_;

@@ -481,13 +481,17 @@ class WhileGradient {
     MR_TRY(inside.status());
     MR_TRY_ASSIGN(std::vector<Expr> made,
                   inline_graph(inside, round_->backward().graph(), from, args, results_));
-    std::vector<Expr> next = {v[0] - 1.0};
     size_t at = 0;
     for (const Carried& c : carried) {
-      if (flow_[c.variable] == Flow::kReplaced) {
+      if (flow_[c.variable] == Flow::kAdded) made[at] = call("AddN", {v[c.first], made[at]});
+      at += collects(c.variable) ? 2 : 1;
+    }
+    if (context_.options.gate_operations) MR_TRY(gate(inside, made));
+    std::vector<Expr> next = {v[0] - 1.0};
+    at = 0;
+    for (const Carried& c : carried) {
+      if (!collects(c.variable)) {
         next.push_back(made[at++]);
-      } else if (flow_[c.variable] == Flow::kAdded) {
-        next.push_back(call("AddN", {v[c.first], made[at++]}));
       } else {
         next.push_back(call("TensorListPushBack", {v[c.first], made[at++]}));
         next.push_back(call("TensorListPushBack", {v[c.first + 1], made[at++]}));

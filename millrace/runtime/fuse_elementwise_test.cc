@@ -245,5 +245,23 @@ TEST_F(FuseElementwise, NoNodeHasMoreThanATreeMayHave) {
   EXPECT_LE(count_op(g.graph, "_FusedToys") + count_op(g.graph, "Add"), 8);
 }
 
+// Though others read what depends on some variables of a loop only.
+TEST_F(FuseElementwise, VariablesOfALoopAreThereTogether) {
+  const Output one = g.constant(1);
+  const auto enter = [&] { return g.add("Enter", {one}, {{"frame_name", "f"}}, {}); };
+  const Output x = enter(), y = enter();
+  const Output merge_x = g.add("Merge", {x, x}), merge_y = g.add("Merge", {y, y});
+  const Output cond = g.add("LoopCond", {g.add("Less", {merge_x, merge_x}, {.name = "less"})});
+  const Output branch_x = g.add("Switch", {merge_x, cond});
+  const Output branch_y = g.add("Switch", {merge_y, cond});
+  const Output in_x{branch_x.node, 1}, in_y{branch_y.node, 1};
+  const Output a = add(in_x, in_x, "a"), b = add(a, in_y, "b");
+  g.graph.node(merge_x.node).inputs[1] = g.add("NextIteration", {a});
+  g.graph.node(merge_y.node).inputs[1] = g.add("NextIteration", {b});
+  g.fetch(g.add("Exit", {branch_y}), 0);
+  EXPECT_TRUE(fuse());
+  EXPECT_EQ(members("b"), (Names{"a", "b"}));
+}
+
 }  // namespace
 }  // namespace millrace

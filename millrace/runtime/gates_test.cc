@@ -137,6 +137,40 @@ TEST_F(Gates, LoopsAndOtherDevices) {
   EXPECT_FALSE(open());
 }
 
+// What depends on different variables of a loop is there in the same iterations. Who reads the
+// memory of a variable does so before the iteration ends.
+TEST_F(Gates, InsideOfALoop) {
+  const Output one = g.constant(1), v = g.add("Var", {}, {{"T", DType::kInt32}}, {});
+  const Output read =
+      g.add("Enter", {g.add("Identity", {v})}, {{"frame_name", "f"}, {"is_constant", true}}, {});
+  struct Variable {
+    Output merge, inside;
+  };
+  Output cond{-1, 0};
+  const auto variable = [&]() -> Variable {
+    const Output enter = g.add("Enter", {one}, {{"frame_name", "f"}}, {});
+    const Output merge = g.add("Merge", {enter, enter});
+    if (cond.node < 0) cond = g.add("LoopCond", {g.add("Less", {merge, merge})});
+    const Output branch = g.add("Switch", {merge, cond});
+    g.fetch(g.add("Exit", {branch}), branch.node);
+    return {merge, {branch.node, 1}};
+  };
+  const Variable a = variable(), b = variable();
+  const std::vector<Output> gated = together({g.add("Add", {a.inside, a.inside}, {.name = "a"}),
+                                              g.add("Mul", {b.inside, b.inside}, {.name = "b"}),
+                                              g.add("Sub", {b.inside, read}, {.name = "c"})});
+  const Output next_a = g.add("Add", {gated[0], gated[0]}, {.name = "next_a"});
+  const Output next_b = g.add("Add", {gated[1], gated[0]}, {.name = "next_b"});
+  g.graph.node(a.merge.node).inputs[1] = g.add("NextIteration", {next_a}, {.name = "end_a"});
+  g.graph.node(b.merge.node).inputs[1] = g.add("NextIteration", {next_b});
+  EXPECT_TRUE(open());
+  EXPECT_EQ(input("next_a"), "a");
+  EXPECT_EQ(input("next_b", 0), "b");
+  EXPECT_EQ(waits("next_b"), Names());
+  EXPECT_EQ(input(input("end_a")), "next_a");
+  EXPECT_EQ(waits(input("end_a")), Names{"c"});
+}
+
 // An update of a variable on another device: the gate is before what is no reference.
 TEST_F(Gates, UpdatesOnOtherDevices) {
   Output x = g.feed(DType::kInt32, 0, {.device = "/cpu:0"});

@@ -97,6 +97,30 @@ def test_trains(sess):
     assert np.mean([sess.run(loss) for _ in range(10)]) < before
 
 
+def test_optimizers_multiply_what_a_loop_collects_once():
+    values = np.random.RandomState(7).randn(3, 6, 8).astype(np.float32)
+
+    def train(gate):
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.set_random_seed(1)
+            cell = tf.nn.rnn_cell.LSTMCell(16, initializer=tf.random_uniform_initializer(-1, 1))
+            outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(values), dtype=tf.float32)
+            loss = tf.reduce_mean(tf.square(outputs))
+            step = tf.train.GradientDescentOptimizer(0.5).minimize(loss, gate_gradients=gate)
+            sess.run(tf.global_variables_initializer())
+            losses = [sess.run([loss, step])[0] for _ in range(4)]
+            plan = sess.explain([loss, step]).splitlines()
+        products = [line.split("(frame ")[1] for line in plan if "MatMul " in line]
+        # One in the loop and one, the gradient of its input, on the way back.
+        assert sorted(p.startswith("0)") for p in products) == [False, False, True]
+        return losses
+
+    optimizer = tf.train.Optimizer
+    gated = train(optimizer.GATE_OP)
+    assert gated[3] < gated[0]
+    np.testing.assert_allclose(gated, train(optimizer.GATE_NONE), rtol=1e-5)
+
+
 def test_raw_rnn_is_steered(sess):
     cell = tf.nn.rnn_cell.BasicRNNCell(2)
     rows = tf.TensorArray(tf.float32, 5, clear_after_read=False).unstack(
