@@ -24,6 +24,7 @@ constexpr OptimizePass kPasses[] = {
     {"image_layout", /*exact=*/false, lay_out_images},
     {"sums_of_products", /*exact=*/false, sum_products_at_once},
     {"approximations", /*exact=*/false, approximate},
+    {"loop_invariants", /*exact=*/true, move_invariants_out},
     {"dead_nodes", /*exact=*/true, remove_dead_nodes},
     {"fuse_elementwise", /*exact=*/true, fuse_elementwise, /*last=*/true},
 };

@@ -86,6 +86,8 @@ Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& option
 Result<bool> lay_out_images(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the ops do that compute nearly the same as others, faster, and take their places.
 Result<bool> approximate(Subgraph& graph, const OptimizeOptions& options);
+// Runs before a loop what is the same in all of its iterations.
+Result<bool> move_invariants_out(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);
 
 }  // namespace millrace

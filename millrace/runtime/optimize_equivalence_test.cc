@@ -66,7 +66,7 @@ class RandomGraph {
 
   void step() {
     constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
-    switch (pick(16)) {
+    switch (pick(17)) {
       case 0:
       case 1:
       case 2:
@@ -131,6 +131,9 @@ class RandomGraph {
       case 14:
         gate();
         break;
+      case 16:
+        floats_.push_back(loop());
+        break;
       case 15: {
         // What is a single element goes with the matrix again; rows may be read by nobody.
         Output x = any(matrices_);
@@ -144,6 +147,33 @@ class RandomGraph {
         break;
       }
     }
+  }
+
+  // sum = sum op (a op b) a few times, or never.
+  Output loop() {
+    constexpr const char* kOps[] = {"Add", "Mul", "Sub"};
+    const std::string frame = str_cat("loop", g_.graph.size());
+    const auto enter = [&](Output x, bool constant) {
+      return g_.add("Enter", {x}, {{"frame_name", frame}, {"is_constant", constant}}, here(false));
+    };
+    const auto merge = [&](Output x) { return g_.add("Merge", {x, x}, here(false)); };
+    const auto close = [&](Output variable, Output next) {
+      g_.graph.node(variable.node).inputs[1] = g_.add("NextIteration", {next}, here(false));
+    };
+    const Output times = enter(g_.constant(pick(3), here(false)), true);
+    const Output one = enter(g_.constant(1, here(false)), true);
+    const Output i = merge(enter(g_.constant(0, here(false)), false));
+    const Output sum = merge(enter(any(floats_), false));
+    const Output a = enter(any(floats_), true), b = enter(any(floats_), true);
+    const Output less = g_.add("Less", {i, times}, here(false));
+    const Output more = g_.add("LoopCond", {less}, here(false));
+    const Output i_on = g_.add("Switch", {i, more}, here(false));
+    const Output sum_on = g_.add("Switch", {sum, more}, here(false));
+    close(i, g_.add("Add", {Output{i_on.node, 1}, one}, here(false)));
+    Output same = g_.add(kOps[pick(3)], {a, b}, here(false));
+    if (pick(2) == 0) same = g_.add(kOps[pick(3)], {a, same}, here(false));
+    close(sum, g_.add(kOps[pick(3)], {Output{sum_on.node, 1}, same}, here(false)));
+    return g_.add("Exit", {sum_on}, here(false));
   }
 
   // Values that go on together.
