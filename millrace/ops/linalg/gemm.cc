@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
+#include "millrace/base/bfloat16_products.h"
 #include "millrace/ops/accumulate.h"
 #include "millrace/ops/linalg/scratch.h"
 #include "millrace/tensor/complex.h"
@@ -796,9 +798,105 @@ void matmul_direct(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixView<
   }
 }
 
+// Lines of bfloat16 in memory, as pairs of what follows each other in k (PairKernels); after the
+// last of `depth` elements comes a zero where that makes no pair.
+class PairSource final : public GemmSource<float> {
+ public:
+  PairSource(const BFloat16* data, int64_t line_step, int64_t k_step, int64_t depth)
+      : data_(data), line_step_(line_step), k_step_(k_step), depth_(depth) {}
+
+  void pack(int64_t line, int64_t count, int64_t k, int64_t depth, int width,
+            float* out) const override {
+    if (is_pairs()) {
+      const StridedSource<float> whole(reinterpret_cast<const float*>(data_), line_step_ / 2, 1);
+      whole.pack(line, count, k, depth, width, out);
+      return;
+    }
+    for (; count > 0; count -= width, line += width, out += width * depth) {
+      const auto here = static_cast<int>(std::min<int64_t>(count, width));
+      if (k_step_ == 1) {
+        pack_rows(line, here, k, depth, width, out);
+      } else {
+        pack_columns(line, here, k, depth, width, out);
+      }
+    }
+  }
+
+  Lines in_place() const override {
+    if (!is_pairs()) return {};
+    return {reinterpret_cast<const float*>(data_), line_step_ / 2, 1};
+  }
+
+  // Whether all pairs lie there, each in the place of a float.
+  bool is_pairs() const {
+    return k_step_ == 1 && depth_ % 2 == 0 && line_step_ % 2 == 0 && line_step_ >= 4 &&
+           reinterpret_cast<uintptr_t>(data_) % alignof(float) == 0;
+  }
+
+ private:
+  void pack_rows(int64_t line, int here, int64_t k, int64_t depth, int width, float* out) const {
+    constexpr int64_t kChunk = 64;
+    float pairs[kMaxPanel * kChunk];
+    const float* rows[kMaxPanel];
+    for (int64_t p = 0; p < depth; p += kChunk) {
+      const int64_t length = std::min(kChunk, depth - p), element = 2 * (k + p);
+      const int64_t there = std::min(2 * length, depth_ - element);
+      for (int i = 0; i < here; ++i) {
+        float* const row = pairs + i * kChunk;
+        row[length - 1] = 0;
+        std::memcpy(row, data_ + (line + i) * line_step_ + element,
+                    static_cast<size_t>(there) * sizeof(BFloat16));
+        rows[i] = row;
+      }
+      isa_table<GemmKernels<float>>().interleave(rows, here, width, length, out + p * width);
+    }
+  }
+
+  void pack_columns(int64_t line, int here, int64_t k, int64_t depth, int width, float* out) const {
+    for (int64_t p = 0; p < depth; ++p, out += width) {
+      const int64_t element = 2 * (k + p);
+      const BFloat16* const first = data_ + line * line_step_ + element * k_step_;
+      const BFloat16* const second = element + 1 < depth_ ? first + k_step_ : nullptr;
+      if (line_step_ == 1 && second != nullptr) {
+        for (int i = 0; i < here; ++i) out[i] = pair(first[i], second[i]);
+      } else {
+        for (int i = 0; i < here; ++i) {
+          const int64_t at = i * line_step_;
+          out[i] = pair(first[at], second != nullptr ? second[at] : BFloat16());
+        }
+      }
+      std::fill(out + here, out + width, 0.0f);
+    }
+  }
+
+  static float pair(BFloat16 first, BFloat16 second) {
+    const uint32_t low = first.bits, high = second.bits;
+    return std::bit_cast<float>(low | high << 16);
+  }
+
+  const BFloat16* data_;
+  int64_t line_step_, k_step_, depth_;
+};
+
+// Null where the processor has no instruction for them.
+const GemmKernels<float>* pair_kernels() {
+  static const PairKernels& found = isa_table<PairKernels>();
+  static const bool use = found.present && machine_multiplies_bfloat16();
+  return use ? &found.kernels : nullptr;
+}
+
 template <class T, class S>
 Status multiply_into(int64_t m, int64_t n, int64_t k, const MatrixView<S>& a,
                      const MatrixView<S>& b, T* c, ParallelFor parallel_for) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    const GemmKernels<float>* const pairs = pair_kernels();
+    const PairSource left(a.data, a.row_step, a.column_step, k);
+    const PairSource right(b.data, b.column_step, b.row_step, k);
+    // To make pairs of what one row meets takes longer than to make floats of it.
+    if (pairs != nullptr && (m > 1 || right.is_pairs())) {
+      return gemm<T>({m, n, ceil_div(k, 2), left, right, c, n}, parallel_for, *pairs);
+    }
+  }
   const StridedSource<T, S> left(a.data, a.row_step, a.column_step);
   const StridedSource<T, S> right(b.data, b.column_step, b.row_step);
   return gemm<T>({m, n, k, left, right, c, n}, parallel_for);

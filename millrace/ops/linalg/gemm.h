@@ -94,7 +94,8 @@ struct MatrixView {
 
 // c[m,n] (row-major) = a[m,k] b[k,n]. S: float, double, Half and BFloat16 (summed in float), 32-
 // and 64-bit integers (wrapping), Complex64 and Complex128. Products too small to be worth packing
-// are direct loops.
+// are direct loops. Where the processor multiplies pairs of BFloat16 (PairKernels), subnormal ones
+// are zeros to it.
 template <class S>
 Status matmul(int64_t m, int64_t n, int64_t k, MatrixView<S> a, MatrixView<S> b, S* c,
               ParallelFor parallel_for);

@@ -4,6 +4,7 @@
 
 #include "millrace/base/thread_pool.h"
 #include "millrace/ops/linalg/gemm.h"
+#include "millrace/tensor/half.h"
 
 // GFLOP/s of the packed GEMM, on one thread and on the pool, and of the plain loops beside it.
 
@@ -58,6 +59,10 @@ BENCHMARK(matmul_square<float>)
 BENCHMARK(matmul_square<double>)
     ->ArgNames({"n", "mode"})
     ->ArgsProduct({{64, 512}, {kOneThread}})
+    ->UseRealTime();
+BENCHMARK(matmul_square<BFloat16>)
+    ->ArgNames({"n", "mode"})
+    ->ArgsProduct({{64, 512, 1024}, {kOneThread, kPool}})
     ->UseRealTime();
 BENCHMARK(matmul_rows)
     ->ArgNames({"m", "mode"})

@@ -66,4 +66,13 @@ struct GemmKernels {
                      T* out);
 };
 
+// Kernels whose elements of a and b are pairs of bfloat16 that follow each other in k, the first in
+// the lower half of a float's bits: their products are summed in float. Only tile and dots are
+// there (and what moves elements). For processors with AVX512_BF16 (base/bfloat16_products.h)
+// alone.
+struct PairKernels {
+  bool present;  // in this instruction set
+  GemmKernels<float> kernels;
+};
+
 }  // namespace millrace

@@ -1,3 +1,4 @@
+#include <type_traits>
 #include <utility>
 
 #include "millrace/ops/linalg/gemm_kernels.h"
@@ -8,9 +9,12 @@ namespace {
 
 // As many sums as fit into the registers beside what they are made of: of fewer vectors more rows,
 // so that additions that wait for one another are always more than the processor begins meanwhile.
+// Integers are multiplied rarely: they have fewer tiles, and no strips.
 constexpr bool kManyRegisters = vec::kVectorRegisters == 32;
 constexpr int kVectors = kManyRegisters ? 4 : 2;
+template <class T>
 constexpr int rows_of(int vectors) {
+  if constexpr (std::is_integral_v<T>) return 6;
   constexpr int kWide[] = {24, 14, 8, 6}, kNarrow[] = {10, 6};
   return kManyRegisters ? kWide[vectors - 1] : kNarrow[vectors - 1];
 }
@@ -20,8 +24,44 @@ constexpr int kColumns = kVectors * vec::kLanes<T>;
 // A loop of a constant number of turns, without a loop.
 #define MR_UNROLLED _Pragma("GCC unroll 32")
 
+// What products are made of: elements T, each a number.
+template <class T>
+struct Numbers {
+  using Element = T;
+  static MR_VECTOR_FN T everywhere(const T* x) { return *x; }
+  template <class A>
+  static MR_VECTOR_FN void add_product(vec::Vec<T>& sum, A a, vec::Vec<T> b) {
+    sum += a * b;
+  }
+  static MR_VECTOR_FN void add_product(T& sum, T a, T b) { sum += a * b; }
+};
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+// Elements that are pairs of bfloat16, in the place of a float: a product is of the first ones,
+// plus one of the second ones.
+struct Pairs {
+  using Element = float;
+  using Bits = vec::Vec<uint32_t>;
+  static MR_VECTOR_FN Bits everywhere(const float* x) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return Bits{} + bits;
+  }
+  template <class A>
+  static MR_VECTOR_FN void add_product(vec::Vec<float>& sum, A a, vec::Vec<float> b) {
+    // As text: compilers would want all that is inlined here to be for AVX512_BF16.
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  }
+  static MR_VECTOR_FN void add_product(float& sum, float a, float b) {
+    const auto number = [](uint32_t bits) { return vec::bit_cast<float>(bits); };
+    const auto x = vec::bit_cast<uint32_t>(a), y = vec::bit_cast<uint32_t>(b);
+    sum += number(x << 16) * number(y << 16) + number(x >> 16 << 16) * number(y >> 16 << 16);
+  }
+};
+#endif
+
 // The sums of a tile live in kRowsDone * kVectorsDone registers while k advances.
-template <class T, int kRowsDone, int kVectorsDone, bool kCopies>
+template <class P, class T, int kRowsDone, int kVectorsDone, bool kCopies>
 void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* copy, T* c,
              int64_t ldc, bool accumulate) {
   constexpr int kL = vec::kLanes<T>;
@@ -56,9 +96,9 @@ void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* 
       }
       MR_UNROLLED
       for (int i = 0; i < kRowsDone; ++i) {
-        const T left = a[i / 3][i % 3 * row_step];
+        const auto left = P::everywhere(a[i / 3] + i % 3 * row_step);
         MR_UNROLLED
-        for (int j = 0; j < kVectorsDone; ++j) sums[i][j] += left * right[j];
+        for (int j = 0; j < kVectorsDone; ++j) P::add_product(sums[i][j], left, right[j]);
       }
       MR_UNROLLED
       for (int i = 0; i < kPointers; ++i) a[i] += k_step;
@@ -81,42 +121,43 @@ void tile_of(int64_t k, const GemmRows<T>& rows, const T* b, int64_t b_step, T* 
 template <class T>
 using Tile = void (*)(int64_t, const GemmRows<T>&, const T*, int64_t, T*, T*, int64_t, bool);
 // For each number of rows, from 1 on, a tile without and one with a copy.
-template <class T, int kVectorsDone, size_t... before>
+template <class P, int kVectorsDone, size_t... before>
 struct TileTable {
+  using T = typename P::Element;
   static constexpr Tile<T> kOf[][2] = {
-      {&tile_of<T, static_cast<int>(before) + 1, kVectorsDone, false>,
-       &tile_of<T, static_cast<int>(before) + 1, kVectorsDone, true>}...};
+      {&tile_of<P, T, static_cast<int>(before) + 1, kVectorsDone, false>,
+       &tile_of<P, T, static_cast<int>(before) + 1, kVectorsDone, true>}...};
 };
-template <class T, int kVectorsDone, size_t... before>
-constexpr TileTable<T, kVectorsDone, before...> tile_table(std::index_sequence<before...>) {
+template <class P, int kVectorsDone, size_t... before>
+constexpr TileTable<P, kVectorsDone, before...> tile_table(std::index_sequence<before...>) {
   return {};
 }
 
-template <class T, int kVectorsLeft>
-MR_VECTOR_FN Tile<T> find_tile(int rows, int vectors, bool copies) {
+template <class P, int kVectorsLeft>
+MR_VECTOR_FN Tile<typename P::Element> find_tile(int rows, int vectors, bool copies) {
   if constexpr (kVectorsLeft > 1) {
-    if (vectors < kVectorsLeft) return find_tile<T, kVectorsLeft - 1>(rows, vectors, copies);
+    if (vectors < kVectorsLeft) return find_tile<P, kVectorsLeft - 1>(rows, vectors, copies);
   }
-  using Table = decltype(tile_table<T, kVectorsLeft>(
-      std::make_index_sequence<static_cast<size_t>(rows_of(kVectorsLeft))>()));
+  using Table = decltype(tile_table<P, kVectorsLeft>(
+      std::make_index_sequence<static_cast<size_t>(rows_of<typename P::Element>(kVectorsLeft))>()));
   return Table::kOf[rows - 1][copies ? 1 : 0];
 }
 
-template <class T>
+template <class P, class T = typename P::Element>
 void tile(int rows, int columns, int64_t k, GemmRows<T> a, const T* b, int64_t b_step, T* copy,
           T* c, int64_t ldc, bool accumulate) {
-  find_tile<T, kVectors>(rows, columns / vec::kLanes<T>, copy != nullptr)(k, a, b, b_step, copy, c,
+  find_tile<P, kVectors>(rows, columns / vec::kLanes<T>, copy != nullptr)(k, a, b, b_step, copy, c,
                                                                           ldc, accumulate);
 }
 
 template <class T>
 int tile_rows(int columns) {
-  return rows_of((columns + vec::kLanes<T> - 1) / vec::kLanes<T>);
+  return rows_of<T>((columns + vec::kLanes<T> - 1) / vec::kLanes<T>);
 }
 
 // Sums of few rows by two to four vectors, which leave room for the vectors of b: with more than
 // one, elements of a are read less often than sums are added to.
-constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : kVectors * rows_of(kVectors);
+constexpr int kStripSums = vec::kVectorBytes == 64 ? 28 : kVectors * rows_of<float>(kVectors);
 constexpr int kStripRows = kStripSums / 2;
 constexpr int strip_vectors(int rows) {
   return rows * kVectors <= kStripSums ? kVectors : kStripSums / rows;
@@ -248,7 +289,7 @@ constexpr int kDotRows = kManyRegisters ? 4 : 3;
 constexpr int kDots = kManyRegisters ? 6 : 4;
 
 // A vector of sums for each pair of a row and a column.
-template <class T, int kRowsDone, int kColumnsDone, int kAhead>
+template <class P, class T, int kRowsDone, int kColumnsDone, int kAhead>
 void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, const T* ahead,
              T* c, int64_t ldc, bool accumulate) {
   constexpr int kL = vec::kLanes<T>;
@@ -264,7 +305,7 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
     for (int i = 0; i < kRowsDone; ++i) {
       const vec::Vec<T> left = vec::load(a + i * a_step + p);
       MR_UNROLLED
-      for (int j = 0; j < kColumnsDone; ++j) sums[i][j] += left * right[j];
+      for (int j = 0; j < kColumnsDone; ++j) P::add_product(sums[i][j], left, right[j]);
     }
   }
   MR_UNROLLED
@@ -274,7 +315,9 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
     if constexpr (kFours > 0) sums_of<T>(sums[i], out);
     for (int j = kFours; j < kColumnsDone; ++j) out[j] = sum_of<T>(sums[i][j]);
     for (int j = 0; j < kColumnsDone; ++j) {
-      for (int64_t q = p; q < k; ++q) out[j] += a[i * a_step + q] * b[j * b_step + q];
+      for (int64_t q = p; q < k; ++q) {
+        P::add_product(out[j], a[i * a_step + q], b[j * b_step + q]);
+      }
     }
     for (int j = 0; j < kColumnsDone; ++j) {
       T* const to = c + i * ldc + j;
@@ -283,13 +326,13 @@ void dots_of(int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step, 
   }
 }
 
-template <class T, int kRowsLeft>
+template <class P, int kRowsLeft, class T>
 MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int64_t a_step,
                                const T* b, int64_t b_step, const T* ahead, int ahead_columns, T* c,
                                int64_t ldc, bool accumulate) {
   if constexpr (kRowsLeft > 1) {
     if (rows < kRowsLeft) {
-      dots_at_most<T, kRowsLeft - 1>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns,
+      dots_at_most<P, kRowsLeft - 1>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns,
                                      c, ldc, accumulate);
       return;
     }
@@ -297,30 +340,31 @@ MR_VECTOR_FN void dots_at_most(int rows, int columns, int64_t k, const T* a, int
   if (columns == kDots) {
     switch (ahead_columns) {
       case 0:
-        dots_of<T, kRowsLeft, kDots, 0>(k, a, a_step, b, b_step, nullptr, c, ldc, accumulate);
+        dots_of<P, T, kRowsLeft, kDots, 0>(k, a, a_step, b, b_step, nullptr, c, ldc, accumulate);
         break;
       case 1:
-        dots_of<T, kRowsLeft, kDots, 1>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        dots_of<P, T, kRowsLeft, kDots, 1>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
         break;
       case 2:
-        dots_of<T, kRowsLeft, kDots, 2>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        dots_of<P, T, kRowsLeft, kDots, 2>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
         break;
       default:
-        dots_of<T, kRowsLeft, kDots, kDots / 2>(k, a, a_step, b, b_step, ahead, c, ldc, accumulate);
+        dots_of<P, T, kRowsLeft, kDots, kDots / 2>(k, a, a_step, b, b_step, ahead, c, ldc,
+                                                   accumulate);
         break;
     }
     return;
   }
   for (int j = 0; j < columns; ++j) {
-    dots_of<T, kRowsLeft, 1, 0>(k, a, a_step, b + j * b_step, b_step, nullptr, c + j, ldc,
-                                accumulate);
+    dots_of<P, T, kRowsLeft, 1, 0>(k, a, a_step, b + j * b_step, b_step, nullptr, c + j, ldc,
+                                   accumulate);
   }
 }
 
-template <class T>
+template <class P, class T = typename P::Element>
 void dots(int rows, int columns, int64_t k, const T* a, int64_t a_step, const T* b, int64_t b_step,
           const T* ahead, int ahead_columns, T* c, int64_t ldc, bool accumulate) {
-  dots_at_most<T, kDotRows>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns, c, ldc,
+  dots_at_most<P, kDotRows>(rows, columns, k, a, a_step, b, b_step, ahead, ahead_columns, c, ldc,
                             accumulate);
 }
 
@@ -420,8 +464,8 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
     copy_whole_lines<T, 2 * kL>(lines, offset, width, length, out);
   } else if (count == kL) {
     copy_whole_lines<T, kL>(lines, offset, width, length, out);
-  } else if (count == 2 * rows_of(kVectors)) {
-    copy_whole_lines<T, 2 * rows_of(kVectors)>(lines, offset, width, length, out);
+  } else if (count == 2 * rows_of<T>(kVectors)) {
+    copy_whole_lines<T, 2 * rows_of<T>(kVectors)>(lines, offset, width, length, out);
   } else {
     for (int64_t p = 0; p < length; ++p) {
       const T* from = lines[p] + offset;
@@ -433,25 +477,48 @@ void copy_lines(const T* const* lines, int64_t offset, int count, int width, int
   }
 }
 
-// Integers are multiplied rarely: without strips.
 template <class T, bool kStrips = true>
-constexpr GemmKernels<T> kKernels = {.mr = rows_of(kVectors),
+constexpr GemmKernels<T> kKernels = {.mr = rows_of<T>(kVectors),
                                      .nr = kColumns<T>,
                                      .lanes = vec::kLanes<T>,
                                      .tile_rows = &tile_rows<T>,
-                                     .tile = &tile<T>,
+                                     .tile = &tile<Numbers<T>>,
                                      .strip_rows = kStrips ? kStripRows : 0,
                                      .strip = kStrips ? &strip<T> : nullptr,
                                      .strip_lanes = kStrips ? &strip_lanes<T> : nullptr,
                                      .dot_rows = kDotRows,
                                      .dot_columns = kDots,
-                                     .dots = &dots<T>,
+                                     .dots = &dots<Numbers<T>>,
                                      .row = &row<T>,
                                      .interleave = &interleave<T>,
                                      .copy_lines = &copy_lines<T>};
 
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+constexpr PairKernels kPairKernels = {true,
+                                      {.mr = rows_of<float>(kVectors),
+                                       .nr = kColumns<float>,
+                                       .lanes = vec::kLanes<float>,
+                                       .tile_rows = &tile_rows<float>,
+                                       .tile = &tile<Pairs>,
+                                       .strip_rows = 0,
+                                       .strip = nullptr,
+                                       .strip_lanes = nullptr,
+                                       .dot_rows = kDotRows,
+                                       .dot_columns = kDots,
+                                       .dots = &dots<Pairs>,
+                                       .row = nullptr,
+                                       .interleave = &interleave<float>,
+                                       .copy_lines = &copy_lines<float>}};
+#else
+constexpr PairKernels kPairKernels = {};
+#endif
+
 }  // namespace
 
+template <>
+const PairKernels& isa_table<PairKernels, Isa::MR_ISA>() {
+  return kPairKernels;
+}
 template <>
 const GemmKernels<float>& isa_table<GemmKernels<float>, Isa::MR_ISA>() {
   return kKernels<float>;

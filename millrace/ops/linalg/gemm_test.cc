@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -235,6 +236,48 @@ TEST(Gemm, SumsAtHand) {
           ASSERT_EQ(c[static_cast<size_t>(i * ldc + j)],
                     sum + (accumulate || j >= n ? 1.0f : 0.0f));
         }
+      }
+    }
+  }
+}
+
+// Of bfloat16 the products are exact and the sums those of float; the result is rounded once. Both
+// matrices lie either way, with lines of odd and of even length, at any place.
+TEST(Gemm, BFloat16IsSummedInFloat) {
+  const unsigned seed = 23;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  const int64_t sizes[] = {1, 2, 7, 20, 33, 64, 150, 257};
+  for (int round = 0; round < 120; ++round) {
+    const auto size = [&] { return sizes[random() % std::size(sizes)]; };
+    const int64_t m = size(), n = size(), k = random() % 4 == 0 ? 1400 + size() : size();
+    const bool ta = random() % 2, tb = random() % 2;
+    const size_t begin = random() % 2;
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k << " " << ta << tb << begin);
+    std::vector<BFloat16> a(static_cast<size_t>(m * k) + begin);
+    std::vector<BFloat16> b(static_cast<size_t>(k * n) + begin);
+    for (BFloat16& x : a) x = BFloat16(normal(random));
+    for (BFloat16& x : b) x = BFloat16(normal(random));
+    auto left = MatrixView<BFloat16>::of(a.data() + begin, ta ? m : k),
+         right = MatrixView<BFloat16>::of(b.data() + begin, tb ? k : n);
+    if (ta) left = left.transposed();
+    if (tb) right = right.transposed();
+    std::vector<BFloat16> c(static_cast<size_t>(m * n));
+    ASSERT_TRUE(matmul(m, n, k, left, right, c.data(), run_serially).ok());
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const double term =
+              static_cast<double>(left.data[i * left.row_step + p * left.column_step]) *
+              static_cast<double>(right.data[p * right.row_step + j * right.column_step]);
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        ASSERT_NEAR(c[static_cast<size_t>(i * n + j)], sum,
+                    0x1p-8 * std::abs(sum) + 0x1p-21 * magnitude)
+            << i << ", " << j;
       }
     }
   }

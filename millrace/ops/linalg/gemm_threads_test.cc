@@ -8,12 +8,14 @@
 
 #include "millrace/base/thread_pool.h"
 #include "millrace/ops/linalg/gemm.h"
+#include "millrace/tensor/half.h"
 
 namespace millrace {
 namespace {
 
 // With numbers whose sums round.
-TEST(Gemm, ThreadsDoNotChangeBits) {
+template <class T>
+void expect_same_bits_on_all_threads() {
   std::mt19937 random(9);
   std::uniform_real_distribution<float> uniform(-1, 1);
   // The last number: whether the right matrix lies transposed, or, 2, the left one.
@@ -31,14 +33,14 @@ TEST(Gemm, ThreadsDoNotChangeBits) {
                                            {1500, 20, 300, 0},
                                            {300, 90, 700, 2},
                                            {50, 601, 800, 1}}) {
-    std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
-    for (float& x : a) x = uniform(random);
-    for (float& x : b) x = uniform(random);
-    std::vector<float> one(static_cast<size_t>(m * n)), many = one;
-    const auto left = transposed == 2 ? MatrixView<float>::of(a.data(), m).transposed()
-                                      : MatrixView<float>::of(a.data(), k),
-               right = transposed == 1 ? MatrixView<float>::of(b.data(), k).transposed()
-                                       : MatrixView<float>::of(b.data(), n);
+    std::vector<T> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
+    for (T& x : a) x = T(uniform(random));
+    for (T& x : b) x = T(uniform(random));
+    std::vector<T> one(static_cast<size_t>(m * n)), many = one;
+    const auto left = transposed == 2 ? MatrixView<T>::of(a.data(), m).transposed()
+                                      : MatrixView<T>::of(a.data(), k),
+               right = transposed == 1 ? MatrixView<T>::of(b.data(), k).transposed()
+                                       : MatrixView<T>::of(b.data(), n);
     ASSERT_TRUE(matmul(m, n, k, left, right, one.data(), run_serially).ok());
     for (const int threads : {2, 4, 8}) {
       ThreadPool pool(threads);
@@ -47,11 +49,14 @@ TEST(Gemm, ThreadsDoNotChangeBits) {
         pool.parallel_for(units, cost, body);
       };
       ASSERT_TRUE(matmul(m, n, k, left, right, many.data(), on_pool).ok());
-      EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)), 0)
+      EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(T)), 0)
           << m << "x" << n << "x" << k << " on " << threads;
     }
   }
 }
+
+TEST(Gemm, ThreadsDoNotChangeBits) { expect_same_bits_on_all_threads<float>(); }
+TEST(Gemm, ThreadsDoNotChangeBitsOfBFloat16) { expect_same_bits_on_all_threads<BFloat16>(); }
 
 }  // namespace
 }  // namespace millrace
