@@ -86,6 +86,14 @@ constexpr const char* kAboutElements[] = {
     "Invalid number of columns",
     "Incompatible shapes at component",
     "Invalid pattern:",
+    "Splits must",
+    "in input_splits must",
+    "The last value of input_splits",
+    "Code point is out of range",
+    "Invalid formatting on input",
+    "Index value along the first dimension",
+    "eigenvalues of the matrix were not found",
+    "Unsupported algorithm id",
 };
 
 // Mistakes that TensorFlow reports when the op runs, though it could have seen them before;

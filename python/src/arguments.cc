@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "python/src/array.h"
+#include "python/src/eager_tensor.h"
 #include "python/src/graph.h"
 #include "python/src/origin.h"
 #include "python/src/status.h"
@@ -111,10 +112,12 @@ void Arguments::raise_mismatch(const ArgDef& arg, nb::handle value, DType want) 
 
 void Arguments::settle(const ArgDef& arg, DType type, nb::handle tensor) {
   if (arg.is_ref && !is_ref(type)) {
+    const std::string given = is_eager_tensor(tensor)
+                                  ? describe(tensor)
+                                  : str_cat("'", nb::cast<std::string>(tensor.attr("name")), "'");
     raise_type_error(str_cat("'", op_.name, "' Op \"", name_, "\" requires that input '", arg.name,
-                             "' be a mutable tensor (e.g.: a tf.Variable), got '",
-                             nb::cast<std::string>(tensor.attr("name")), "' of type ",
-                             type_label(type)));
+                             "' be a mutable tensor (e.g.: a tf.Variable), got ", given,
+                             " of type ", type_label(type)));
   }
   if (arg.type_attr.empty() || attrs_.find(arg.type_attr) != nullptr) return;
   const AttrDef* def = op_.find_attr(arg.type_attr);

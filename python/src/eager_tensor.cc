@@ -220,13 +220,36 @@ nb::object make_class(nb::handle base) {
   return made;
 }
 
+// What the runtime is made with; not changed any more once it is there.
+struct RuntimeOptions {
+  SessionOptions options;
+  bool started = false;
+};
+RuntimeOptions& runtime_options() {
+  static RuntimeOptions& options = *[] {
+    auto* made = new RuntimeOptions;
+    made->options.soft_placement = true;
+    return made;
+  }();
+  return options;
+}
+
+// False where the runtime is there already.
+bool set_runtime_options(int threads, int cpu_devices, bool soft_placement) {
+  RuntimeOptions& to = runtime_options();
+  if (to.started) return false;
+  to.options.threads = threads;
+  to.options.cpu_devices = cpu_devices;
+  to.options.soft_placement = soft_placement;
+  return true;
+}
+
 }  // namespace
 
 const eager::EagerRuntime& eager_runtime() {
   static const eager::EagerRuntime& runtime = *[] {
-    SessionOptions options;
-    options.soft_placement = true;
-    return new eager::EagerRuntime(unwrap(eager::make_eager_runtime(options)));
+    runtime_options().started = true;
+    return new eager::EagerRuntime(unwrap(eager::make_eager_runtime(runtime_options().options)));
   }();
   return runtime;
 }
@@ -258,6 +281,9 @@ void check_eager(const Status& status) {
 }
 
 void bind_eager_tensor(nb::module_& m) {
+  m.def("set_eager_options", &set_runtime_options, nb::arg("threads"), nb::arg("cpu_devices"),
+        nb::arg("soft_placement"));
+  m.def("eager_started", [] { return runtime_options().started; });
   m.def("make_eager_tensor_class", &make_class);
   m.def("is_eager_tensor", &is_eager_tensor);
   // The type of the elements of the variable behind a handle.

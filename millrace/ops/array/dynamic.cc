@@ -236,18 +236,22 @@ void register_dynamic(Registry& registry) {
                 .traits = {.cost = 1},
                 .shape = dynamic_partition_shape,
                 .gradient = dynamic_partition_grad});
-  registry.add({.name = "DynamicStitch",
-                .doc = "Writes the rows of each data to the rows that its indices name, in order.",
-                .inputs = {{"indices", "host(N*int32)"}, {"data", "N*T"}},
-                .outputs = {{"merged", "T"}},
-                .types = {{"T", {}}},
-                .attrs = {{"N", "int >= 1"}},
-                .traits = {.cost = 1},
-                .shape = dynamic_stitch_shape,
-                .value = dynamic_stitch_value,
-                .gradient = dynamic_stitch_grad});
+  const char* const kDynamicStitch[] = {"DynamicStitch", "ParallelDynamicStitch"};
+  for (const char* name : kDynamicStitch) {
+    registry.add(
+        {.name = name,
+         .doc = "Writes the rows of each data to the rows that its indices name, in order.",
+         .inputs = {{"indices", "host(N*int32)"}, {"data", "N*T"}},
+         .outputs = {{"merged", "T"}},
+         .types = {{"T", {}}},
+         .attrs = {{"N", "int >= 1"}},
+         .traits = {.cost = 1},
+         .shape = dynamic_stitch_shape,
+         .value = dynamic_stitch_value,
+         .gradient = dynamic_stitch_grad});
+    registry.kernel(name, DeviceKind::kCpu, dynamic_stitch_cpu);
+  }
   registry.kernel("DynamicPartition", DeviceKind::kCpu, dynamic_partition_cpu);
-  registry.kernel("DynamicStitch", DeviceKind::kCpu, dynamic_stitch_cpu);
 }
 
 }  // namespace millrace

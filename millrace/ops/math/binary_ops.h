@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "millrace/graph/expr.h"
 #include "millrace/ops/math/complex_math.h"
 #include "millrace/ops/math/elementwise.h"
@@ -41,6 +43,13 @@ MR_DEVICE_FN T int_mod(T x, T y) {
 template <class V>
 MR_DEVICE_FN V zero_if(V key, V value) {
   return key == V{} ? V{} : value;
+}
+
+// `places`, at least 0 and less than the bits that its type has.
+template <class E>
+MR_DEVICE_FN int shift_within(E places) {
+  constexpr E kMost = static_cast<E>(sizeof(E) * 8 - 1);
+  return static_cast<int>(places < E{} ? E{} : places > kMost ? kMost : places);
 }
 
 template <class V>
@@ -332,6 +341,48 @@ struct NotEqual {
           .is_commutative();
   template <class T> MR_DEVICE_FN static bool eval(T x, T y) { return x != y; }
 };
+struct BitwiseAnd {
+  static constexpr OpInfo info = OpInfo{"BitwiseAnd", kIntegers, "The bits that x and y have."}.is_piecewise_constant().is_commutative();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    using E = vec::Element<T>;
+    return vec::map(x, y, [](E a, E b) { return static_cast<E>(a & b); });
+  }
+};
+struct BitwiseOr {
+  static constexpr OpInfo info = OpInfo{"BitwiseOr", kIntegers, "The bits that x or y has."}.is_piecewise_constant().is_commutative();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    using E = vec::Element<T>;
+    return vec::map(x, y, [](E a, E b) { return static_cast<E>(a | b); });
+  }
+};
+struct BitwiseXor {
+  static constexpr OpInfo info = OpInfo{"BitwiseXor", kIntegers, "The bits that x and y differ in."}.is_piecewise_constant().is_commutative();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    using E = vec::Element<T>;
+    return vec::map(x, y, [](E a, E b) { return static_cast<E>(a ^ b); });
+  }
+};
+struct LeftShift {
+  static constexpr OpInfo info = OpInfo{"LeftShift", kIntegers, "x with its bits y places further up; places are kept within the type."}.is_piecewise_constant();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    using E = vec::Element<T>;
+    return vec::map(x, y, [](E a, E b) {
+      return static_cast<E>(static_cast<std::make_unsigned_t<E>>(a) << vec::shift_within(b));
+    });
+  }
+};
+struct RightShift {
+  static constexpr OpInfo info = OpInfo{"RightShift", kIntegers, "x with its bits y places further down, the sign kept; places are kept within the type."}.is_piecewise_constant();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x, T y) {
+    using E = vec::Element<T>;
+    return vec::map(x, y, [](E a, E b) { return static_cast<E>(a >> vec::shift_within(b)); });
+  }
+};
 struct LogicalAnd {
   static constexpr OpInfo info = OpInfo{"LogicalAnd", {DType::kBool}, "Whether x and y are true."}
                                      .is_predicate()
@@ -434,11 +485,11 @@ struct Zeta {
   }
 };
 
-using BinaryOps =
-    OpList<Add, AddV2, Div, DivNoNan, Equal, FloorDiv, FloorMod, Greater, GreaterEqual, Igamma,
-           Igammac, Less, LessEqual, LogicalAnd, LogicalOr, Maximum, Minimum, Mod, Mul, MulNoNan,
-           NotEqual, Polygamma, Pow, RealDiv, SquaredDifference, Sub, TruncateDiv, TruncateMod,
-           Xdivy, Xlog1py, Xlogy, Zeta>;
+using BinaryOps = OpList<Add, AddV2, BitwiseAnd, BitwiseOr, BitwiseXor, Div, DivNoNan, Equal,
+                         FloorDiv, FloorMod, Greater, GreaterEqual, Igamma, Igammac, LeftShift,
+                         Less, LessEqual, LogicalAnd, LogicalOr, Maximum, Minimum, Mod, Mul,
+                         MulNoNan, NotEqual, Polygamma, Pow, RealDiv, RightShift, SquaredDifference,
+                         Sub, TruncateDiv, TruncateMod, Xdivy, Xlog1py, Xlogy, Zeta>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include "millrace/ops/math/special_functions.h"
 
 #include <cmath>
+#include <complex>
 #include <initializer_list>
 #include <limits>
 
@@ -10,6 +11,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
+constexpr double kEulerGamma = 0.57721566490153286061;
 constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr int kMostTerms = 10000;
@@ -140,6 +142,83 @@ double lower_quantile(double p) {
     x -= ratio / (1 + x * ratio / 2);
   }
   return x;
+}
+
+// K0 and K1 as series around 0, for x <= 2.
+double small_bessel_k(int order, double x) {
+  const double square = x * x / 4, log = std::log(x / 2);
+  double term = 1, harmonic = -kEulerGamma;  // digamma(k + 1)
+  double sum = 0;
+  for (int k = 0; k < 40; ++k) {
+    // The terms of I0, or of I1 over x / 2.
+    const double next = harmonic + 1.0 / (k + 1);
+    sum += term * (order == 0 ? harmonic - log : log - (harmonic + next) / 2);
+    harmonic = next;
+    term *= square / ((k + 1.0) * (k + 1 + order));
+  }
+  return order == 0 ? sum : 1 / x + sum * x / 2;
+}
+
+// exp(x) times K0 or K1 by Temme's continued fraction, for x > 2.
+double large_bessel_k(int order, double x) {
+  double b = 2 * (1 + x), d = 1 / b, h = d, delta = d;
+  double before = 0, now = 1, q = 0.25, c = q, a = -0.25;
+  double sum = 1 + q * delta;
+  for (int k = 2; k < kMostTerms; ++k) {
+    a -= 2 * (k - 1);
+    c = -a * c / k;
+    const double next = (before - b * now) / a;
+    before = now;
+    now = next;
+    q += c * next;
+    b += 2;
+    d = 1 / (b + a * d);
+    delta *= b * d - 1;
+    h += delta;
+    const double change = q * delta;
+    sum += change;
+    if (std::abs(change) < std::abs(sum) * kEpsilon) break;
+  }
+  const double k0 = std::sqrt(kPi / (2 * x)) / sum;
+  return order == 0 ? k0 : k0 * (x + 0.5 - h / 4) / x;
+}
+
+// Both integrals of Fresnel for x >= 0: the real part is that of cos.
+std::complex<double> fresnel(double x) {
+  constexpr double kFar = 1e8;
+  if (x > kFar) return {0.5, 0.5};
+  const double angle = kPi / 2 * x * x;
+  if (x < 1.5) {
+    // x exp(i angle) as a series, integrated term by term.
+    double term = x, cosine = 0, sine = 0;
+    for (int k = 0; k < 100 && term > kEpsilon * 1e-3 * x; ++k) {
+      const double part = term / (2 * k + 1);
+      double& sum = k % 2 == 0 ? cosine : sine;
+      sum += k % 4 < 2 ? part : -part;
+      term *= angle / (k + 1);
+    }
+    return {cosine, sine};
+  }
+  // The complementary error function's continued fraction (Lentz's method) for a complex argument.
+  std::complex<double> b(1, -2 * angle), c = 1e300, d = 1.0 / b, h = d;
+  for (int k = 1; k < kMostTerms; k += 2) {
+    const double a = -static_cast<double>(k) * (k + 1);
+    b += 4;
+    d = 1.0 / (a * d + b);
+    c = b + a / c;
+    const std::complex<double> factor = c * d;
+    h *= factor;
+    if (std::abs(factor.real() - 1) + std::abs(factor.imag()) < kEpsilon) break;
+  }
+  h *= std::complex<double>(x, -x);
+  return std::complex<double>(0.5, 0.5) * (1.0 - std::polar(1.0, angle) * h);
+}
+
+// The dilogarithm for |x| <= 1/2.
+double small_dilogarithm(double x) {
+  double power = x, sum = 0;
+  for (int k = 1; k < 60; ++k, power *= x) sum += power / (static_cast<double>(k) * k);
+  return sum;
 }
 
 }  // namespace
@@ -274,6 +353,88 @@ double scaled_bessel(int order, double x) {
     sum += term;
   }
   return sign * sum / std::sqrt(2 * kPi * size);
+}
+
+double bessel_i(int order, double x) {
+  const double scaled = scaled_bessel(order, x);
+  if (std::abs(x) == kInfinity) return order == 1 ? x : kInfinity;
+  // In two steps: exp(|x|) alone may be infinite where the product is not.
+  const double half = std::exp(std::abs(x) / 2);
+  return scaled * half * half;
+}
+
+double scaled_bessel_k(int order, double x) {
+  if (!(x >= 0)) return kNan;
+  if (x == 0) return kInfinity;
+  if (x == kInfinity) return 0;
+  return x <= 2 ? small_bessel_k(order, x) * std::exp(x) : large_bessel_k(order, x);
+}
+
+double bessel_j(int order, double x) { return order == 0 ? ::j0(x) : ::j1(x); }
+
+double bessel_y(int order, double x) {
+  if (!(x >= 0)) return kNan;
+  if (x == 0) return -kInfinity;
+  return order == 0 ? ::y0(x) : ::y1(x);
+}
+
+double dawson(double x) {
+  if (x != x) return x;
+  const double square = x * x;
+  if (std::abs(x) < 6) {
+    double term = x, sum = x;
+    for (int k = 1; k < kMostTerms; ++k) {
+      term *= square / k;
+      const double part = term / (2 * k + 1);
+      sum += part;
+      if (std::abs(part) <= std::abs(sum) * kEpsilon) break;
+    }
+    return sum * std::exp(-square);
+  }
+  // The terms of the asymptotic series fall for k < x^2.
+  double term = 1, sum = 1;
+  for (int k = 1; k < 36 && term > kEpsilon; ++k) {
+    term *= (2 * k - 1) / (2 * square);
+    sum += term;
+  }
+  return sum / (2 * x);
+}
+
+double exponential_integral(double x) {
+  if (!(x >= 0)) return kNan;
+  if (x == 0) return -kInfinity;
+  if (x == kInfinity) return x;
+  double term = 1, sum = 0;
+  if (x < 40) {
+    for (int k = 1; k < kMostTerms; ++k) {
+      term *= x / k;
+      const double part = term / k;
+      sum += part;
+      if (part <= sum * kEpsilon) break;
+    }
+    return kEulerGamma + std::log(x) + sum;
+  }
+  for (int k = 1; k < 40 && term > kEpsilon; ++k) {
+    sum += term;
+    term *= k / x;
+  }
+  return std::exp(x) / x * sum;
+}
+
+double fresnel_cosine(double x) {
+  return x != x ? x : std::copysign(fresnel(std::abs(x)).real(), x);
+}
+
+double fresnel_sine(double x) { return x != x ? x : std::copysign(fresnel(std::abs(x)).imag(), x); }
+
+double spence(double x) {
+  if (!(x >= 0)) return kNan;
+  if (x == kInfinity) return -kInfinity;
+  const double log = std::log(x);
+  if (x == 0) return kPi * kPi / 6;
+  if (x > 1.5) return -log * log / 2 - spence(1 / x);
+  if (x < 0.5) return kPi * kPi / 6 - log * std::log1p(-x) - small_dilogarithm(x);
+  return small_dilogarithm(1 - x);
 }
 
 }  // namespace millrace

@@ -51,6 +51,19 @@ struct Atan {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::atan(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return dy / (1.0 + square(x)); }
 };
+// y / x, and its limit 1/2 where x is 0.
+inline Expr ratio_at_zero(Expr y, Expr x) {
+  return select(equal(x, zeros_like(x)), ones_like(x) * 0.5, call("DivNoNan", {y, x}));
+}
+struct BesselI0 {
+  static constexpr OpInfo info = OpInfo{"BesselI0", kFloating, "The modified Bessel function of the first kind of order 0."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_i(0, e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (call("BesselI1", {x})); }
+};
 struct BesselI0e {
   static constexpr OpInfo info = OpInfo{"BesselI0e", kFloating, "exp(-|x|) times the modified Bessel function of order 0."}.costs(40);
   template <class T>
@@ -62,6 +75,15 @@ struct BesselI0e {
     return dy * (call("BesselI1e", {x}) - sign(x) * y);
   }
 };
+struct BesselI1 {
+  static constexpr OpInfo info = OpInfo{"BesselI1", kFloating, "The modified Bessel function of the first kind of order 1."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_i(1, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (call("BesselI0", {x}) - ratio_at_zero(y, x)); }
+};
 struct BesselI1e {
   static constexpr OpInfo info = OpInfo{"BesselI1e", kFloating, "exp(-|x|) times the modified Bessel function of order 1."}.costs(40);
   template <class T>
@@ -69,12 +91,81 @@ struct BesselI1e {
     using E = vec::Element<T>;
     return vec::map(x, [](E e) { return static_cast<E>(scaled_bessel(1, e)); });
   }
-  // y / x is 1/2 at zero.
   static Expr grad(Expr x, Expr y, Expr dy) {
-    const Expr ratio = select(equal(x, zeros_like(x)), ones_like(x) * 0.5,
-                              call("DivNoNan", {y, x}));
-    return dy * (call("BesselI0e", {x}) - sign(x) * y - ratio);
+    return dy * (call("BesselI0e", {x}) - sign(x) * y - ratio_at_zero(y, x));
   }
+};
+struct BesselJ0 {
+  static constexpr OpInfo info = OpInfo{"BesselJ0", kFloating, "The Bessel function of the first kind of order 0."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_j(0, e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (-call("BesselJ1", {x})); }
+};
+struct BesselJ1 {
+  static constexpr OpInfo info = OpInfo{"BesselJ1", kFloating, "The Bessel function of the first kind of order 1."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_j(1, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (call("BesselJ0", {x}) - ratio_at_zero(y, x)); }
+};
+struct BesselK0 {
+  static constexpr OpInfo info = OpInfo{"BesselK0", kFloating, "The modified Bessel function of the second kind of order 0."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(std::exp(-static_cast<double>(e)) * scaled_bessel_k(0, e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (-call("BesselK1", {x})); }
+};
+struct BesselK0e {
+  static constexpr OpInfo info = OpInfo{"BesselK0e", kFloating, "exp(x) times the modified Bessel function of the second kind of order 0."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(scaled_bessel_k(0, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (y - call("BesselK1e", {x})); }
+};
+struct BesselK1 {
+  static constexpr OpInfo info = OpInfo{"BesselK1", kFloating, "The modified Bessel function of the second kind of order 1."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(std::exp(-static_cast<double>(e)) * scaled_bessel_k(1, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (-(call("BesselK0", {x}) + y / x)); }
+};
+struct BesselK1e {
+  static constexpr OpInfo info = OpInfo{"BesselK1e", kFloating, "exp(x) times the modified Bessel function of the second kind of order 1."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(scaled_bessel_k(1, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (y * (1.0 - reciprocal(x)) - call("BesselK0e", {x})); }
+};
+struct BesselY0 {
+  static constexpr OpInfo info = OpInfo{"BesselY0", kFloating, "The Bessel function of the second kind of order 0."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_y(0, e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (-call("BesselY1", {x})); }
+};
+struct BesselY1 {
+  static constexpr OpInfo info = OpInfo{"BesselY1", kFloating, "The Bessel function of the second kind of order 1."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(bessel_y(1, e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (call("BesselY0", {x}) - y / x); }
 };
 struct Ceil {
   static constexpr OpInfo info =
@@ -85,6 +176,15 @@ struct Cos {
   static constexpr OpInfo info = OpInfo{"Cos", kFloatingOrComplex, "The cosine of x."}.costs(0.7F);
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::cos(x); }
   static Expr grad(Expr x, Expr, Expr dy) { return -(dy * sin(x)); }
+};
+struct Dawsn {
+  static constexpr OpInfo info = OpInfo{"Dawsn", kFloating, "exp(-x^2) times the integral of exp(t^2) from 0 to x."}.costs(40);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(dawson(e)); });
+  }
+  static Expr grad(Expr x, Expr y, Expr dy) { return dy * (1.0 - 2.0 * (x * y)); }
 };
 struct Digamma {
   static constexpr OpInfo info =
@@ -131,6 +231,15 @@ struct Exp {
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::exp(x); }
   static Expr grad(Expr, Expr y, Expr dy) { return dy * y; }
 };
+struct Expint {
+  static constexpr OpInfo info = OpInfo{"Expint", kFloating, "The integral of exp(t) / t up to x, x >= 0."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(exponential_integral(e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (exp(x) / x); }
+};
 struct Expm1 {
   static constexpr OpInfo info =
       OpInfo{"Expm1", kFloatingOrComplex, "exp(x) - 1, accurate near zero."}.costs(0.6F);
@@ -141,6 +250,32 @@ struct Floor {
   static constexpr OpInfo info =
       OpInfo{"Floor", kFloating, "The largest integer not above x."}.is_piecewise_constant();
   template <class T> MR_DEVICE_FN static T eval(T x) { return vec::floor(x); }
+};
+struct FresnelCos {
+  static constexpr OpInfo info = OpInfo{"FresnelCos", kFloating, "The integral of cos(pi t^2 / 2) from 0 to x."}.costs(80);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(fresnel_cosine(e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (cos(1.5707963267948966 * square(x))); }
+};
+struct FresnelSin {
+  static constexpr OpInfo info = OpInfo{"FresnelSin", kFloating, "The integral of sin(pi t^2 / 2) from 0 to x."}.costs(80);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(fresnel_sine(e)); });
+  }
+  static Expr grad(Expr x, Expr, Expr dy) { return dy * (sin(1.5707963267948966 * square(x))); }
+};
+struct Invert {
+  static constexpr OpInfo info = OpInfo{"Invert", kIntegers, "x with every bit the other way."}.is_piecewise_constant();
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(~e); });
+  }
 };
 struct IsFinite {
   static constexpr OpInfo info =
@@ -318,6 +453,19 @@ struct Softsign {
   template <class T> MR_DEVICE_FN static T eval(T x) { return x / (vec::abs(x) + vec::lit<T>(1)); }
   static Expr grad(Expr x, Expr, Expr dy) { return call("SoftsignGrad", {dy, x}); }
 };
+struct Spence {
+  static constexpr OpInfo info = OpInfo{"Spence", kFloating, "The integral of log(t) / (1 - t) from 1 to x, x >= 0."}.costs(60);
+  template <class T>
+  MR_DEVICE_FN static T eval(T x) {
+    using E = vec::Element<T>;
+    return vec::map(x, [](E e) { return static_cast<E>(spence(e)); });
+  }
+  // log(x) / (1 - x) is -1 at one.
+  static Expr grad(Expr x, Expr, Expr dy) {
+    const Expr one = ones_like(x);
+    return dy * select(equal(x, one), -one, log(x) / (1.0 - x));
+  }
+};
 struct Sqrt {
   static constexpr OpInfo info =
       OpInfo{"Sqrt", kFloatingOrComplex, "The square root of x."}.costs(0.4F);
@@ -344,10 +492,13 @@ struct Tanh {
 };
 // clang-format on
 
-using UnaryOps = OpList<Abs, Acos, Asin, Atan, BesselI0e, BesselI1e, Ceil, Cos, Digamma, Elu, Erf,
-                        Erfc, Erfinv, Exp, Expm1, Floor, Inv, IsFinite, IsInf, IsNan, Lgamma, Log,
-                        Log1p, LogicalNot, Ndtri, Neg, Reciprocal, Relu, Relu6, Rint, Round, Rsqrt,
-                        Selu, Sigmoid, Sign, Sin, Softplus, Softsign, Sqrt, Square, Tan, Tanh>;
+using UnaryOps =
+    OpList<Abs, Acos, Asin, Atan, BesselI0, BesselI0e, BesselI1, BesselI1e, BesselJ0, BesselJ1,
+           BesselK0, BesselK0e, BesselK1, BesselK1e, BesselY0, BesselY1, Ceil, Cos, Dawsn, Digamma,
+           Elu, Erf, Erfc, Erfinv, Exp, Expint, Expm1, Floor, FresnelCos, FresnelSin, Inv, Invert,
+           IsFinite, IsInf, IsNan, Lgamma, Log, Log1p, LogicalNot, Ndtri, Neg, Reciprocal, Relu,
+           Relu6, Rint, Round, Rsqrt, Selu, Sigmoid, Sign, Sin, Softplus, Softsign, Spence, Sqrt,
+           Square, Tan, Tanh>;
 
 }  // namespace MR_ISA_NAMESPACE
 }  // namespace millrace

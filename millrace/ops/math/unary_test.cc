@@ -43,29 +43,73 @@ double inverse_of(double (*f)(double), double y) {
   return low;
 }
 
+// The integral of `f` from `begin` to `end`, by Gauss and Legendre's rule on each of many parts.
+double integral(double (*f)(double), double begin, double end) {
+  constexpr int kParts = 60;
+  constexpr double kNodes[] = {0.18343464249564980494, 0.52553240991632898582,
+                               0.79666647741362673959, 0.96028985649753623168};
+  constexpr double kWeights[] = {0.36268378337836198297, 0.31370664587788728734,
+                                 0.22238103445337447054, 0.10122853629037625915};
+  const double half = (end - begin) / kParts / 2;
+  double sum = 0;
+  for (int part = 0; part < kParts; ++part) {
+    const double middle = begin + (2 * part + 1) * half;
+    for (int k = 0; k < 4; ++k) {
+      sum += kWeights[k] * (f(middle - kNodes[k] * half) + f(middle + kNodes[k] * half));
+    }
+  }
+  return sum * half;
+}
+double cosine_of_square(double t) { return std::cos(1.5707963267948966 * t * t); }
+double sine_of_square(double t) { return std::sin(1.5707963267948966 * t * t); }
+// exp(-x^2) times the integral of exp(t^2) from 0 to x, term by term.
+double dawson_of(double x) {
+  long double term = x, sum = x;
+  for (int k = 1; k < 400; ++k) {
+    term *= static_cast<long double>(x) * x / k;
+    sum += term / (2 * k + 1);
+  }
+  return static_cast<double>(sum * std::exp(-static_cast<long double>(x) * x));
+}
+double log_over_distance(double t) { return t == 1 ? -1 : std::log(t) / (1 - t); }
+
 const Row kRows[] = {
     {"Abs", std::fabs, -9, 9},
     {"Acos", std::acos, -1, 1},
     {"Asin", std::asin, -1, 1},
     {"Atan", std::atan, -9, 9},
+    {"BesselI0", [](double x) { return std::cyl_bessel_i(0, std::fabs(x)); }, -9, 9},
     {"BesselI0e",
      [](double x) { return std::cyl_bessel_i(0, std::fabs(x)) * std::exp(-std::fabs(x)); }, -30,
      30},
+    {"BesselI1", [](double x) { return sign(x) * std::cyl_bessel_i(1, std::fabs(x)); }, -9, 9},
     {"BesselI1e",
      [](double x) {
        return sign(x) * std::cyl_bessel_i(1, std::fabs(x)) * std::exp(-std::fabs(x));
      },
      -30, 30},
+    {"BesselJ0", [](double x) { return std::cyl_bessel_j(0, std::fabs(x)); }, -9, 9},
+    {"BesselJ1", [](double x) { return sign(x) * std::cyl_bessel_j(1, std::fabs(x)); }, -9, 9},
+    {"BesselK0", [](double x) { return std::cyl_bessel_k(0, x); }, 0.1, 9},
+    {"BesselK0e", [](double x) { return std::cyl_bessel_k(0, x) * std::exp(x); }, 0.1, 9},
+    {"BesselK1", [](double x) { return std::cyl_bessel_k(1, x); }, 0.1, 9},
+    {"BesselK1e", [](double x) { return std::cyl_bessel_k(1, x) * std::exp(x); }, 0.1, 9},
+    {"BesselY0", [](double x) { return std::cyl_neumann(0, x); }, 0.1, 9},
+    {"BesselY1", [](double x) { return std::cyl_neumann(1, x); }, 0.1, 9},
     {"Ceil", std::ceil, -9, 9},
     {"Cos", std::cos, -9, 9, [](C x) { return std::cos(x); }},
+    {"Dawsn", dawson_of, -9, 9},
     {"Digamma", digamma_of, 0.5, 9},
     {"Elu", [](double x) { return x < 0 ? std::expm1(x) : x; }, -9, 9},
     {"Erf", std::erf, -3, 3},
     {"Erfc", std::erfc, -3, 3},
     {"Erfinv", [](double y) { return inverse_of(std::erf, y); }, -0.9, 0.9},
     {"Exp", std::exp, -9, 9, [](C x) { return std::exp(x); }},
+    {"Expint", [](double x) { return std::expint(x); }, 0.5, 50},
     {"Expm1", std::expm1, -9, 9, [](C x) { return std::exp(x) - 1.0; }},
     {"Floor", std::floor, -9, 9},
+    {"FresnelCos", [](double x) { return integral(cosine_of_square, 0, x); }, -5, 5},
+    {"FresnelSin", [](double x) { return integral(sine_of_square, 0, x); }, -5, 5},
     {"Inv", [](double x) { return 1 / x; }, 0.5, 9, [](C x) { return 1.0 / x; }},
     {"IsFinite", [](double x) -> double { return std::isfinite(x); }, -9, 9},
     {"IsInf", [](double x) -> double { return std::isinf(x); }, -9, 9},
@@ -99,6 +143,7 @@ const Row kRows[] = {
     {"Sin", std::sin, -9, 9, [](C x) { return std::sin(x); }},
     {"Softplus", [](double x) { return std::log1p(std::exp(x)); }, -9, 9},
     {"Softsign", [](double x) { return x / (1 + std::fabs(x)); }, -9, 9},
+    {"Spence", [](double x) { return integral(log_over_distance, 1, x); }, 0.1, 9},
     {"Sqrt", std::sqrt, 0, 9, [](C x) { return std::sqrt(x); }},
     {"Square", [](double x) { return x * x; }, -9, 9, [](C x) { return x * x; }},
     {"Tan", std::tan, -1, 1, [](C x) { return std::tan(x); }},

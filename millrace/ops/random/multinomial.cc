@@ -8,6 +8,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
+#include "millrace/ops/random/stateless.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -122,7 +123,18 @@ void register_multinomial(Registry& registry) {
                 .attrs = {{"seed", "int = 0"}, {"seed2", "int = 0"}},
                 .traits = {.stateful = true, .cannot_differentiate = true, .cost = 30},
                 .shape = multinomial_shape});
-  registry.kernel({.op = "Multinomial", .factory = Multinomial::make});
+  add_stateless(
+      registry,
+      {.spec = {.doc = "As Multinomial, drawn as the seed says.",
+                .outputs = {{"output", "output_dtype"}},
+                .types = {{"T", kRealNumbers}, {"output_dtype", kIndexTypes, DType::kInt64}},
+                .traits = {.cannot_differentiate = true, .cost = 30},
+                .shape = with_stream<multinomial_shape>},
+       .before = {{"logits", "T"}, {"num_samples", "host(int32)"}},
+       .with_seed = "StatelessMultinomial"});
+  for (const char* op : {"Multinomial", "StatelessMultinomial"}) {
+    registry.kernel({.op = op, .factory = Multinomial::make});
+  }
 }
 
 }  // namespace millrace

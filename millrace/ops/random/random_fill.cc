@@ -1,12 +1,14 @@
 // RandomUniform, RandomStandardNormal, TruncatedNormal: tensors of random floating numbers.
 
 #include <memory>
+#include <string>
 
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/device_engine.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/fill_blocks.h"
 #include "millrace/ops/random/random_state.h"
+#include "millrace/ops/random/stateless.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -134,7 +136,8 @@ class RandomFill final : public Kernel {
 };
 
 template <class Distribution>
-void register_fill(Registry& registry, const char* name, const char* doc, float cost) {
+void register_fill(Registry& registry, const char* name, const char* without_state, const char* doc,
+                   float cost) {
   registry.add({.name = name,
                 .doc = doc,
                 .inputs = {{"shape", "host(T)"}},
@@ -146,19 +149,38 @@ void register_fill(Registry& registry, const char* name, const char* doc, float 
                           {"seed2", "int = 0"}},
                 .traits = {.stateful = true, .cannot_differentiate = true, .cost = cost},
                 .shape = random_shape});
-  registry.kernel({.op = name,
-                   .constraints = {{"dtype", kFloating}},
-                   .factory = RandomFill<Distribution>::make});
+  const auto add_without_state = [&](const char* shape_type, const char* with_seed,
+                                     const char* with_key) {
+    const std::string shape = std::string("host(") + shape_type + ")";
+    add_stateless(registry, {.spec = {.doc = doc,
+                                      .outputs = {{"output", "dtype"}},
+                                      .types = {{"dtype", kFloating, DType::kFloat},
+                                                {shape_type, kIndexTypes, DType::kInt32}},
+                                      .traits = {.cannot_differentiate = true, .cost = cost},
+                                      .shape = with_stream<random_shape>},
+                             .before = {{"shape", shape.c_str()}},
+                             .with_seed = with_seed,
+                             .with_key = with_key});
+  };
+  add_without_state("T", without_state, nullptr);
+  const std::string v2 = std::string(without_state) + "V2";
+  add_without_state("Tshape", nullptr, v2.c_str());
+  for (const char* op : {name, without_state, v2.c_str()}) {
+    registry.kernel({.op = op,
+                     .constraints = {{"dtype", kFloating}},
+                     .factory = RandomFill<Distribution>::make});
+  }
 }
 
 }  // namespace
 
 void register_random_fill(Registry& registry) {
-  register_fill<Uniform>(registry, "RandomUniform", "Numbers evenly distributed over [0, 1).", 1);
-  register_fill<Normal>(registry, "RandomStandardNormal",
+  register_fill<Uniform>(registry, "RandomUniform", "StatelessRandomUniform",
+                         "Numbers evenly distributed over [0, 1).", 1);
+  register_fill<Normal>(registry, "RandomStandardNormal", "StatelessRandomNormal",
                         "Numbers of the normal distribution with mean 0 and deviation 1.", 10);
   register_fill<Truncated>(
-      registry, "TruncatedNormal",
+      registry, "TruncatedNormal", "StatelessTruncatedNormal",
       "Numbers of the normal distribution with mean 0 and deviation 1 that lie within (-2, 2).",
       20);
 }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "millrace/graph/gradient.h"
@@ -10,6 +11,7 @@
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/random/distributions.h"
 #include "millrace/ops/random/random_state.h"
+#include "millrace/ops/random/stateless.h"
 #include "millrace/tensor/dispatch.h"
 
 // Distributions that take another number of random bits for every value: each value has a stretch
@@ -132,6 +134,35 @@ Status random_gamma_grad(GradientContext& c) {
   return ok_status();
 }
 
+// Of ops without state the shape is that of the output, which ends with that of the parameters, the
+// last input.
+Status whole_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(PartialShape shape, sizes_input(c, 0));
+  const PartialShape& parameters = c.input(c.num_inputs() - 1);
+  if (shape.rank_known() && parameters.rank_known()) {
+    const int front = shape.rank() - parameters.rank();
+    bool fits = front >= 0;
+    for (int i = 0; fits && i < parameters.rank(); ++i) {
+      const int64_t size = shape.dim(front + i), own = parameters.dim(i);
+      fits = size < 0 || own < 0 || size == own;
+    }
+    if (!fits) {
+      return invalid_argument("Shape passed in must end with broadcasted shape: ", shape,
+                              " does not end with ", parameters);
+    }
+  }
+  c.set_output(0, std::move(shape));
+  return ok_status();
+}
+
+// Of an op without state the parameters come last.
+Status stateless_gamma_grad(GradientContext& c) {
+  const int last = c.num_inputs() - 1;
+  const Expr alpha = c.input(last);
+  c.set(last, sum_to_shape_of(c.gradient() * call("RandomGammaGrad", {alpha, c.output(0)}), alpha));
+  return ok_status();
+}
+
 template <bool kGamma>
 class PerParameter final : public Kernel {
  public:
@@ -143,8 +174,8 @@ class PerParameter final : public Kernel {
 
   Status compute(KernelContext& ctx) const override {
     MR_TRY_ASSIGN(const Shape samples_shape, ctx.shape_input(0));
-    const Tensor& parameters = ctx.input(1);
-    MR_TRY_ASSIGN(const Shape shape, samples_shape.concat(parameters.shape()));
+    const Tensor& parameters = ctx.input(1 + source_.num_inputs());
+    MR_TRY_ASSIGN(const Shape shape, output_shape(samples_shape, parameters.shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const int64_t n = shape.num_elements();
     if (n == 0) return ok_status();
@@ -161,6 +192,19 @@ class PerParameter final : public Kernel {
   }
 
  private:
+  // Ops without state are given the shape of their output, which ends with the parameters'.
+  Result<Shape> output_shape(const Shape& given, const Shape& parameters) const {
+    if (source_.num_inputs() == 0) return given.concat(parameters);
+    const int front = given.rank() - parameters.rank();
+    bool fits = front >= 0;
+    for (int i = 0; fits && i < parameters.rank(); ++i) {
+      fits = given.dim(front + i) == parameters.dim(i);
+    }
+    if (fits) return given;
+    return invalid_argument("Shape passed in must end with broadcasted shape: ", given,
+                            " does not end with ", parameters);
+  }
+
   // Parameter by parameter in the stream, sample by sample in memory.
   template <class T>
   static void draw(const KernelContext& ctx, const Philox& stream,
@@ -227,8 +271,39 @@ void register_random_gamma(Registry& registry) {
                 .traits = traits,
                 .shape = shape_and_parameters,
                 .no_gradient = no_gradient});
-  registry.kernel({.op = "RandomGamma", .factory = PerParameter<true>::make});
-  for (const char* op : {"RandomPoisson", "RandomPoissonV2"}) {
+  StatelessOp gamma = {.spec = {.doc = "Values of gamma distributions of rate 1, one for each "
+                                       "element of the shape, which ends with that of alpha.",
+                                .outputs = {{"output", "dtype"}},
+                                .types = {{"dtype", kFloating}, {"T", kIndexTypes, DType::kInt32}},
+                                .traits = {.cost = 200},
+                                .shape = with_stream<whole_shape>,
+                                .gradient = stateless_gamma_grad},
+                       .before = {{"shape", "host(T)"}},
+                       .after = {{"alpha", "dtype"}},
+                       .with_seed = "StatelessRandomGammaV2"};
+  add_stateless(registry, gamma);
+  gamma.spec.types = {{"dtype", kFloating}, {"Tshape", kIndexTypes, DType::kInt32}};
+  gamma.before = {{"shape", "host(Tshape)"}};
+  gamma.with_seed = nullptr;
+  gamma.with_key = "StatelessRandomGammaV3";
+  add_stateless(registry, gamma);
+  add_stateless(registry,
+                {.spec = {.doc = "Values of Poisson distributions, one for each element of the "
+                                 "shape, which ends with that of lam.",
+                          .outputs = {{"output", "dtype"}},
+                          .types = {{"Rtype", kPoissonTypes},
+                                    {"dtype", kPoissonTypes},
+                                    {"T", kIndexTypes, DType::kInt32}},
+                          .traits = {.cost = 200},
+                          .shape = with_stream<whole_shape>,
+                          .no_gradient = no_gradient},
+                 .before = {{"shape", "host(T)"}},
+                 .after = {{"lam", "Rtype"}},
+                 .with_seed = "StatelessRandomPoisson"});
+  for (const char* op : {"RandomGamma", "StatelessRandomGammaV2", "StatelessRandomGammaV3"}) {
+    registry.kernel({.op = op, .factory = PerParameter<true>::make});
+  }
+  for (const char* op : {"RandomPoisson", "RandomPoissonV2", "StatelessRandomPoisson"}) {
     registry.kernel({.op = op, .factory = PerParameter<false>::make});
   }
 }

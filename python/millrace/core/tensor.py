@@ -152,3 +152,11 @@ class Tensor(TensorOperators):
 def is_tensor_like(value: Any) -> bool:
     """Whether a value stands for a tensor: a Tensor, a Variable."""
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
+
+
+def label_of(tensor: Any) -> str:
+    """What messages call a tensor: its name; shape and type of one that has a value and no name."""
+    if isinstance(tensor, Tensor) and hasattr(tensor, "numpy"):
+        return f"shape={tensor.shape} dtype={tensor.dtype.name}"
+    name: str = tensor.name
+    return name

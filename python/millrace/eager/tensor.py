@@ -21,7 +21,8 @@ def numpy(self: Any) -> Any:
     """The elements as an array of the caller's own; a NumPy scalar, or bytes, for a scalar."""
     if self.dtype in (dtypes.resource, dtypes.variant):
         raise _no_array(self)
-    return self._numpy()
+    value = self._numpy()
+    return value[value.dtype.names[0]] if self.dtype.is_quantized else value
 
 
 def _no_array(self: Any) -> Exception:

@@ -7,7 +7,7 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import (
     control_dependencies,
@@ -207,12 +207,34 @@ def gradients(
     return out
 
 
+def _refuse_eager(what: str) -> None:
+    if _core.executing_eagerly():
+        raise RuntimeError(
+            f"tf.{what} is not supported when eager execution is enabled. Use tf.GradientTape "
+            "instead."
+        )
+
+
+@export(v2="gradients")
+def gradients_v2(
+    ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", gate_gradients: bool = False,
+    aggregation_method: Any = None, stop_gradients: Any = None,
+    unconnected_gradients: Any = UnconnectedGradients.NONE,
+) -> list[Any]:  # fmt: skip
+    """As of `compat.v1`, in graphs and functions. RuntimeError where operations run at once."""
+    _refuse_eager("gradients")
+    return gradients(
+        ys, xs, grad_ys, name, False, gate_gradients, aggregation_method, stop_gradients,
+        unconnected_gradients,
+    )  # fmt: skip
+
+
 def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
     if grad is None:
         if y.dtype.is_complex:
             raise TypeError(
                 f"Gradients of complex tensors must set grad_ys (y.dtype = tf.{y.dtype.name}) of "
-                f"'{y.name}', shape {y.shape}"
+                f"'{label_of(y)}', shape {y.shape}"
             )
         return None
     if not isinstance(grad, (Tensor, IndexedSlices)):
@@ -221,11 +243,12 @@ def _check_incoming(y: Tensor, grad: Any, i: int) -> Any:
         if not grad.dtype.is_floating and not grad.dtype.is_integer:
             raise TypeError(
                 f"Gradient type {grad.dtype.name} generated for real or integer-valued tensor "
-                f"'{y.name}' with type {y.dtype.name} must be real or integer"
+                f"'{label_of(y)}' with type {y.dtype.name} must be real or integer"
             )
     elif y.dtype.is_complex and not grad.dtype.is_complex:
         raise TypeError(
-            f"Gradient type {grad.dtype.name} generated for complex-valued tensor '{y.name}' with "
+            f"Gradient type {grad.dtype.name} generated for complex-valued tensor '{label_of(y)}' "
+            "with "
             f"type {y.dtype.name} must be complex"
         )
     if isinstance(grad, Tensor) and not grad.shape.is_compatible_with(y.shape):
@@ -261,18 +284,30 @@ def hessians(
         count = x.shape.num_elements()
         if count is None:
             raise ValueError(
-                f"hessians: the shape of '{x.name}' ({x.dtype.name}) must be known, got {x.shape}"
+                f"hessians: the shape of '{label_of(x)}' ({x.dtype.name}) must be known, got "
+                f"{x.shape}"
             )
         with name_scope(name, "hessians"):
             flat = gen_ops.reshape(gradient, [-1])
             rows = [gradients(flat[i], x, **options)[0] for i in range(count)]
             if any(row is None for row in rows):
                 raise ValueError(
-                    f"hessians: the gradient with respect to '{x.name}' ({x.dtype.name}, shape "
+                    f"hessians: the gradient with respect to '{label_of(x)}' ({x.dtype.name}, "
+                    "shape "
                     f"{x.shape}) does not depend on it"
                 )
             out.append(gen_ops.reshape(gen_ops.pack(rows), x.shape.concatenate(x.shape)))
     return out
+
+
+@export(v2="hessians")
+def hessians_v2(
+    ys: Any, xs: Any, gate_gradients: bool = False, aggregation_method: Any = None,
+    name: str = "hessians",
+) -> list[Any]:  # fmt: skip
+    """As of `compat.v1`, in graphs and functions. RuntimeError where operations run at once."""
+    _refuse_eager("hessians")
+    return hessians(ys, xs, name, False, gate_gradients, aggregation_method)
 
 
 class GradientOp:
@@ -352,7 +387,8 @@ def _check_shape(op: Any, i: int, given: Tensor, gradient: Any) -> None:
         return
     raise ValueError(
         f"Incompatible shapes between op input and calculated input gradient. Forward operation: "
-        f"{op.name} ({op.type}). Input index: {i} ('{given.name}', {given.dtype.name}). Original "
+        f"{op.name} ({op.type}). Input index: {i} ('{label_of(given)}', {given.dtype.name}). "
+        "Original "
         f"input shape: {given.shape}. Calculated input gradient shape: {shape}.{_where(op)}"
     )
 

@@ -117,6 +117,8 @@ def _elements(flat: np.ndarray, dtype: dtypes.DType) -> list[Any]:
 @export(v1=("make_ndarray", "contrib.util.make_ndarray"), v2="make_ndarray")
 def make_ndarray(tensor: Any) -> np.ndarray:
     """The array that a TensorProto holds. TypeError for a type without arrays."""
+    if not hasattr(tensor, "tensor_shape"):
+        raise TypeError(f"expected a TensorProto, got {type(tensor).__name__}")
     sizes = [int(d.size) for d in tensor.tensor_shape.dim]
     count = int(np.prod(sizes, dtype=np.int64))
     dtype = dtypes.as_dtype(tensor.dtype)

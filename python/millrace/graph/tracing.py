@@ -40,6 +40,8 @@ def tensors_of(leaf: Any) -> list[Tensor]:
         return [leaf.indices, leaf.values, leaf.dense_shape]
     if leaf is None:
         return []
+    if hasattr(leaf, "_parts"):
+        return leaf._parts()
     return [leaf.flow]  # a TensorArray
 
 
@@ -51,6 +53,8 @@ def _whole(leaf: Any, parts: list[Tensor]) -> Any:
         return IndexedSlices(*parts)
     if isinstance(leaf, SparseTensor):
         return SparseTensor(*parts)
+    if hasattr(leaf, "_parts"):
+        return leaf._from_parts(parts)
     return None if leaf is None else leaf._with_flow(parts[0])
 
 
@@ -64,7 +68,9 @@ def wholes(leaves: list[Any], tensors: list[Tensor]) -> list[Any]:
 
 
 def is_composite(value: Any) -> bool:
-    return isinstance(value, (IndexedSlices, SparseTensor)) or hasattr(value, "_with_flow")
+    """Whether a value is made of tensors: sparse, or one that has `_parts` or a flow."""
+    composite = isinstance(value, (IndexedSlices, SparseTensor))
+    return composite or hasattr(value, "_with_flow") or hasattr(value, "_parts")
 
 
 def kind_of(leaf: Any) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -82,6 +83,14 @@ def decode_csv(
         use_quote_delim=use_quote_delim, na_value=na_value, select_cols=columns, name=name,
     )  # fmt: skip
     return list(outputs)
+
+
+decode_csv_v2 = export(v2="io.decode_csv")(
+    reordered(
+        decode_csv,
+        "records record_defaults field_delim use_quote_delim na_value select_cols name",
+    )
+)
 
 
 @export(v1=("decode_json_example", "io.decode_json_example"), v2="io.decode_json_example")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.dtypes import DType
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape, as_shape
@@ -233,6 +234,11 @@ def parse_example(
         return _finish(features, _tensors(raw, out[:3], out[3]))
 
 
+parse_example_v2 = export(v2="io.parse_example")(
+    reordered(parse_example, "serialized features example_names name")
+)
+
+
 @export(v1=("parse_single_example", "io.parse_single_example"))
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None,
@@ -268,6 +274,11 @@ def parse_single_example(
                 dense_shapes=raw.dense_shapes, name=name,
             )  # fmt: skip
         return _finish(features, _tensors(raw, out[:3], out[3]))
+
+
+parse_single_example_v2 = export(v2="io.parse_single_example")(
+    reordered(parse_single_example, "serialized features example_names name")
+)
 
 
 def _sequence_raws(context_features: Any, sequence_features: Any) -> tuple[_Raw, _Raw]:

@@ -4,8 +4,9 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops.math import cast
@@ -38,7 +39,7 @@ def range(
                 if part.dtype.base_dtype not in _RANGE_TYPES:
                     raise TypeError(
                         f"range takes {', '.join(t.name for t in _RANGE_TYPES)}, got "
-                        f"{part.dtype.base_dtype.name} ('{part.name}')"
+                        f"{part.dtype.base_dtype.name} ('{label_of(part)}')"
                     )
             dtype = max((p.dtype.base_dtype for p in parts), key=_RANGE_TYPES.index)
         return gen_ops.range(*[cast(p, dtype) for p in parts], name=scope)
@@ -69,6 +70,9 @@ def argmax(
     return gen_ops.arg_max(input, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
+argmax_v2 = export(v2=("argmax", "math.argmax"))(reordered(argmax, "input axis output_type name"))
+
+
 @export(v1=("argmin", "math.argmin"))
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None,
@@ -77,6 +81,9 @@ def argmin(
     """The index of the least element along `axis` (the first by default)."""
     axis = either(axis, dimension, "dimension")
     return gen_ops.arg_min(input, 0 if axis is None else axis, output_type=output_type, name=name)
+
+
+argmin_v2 = export(v2=("argmin", "math.argmin"))(reordered(argmin, "input axis output_type name"))
 
 
 @export(v1=("cumsum", "math.cumsum"), v2=("cumsum", "math.cumsum"))

@@ -6,9 +6,10 @@ import numpy as np
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
@@ -34,6 +35,9 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of a tensor as a vector; a constant where it is known."""
     return shape_internal(input, name, True, out_type)
+
+
+shape_v2 = export(v2="shape")(reordered(shape, "input out_type name"))
 
 
 def shape_internal(
@@ -74,6 +78,9 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
         if count is not None:
             return constant(count, out_type, name=scope)
         return gen_ops.size(tensor, out_type, name=scope)
+
+
+size_v2 = export(v2="size")(reordered(size, "input out_type name"))
 
 
 @export(v1="rank", v2="rank")
@@ -144,6 +151,9 @@ def transpose(
         return swap(a, perm, name=scope)
 
 
+transpose_v2 = export(v2="transpose")(reordered(transpose, "a perm conjugate name"))
+
+
 @export(
     v1=("matrix_transpose", "linalg.matrix_transpose", "linalg.transpose"),
     v2="linalg.matrix_transpose",
@@ -159,7 +169,7 @@ def matrix_transpose(
             if ndims < 2:
                 raise ValueError(
                     "Argument 'a' should be a (batch) matrix with rank >= 2. Received "
-                    f"'{a.name}' with shape {a.shape}"
+                    f"'{label_of(a)}' with shape {a.shape}"
                 )
             perm: Any = [*range(ndims - 2), ndims - 1, ndims - 2]
         else:
@@ -281,6 +291,9 @@ def zeros_like(
         return made
 
 
+zeros_like_v2 = export(v2="zeros_like")(reordered(zeros_like, "input dtype name", input="tensor"))
+
+
 @export(v1="ones_like")
 def ones_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
@@ -295,6 +308,9 @@ def ones_like(
         made = _filled(one, shape_internal(tensor, optimize=optimize), dtype, scope)
         made.set_shape(tensor.shape)
         return made
+
+
+ones_like_v2 = export(v2="ones_like")(reordered(ones_like, "input dtype name", input="tensor"))
 
 
 @export(v1="fill", v2="fill")
@@ -368,13 +384,13 @@ def unstack(
         if dims is not None:
             if not -len(dims) <= axis < len(dims):
                 raise ValueError(
-                    f"axis = {axis} not in [{-len(dims)}, {len(dims)}): '{value.name}' has shape "
-                    f"{value.shape}"
+                    f"axis = {axis} not in [{-len(dims)}, {len(dims)}): '{label_of(value)}' has "
+                    f"shape {value.shape}"
                 )
             num = dims[axis]
         if num is None:
             raise ValueError(
-                f"Cannot infer num from shape {value.shape} of '{value.name}': pass `num`"
+                f"Cannot infer num from shape {value.shape} of '{label_of(value)}': pass `num`"
             )
     made = gen_ops.unpack(value, num, axis=axis, name=name or "unstack")
     return made if isinstance(made, list) else []
@@ -437,6 +453,9 @@ def pad(
     raise ValueError(
         f"Unknown padding mode: {mode}. Expected 'CONSTANT', 'REFLECT' or 'SYMMETRIC'."
     )
+
+
+pad_v2 = export(v2="pad")(reordered(pad, "tensor paddings mode constant_values name"))
 
 
 stop_gradient = export(v1="stop_gradient", v2="stop_gradient")(gen_ops.stop_gradient)

@@ -6,8 +6,9 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes, errors
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.operation import Operation
@@ -47,8 +48,8 @@ def _compare(
         if data is None:
             data = [
                 f"Condition x {symbol} y did not hold element-wise:",
-                f"x ({x.name}) = ", x,
-                f"y ({y.name}) = ", y,
+                f"x ({label_of(x)}) = ", x,
+                f"y ({label_of(y)}) = ", y,
             ]  # fmt: skip
         if message:
             data = [message, *data]
@@ -81,6 +82,11 @@ def assert_equal(
     )
 
 
+assert_equal_v2 = export(v2=("assert_equal", "debugging.assert_equal"))(
+    reordered(assert_equal, "x y message summarize name")
+)
+
+
 @export(v1=("assert_none_equal", "debugging.assert_none_equal"))
 def assert_none_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -93,6 +99,11 @@ def assert_none_equal(
     )  # fmt: skip
 
 
+assert_none_equal_v2 = export(v2="debugging.assert_none_equal")(
+    reordered(assert_none_equal, "x y summarize message name")
+)
+
+
 @export(v1=("assert_less", "debugging.assert_less"))
 def assert_less(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -100,6 +111,11 @@ def assert_less(
 ) -> Operation:  # fmt: skip
     """An operation that fails unless x < y everywhere. Arguments as of `assert_equal`."""
     return _compare("assert_less", "<", gen_ops.less, x, y, data, summarize, message, name, np.less)
+
+
+assert_less_v2 = export(v2=("assert_less", "debugging.assert_less"))(
+    reordered(assert_less, "x y message summarize name")
+)
 
 
 @export(v1=("assert_less_equal", "debugging.assert_less_equal"))
@@ -114,6 +130,11 @@ def assert_less_equal(
     )  # fmt: skip
 
 
+assert_less_equal_v2 = export(v2="debugging.assert_less_equal")(
+    reordered(assert_less_equal, "x y message summarize name")
+)
+
+
 @export(v1=("assert_greater", "debugging.assert_greater"))
 def assert_greater(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -123,6 +144,11 @@ def assert_greater(
     return _compare(
         "assert_greater", ">", gen_ops.greater, x, y, data, summarize, message, name, np.greater
     )
+
+
+assert_greater_v2 = export(v2=("assert_greater", "debugging.assert_greater"))(
+    reordered(assert_greater, "x y message summarize name")
+)
 
 
 @export(v1=("assert_greater_equal", "debugging.assert_greater_equal"))
@@ -135,6 +161,11 @@ def assert_greater_equal(
         "assert_greater_equal", ">=", gen_ops.greater_equal, x, y, data, summarize, message, name,
         np.greater_equal,
     )  # fmt: skip
+
+
+assert_greater_equal_v2 = export(v2="debugging.assert_greater_equal")(
+    reordered(assert_greater_equal, "x y message summarize name")
+)
 
 
 @export(v1=("assert_near", "debugging.assert_near"))
@@ -156,12 +187,17 @@ def assert_near(
         if data is None:
             data = [
                 "x and y not equal to tolerance rtol = ", rtol, "atol = ", atol,
-                f"x ({x.name}) = ", x, f"y ({y.name}) = ", y,
+                f"x ({label_of(x)}) = ", x, f"y ({label_of(y)}) = ", y,
             ]  # fmt: skip
         if message:
             data = [message, *data]
         condition = gen_ops.less_equal(abs(x - y), atol + rtol * abs(y))
         return Assert(reduce_all(condition), list(data), summarize=summarize)
+
+
+assert_near_v2 = export(v2="debugging.assert_near")(
+    reordered(assert_near, "x y rtol atol message summarize name")
+)
 
 
 def _against_zero(
@@ -171,7 +207,11 @@ def _against_zero(
     with name_scope(name, what, [x]):
         x = convert_to_tensor(x, name="x")
         if data is None:
-            data = [f"Condition x {symbol} 0 did not hold element-wise:", f"x ({x.name}) = ", x]
+            data = [
+                f"Condition x {symbol} 0 did not hold element-wise:",
+                f"x ({label_of(x)}) = ",
+                x,
+            ]
         if message:
             data = [message, *data]
         zero = convert_to_tensor(0, dtype=x.dtype.base_dtype)
@@ -190,6 +230,11 @@ def assert_negative(
     )
 
 
+assert_negative_v2 = export(v2="debugging.assert_negative")(
+    reordered(assert_negative, "x message summarize name")
+)
+
+
 @export(v1=("assert_positive", "debugging.assert_positive"))
 def assert_positive(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -199,6 +244,11 @@ def assert_positive(
     return _against_zero(
         "assert_positive", ">", assert_less, True, x, data, summarize, message, name
     )
+
+
+assert_positive_v2 = export(v2="debugging.assert_positive")(
+    reordered(assert_positive, "x message summarize name")
+)
 
 
 @export(v1=("assert_non_negative", "debugging.assert_non_negative"))
@@ -212,6 +262,11 @@ def assert_non_negative(
     )
 
 
+assert_non_negative_v2 = export(v2="debugging.assert_non_negative")(
+    reordered(assert_non_negative, "x message summarize name")
+)
+
+
 @export(v1=("assert_non_positive", "debugging.assert_non_positive"))
 def assert_non_positive(
     x: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -221,6 +276,11 @@ def assert_non_positive(
     return _against_zero(
         "assert_non_positive", "<=", assert_less_equal, False, x, data, summarize, message, name
     )
+
+
+assert_non_positive_v2 = export(v2="debugging.assert_non_positive")(
+    reordered(assert_non_positive, "x message summarize name")
+)
 
 
 # Ranks and types.
@@ -234,7 +294,7 @@ def _known_rank(rank: Any) -> Any:
     """A rank as an int, or as a tensor where it is not known. ValueError unless it is a scalar."""
     tensor = convert_to_tensor(rank, name="rank")
     if tensor.dtype.base_dtype is not dtypes.int32:
-        raise TypeError(f"'{tensor.name}' must be of type int32, got {tensor.dtype.name}")
+        raise TypeError(f"'{label_of(tensor)}' must be of type int32, got {tensor.dtype.name}")
     value = constant_value(tensor)
     if tensor.shape.ndims not in (None, 0):
         raise ValueError(f"Rank must be a scalar, got {rank!r} of shape {tensor.shape}")
@@ -297,6 +357,11 @@ def assert_rank(
     return _check_rank("assert_rank", x, [rank], _equals, "", data, summarize, message, name)
 
 
+assert_rank_v2 = export(v2=("assert_rank", "debugging.assert_rank"))(
+    reordered(assert_rank, "x rank message name")
+)
+
+
 @export(v1=("assert_rank_at_least", "debugging.assert_rank_at_least"))
 def assert_rank_at_least(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
@@ -307,6 +372,11 @@ def assert_rank_at_least(
         "assert_rank_at_least", x, [rank], lambda a, b: a >= b, "at least ", data, summarize,
         message, name,
     )  # fmt: skip
+
+
+assert_rank_at_least_v2 = export(v2="debugging.assert_rank_at_least")(
+    reordered(assert_rank_at_least, "x rank message name")
+)
 
 
 @export(v1=("assert_rank_in", "debugging.assert_rank_in"))
@@ -320,6 +390,11 @@ def assert_rank_in(
     )
 
 
+assert_rank_in_v2 = export(v2="debugging.assert_rank_in")(
+    reordered(assert_rank_in, "x ranks message name")
+)
+
+
 @export(v1=("assert_integer", "debugging.assert_integer"), v2="debugging.assert_integer")
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """TypeError unless x has a type of integers."""
@@ -327,7 +402,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         x = convert_to_tensor(x, name="x")
         if not x.dtype.is_integer:
             raise TypeError(
-                f'{_prefix(message)}Expected "x" to be integer type. Found: {x.name} of dtype '
+                f'{_prefix(message)}Expected "x" to be integer type. Found: {label_of(x)} of dtype '
                 f"{x.dtype!r} and shape {x.shape}"
             )
         return gen_ops.no_op(name="statically_determined_was_integer")
@@ -358,9 +433,14 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
         if tensor.shape.ndims != 0:
             raise ValueError(
                 f"{_prefix(message)}Expected scalar shape, saw shape: {tensor.shape} of "
-                f"'{tensor.name}'."
+                f"'{label_of(tensor)}'."
             )
         return tensor
+
+
+assert_scalar_v2 = export(v2="debugging.assert_scalar")(
+    reordered(assert_scalar, "tensor message name")
+)
 
 
 @export(
@@ -435,11 +515,11 @@ def assert_shapes(
                 if isinstance(size, int) and isinstance(expected, int):
                     if size != expected:
                         raise ValueError(
-                            f"{_prefix(message)}Tensor {tensor.name} dimension {i} must have size "
-                            f"{expected}. Received size {size}, shape {tensor.shape}"
+                            f"{_prefix(message)}Tensor {label_of(tensor)} dimension {i} must have "
+                            f"size {expected}. Received size {size}, shape {tensor.shape}"
                         )
                 elif size is not expected:
-                    text = message or f"{tensor.name}: dimension {i} has another size"
+                    text = message or f"{label_of(tensor)}: dimension {i} has another size"
                     checks.append(assert_equal(size, expected, message=text))
         with get_default_graph().control_dependencies(checks):
             return gen_ops.no_op()

@@ -5,7 +5,7 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import colocate_with, name_scope
 from millrace.graph.sparse import IndexedSlices, convert_to_tensor_or_indexed_slices
@@ -17,7 +17,7 @@ def _check_kept(before: Tensor, after: Tensor, what: str) -> None:
     """ValueError when a bound has broadcast the value to another shape."""
     if not before.shape.is_compatible_with(after.shape):
         raise ValueError(
-            f"{what}: the bounds must broadcast to the shape of the value: '{before.name}' "
+            f"{what}: the bounds must broadcast to the shape of the value: '{label_of(before)}' "
             f"({before.dtype.name}) has shape {before.shape}, the result {after.shape}"
         )
 

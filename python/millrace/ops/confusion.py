@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -105,3 +106,8 @@ def confusion_matrix(
         shape = gen_ops.pack([num_classes, num_classes])
         places = gen_ops.pack([labels, predictions], axis=1)
         return gen_ops.scatter_nd(places, weights, shape)
+
+
+confusion_matrix_v2 = export(v2="math.confusion_matrix")(
+    reordered(confusion_matrix, "labels predictions num_classes weights dtype name")
+)

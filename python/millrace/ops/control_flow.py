@@ -3,9 +3,9 @@
 from typing import Any, Callable
 
 from millrace import _core, gen_ops
-from millrace.core import dtypes, nest
+from millrace.core import dtypes, errors, nest
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.operation import Operation
@@ -144,6 +144,9 @@ def cond(
         raise TypeError("'true_fn' must be callable.")
     if not callable(false_fn):
         raise TypeError("'false_fn' must be callable.")
+    if _core.executing_eagerly():
+        result = true_fn() if bool(pred) else false_fn()
+        return result[0] if not strict and is_singleton(result) else result
     graph = get_default_graph()
     pred = _predicate(pred, "cond")
     branches = _Branches(["true_fn", "false_fn"], bool(strict))
@@ -198,7 +201,7 @@ def case(
         strict, name = False, strict
     if isinstance(pred_fn_pairs, dict):
         pairs = list(pred_fn_pairs.items())
-        if all(isinstance(pred, Tensor) for pred, _ in pairs):
+        if all(isinstance(p, Tensor) for p, _ in pairs) and not _core.executing_eagerly():
             pairs.sort(key=lambda pair: pair[0].name)
     elif isinstance(pred_fn_pairs, (list, tuple)):
         pairs = list(pred_fn_pairs)
@@ -216,13 +219,15 @@ def case(
         if tensor is None or tensor.dtype.base_dtype is not dtypes.bool_:
             raise TypeError(f"pred must be Tensor of type bool: {pred}")
         if not callable(function):
-            raise TypeError(f"fn for pred {pred.name} must be callable.")
+            raise TypeError(f"fn for pred {label_of(pred)} must be callable.")
     if default is not None and not callable(default):
         raise TypeError("default must be callable.")
     if not pairs:
         if default is None:
             raise ValueError("case needs at least one pair, or a default")
         return default()
+    if _core.executing_eagerly():
+        return _run_case(pairs, default, exclusive)
     with name_scope(name, "case", [pred for pred, _ in pairs]):
         preds = [convert_to_tensor(pred) for pred, _ in pairs]
         checks = []
@@ -239,6 +244,23 @@ def case(
                     with control_dependencies(preds):
                         return _run_as_branch(default, strict)
             return _chain(preds, functions, default, strict)
+
+
+def _run_case(pairs: list[Any], default: Any, exclusive: bool) -> Any:
+    """The case outside of graphs."""
+    chosen = [function for pred, function in pairs if bool(pred)]
+    if exclusive and len(chosen) > 1:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            "Input error: exclusive=True: More than one condition evaluated as True but "
+            f"exclusive=True.  Conditions: ({_names([pred for pred, _ in pairs])})",
+        )
+    if not chosen and default is None:
+        raise errors.InvalidArgumentError(
+            None, None, "None of the conditions evaluated as True and there is no default."
+        )
+    return (chosen[0] if chosen else default)()
 
 
 def _run_as_branch(function: Callable[[], Any], strict: bool) -> Any:
@@ -260,7 +282,7 @@ def _chain(preds: list[Tensor], functions: list[Any], default: Any, strict: bool
 
 
 def _names(preds: list[Tensor]) -> str:
-    return ", ".join(pred.name for pred in preds)
+    return ", ".join(label_of(pred) for pred in preds)
 
 
 def _count_true(preds: list[Tensor]) -> Tensor:
@@ -332,6 +354,9 @@ def switch_case(
     functions.append(default if default is not None else functions[-1])
     if not callable(functions[-1]):
         raise TypeError("default must be callable.")
+    if _core.executing_eagerly():
+        number = int(index)
+        return functions[number if 0 <= number < len(functions) else -1]()
     graph = get_default_graph()
     index = value_of(index)
     if index.dtype is not dtypes.int32:

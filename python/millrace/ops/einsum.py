@@ -5,7 +5,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops.reduce import reduce_sum
@@ -33,12 +33,13 @@ def _parse(equation: str, inputs: list[Tensor]) -> tuple[list[str], str]:
             raise ValueError(f"einsum: operand {i} of '{equation}' has more than one ellipsis")
         rank = x.shape.ndims
         if rank is None:
-            raise ValueError(f"einsum needs tensors of known rank, got '{x.name}'")
+            raise ValueError(f"einsum needs tensors of known rank, got '{label_of(x)}'")
         named = len(labels.replace("...", ""))
         extra = rank - named
         if extra < 0 or (extra > 0 and "..." not in labels):
             raise ValueError(
-                f"einsum: operand {i} of '{equation}' names {named} dimensions, but '{x.name}' "
+                f"einsum: operand {i} of '{equation}' names {named} dimensions, but "
+                f"'{label_of(x)}' "
                 f"({x.dtype.name}) has shape {x.shape}"
             )
         # Broadcasting counts from the last dimension, and so do these labels.
@@ -54,6 +55,11 @@ def _parse(equation: str, inputs: list[Tensor]) -> tuple[list[str], str]:
         written = match.group(3)
         if written.count("...") > 1:
             raise ValueError(f"einsum: the result of '{equation}' has more than one ellipsis")
+        if wide and "..." not in written:
+            raise ValueError(
+                f"einsum: the result of '{equation}' leaves out the dimensions that \"...\" stands "
+                "for"
+            )
         output = written.replace("...", all_wide)
     for c in output:
         if output.count(c) > 1:
@@ -176,6 +182,10 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
+    if not isinstance(equation, str):
+        raise TypeError(f"the equation of einsum is a string, got {type(equation).__name__}")
+    if not inputs:
+        raise ValueError(f"einsum: '{equation}' needs tensors")
     with name_scope(name, "einsum", list(inputs)) as scope:
         tensors = [convert_to_tensor(x, name="input") for x in inputs]
         operands, output = _parse(equation, tensors)

@@ -5,7 +5,7 @@ from typing import Any, Callable
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import array, loops
@@ -122,7 +122,7 @@ def _typed(value: Any, dtype: dtypes.DType, what: str) -> Tensor:
     if tensor.dtype.base_dtype is not dtype:
         raise TypeError(
             f"{what} must return {dtype.name}, got {tensor.dtype.base_dtype.name} of shape "
-            f"{tensor.shape} ('{tensor.name}'): say so with dtype"
+            f"{tensor.shape} ('{label_of(tensor)}'): say so with dtype"
         )
     return tensor
 

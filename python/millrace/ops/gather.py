@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
@@ -34,6 +35,11 @@ def gather(
     return gen_ops.gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
 
+gather_v2 = export(v2="gather")(
+    reordered(gather, "params indices validate_indices axis batch_dims name")
+)
+
+
 @export(v1=("gather_nd", "manip.gather_nd"))
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """The slices of `params` that the rows of `indices` point at.
@@ -43,6 +49,9 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
     if batch_dims == 0:
         return gen_ops.gather_nd(params, indices, name=name)
     return _batch_gather_nd(params, indices, int(batch_dims), name)
+
+
+gather_nd_v2 = export(v2="gather_nd")(reordered(gather_nd, "params indices batch_dims name"))
 
 
 def _batch_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:

@@ -9,7 +9,7 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension
-from millrace.core.tensor import Tensor, is_tensor_like
+from millrace.core.tensor import Tensor, is_tensor_like, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import partition
@@ -41,7 +41,7 @@ def _check_index(index: Any) -> Any:
         if tensor.dtype.base_dtype in _INDEX_TYPES and not tensor.shape.ndims:
             return tensor
         raise TypeError(
-            f"{_INDEX_ERROR}, got the tensor '{tensor.name}' ({tensor.dtype.base_dtype.name}, "
+            f"{_INDEX_ERROR}, got the tensor '{label_of(tensor)}' ({tensor.dtype.base_dtype.name}, "
             f"shape {tensor.shape})"
         )
     raise TypeError(f"{_INDEX_ERROR}, got {index!r}")

@@ -7,7 +7,7 @@ import numpy as np
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
@@ -337,7 +337,7 @@ def _spectral_norm(tensor: Tensor, axes: tuple[int, int]) -> Tensor:
     """The greatest singular value, with the two dimensions kept."""
     rank = tensor.shape.ndims
     if rank is None:
-        raise ValueError(f"norm of order 2 needs a tensor of known rank, got '{tensor.name}'")
+        raise ValueError(f"norm of order 2 needs a tensor of known rank, got '{label_of(tensor)}'")
     first, second = axes[0] % rank, axes[1] % rank
     rest = [i for i in range(rank) if i not in (first, second)]
     order = [*rest, first, second]
@@ -395,7 +395,8 @@ def _contracted(a: Tensor, axes: Any) -> tuple[Any, Any]:
         if a.shape.ndims is not None:
             if count > a.shape.ndims:
                 raise ValueError(
-                    f"'axes' must not be larger than the number of dimensions of tensor '{a.name}' "
+                    "'axes' must not be larger than the number of dimensions of tensor "
+                    f"'{label_of(a)}' "
                     f"of shape {a.shape}, got {count}"
                 )
             return list(range(a.shape.ndims - count, a.shape.ndims)), list(range(count))
@@ -426,7 +427,8 @@ def _as_matrix(t: Tensor, axes: Any, first: bool) -> tuple[Tensor, Any, Any]:
         for axis in axes:
             if not -rank <= axis < rank:
                 raise IndexError(
-                    f"tensordot: '{t.name}' of shape {t.shape} ({t.dtype.name}) has no dimension "
+                    f"tensordot: '{label_of(t)}' of shape {t.shape} ({t.dtype.name}) has no "
+                    "dimension "
                     f"{axis}"
                 )
         axes = [a % rank for a in axes]

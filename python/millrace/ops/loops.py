@@ -6,12 +6,20 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import IndexedSlices, SparseTensor
-from millrace.graph.tracing import described, kind_of, leaf_of, tensors_of, value_of, wholes
+from millrace.graph.tracing import (  # fmt: skip
+    described,
+    is_composite,
+    kind_of,
+    leaf_of,
+    tensors_of,
+    value_of,
+    wholes,
+)
 from millrace.ops.control_flow import is_singleton
 
 
@@ -95,7 +103,8 @@ class _Loop:
             for part, shape in zip(tensors_of(leaf), own, strict=True):
                 if not _covers(shape, part.shape):
                     raise ValueError(
-                        f"The shape invariant specified for {part.name} is not compatible with the "
+                        f"The shape invariant specified for {label_of(part)} is not compatible "
+                        "with the "
                         "initial shape of the loop variable. It enters the loop with shape "
                         f"{part.shape}, but the specified shape invariant is {shape}."
                     )
@@ -180,20 +189,21 @@ class _Loop:
 def _check_round(before: Tensor, shape: TensorShape, after: Tensor) -> None:
     if before.dtype.base_dtype != after.dtype.base_dtype:
         raise TypeError(
-            f"The loop variable {before.name} enters the loop with type "
+            f"The loop variable {label_of(before)} enters the loop with type "
             f"{before.dtype.base_dtype.name} (shape {before.shape}), but has type "
             f"{after.dtype.base_dtype.name} (shape {after.shape}) after one iteration."
         )
     if not _covers(shape, after.shape):
         raise ValueError(
-            f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
+            f"The shape for {label_of(before)} is not an invariant for the loop. It enters the "
+            "loop "
             f"with shape {shape}, but has shape {after.shape} after one iteration "
             f"({before.dtype.base_dtype.name}). Provide shape invariants using either the "
             "`shape_invariants` argument of tf.while_loop or set_shape() on the loop variables."
         )
 
 
-@export(v1="while_loop", v2="while_loop")
+@export(v1="while_loop")
 def while_loop(
     cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any,
     shape_invariants: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
@@ -229,6 +239,8 @@ def while_loop(
         )
     if not loop_vars:
         raise ValueError("No loop variables provided: 'loop_vars' must be provided.")
+    if _core.executing_eagerly():
+        return _run(cond, body, loop_vars, maximum_iterations, return_same_structure)
     graph = get_default_graph()
     node_name = name or "while"
     with graph.name_scope(f"{graph._scope}{node_name}/"):
@@ -250,6 +262,34 @@ def while_loop(
             for o in outputs
         ]
     return loop.pack(outputs, return_same_structure)
+
+
+def _run(
+    cond: Any, body: Any, loop_vars: Any, maximum_iterations: Any, return_same_structure: bool
+) -> Any:
+    """The loop outside of graphs."""
+    most = None if maximum_iterations is None else int(maximum_iterations)
+    single = len(loop_vars) == 1 and not return_same_structure
+    first = variables = loop_vars
+    while (most is None or most > 0) and bool(cond(*variables)):
+        variables = body(*variables)
+        if not nest.is_nested(variables) or isinstance(variables, dict):
+            variables = (variables,)
+        try:
+            nest.assert_same_structure(list(first), list(variables))
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"The body of a while_loop must return what it takes: {error}"
+            ) from None
+        most = None if most is None else most - 1
+    leaves = [
+        leaf
+        if hasattr(leaf, "_merge_element_shape") or is_composite(leaf)
+        else convert_to_tensor(leaf)
+        for leaf in nest.flatten(variables)
+    ]
+    result = nest.pack_sequence_as(variables, leaves)
+    return result[0] if single else result
 
 
 def _bounded(
@@ -292,3 +332,16 @@ def _bounded(
         return result
     flat = nest.flatten(result)
     return flat[0] if len(flat) == 1 else result
+
+
+@export(v2="while_loop")
+def while_loop_v2(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any,
+    shape_invariants: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    swap_memory: bool = False, maximum_iterations: Any = None, name: str | None = None,
+) -> Any:  # fmt: skip
+    """As of `compat.v1`; the variables at the end have the structure of `loop_vars`."""
+    return while_loop(
+        cond, body, loop_vars, shape_invariants, parallel_iterations, back_prop, swap_memory, name,
+        maximum_iterations, return_same_structure=True,
+    )  # fmt: skip

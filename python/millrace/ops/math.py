@@ -8,7 +8,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, convert_to_tensor_or_indexed_slices
@@ -195,8 +195,9 @@ def _operands(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
     y = convert_to_tensor(y, name="y", dtype=None if isinstance(y, Tensor) else x.dtype.base_dtype)
     if x.dtype.base_dtype != y.dtype.base_dtype:
         raise TypeError(
-            f"{what}: x and y must have the same dtype, got {x.dtype.base_dtype!r} ('{x.name}', "
-            f"shape {x.shape}) != {y.dtype.base_dtype!r} ('{y.name}', shape {y.shape})"
+            f"{what}: x and y must have the same dtype, got {x.dtype.base_dtype!r} "
+            f"('{label_of(x)}', "
+            f"shape {x.shape}) != {y.dtype.base_dtype!r} ('{label_of(y)}', shape {y.shape})"
         )
     return x, y
 
@@ -281,9 +282,13 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
 @export(v1=("scalar_mul", "math.scalar_mul"), v2=("scalar_mul", "math.scalar_mul"))
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """A scalar times a Tensor or IndexedSlices. ValueError when it is no scalar."""
+    if not isinstance(x, (Tensor, IndexedSlices)):
+        x = convert_to_tensor(x, name="x")
     scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")
     if scalar.shape.ndims != 0:
-        raise ValueError(f"Only scalar multiply works, got '{scalar.name}' of shape {scalar.shape}")
+        raise ValueError(
+            f"Only scalar multiply works, got '{label_of(scalar)}' of shape {scalar.shape}"
+        )
     if isinstance(x, IndexedSlices):
         return IndexedSlices(gen_ops.mul(scalar, x.values, name=name), x.indices, x.dense_shape)
     return gen_ops.mul(scalar, x, name=name)
@@ -306,8 +311,8 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
         else:
             raise TypeError(
                 "real and imag have incorrect types: they must be float32 or float64 alike, got "
-                f"{types[0].name} ('{real.name}', shape {real.shape}) and {types[1].name} "
-                f"('{imag.name}', shape {imag.shape})"
+                f"{types[0].name} ('{label_of(real)}', shape {real.shape}) and {types[1].name} "
+                f"('{label_of(imag)}', shape {imag.shape})"
             )
         return gen_ops.complex(real, imag, Tout=out, name=scope)
 
@@ -340,7 +345,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
         return gen_ops.conj(x, name=name)
     if x.dtype.is_floating or x.dtype.is_integer:
         return x
-    raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype!r} ('{x.name}')")
+    raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype!r} ('{label_of(x)}')")
 
 
 # Casts.

@@ -3,6 +3,7 @@
 from typing import Any
 
 from millrace import gen_ops
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -30,6 +31,11 @@ def verify_tensor_all_finite(
             check = gen_ops.check_numerics(x, message=message)
             with get_default_graph().control_dependencies([check]):
                 return gen_ops.identity(x, name="control_dependency")
+
+
+verify_tensor_all_finite_v2 = export(v2="debugging.assert_all_finite")(
+    reordered(verify_tensor_all_finite, "x message name")
+)
 
 
 @export(v1="add_check_numerics_ops")

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import _core, gen_ops
 from millrace.core import nest
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
@@ -93,6 +94,8 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
             t if t is None or isinstance(t, Operation) or is_composite(t) else convert_to_tensor(t)
             for t in tensors
         ]
+        if _core.executing_eagerly():
+            return tensors
         gates = [t if isinstance(t, Operation) else t.op for t in tensors if t is not None]
         if not gates:
             raise ValueError(f"'tensors' must have at least one Tensor. Received: {tensors}.")
@@ -113,6 +116,9 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
             else with_dependencies([gate], t)
             for t in tensors
         ]
+
+
+tuple_v2 = export(v2="tuple")(reordered(tuple_, "tensors control_inputs name"))
 
 
 @export(v1=("Assert", "debugging.Assert"), v2=("Assert", "debugging.Assert"))

@@ -9,7 +9,7 @@ from typing import Any, Callable
 from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.core.tensor import OPERATORS, Tensor, TensorOperators
+from millrace.core.tensor import OPERATORS, Tensor, TensorOperators, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
@@ -62,16 +62,18 @@ def _like(value: Any, other: Tensor, op: str, name: str = "y") -> Tensor:
             return value
         left, right = (other, value) if name == "y" else (value, other)
         raise TypeError(
-            f"{op}: the operands have different types: '{left.name}' is "
+            f"{op}: the operands have different types: '{label_of(left)}' is "
             f"{left.dtype.base_dtype.name} "
-            f"with shape {left.shape}, '{right.name}' is {right.dtype.base_dtype.name} with shape "
+            f"with shape {left.shape}, '{label_of(right)}' is {right.dtype.base_dtype.name} with "
+            "shape "
             f"{right.shape}. Use tf.cast on one of them."
         )
     try:
         return convert_to_tensor(value, dtype=other.dtype.base_dtype, name=name)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{op}: {error} The other operand is '{other.name}' ({other.dtype.base_dtype.name}, "
+            f"{op}: {error} The other operand is '{label_of(other)}' "
+            f"({other.dtype.base_dtype.name}, "
             f"shape {other.shape})."
         ) from None
 

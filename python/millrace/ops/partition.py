@@ -4,8 +4,9 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import IndexedSlices, SparseTensor, SparseTensorValue
@@ -55,8 +56,9 @@ def boolean_mask(
             masked = tensor.shape[at:end]
             if not masked.is_compatible_with(mask.shape):
                 raise ValueError(
-                    f"Shapes {masked} and {mask.shape} are incompatible: the mask '{mask.name}' "
-                    f"must fit the dimensions of '{tensor.name}' {tensor.shape} from {at} on"
+                    f"Shapes {masked} and {mask.shape} are incompatible: the mask "
+                    f"'{label_of(mask)}' "
+                    f"must fit the dimensions of '{label_of(tensor)}' {tensor.shape} from {at} on"
                 )
         dims = array.shape(tensor)
         if count > 1:
@@ -70,6 +72,9 @@ def boolean_mask(
             tensor, mask = flat, array.reshape(mask, [-1])
         places = array.squeeze(gen_ops.where(mask), axis=[1])
         return gather.gather(tensor, places, axis=at)
+
+
+boolean_mask_v2 = export(v2="boolean_mask")(reordered(boolean_mask, "tensor mask axis name"))
 
 
 @export(v1="unique", v2="unique")
@@ -97,6 +102,8 @@ listdiff = export(v1="listdiff")(setdiff1d)
 @export(v1=("sparse_mask", "sparse.mask"), v2="sparse.mask")
 def sparse_mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> IndexedSlices:
     """The slices of `a` whose indices are not among `mask_indices`."""
+    if not isinstance(a, IndexedSlices):
+        raise TypeError(f"expected IndexedSlices, got {type(a).__name__}")
     with name_scope(name, "sparse_mask", [a.values, mask_indices]) as scope:
         out_indices, kept = setdiff1d(a.indices, mask_indices)
         values = gen_ops.gather(a.values, kept, name=scope)

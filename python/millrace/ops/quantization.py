@@ -6,6 +6,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.graph.convert import convert_to_tensor
 
 
 @export(v1=("dequantize", "quantization.dequantize"), v2="quantization.dequantize")
@@ -20,6 +21,13 @@ def dequantize(
     vectors with one for each place of the dimension `axis`. `mode`: "MIN_COMBINED", "MIN_FIRST" or
     "SCALED", as they were quantised.
     """
+    if axis is not None and axis < -1:
+        rank = convert_to_tensor(input).shape.ndims
+        if rank is None or axis < -rank:
+            raise ValueError(f"axis {axis} is no dimension of a tensor of rank {rank}")
+        axis += rank
+    elif axis == -1 and convert_to_tensor(min_range).shape.ndims == 1:
+        axis = (convert_to_tensor(input).shape.ndims or 0) - 1
     return gen_ops.dequantize(
         input, min_range, max_range, mode=mode, axis=-1 if axis is None else axis,
         narrow_range=narrow_range, dtype=dtypes.as_dtype(dtype), name=name,

@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
@@ -160,6 +161,11 @@ def count_nonzero(
         zero = "" if kind is dtypes.string else np.zeros((), kind.as_numpy_dtype)
         differs = gen_ops.not_equal(x, convert_to_tensor(zero, dtype=kind, name="zeros"))
         return cast(reduce_sum(gen_ops.cast(differs, dtypes.int64), axis, keepdims=keep), dtype)
+
+
+count_nonzero_v2 = export(v2="math.count_nonzero")(
+    reordered(count_nonzero, "input axis keepdims dtype name")
+)
 
 
 @export(v1="math.reduce_variance", v2="math.reduce_variance")

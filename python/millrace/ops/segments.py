@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -98,6 +99,11 @@ def sparse_segment_sum(
     )
 
 
+sparse_segment_sum_v2 = export(v2="sparse.segment_sum")(
+    reordered(sparse_segment_sum, "data indices segment_ids num_segments name")
+)
+
+
 @export(v1=("sparse_segment_mean", "sparse.segment_mean"))
 def sparse_segment_mean(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
@@ -108,6 +114,11 @@ def sparse_segment_mean(
     return gen_ops.sparse_segment_mean_with_num_segments(
         data, indices, segment_ids, num_segments, name=name
     )
+
+
+sparse_segment_mean_v2 = export(v2="sparse.segment_mean")(
+    reordered(sparse_segment_mean, "data indices segment_ids num_segments name")
+)
 
 
 @export(v1=("sparse_segment_sqrt_n", "sparse.segment_sqrt_n"))
@@ -122,10 +133,15 @@ def sparse_segment_sqrt_n(
     )
 
 
+sparse_segment_sqrt_n_v2 = export(v2="sparse.segment_sqrt_n")(
+    reordered(sparse_segment_sqrt_n, "data indices segment_ids num_segments name")
+)
+
+
 # Counts.
 
 
-@export(v1=("bincount", "math.bincount"), v2="math.bincount")
+@export(v1=("bincount", "math.bincount"))
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None,
     dtype: Any = dtypes.int32,

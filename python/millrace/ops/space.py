@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
@@ -47,6 +48,11 @@ def space_to_batch(
     return made
 
 
+space_to_batch_v2 = export(v2=("nn.space_to_batch", "space_to_batch"))(
+    reordered(space_to_batch, "input block_shape paddings name")
+)
+
+
 @export(v1="batch_to_space")
 def batch_to_space(
     input: Any, crops: Any, block_size: int | None = None, name: str | None = None,
@@ -57,6 +63,11 @@ def batch_to_space(
     made = batch_to_space_nd(input, np.array([size, size], np.int64), crops, name)
     made.set_shape(made.shape.with_rank(4))
     return made
+
+
+batch_to_space_v2 = export(v2="batch_to_space")(
+    reordered(batch_to_space, "input block_shape crops name")
+)
 
 
 @export(v1="required_space_to_batch_paddings", v2="required_space_to_batch_paddings")
@@ -108,12 +119,22 @@ def space_to_depth(
     return gen_ops.space_to_depth(input, block_size, **_format(data_format), name=name)
 
 
+space_to_depth_v2 = export(v2="nn.space_to_depth")(
+    reordered(space_to_depth, "input block_size data_format name")
+)
+
+
 @export(v1=("depth_to_space", "nn.depth_to_space"))
 def depth_to_space(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Tensor:
     """Undoes `space_to_depth`."""
     return gen_ops.depth_to_space(input, block_size, **_format(data_format), name=name)
+
+
+depth_to_space_v2 = export(v2="nn.depth_to_space")(
+    reordered(depth_to_space, "input block_size data_format name")
+)
 
 
 def _format(data_format: str) -> dict[str, str]:
@@ -132,4 +153,18 @@ def extract_image_patches(
     """
     return gen_ops.extract_image_patches(
         images, ksizes if ksizes is not None else sizes, strides, rates, padding, name=name
+    )
+
+
+@export(v1="extract_volume_patches", v2="extract_volume_patches")
+def extract_volume_patches(
+    input: Any, ksizes: Any, strides: Any, padding: str, name: str | None = None
+) -> Tensor:
+    """Every window of volumes [batch, planes, rows, columns, channels] as one long pixel.
+
+    Args:
+      ksizes, strides: [1, planes, rows, columns, 1].
+    """
+    return gen_ops.extract_volume_patches(
+        input, ksizes=ksizes, strides=strides, padding=padding, name=name
     )

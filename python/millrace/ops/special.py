@@ -6,7 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops.math import imag, real
@@ -132,7 +132,7 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
     with name_scope(name, "lbeta", [x]):
         x = convert_to_tensor(x, name="x")
         if x.shape.ndims == 0:
-            raise ValueError(f"lbeta: expected a rank of 1 or more, got the scalar '{x.name}'")
+            raise ValueError(f"lbeta: expected a rank of 1 or more, got the scalar '{label_of(x)}'")
         return reduce_sum(gen_ops.lgamma(x), [-1]) - gen_ops.lgamma(reduce_sum(x, [-1]))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -40,9 +41,10 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
 @export(v1="string_split")
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None,
-    name: str | None = None,
-) -> SparseTensor:  # fmt: skip
-    """Splits the strings of a vector; a sparse matrix with a row for each.
+    result_type: str = "SparseTensor", name: str | None = None,
+) -> Any:  # fmt: skip
+    """Splits the strings of a vector; a sparse matrix with a row for each, or a RaggedTensor, as
+    `result_type` says.
 
     `sep` (`delimiter`): every character of it separates; an empty one splits into single
     characters; a space by default. `skip_empty`: leave empty parts out.
@@ -54,7 +56,14 @@ def string_split(
     indices.set_shape([None, 2])
     values.set_shape([None])
     shape.set_shape([2])
-    return SparseTensor(indices, values, shape)
+    pieces = SparseTensor(indices, values, shape)
+    if result_type == "SparseTensor":
+        return pieces
+    if result_type != "RaggedTensor":
+        raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
+    from millrace.ops.ragged.tensor import RaggedTensor  # late: it is made of what stands here
+
+    return RaggedTensor.from_sparse(pieces)
 
 
 @export(v1=("reduce_join", "strings.reduce_join"))
@@ -76,6 +85,11 @@ def reduce_join(
     return gen_ops.reduce_join(inputs, axis, keep_dims=keep, separator=separator, name=name)
 
 
+reduce_join_v2 = export(v2="strings.reduce_join")(
+    reordered(reduce_join, "inputs axis keepdims separator name")
+)
+
+
 def _either(first: Any, second: Any, names: tuple[str, str]) -> Any:
     value = second if first is None else first
     if value is None:
@@ -91,6 +105,11 @@ def string_to_hash_bucket(
     """A number below `num_buckets` for each string. Prefer `string_to_hash_bucket_fast`."""
     strings = _either(string_tensor, input, ("string_tensor", "input"))
     return gen_ops.string_to_hash_bucket(strings, num_buckets, name=name)
+
+
+string_to_hash_bucket_v2 = export(v2="strings.to_hash_bucket")(
+    reordered(string_to_hash_bucket, "input num_buckets name")
+)
 
 
 @export(
@@ -123,6 +142,11 @@ def string_to_number(
     return gen_ops.string_to_number(strings, out_type, name=name)
 
 
+string_to_number_v2 = export(v2="strings.to_number")(
+    reordered(string_to_number, "input out_type name")
+)
+
+
 @export(v1=("substr", "strings.substr"))
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The `len` characters from `pos` on of each string; the three broadcast together.
@@ -131,6 +155,9 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     """
     more = {} if unit == "BYTE" else {"unit": unit}
     return gen_ops.substr(input, pos, len, **more, name=name)
+
+
+substr_v2 = export(v2="strings.substr")(reordered(substr, "input pos len unit name"))
 
 
 @export(v1=("encode_base64", "io.encode_base64"), v2="io.encode_base64")
@@ -149,6 +176,9 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
 def length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """How many bytes, or with `unit="UTF8_CHAR"` characters, each string has."""
     return gen_ops.string_length(input, unit=unit, name=name)
+
+
+length_v2 = export(v2="strings.length")(reordered(length, "input unit name"))
 
 
 @export(v1="strings.lower", v2="strings.lower")
@@ -197,15 +227,13 @@ def regex_replace(
 def split(
     input: Any = None, sep: str | None = None, maxsplit: int = -1,
     result_type: str = "SparseTensor", source: Any = None, name: str | None = None,
-) -> SparseTensor:  # fmt: skip
-    """Splits the strings of a vector at `sep` (white space); a sparse matrix with a row for each.
+) -> Any:  # fmt: skip
+    """Splits the strings of a vector at `sep` (white space); a sparse matrix with a row for each,
+    or a RaggedTensor, as `result_type` says.
 
     `maxsplit`: in at most so many places. ValueError for another result type.
     """
-    if result_type != "SparseTensor":
-        raise ValueError(f"strings.split: the result type {result_type!r} is not there yet")
-    strings = convert_to_tensor(_either(input, source, ("input", "source")), dtypes.string)
-    if strings.shape.ndims == 0:
-        strings = array.expand_dims(strings, 0)
-    made = gen_ops.string_split_v2(strings, "" if sep is None else sep, maxsplit, name=name)
-    return SparseTensor(*made)
+    from millrace.ops.ragged.strings import split_v1  # late: ragged tensors are made of these
+
+    given = _either(input, source, ("input", "source"))
+    return split_v1(given, sep, maxsplit, result_type, name)

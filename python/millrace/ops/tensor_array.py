@@ -3,9 +3,9 @@
 import itertools
 from typing import Any
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
-from millrace.core.errors import InvalidArgumentError
+from millrace.core.errors import InvalidArgumentError, OutOfRangeError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
@@ -167,6 +167,170 @@ class _Handles:
         return gen_ops.tensor_array_close_v3(self.handle, name=name)
 
 
+class _Values:
+    """A TensorArray outside of graphs: a list that writing changes. There is no other array behind
+    the one that a method returns."""
+
+    array_name = "array"
+
+    def __init__(
+        self, dtype: Any, size: int, dynamic_size: bool, clear_after_read: bool, shape: Any
+    ):
+        self.dtype = dtype
+        self.dynamic_size = dynamic_size
+        self.clear_after_read = clear_after_read
+        self.flow = self.handle = gen_ops.tensor_list_reserve(-1, 0, dtype)
+        self._values: list[Any] = [None] * size
+        self._was_read: set[int] = set()
+        self._shape = shape
+
+    def with_flow(self, flow: Any) -> "_Values":
+        del flow
+        return self
+
+    def _one(self, index: int) -> Tensor:
+        """The element; zeros where nothing was written."""
+        value = self._values[index]
+        if value is not None:
+            return value
+        if index in self._was_read:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Could not read index {index} twice because it was cleared after a previous read "
+                "(perhaps try setting clear_after_read = false?)",
+            )
+        shape = self._shape()
+        known = next((v.shape for v in self._values if v is not None), None)
+        if not shape.is_fully_defined() and known is not None:
+            shape = known
+        if not shape.is_fully_defined():
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Could not read from index {index}: nothing was written to it, and the shape of "
+                f"the elements is not known: {shape}",
+            )
+        return array.zeros(shape, self.dtype)
+
+    def read(self, index: Any, shape: TensorShape, name: str | None) -> Tensor:
+        del shape, name
+        index = int(index)
+        if index < 0:
+            raise OutOfRangeError(
+                None, None, f"Reading from negative indices (index {index}) is not allowed."
+            )
+        if index >= len(self._values):
+            raise OutOfRangeError(
+                None,
+                None,
+                f"Tried to read from index {index} but array size is: {len(self._values)}",
+            )
+        value = self._one(index)
+        if self.clear_after_read:
+            self._values[index] = None
+            self._was_read.add(index)
+        return value
+
+    def write(self, index: Any, value: Tensor, name: str | None) -> Any:
+        del name
+        index = int(index)
+        if index < 0:
+            raise OutOfRangeError(
+                None, None, f"Writing to negative indices (index {index}) is not allowed."
+            )
+        self._grow(index + 1, f"Tried to write to index {index}")
+        self._values[index] = value
+        return self.flow
+
+    def _grow(self, size: int, what: str) -> None:
+        if size <= len(self._values):
+            return
+        if not self.dynamic_size:
+            raise OutOfRangeError(
+                None,
+                None,
+                f"{what} but array is not resizeable and size is: {len(self._values)}",
+            )
+        self._values += [None] * (size - len(self._values))
+
+    def gather(self, indices: Any, shape: TensorShape, name: str | None) -> Tensor:
+        rows = [self.read(i, shape, None) for i in indices.numpy()]
+        return self._joined(rows, shape, name)
+
+    def _joined(self, rows: list[Tensor], shape: TensorShape, name: str | None) -> Tensor:
+        if rows:
+            return gen_ops.pack(rows, name=name)
+        if not shape.is_fully_defined():
+            raise InvalidArgumentError(
+                None, None, f"no elements, and their shape is not known: {shape}"
+            )
+        return array.zeros([0, *shape.as_list()], self.dtype)
+
+    def stack(self, shape: TensorShape, name: str | None) -> Tensor:
+        return self._joined([self._one(i) for i in range(len(self._values))], shape, name)
+
+    def concat(self, shape: TensorShape, name: str | None) -> Tensor:
+        rows = [self._one(i) for i in range(len(self._values))]
+        if rows:
+            return array.concat(rows, 0, name)
+        rest = shape.as_list()[1:] if shape.rank else []
+        return array.zeros([0, *rest], self.dtype)
+
+    def scatter(self, indices: Any, value: Tensor, name: str | None) -> Any:
+        for index, row in zip(indices.numpy(), array.unstack(value), strict=True):
+            self.write(index, row, name)
+        return self.flow
+
+    def unstack(self, value: Tensor, shape: TensorShape, name: str | None) -> Any:
+        del shape
+        rows = array.unstack(value)
+        if len(rows) > len(self._values) and not self.dynamic_size:
+            raise ValueError(
+                f"Cannot unstack {len(rows)} tensors into a TensorArray of static size "
+                f"{len(self._values)}"
+            )
+        for index, row in enumerate(rows):
+            self.write(index, row, name)
+        return self.flow
+
+    def split(self, value: Tensor, lengths: Any, shape: TensorShape, name: str | None) -> Any:
+        del shape
+        sizes = lengths.numpy()
+        if sizes.ndim != 1:
+            raise InvalidArgumentError(
+                None, None, f"Expected lengths to be a vector, received shape: {list(sizes.shape)}"
+            )
+        total = int(sizes.sum())
+        if total != value.shape.as_list()[0]:
+            raise InvalidArgumentError(
+                None,
+                None,
+                "Expected sum of lengths to be equal to values.shape[0], but sum of lengths is "
+                f"{total} and value's shape is: {value.shape}",
+            )
+        if not self.dynamic_size and len(sizes) != len(self._values):
+            raise InvalidArgumentError(
+                None,
+                None,
+                "TensorArray's size is not equal to the size of lengths "
+                f"({len(self._values)} vs. {len(sizes)}), and the TensorArray is not marked as "
+                "dynamically resizeable",
+            )
+        at = 0
+        for index, size in enumerate(sizes):
+            self.write(index, value[at : at + int(size)], name)
+            at += int(size)
+        return self.flow
+
+    def size(self, name: str | None) -> Tensor:
+        return convert_to_tensor(len(self._values), dtype=dtypes.int32, name=name)
+
+    def close(self, name: str | None) -> Any:
+        del name
+        self._values.clear()
+
+
 @export(v1="TensorArray", v2="TensorArray")
 class TensorArray:
     """Tensors of one type by index: written once each, read, stacked. For loops.
@@ -227,6 +391,12 @@ class TensorArray:
                 if flow is None:
                     raise ValueError("a TensorArray from a handle needs its flow, too")
                 self._form = _Handles(dtype, handle, flow)
+            return
+        if _core.executing_eagerly():
+            self._form = _Values(
+                dtype, int(size), bool(dynamic_size), clear_after_read is not False,
+                lambda: self.element_shape,
+            )  # fmt: skip
             return
         with name_scope(name, "TensorArray", [size]) as scope:
             shape = _shape_tensor(TensorShape(element_shape))
@@ -441,6 +611,8 @@ class TensorArray:
             return self._with_flow(self._form.split(tensor, lengths, piece, "TensorArraySplit"))
 
     def _static_size(self) -> int | None:
+        if isinstance(self._form, _Values):
+            return len(self._form._values)
         op = self._form.flow.op
         if op.type != "TensorListReserve":
             return None
@@ -465,6 +637,8 @@ def _c_name(dtype: dtypes.DType) -> str:
 
 def _check_index(index: Any, verb: str, array: TensorArray) -> None:
     """A negative index that is known now is an error now."""
+    if isinstance(array._form, _Values):
+        return
     known = constant_value(index) if not isinstance(index, int) else index
     if known is None or isinstance(known, Tensor) or int(known) >= 0:
         return

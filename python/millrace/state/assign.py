@@ -6,7 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor, internal_convert
 from millrace.graph.default_graph import name_scope
 from millrace.state.reference_variable import beside
@@ -189,7 +189,8 @@ def batch_scatter_update(
         dims = indices.shape.as_list()
         if None in dims[:-1]:
             raise ValueError(
-                f"batch_scatter_update: the leading dimensions of '{indices.name}' must be known, "
+                f"batch_scatter_update: the leading dimensions of '{label_of(indices)}' must be "
+                "known, "
                 f"got shape {indices.shape} ({indices.dtype.name})"
             )
         dtype = indices.dtype.base_dtype

@@ -7,7 +7,7 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.operation import Operation
@@ -183,7 +183,7 @@ class QueueBase:
         if not own.is_compatible_with(shape):
             raise ValueError(
                 f"{self._component(i)} of shape {shape}. Shapes {own} and {shape} are "
-                f"incompatible: '{value.name}' ({value.dtype.name}) cannot be enqueued."
+                f"incompatible: '{label_of(value)}' ({value.dtype.name}) cannot be enqueued."
                 f"{_core.user_line()}"
             )
 

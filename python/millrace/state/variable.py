@@ -6,7 +6,7 @@ from millrace import protos
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor, TensorOperators
+from millrace.core.tensor import Tensor, TensorOperators, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.default_session import session_for
@@ -436,7 +436,8 @@ def initial_tensor(initial_value: Any, dtype: Any, name: str | None) -> Tensor:
     """An initial value that is no function, as a tensor."""
     if isinstance(initial_value, Tensor) and isinstance(initial_value.graph, FunctionGraph):
         raise ValueError(
-            f"The initial value '{initial_value.name}' of the variable {name or 'Variable'!r} was "
+            f"The initial value '{label_of(initial_value)}' of the variable "
+            f"{name or 'Variable'!r} was "
             "made inside a branch, loop body or function, but variables live outside of them. Pass "
             "a function that makes the value: tf.Variable(lambda: ...)."
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -29,6 +30,11 @@ def crop_and_resize(
         image, boxes, box_ind, crop_size, method=method or "bilinear",
         extrapolation_value=extrapolation_value or 0.0, name=name,
     )  # fmt: skip
+
+
+crop_and_resize_v2 = export(v2="image.crop_and_resize")(
+    reordered(crop_and_resize, "image boxes box_indices crop_size method extrapolation_value name")
+)
 
 
 @export(v1="image.extract_glimpse")
@@ -68,6 +74,11 @@ def draw_bounding_boxes(
     if colors is None:
         return gen_ops.draw_bounding_boxes(images, boxes, name=name)
     return gen_ops.draw_bounding_boxes_v2(images, boxes, colors, name=name)
+
+
+draw_bounding_boxes_v2 = export(v2="image.draw_bounding_boxes")(
+    reordered(draw_bounding_boxes, "images boxes colors name")
+)
 
 
 @export(v1="image.sample_distorted_bounding_box")

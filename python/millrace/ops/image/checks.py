@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from millrace.core.tensor import Tensor, is_tensor_like
+from millrace.core.tensor import Tensor, is_tensor_like, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies
 from millrace.ops import array, check, ordering, sizes
@@ -17,7 +17,8 @@ def check_rank(image: Tensor, ranks: tuple[int, ...], words: str) -> None:
         return
     if rank not in ranks:
         raise ValueError(
-            f"'image' (shape {image.shape}) must be {words}: '{image.name}' ({image.dtype.name})"
+            f"'image' (shape {image.shape}) must be {words}: '{label_of(image)}' "
+            f"({image.dtype.name})"
         )
     if any(size == 0 for size in image.shape.as_list()[-3:]):
         raise ValueError(f"all dims of 'image.shape' must be > 0: {image.shape}")
@@ -45,7 +46,9 @@ def image34(image: Any) -> Tensor:
 def sizes_of(image: Tensor) -> list[Any]:
     """The size of each dimension: ints where known, tensors otherwise."""
     if image.shape.ndims is None:
-        raise ValueError(f"'image' must have a known rank: '{image.name}' ({image.dtype.name})")
+        raise ValueError(
+            f"'image' must have a known rank: '{label_of(image)}' ({image.dtype.name})"
+        )
     return sizes.sizes_of(image)
 
 
@@ -77,7 +80,8 @@ def as_batch(image: Any) -> tuple[Tensor, bool]:
         return array.expand_dims(image, 0), False
     if rank != 4:
         raise ValueError(
-            f"'image' (shape {image.shape}) must have either 3 or 4 dimensions: '{image.name}' "
+            f"'image' (shape {image.shape}) must have either 3 or 4 dimensions: "
+            f"'{label_of(image)}' "
             f"({image.dtype.name})"
         )
     return image, True

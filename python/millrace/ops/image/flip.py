@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
@@ -83,7 +83,7 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Tensor:
         image = image34(image)
         k = convert_to_tensor(k, dtype=dtypes.int32, name="k")
         if k.shape.ndims not in (None, 0):
-            raise ValueError(f"k must be a scalar, got '{k.name}' of shape {k.shape}")
+            raise ValueError(f"k must be a scalar, got '{label_of(k)}' of shape {k.shape}")
         rows = 1 if image.shape.ndims == 4 else 0
         order = [0, 2, 1, 3] if rows else [1, 0, 2]
         turns: list[Callable[[], Tensor]] = [

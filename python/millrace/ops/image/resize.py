@@ -5,7 +5,7 @@ from typing import Any
 from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
@@ -89,7 +89,7 @@ def resize_images(
             raise ValueError("'images' contains no shape.")
         if rank not in (3, 4):
             raise ValueError(
-                f"'images' must have either 3 or 4 dimensions, got '{images.name}' of shape "
+                f"'images' must have either 3 or 4 dimensions, got '{label_of(images)}' of shape "
                 f"{images.shape}"
             )
         if rank == 3:

@@ -4,10 +4,11 @@ import numbers
 from typing import Any
 
 from millrace import gen_ops
+from millrace.core.arguments import reordered
 from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
@@ -51,6 +52,9 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
         return gen_ops.relu(both)
 
 
+crelu_v2 = export(v2="nn.crelu")(reordered(crelu, "features axis name"))
+
+
 def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -> Tensor:
     """An op on rows, along any axis of any rank."""
     logits = convert_to_tensor(logits)
@@ -60,7 +64,8 @@ def _last_axis(op: Any, logits: Any, dim: int, name: str | None, default: str) -
         raise InvalidArgumentError(
             None,
             None,
-            f"{default}: dim is {dim}, but the logits '{logits.name}' ({logits.dtype.name}) have "
+            f"{default}: dim is {dim}, but the logits '{label_of(logits)}' ({logits.dtype.name}) "
+            "have "
             f"shape {logits.shape}: expected -{rank} <= dim < {rank}",
         )
     if is_last and rank is not None and rank >= 1:
@@ -114,7 +119,7 @@ def dropout(
         if not x.dtype.is_floating:
             raise ValueError(
                 f"x has to be a floating point tensor since it's going to be scaled. Got a "
-                f"{x.dtype.name} tensor instead ('{x.name}', shape {x.shape})."
+                f"{x.dtype.name} tensor instead ('{label_of(x)}', shape {x.shape})."
             )
         if isinstance(keep_prob, numbers.Real) and not 0 < keep_prob <= 1:
             raise ValueError(
@@ -131,6 +136,9 @@ def dropout(
         result = gen_ops.mul(gen_ops.real_div(x, keep_prob), gen_ops.floor(kept), name=scope)
         result.set_shape(x.shape)
         return result
+
+
+dropout_v2 = export(v2="nn.dropout")(reordered(dropout, "x rate noise_shape seed name"))
 
 
 def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
@@ -200,3 +208,8 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     """Whether the target is among the k largest predictions of its row."""
     with name_scope(name, "in_top_k"):
         return gen_ops.in_top_kv2(predictions, targets, k)
+
+
+in_top_k_v2 = export(v2=("math.in_top_k", "nn.in_top_k"))(
+    reordered(in_top_k, "targets predictions k name")
+)

@@ -1,12 +1,14 @@
 """Convolutions."""
 
-from typing import Any
+import functools
+from typing import Any, Callable
 
 import numpy as np
 
 from millrace import gen_ops
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import array
@@ -15,6 +17,32 @@ from millrace.ops.nn.geometry import (  # fmt: skip
     padding_attrs,
     sequence,
 )
+
+
+def with_outer_batch(
+    function: Callable[..., Tensor], inner_rank: Callable[[Any], int | None]
+) -> Callable[..., Tensor]:
+    """`function` of a batch of pictures, for pictures in a batch of any rank.
+
+    `inner_rank`: how many dimensions a picture has, by the filters.
+    """
+
+    @functools.wraps(function)
+    def call(input: Any, filters: Any, *args: Any, **kwargs: Any) -> Tensor:
+        inner = inner_rank(filters)
+        input = convert_to_tensor(input, name="input")
+        rank = input.shape.ndims
+        if rank is None or inner is None or rank <= inner + 1:
+            return function(input, filters, *args, **kwargs)
+        sizes = array.shape(input)
+        flat = array.reshape(input, array.concat([[-1], sizes[rank - inner :]], 0))
+        out = function(flat, filters, *args, **kwargs)
+        result = array.reshape(out, array.concat([sizes[: rank - inner], array.shape(out)[1:]], 0))
+        known = out.shape.as_list()[1:] if out.shape.ndims is not None else [None] * inner
+        result.set_shape([*input.shape.as_list()[: rank - inner], *known])
+        return result
+
+    return call
 
 
 @export(v1="nn.conv2d")
@@ -41,6 +69,13 @@ def conv2d(
         data_format=data_format, dilations=sequence(dilations, 2, data_format, "dilations"),
         name=name,
     )  # fmt: skip
+
+
+conv2d_v2 = export(v2="nn.conv2d")(
+    with_outer_batch(
+        reordered(conv2d, "input filters strides padding data_format dilations name"), lambda _: 3
+    )
+)
 
 
 @export(v1="nn.conv2d_backprop_filter")
@@ -106,6 +141,13 @@ def conv1d(
         return array.squeeze(result, [axis])
 
 
+conv1d_v2 = export(v2="nn.conv1d")(
+    with_outer_batch(
+        reordered(conv1d, "input filters stride padding data_format dilations name"), lambda _: 2
+    )
+)
+
+
 def _wide(sizes: list[int], data_format: str) -> list[int]:
     """Sizes of [batch, width, channels] for a height of one."""
     if is_channels_first(data_format):
@@ -150,8 +192,9 @@ def transpose_sizes(
         if expected is not None and not channels.is_compatible_with(expected):
             raise ValueError(
                 f"{what}: input channels does not match filter's input channels, "
-                f"{channels} != {expected}: '{value.name}' ({value.dtype.name}) has shape "
-                f"{value.shape}, '{filter.name}' ({filter.dtype.name}) has shape {filter.shape}"
+                f"{channels} != {expected}: '{label_of(value)}' ({value.dtype.name}) has shape "
+                f"{value.shape}, '{label_of(filter)}' ({filter.dtype.name}) has shape "
+                f"{filter.shape}"
             )
     wanted = convert_to_tensor(output_shape, name="output_shape")
     if not wanted.shape.is_compatible_with([rank]):
@@ -162,7 +205,7 @@ def transpose_sizes(
         if known and not filter.shape[-2].is_compatible_with(int(channels)):
             raise ValueError(
                 f"{what}: output_shape does not match filter's output channels, "
-                f"{channels} != {filter.shape[-2]}: '{filter.name}' has shape {filter.shape}"
+                f"{channels} != {filter.shape[-2]}: '{label_of(filter)}' has shape {filter.shape}"
             )
     if padding not in ("VALID", "SAME"):
         raise ValueError(f"{what}: padding must be either VALID or SAME: {padding}")
@@ -197,6 +240,14 @@ def conv2d_transpose(
         )  # fmt: skip
 
 
+conv2d_transpose_v2 = export(v2="nn.conv2d_transpose")(
+    reordered(
+        conv2d_transpose,
+        "input filters output_shape strides padding data_format dilations name",
+    )
+)
+
+
 @export(v1="nn.conv3d")
 def conv3d(
     input: Any, filter: Any = None, strides: Any = None, padding: Any = None,
@@ -211,6 +262,13 @@ def conv3d(
         data_format=data_format or "NDHWC",
         dilations=sequence(dilations, 3, data_format, "dilations"), name=name,
     )  # fmt: skip
+
+
+conv3d_v2 = export(v2="nn.conv3d")(
+    with_outer_batch(
+        reordered(conv3d, "input filters strides padding data_format dilations name"), lambda _: 4
+    )
+)
 
 
 @export(v1="nn.conv3d_transpose")
@@ -234,6 +292,14 @@ def conv3d_transpose(
             padding=padding, data_format=data_format,
             dilations=sequence(dilations, 3, data_format, "dilations"), name=scope,
         )  # fmt: skip
+
+
+conv3d_transpose_v2 = export(v2="nn.conv3d_transpose")(
+    reordered(
+        conv3d_transpose,
+        "input filters output_shape strides padding data_format dilations name",
+    )
+)
 
 
 @export(v1=("nn.conv3d_backprop_filter", "nn.conv3d_backprop_filter_v2"))

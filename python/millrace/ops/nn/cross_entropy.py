@@ -4,8 +4,9 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import along, array, gather, math
@@ -103,6 +104,11 @@ def softmax_cross_entropy_with_logits_v2(
     return _dense(labels, logits, -1 if along is None else along, name)
 
 
+softmax_with_logits_v2 = export(v2="nn.softmax_cross_entropy_with_logits")(
+    reordered(softmax_cross_entropy_with_logits_v2, "labels logits axis name")
+)
+
+
 @export(v1="nn.sparse_softmax_cross_entropy_with_logits")
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
@@ -145,6 +151,11 @@ def sparse_softmax_cross_entropy_with_logits(
         return cost if precise.dtype is logits.dtype else math.cast(cost, logits.dtype)
 
 
+sparse_softmax_cross_entropy_with_logits_v2 = export(
+    v2="nn.sparse_softmax_cross_entropy_with_logits"
+)(reordered(sparse_softmax_cross_entropy_with_logits, "labels logits name"))
+
+
 @export(v1="nn.sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
@@ -162,10 +173,15 @@ def sigmoid_cross_entropy_with_logits(
         return math.add(clipped - logits * labels, gen_ops.log1p(gen_ops.exp(negative)), name=scope)
 
 
+sigmoid_cross_entropy_with_logits_v2 = export(v2="nn.sigmoid_cross_entropy_with_logits")(
+    reordered(sigmoid_cross_entropy_with_logits, "labels logits name")
+)
+
+
 def _same_shape(message: str, a: Tensor, b: Tensor) -> None:
     if not a.shape.is_compatible_with(b.shape):
         raise ValueError(
-            f"{message}: '{a.name}' ({a.dtype.name}, shape {a.shape}) vs '{b.name}' "
+            f"{message}: '{label_of(a)}' ({a.dtype.name}, shape {a.shape}) vs '{label_of(b)}' "
             f"({b.dtype.name}, shape {b.shape})"
         )
 
@@ -184,6 +200,11 @@ def weighted_cross_entropy_with_logits(
         weight = 1 + (pos_weight - 1) * targets
         softplus = gen_ops.log1p(gen_ops.exp(-math.abs(logits))) + gen_ops.relu(-logits)
         return math.add((1 - targets) * logits, weight * softplus, name=scope)
+
+
+weighted_cross_entropy_with_logits_v2 = export(v2="nn.weighted_cross_entropy_with_logits")(
+    reordered(weighted_cross_entropy_with_logits, "labels logits pos_weight name")
+)
 
 
 @export(v1="nn.log_poisson_loss", v2="nn.log_poisson_loss")

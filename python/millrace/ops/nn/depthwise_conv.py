@@ -3,9 +3,10 @@
 from typing import Any
 
 from millrace import gen_ops
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import array
@@ -93,6 +94,11 @@ def depthwise_conv2d(
         return _depthwise(input, filter, strides, padding, rate, data_format, scope)
 
 
+depthwise_conv2d_v2 = export(v2="nn.depthwise_conv2d")(
+    reordered(depthwise_conv2d, "input filter strides padding data_format dilations name")
+)
+
+
 @export(v1="nn.separable_conv2d")
 def separable_conv2d(
     input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any,
@@ -117,7 +123,7 @@ def separable_conv2d(
                 made = TensorShape([1, 1, channels * each, None])
                 if not across.is_compatible_with(made):
                     raise ValueError(
-                        f"separable_conv2d: the pointwise filter '{pointwise_filter.name}' "
+                        f"separable_conv2d: the pointwise filter '{label_of(pointwise_filter)}' "
                         f"({pointwise_filter.dtype.name}) has shape {across}, expected {made} for "
                         f"the depthwise filter of shape {depthwise_filter.shape}"
                     )
@@ -125,3 +131,11 @@ def separable_conv2d(
         return conv2d(
             deep, pointwise_filter, [1, 1, 1, 1], "VALID", data_format=data_format, name=scope
         )
+
+
+separable_conv2d_v2 = export(v2="nn.separable_conv2d")(
+    reordered(
+        separable_conv2d,
+        "input depthwise_filter pointwise_filter strides padding data_format dilations name",
+    )
+)

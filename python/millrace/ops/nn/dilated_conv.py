@@ -6,13 +6,14 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.static_value import constant_value
 from millrace.ops import array, space
-from millrace.ops.nn.conv import conv1d, conv2d, conv3d, transpose_sizes
+from millrace.ops.nn.conv import conv1d, conv2d, conv3d, transpose_sizes, with_outer_batch
 from millrace.ops.nn.geometry import (  # fmt: skip
     is_channels_first,
     strides_and_dilations,
@@ -69,7 +70,7 @@ def with_space_to_batch(
     last = dims[-1]
     if input.shape.ndims is not None and input.shape.ndims < last + 1:
         raise ValueError(
-            f"input tensor '{input.name}' must have rank {last + 1} at least, got shape "
+            f"input tensor '{label_of(input)}' must have rank {last + 1} at least, got shape "
             f"{input.shape}"
         )
     if (rate == 1).all():
@@ -132,20 +133,34 @@ def convolution(
             input.shape.assert_has_rank(rank)
         except ValueError:
             raise ValueError(
-                f"convolution: input tensor must have rank {rank}: '{input.name}' "
-                f"({input.dtype.name}) has shape {input.shape}, '{filter.name}' has shape "
+                f"convolution: input tensor must have rank {rank}: '{label_of(input)}' "
+                f"({input.dtype.name}) has shape {input.shape}, '{label_of(filter)}' has shape "
                 f"{filter.shape}"
             ) from None
         count = rank - 2
         if not 1 <= count <= 3:
             raise ValueError(
-                f"convolution: num_spatial_dims must be 1, 2 or 3, got {count}: '{filter.name}' "
+                f"convolution: num_spatial_dims must be 1, 2 or 3, got {count}: "
+                f"'{label_of(filter)}' "
                 f"has shape {filter.shape}"
             )
         _check_format(data_format, count)
         _check_channels(input, filter, data_format)
         steps, rate = strides_and_dilations(count, strides, dilation_rate)
         return convolve(input, filter, padding, steps, rate, data_format, count, scope)
+
+
+def _picture_rank(filters: Any) -> int | None:
+    rank = convert_to_tensor(filters, name="filters").shape.ndims
+    return None if rank is None else rank - 1
+
+
+convolution_v2 = export(v2="nn.convolution")(
+    with_outer_batch(
+        reordered(convolution, "input filters strides padding data_format dilations name"),
+        _picture_rank,
+    )
+)
 
 
 def _check_format(data_format: str | None, count: int) -> None:
@@ -162,8 +177,8 @@ def _check_channels(input: Tensor, filter: Tensor, data_format: str | None) -> N
     if given is not None and expected and given % expected:
         raise ValueError(
             f"number of input channels does not match corresponding dimension of filter, {given} "
-            f"!= {expected}: '{input.name}' ({input.dtype.name}) has shape {input.shape}, "
-            f"'{filter.name}' has shape {filter.shape}"
+            f"!= {expected}: '{label_of(input)}' ({input.dtype.name}) has shape {input.shape}, "
+            f"'{label_of(filter)}' has shape {filter.shape}"
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -157,6 +158,11 @@ def embedding_lookup(
     return lookup(params, ids, partition_strategy, name, max_norm)
 
 
+embedding_lookup_v2 = export(v2="nn.embedding_lookup")(
+    reordered(embedding_lookup, "params ids max_norm name")
+)
+
+
 def _check_sparse(sp_ids: Any, sp_weights: Any) -> None:
     if not isinstance(sp_ids, SparseTensor):
         raise TypeError(f"sp_ids must be SparseTensor, got {type(sp_ids).__name__}: {sp_ids}")
@@ -229,6 +235,11 @@ def embedding_lookup_sparse(
         return math.div(total, math.sqrt(squares), name=scope)
 
 
+embedding_lookup_sparse_v2 = export(v2="nn.embedding_lookup_sparse")(
+    reordered(embedding_lookup_sparse, "params sp_ids sp_weights combiner max_norm name")
+)
+
+
 @export(v1=("nn.safe_embedding_lookup_sparse", "contrib.layers.safe_embedding_lookup_sparse"))
 def safe_embedding_lookup_sparse(
     embedding_weights: Any, sparse_ids: Any, sparse_weights: Any = None,
@@ -283,3 +294,11 @@ def safe_embedding_lookup_sparse(
             sizes = [int(n) for n in np.asarray(known)]
             final.set_shape([*sizes, *result.shape.as_list()[1:]])
         return final
+
+
+safe_embedding_lookup_sparse_v2 = export(v2="nn.safe_embedding_lookup_sparse")(
+    reordered(
+        safe_embedding_lookup_sparse,
+        "embedding_weights sparse_ids sparse_weights combiner default_id max_norm name",
+    )
+)

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -60,6 +61,11 @@ def dilation2d(
         return math.cast(result, own)
 
 
+dilation2d_v2 = export(v2="nn.dilation2d")(
+    reordered(dilation2d, "input filters strides padding dilations name")
+)
+
+
 def _same_padding(size: Any, window: int, stride: int, rate: int) -> list[Any]:
     """Before and after, for an output of size / stride rounded up."""
     reach = (window - 1) * rate + 1
@@ -77,3 +83,14 @@ def erosion2d(
         value = convert_to_tensor(value)
         turned = gather.reverse(kernel, [0, 1])
         return gen_ops.neg(dilation2d(-value, turned, strides, rates, padding), name=scope)
+
+
+@export(v2="nn.erosion2d")
+def erosion2d_v2(
+    value: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """As TensorFlow 1's, the pictures' dimensions in the order of `data_format`, "NHWC"."""
+    if data_format != "NHWC":
+        raise ValueError("Data formats other than NHWC are not yet supported")
+    return erosion2d(value, filters, strides, dilations, padding, name)

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -43,6 +44,9 @@ def moments(
         return mean, variance
 
 
+moments_v2 = export(v2="nn.moments")(reordered(moments, "x axes shift keepdims name"))
+
+
 @export(v1="nn.weighted_moments")
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, name: str | None = None,
@@ -69,6 +73,11 @@ def weighted_moments(
         if small:
             mean, variance = math.cast(mean, x.dtype), math.cast(variance, x.dtype)
         return mean, variance
+
+
+weighted_moments_v2 = export(v2="nn.weighted_moments")(
+    reordered(weighted_moments, "x axes frequency_weights keepdims name")
+)
 
 
 @export(v1="nn.sufficient_statistics")
@@ -101,6 +110,11 @@ def sufficient_statistics(
         mean_ss = reduce.reduce_sum(first, axes, keepdims=keeps, name="mean_ss")
         variance_ss = reduce.reduce_sum(second, axes, keepdims=keeps, name="var_ss")
     return counts, mean_ss, variance_ss, shift
+
+
+sufficient_statistics_v2 = export(v2="nn.sufficient_statistics")(
+    reordered(sufficient_statistics, "x axes shift keepdims name")
+)
 
 
 @export(v1="nn.normalize_moments", v2="nn.normalize_moments")
@@ -190,6 +204,14 @@ def batch_norm_with_global_normalization(
     v = v if variance is None else variance
     scale = gamma if scale_after_normalization else None
     return batch_normalization(t, m, v, beta, scale, variance_epsilon, name)
+
+
+batch_norm_with_global_normalization_v2 = export(v2="nn.batch_norm_with_global_normalization")(
+    reordered(
+        batch_norm_with_global_normalization,
+        "input mean variance beta gamma variance_epsilon scale_after_normalization name",
+    )
+)
 
 
 @export(

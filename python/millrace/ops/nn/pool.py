@@ -4,9 +4,10 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.errors import UnimplementedError
 from millrace.core.export import export
-from millrace.core.tensor import Tensor
+from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import array, reduce
@@ -44,6 +45,11 @@ def max_pool(
         )  # fmt: skip
 
 
+max_pool_v2 = export(v2="nn.max_pool")(
+    reordered(max_pool, "input ksize strides padding data_format name")
+)
+
+
 def _check_batch(ksize: list[int], strides: list[int]) -> None:
     if ksize[0] != 1 or strides[0] != 1:
         raise UnimplementedError(
@@ -60,7 +66,8 @@ def _check_fits(value: Tensor, ksize: list[int], padding: Any) -> None:
         if padding == "VALID" and size is not None and window > size:
             raise ValueError(
                 f"Negative dimension size caused by subtracting {window} from {size}: the window "
-                f"{ksize} is larger than '{value.name}' ({value.dtype.name}) of shape {value.shape}"
+                f"{ksize} is larger than '{label_of(value)}' ({value.dtype.name}) of shape "
+                f"{value.shape}"
             )
 
 
@@ -101,6 +108,11 @@ def avg_pool(
             value, ksize=ksize, strides=strides, padding=_plain(padding),
             data_format=data_format or "NHWC", name=scope,
         )  # fmt: skip
+
+
+avg_pool_v2 = export(v2=("nn.avg_pool", "nn.avg_pool2d"))(
+    reordered(avg_pool, "input ksize strides padding data_format name")
+)
 
 
 def _plain(padding: Any) -> str:
@@ -200,6 +212,14 @@ def max_pool_with_argmax(
     )  # fmt: skip
 
 
+max_pool_with_argmax_v2 = export(v2="nn.max_pool_with_argmax")(
+    reordered(
+        max_pool_with_argmax,
+        "input ksize strides padding data_format output_dtype include_batch_in_index name",
+    )
+)
+
+
 def _fractional(op: str, value: Any, ratio: Any, pseudo_random: Any, overlapping: Any,
                 deterministic: Any, seed: Any, seed2: Any, name: str | None) -> Any:  # fmt: skip
     return getattr(gen_ops, op)(
@@ -220,6 +240,11 @@ def fractional_max_pool(
                        deterministic, seed, seed2, name)  # fmt: skip
 
 
+fractional_max_pool_v2 = export(v2="nn.fractional_max_pool")(
+    reordered(fractional_max_pool, "value pooling_ratio pseudo_random overlapping seed name")
+)
+
+
 @export(v1="nn.fractional_avg_pool")
 def fractional_avg_pool(
     value: Any, pooling_ratio: Any, pseudo_random: bool | None = False,
@@ -229,6 +254,11 @@ def fractional_avg_pool(
     """Average pooling by ratios that need not be whole, over windows placed at random."""
     return _fractional("fractional_avg_pool", value, pooling_ratio, pseudo_random, overlapping,
                        deterministic, seed, seed2, name)  # fmt: skip
+
+
+fractional_avg_pool_v2 = export(v2="nn.fractional_avg_pool")(
+    reordered(fractional_avg_pool, "value pooling_ratio pseudo_random overlapping seed name")
+)
 
 
 @export(v1="nn.pool")
@@ -273,3 +303,8 @@ def pool(
         return with_space_to_batch(
             input, rate, padding, plain, window.tolist(), data_format=data_format
         )
+
+
+pool_v2 = export(v2="nn.pool")(
+    reordered(pool, "input window_shape pooling_type strides padding data_format dilations name")
+)

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -226,6 +227,15 @@ def nce_loss(
     return _row_sums(losses)
 
 
+nce_loss_v2 = export(v2="nn.nce_loss")(
+    reordered(
+        nce_loss,
+        "weights biases labels inputs num_sampled num_classes num_true sampled_values "
+        "remove_accidental_hits name",
+    )
+)
+
+
 @export(v1="nn.sampled_softmax_loss")
 def sampled_softmax_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int,
@@ -243,3 +253,12 @@ def sampled_softmax_loss(
     )  # fmt: skip
     targets = gen_ops.stop_gradient(targets, name="labels_stop_gradient")
     return cross_entropy.softmax_cross_entropy_with_logits_v2(labels=targets, logits=logits)
+
+
+sampled_softmax_loss_v2 = export(v2="nn.sampled_softmax_loss")(
+    reordered(
+        sampled_softmax_loss,
+        "weights biases labels inputs num_sampled num_classes num_true sampled_values "
+        "remove_accidental_hits seed name",
+    )
+)

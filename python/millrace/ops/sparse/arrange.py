@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
@@ -120,6 +121,11 @@ def sparse_concat(
     return SparseTensor(*made)
 
 
+sparse_concat_v2 = export(v2="sparse.concat")(
+    reordered(sparse_concat, "axis sp_inputs expand_nonconcat_dims name")
+)
+
+
 def _widened(shapes: list[Tensor], axis: int) -> list[Tensor]:
     """Each shape with the largest size that any has, but for the dimension `axis`."""
     along = parts.unit(gen_ops.size(shapes[0]), axis)
@@ -176,6 +182,9 @@ def sparse_split(
             sizes = sp_input.dense_shape * across + along * (end - begin)
             made.append(sparse_slice(sp_input, along * begin, sizes))
         return made
+
+
+sparse_split_v2 = export(v2="sparse.split")(reordered(sparse_split, "sp_input num_split axis name"))
 
 
 @export(v1=("sparse_slice", "sparse.slice"), v2="sparse.slice")

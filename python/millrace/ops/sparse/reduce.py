@@ -91,6 +91,17 @@ def sparse_reduce_sum(
         return groups.dense(parts.summed(groups.values, groups.places, groups.size))
 
 
+@export(v2="sparse.reduce_sum")
+def sparse_reduce_sum_v2(
+    sp_input: Any, axis: Any = None, keepdims: bool | None = None, output_is_sparse: bool = False,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Sums along axes, as a dense tensor or a sparse one."""
+    function = sparse_reduce_sum_sparse if output_is_sparse else sparse_reduce_sum
+    with name_scope(name, "SparseReduceSum", [sp_input]):
+        return function(sp_input, axis, keepdims)
+
+
 @export(v1=("sparse_reduce_sum_sparse", "sparse.reduce_sum_sparse"))
 def sparse_reduce_sum_sparse(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
@@ -119,6 +130,17 @@ def sparse_reduce_max(
         number = parts.summed(ones, groups.places, groups.size)
         empty = gen_ops.equal(number, array.zeros_like(number))
         return groups.dense(gen_ops.select(empty, array.zeros_like(found), found))
+
+
+@export(v2="sparse.reduce_max")
+def sparse_reduce_max_v2(
+    sp_input: Any, axis: Any = None, keepdims: bool | None = None, output_is_sparse: bool = False,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """The largest elements along axes, as a dense tensor or a sparse one."""
+    function = sparse_reduce_max_sparse if output_is_sparse else sparse_reduce_max
+    with name_scope(name, "SparseReduceMax", [sp_input]):
+        return function(sp_input, axis, keepdims)
 
 
 @export(v1=("sparse_reduce_max_sparse", "sparse.reduce_max_sparse"))

@@ -4,6 +4,7 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
+from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.sparse import SparseTensor
@@ -19,6 +20,11 @@ def serialize_sparse(
     return gen_ops.serialize_sparse(*sparse, out_type=dtypes.as_dtype(out_type), name=name)
 
 
+serialize_sparse_v2 = export(v2="io.serialize_sparse")(
+    reordered(serialize_sparse, "sp_input out_type name")
+)
+
+
 @export(v1=("serialize_many_sparse", "io.serialize_many_sparse"))
 def serialize_many_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
@@ -26,6 +32,11 @@ def serialize_many_sparse(
     """The rows of a sparse tensor, each as three strings or, by `out_type`, variants."""
     sparse = parts_of(as_sparse(sp_input))
     return gen_ops.serialize_many_sparse(*sparse, out_type=dtypes.as_dtype(out_type), name=name)
+
+
+serialize_many_sparse_v2 = export(v2="io.serialize_many_sparse")(
+    reordered(serialize_many_sparse, "sp_input out_type name")
+)
 
 
 @export(

@@ -1,0 +1,1 @@
+"""Signals: frames, windows, Fourier transforms and what is made of them."""
