@@ -328,7 +328,7 @@ struct PhaseRows {
 template <class T>
 Status conv_forward(const ConvGeometry& g, const T* image, const T* filter, T* out,
                     ParallelFor parallel_for) {
-  if (is_narrow<T>(g)) return conv_forward_narrow(g, image, filter, out, parallel_for);
+  if (is_narrow_forward<T>(g)) return conv_forward_narrow(g, image, filter, out, parallel_for);
   const int64_t pixels = g.batch * g.height.output * g.width.output;
   const StridedSource<T> right(filter, 1, g.out_channels);
   if (is_pointwise(g)) {
@@ -351,6 +351,9 @@ Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_
     return gemm<T>({g.batch * g.height.input * g.width.input, g.in_channels, g.out_channels, left,
                     right, image_gradient, g.in_channels},
                    parallel_for);
+  }
+  if (is_narrow_input_gradient<T>(g)) {
+    return conv_backward_input_narrow(g, filter, out_gradient, image_gradient, parallel_for);
   }
   const int64_t size = g.batch * g.height.input * g.width.input * g.in_channels;
   const bool plain = g.height.stride == 1 && g.width.stride == 1;
@@ -397,7 +400,7 @@ Status conv_backward_input(const ConvGeometry& g, const T* filter, const T* out_
 template <class T>
 Status conv_backward_filter(const ConvGeometry& g, const T* image, const T* out_gradient,
                             T* filter_gradient, ParallelFor parallel_for) {
-  if (is_narrow<T>(g)) {
+  if (is_narrow_filter_gradient<T>(g)) {
     return conv_backward_filter_narrow(g, image, out_gradient, filter_gradient, parallel_for);
   }
   const int64_t pixels = g.batch * g.height.output * g.width.output;

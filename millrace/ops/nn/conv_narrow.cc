@@ -8,6 +8,18 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMostChannels = 4;
+// Of windows at every pixel that see more than one: so many channels at most, bytes of a panel of
+// the filter, which stays in the second-level cache, and elements of the filter's gradient; so many
+// pixels at least in a row of the output, and for a part of the filter's gradient.
+constexpr int64_t kMostChannelsAtEveryPixel = 192;
+constexpr int64_t kMostPanelBytes = int64_t{1} << 20;
+constexpr int64_t kMostGradient = int64_t{1} << 17;
+constexpr int64_t kLeastWidth = 12;
+constexpr int64_t kPixelsOfPart = 390;
+// No larger copy of the images is made for them.
+constexpr int64_t kMostCopyBytes = int64_t{32} << 20;
+// A tile has so many sums or more, in vectors, where it can.
+constexpr int64_t kEnoughSums = 20;
 // A copy of the images with zeros around them is at most so many times as large.
 constexpr double kMostSeen = 4;
 constexpr int64_t kParts = 16;
@@ -75,6 +87,25 @@ class PaddedImages {
   const T* data_ = nullptr;
 };
 
+// Columns of tiles of a matrix of `filters` columns whose rows come `length` at a time.
+template <class T>
+int panel_columns(int64_t filters, int64_t length) {
+  const auto& kernels = isa_table<GemmKernels<T>>();
+  const auto most = static_cast<int>(std::min<int64_t>(kernels.nr, filters));
+  int best = most;
+  double most_sums = 0;
+  for (int wide = most; wide > 0; wide -= kernels.lanes) {
+    const int64_t tiles = ceil_div(length, kernels.tile_rows(wide));
+    const double sums =
+        static_cast<double>(length * wide) / static_cast<double>(tiles * kernels.lanes);
+    if (sums <= most_sums) continue;
+    best = wide;
+    most_sums = sums;
+    if (sums >= kEnoughSums) break;
+  }
+  return best;
+}
+
 // Calls body(first, count) for pieces of [0, n) of nearly equal size, of at most `most`.
 template <class F>
 void for_tiles(int64_t n, int64_t most, F body) {
@@ -90,29 +121,40 @@ struct Rows {
   int64_t first, last;
 };
 
-// The filter's gradient from some rows, to `sums`.
+// How the filter's gradient is cut into pieces: some columns of a row of windows.
+template <class T>
+struct Pieces {
+  explicit Pieces(const ConvGeometry& g)
+      : columns(panel_columns<T>(g.out_channels, g.width.window * g.in_channels)),
+        panels(ceil_div(g.out_channels, columns)),
+        count(panels * g.height.window) {}
+  const int columns;
+  const int64_t panels, count;
+};
+
+// Pieces [first, last) of the filter's gradient from some rows, to `sums`.
 template <class T>
 void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out_gradient,
-              Rows part, T* sums) {
+              Rows part, const Pieces<T>& pieces, int64_t first, int64_t last, T* sums) {
   const auto& kernels = isa_table<GemmKernels<T>>();
   const int64_t filters = g.out_channels, width = g.width.output;
   const int64_t run = g.width.window * g.in_channels;
   const int64_t step = g.width.stride * g.in_channels;
   const int64_t skip = g.height.stride * images.row_size() - width * step;
   const int64_t most = std::max<int64_t>(1, kBlockElements / (width * filters));
+  const int tall_most = kernels.tile_rows(pieces.columns);
   for (int64_t row = part.first; row < part.last;) {
     const int64_t image = row / g.height.output, y = row % g.height.output;
     const int64_t rows = std::min({most, part.last - row, g.height.output - y});
-    for (int64_t j = 0; j < filters; j += kernels.nr) {
-      const int wide = static_cast<int>(std::min<int64_t>(kernels.nr, filters - j));
-      for (int64_t fy = 0; fy < g.height.window; ++fy) {
-        const T* seen = images.row(image, y) + fy * images.row_size();
-        for_tiles(run, kernels.mr, [&](int64_t i, int tall) {
-          kernels.tile(tall, wide, rows * width, {seen + i, 1, step, width, skip},
-                       out_gradient + row * width * filters + j, filters, nullptr,
-                       sums + (fy * run + i) * filters + j, filters, row > part.first);
-        });
-      }
+    for (int64_t piece = first; piece < last; ++piece) {
+      const int64_t fy = piece % g.height.window, j = piece / g.height.window * pieces.columns;
+      const int wide = static_cast<int>(std::min<int64_t>(pieces.columns, filters - j));
+      const T* seen = images.row(image, y) + fy * images.row_size();
+      for_tiles(run, tall_most, [&](int64_t i, int tall) {
+        kernels.tile(tall, wide, rows * width, {seen + i, 1, step, width, skip},
+                     out_gradient + row * width * filters + j, filters, nullptr,
+                     sums + (fy * run + i) * filters + j, filters, row > part.first);
+      });
     }
     row += rows;
   }
@@ -120,15 +162,69 @@ void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out
 
 }  // namespace
 
+namespace {
+
 template <class T>
-bool is_narrow(const ConvGeometry& g) {
+bool is_possible(const ConvGeometry& g) {
   // Padding may be of any size, and steps wider than windows: what is seen may be far more than is
   // there.
   const double seen =
       static_cast<double>(span_of(g.height)) * static_cast<double>(span_of(g.width));
   const double there = static_cast<double>(g.height.input) * static_cast<double>(g.width.input);
-  return seen <= kMostSeen * there && g.in_channels <= kMostChannels && g.height.dilation == 1 &&
-         g.width.dilation == 1 && g.out_channels % isa_table<GemmKernels<T>>().lanes == 0;
+  return seen <= kMostSeen * there && g.height.dilation == 1 && g.width.dilation == 1 &&
+         g.out_channels % isa_table<GemmKernels<T>>().lanes == 0;
+}
+
+template <class T>
+bool at_every_pixel(const ConvGeometry& g) {
+  const double copy = static_cast<double>(g.batch * g.in_channels) * sizeof(T) *
+                      static_cast<double>(span_of(g.height)) *
+                      static_cast<double>(span_of(g.width));
+  return copy <= static_cast<double>(kMostCopyBytes) && g.height.stride == 1 &&
+         g.width.stride == 1 && g.width.window > 1 && g.width.output >= kLeastWidth &&
+         g.in_channels <= kMostChannelsAtEveryPixel;
+}
+
+}  // namespace
+
+template <class T>
+bool is_narrow_forward(const ConvGeometry& g) {
+  if (!is_possible<T>(g)) return false;
+  if (g.in_channels <= kMostChannels) return true;
+  const int64_t panel_row = g.in_channels * isa_table<GemmKernels<T>>().nr;
+  return at_every_pixel<T>(g) && g.height.window * g.width.window <=
+                                     kMostPanelBytes / static_cast<int64_t>(sizeof(T)) / panel_row;
+}
+
+namespace {
+
+// The gradient's geometry: a convolution of the output's gradient, whose result is the image's.
+ConvGeometry turned_around(const ConvGeometry& g) {
+  const auto axis = [](const AxisGeometry& a) {
+    AxisGeometry turned = a;
+    turned.input = a.output;
+    turned.output = a.input;
+    turned.before = a.window - 1 - a.before;
+    return turned;
+  };
+  return {g.batch, axis(g.height), axis(g.width), g.out_channels, g.in_channels};
+}
+
+}  // namespace
+
+template <class T>
+bool is_narrow_input_gradient(const ConvGeometry& g) {
+  if (g.height.before >= g.height.window || g.width.before >= g.width.window) return false;
+  return at_every_pixel<T>(g) && g.out_channels > kMostChannels &&
+         is_narrow_forward<T>(turned_around(g));
+}
+
+template <class T>
+bool is_narrow_filter_gradient(const ConvGeometry& g) {
+  if (!is_possible<T>(g)) return false;
+  if (g.in_channels <= kMostChannels) return true;
+  return at_every_pixel<T>(g) &&
+         g.height.window * g.width.window <= kMostGradient / g.in_channels / g.out_channels;
 }
 
 template <class T>
@@ -139,19 +235,21 @@ Status conv_forward_narrow(const ConvGeometry& g, const T* image, const T* filte
   const int64_t run = g.width.window * g.in_channels, depth = g.height.window * run;
   PaddedImages<T> images(g);
   MR_TRY(images.fill(image, parallel_for));
-  const Scratch<T> packed(depth * ceil_div(filters, kernels.nr) * kernels.nr);
+  const int columns = panel_columns<T>(filters, width);
+  const int tall_most = kernels.tile_rows(columns);
+  const Scratch<T> packed(depth * ceil_div(filters, columns) * columns);
   MR_TRY(packed.status());
-  StridedSource<T>(filter, 1, filters).pack(0, filters, 0, depth, kernels.nr, packed.data());
+  StridedSource<T>(filter, 1, filters).pack(0, filters, 0, depth, columns, packed.data());
   const int64_t step = g.width.stride * g.in_channels, skip = images.row_size() - run;
   const double cost = 2.0 * static_cast<double>(width * filters * depth) / kFlopsPerNs;
   parallel_for(g.batch * g.height.output, cost, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* seen = images.row(row / g.height.output, row % g.height.output);
-      for (int64_t j = 0; j < filters; j += kernels.nr) {
-        const int wide = static_cast<int>(std::min<int64_t>(kernels.nr, filters - j));
-        for_tiles(width, kernels.mr, [&](int64_t x, int tall) {
+      for (int64_t j = 0; j < filters; j += columns) {
+        const int wide = static_cast<int>(std::min<int64_t>(columns, filters - j));
+        for_tiles(width, tall_most, [&](int64_t x, int tall) {
           kernels.tile(tall, wide, depth, {seen + x * step, step, 1, run, skip},
-                       packed.data() + j * depth, kernels.nr, nullptr,
+                       packed.data() + j * depth, columns, nullptr,
                        out + (row * width + x) * filters + j, filters, false);
         });
       }
@@ -161,21 +259,49 @@ Status conv_forward_narrow(const ConvGeometry& g, const T* image, const T* filte
 }
 
 template <class T>
+Status conv_backward_input_narrow(const ConvGeometry& g, const T* filter, const T* out_gradient,
+                                  T* image_gradient, ParallelFor parallel_for) {
+  const ConvGeometry turned = turned_around(g);
+  // Window elements in reverse order, channels and filters exchanged.
+  const int64_t elements = g.height.window * g.width.window;
+  const Scratch<T> reversed(elements * g.in_channels * g.out_channels);
+  MR_TRY(reversed.status());
+  for (int64_t e = 0; e < elements; ++e) {
+    const T* const from = filter + (elements - 1 - e) * g.in_channels * g.out_channels;
+    T* to = reversed.data() + e * g.in_channels * g.out_channels;
+    for (int64_t f = 0; f < g.out_channels; ++f) {
+      for (int64_t c = 0; c < g.in_channels; ++c) *to++ = from[c * g.out_channels + f];
+    }
+  }
+  return conv_forward_narrow(turned, out_gradient, reversed.data(), image_gradient, parallel_for);
+}
+
+template <class T>
 Status conv_backward_filter_narrow(const ConvGeometry& g, const T* image, const T* out_gradient,
                                    T* filter_gradient, ParallelFor parallel_for) {
   PaddedImages<T> images(g);
   MR_TRY(images.fill(image, parallel_for));
   const int64_t size = g.height.window * g.width.window * g.in_channels * g.out_channels;
   const int64_t rows = g.batch * g.height.output;
-  const int64_t parts = std::min(kParts, rows);
+  const int64_t most_parts =
+      g.in_channels <= kMostChannels
+          ? kParts
+          : std::clamp<int64_t>(rows * g.width.output / kPixelsOfPart, 1, kParts);
+  const int64_t parts = std::min(most_parts, rows);
   const Scratch<T> sums((parts - 1) * size);
   MR_TRY(sums.status());
+  // Of few channels, all pieces meet some rows while these are in the second-level cache.
+  const Pieces<T> pieces(g);
+  const int64_t together = g.in_channels <= kMostChannels ? pieces.count : 1;
+  const int64_t tasks = pieces.count / together;
   const double cost = 2.0 * static_cast<double>(size * g.width.output) *
-                      static_cast<double>(rows / parts) / kFlopsPerNs;
-  parallel_for(parts, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
+                      static_cast<double>(rows / parts) / kFlopsPerNs / static_cast<double>(tasks);
+  parallel_for(parts * tasks, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t p = t / tasks, first = t % tasks * together;
       T* to = p == 0 ? filter_gradient : sums.data() + (p - 1) * size;
-      sum_rows<T>(g, images, out_gradient, {p * rows / parts, (p + 1) * rows / parts}, to);
+      sum_rows<T>(g, images, out_gradient, {p * rows / parts, (p + 1) * rows / parts}, pieces,
+                  first, first + together, to);
     }
   });
   parallel_for(size, static_cast<double>(parts) * 0.3, [&](int64_t begin, int64_t end) {
@@ -188,7 +314,11 @@ Status conv_backward_filter_narrow(const ConvGeometry& g, const T* image, const 
 }
 
 #define MR_INSTANTIATE_NARROW(T)                                                              \
-  template bool is_narrow<T>(const ConvGeometry&);                                            \
+  template bool is_narrow_forward<T>(const ConvGeometry&);                                    \
+  template bool is_narrow_filter_gradient<T>(const ConvGeometry&);                            \
+  template bool is_narrow_input_gradient<T>(const ConvGeometry&);                             \
+  template Status conv_backward_input_narrow<T>(const ConvGeometry&, const T*, const T*, T*,  \
+                                                ParallelFor);                                 \
   template Status conv_forward_narrow<T>(const ConvGeometry&, const T*, const T*, T*,         \
                                          ParallelFor);                                        \
   template Status conv_backward_filter_narrow<T>(const ConvGeometry&, const T*, const T*, T*, \
