@@ -29,6 +29,9 @@ if [ "${1:-.}" = . ]; then
       ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json "bench_results/$name.json" |
       tee "bench_results/$name.txt"
   done
+  echo "== budget_bench"
+  .venv/bin/python benchmarks/budget_bench.py --json bench_results/budget_bench.json |
+    tee bench_results/budget_bench.txt
   echo "== training_bench"
   .venv/bin/python benchmarks/training_bench.py ${PEER_PYTHON:+--python "$PEER_PYTHON"} \
     ${TORCH_PYTHON:+--peers "$TORCH_PYTHON"} --json bench_results/training_bench.json \

@@ -18,6 +18,8 @@ constexpr int64_t kMaxRowBytes = 64 << 10;
 // With fewer rows, threads share the pieces of each, where there are that many elements.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kManyElements = 16 << 10;
+// With fewer elements, finding chains takes longer than they save.
+constexpr int64_t kWorthJoining = 512;
 
 // The same elements in the same order.
 bool same_layout(const Shape& a, const Shape& b) {
@@ -352,7 +354,7 @@ Status TreeFunction::run_pass_of(KernelContext& ctx, const Layout& layout, int w
     add_stage(pass, s, by_row, repeated, partial.valid() ? &partial : own.valid() ? &own : nullptr);
   }
   if (pass.n == 0) return ok_status();
-  join_steps(pass);
+  if (pass.n >= kWorthJoining) join_steps(pass);
   assign_slots(pass);
   MR_TRY(run(ctx, pass));
   for (auto& [s, partial] : partials) {
