@@ -862,6 +862,19 @@ class TestGradientsOfCalls:
                 y = program(x)
             assert (float(y), float(tape.gradient(y, x))) == (75, 3)
 
+    def test_what_has_no_gradient_may_be_called_under_a_tape(self):
+        @tf.function
+        def f(x):
+            return tf.raw_ops.PreventGradient(input=x, message="not this")
+
+        x = tf.constant(2.0)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y, z = f(x), x * x
+        assert float(y) == 2 and float(tape.gradient(z, x)) == 4
+        with pytest.raises(LookupError, match="not this"):
+            tape.gradient(y, x)
+
     def test_only_what_is_followed_is_computed(self):
         v = tf.Variable(2.0)
 

@@ -47,7 +47,10 @@ class Callee:
         return splits[order - 1]
 
     def _recorded(self, inputs: list[Any], orders: int, wanted: tuple[bool, ...]) -> list[Any]:
-        forward = self.split(orders, wanted).forward
+        try:
+            forward = self.split(orders, wanted).forward
+        except (LookupError, ValueError) as error:
+            return self._without_gradient(inputs, error)
         results = forward.code(inputs)
         values: list[Any] = results
         # What the backward function reads. Gradients of it, of higher orders, find the results by
@@ -78,6 +81,15 @@ class Callee:
         if orders > 1:
             values = recorded
         return recorded[: len(self.outputs)]
+
+    def _without_gradient(self, inputs: list[Any], error: Exception) -> list[Any]:
+        """The call of a function that cannot be differentiated: whoever asks for that is told so,
+        and nobody else."""
+
+        def backward(*_: Any) -> list[Any]:
+            raise error
+
+        return _core.record_operation(inputs, self.code(inputs), backward)
 
 
 def _like(tensor: Any) -> Any:
