@@ -190,6 +190,21 @@ def test_derivatives_of_functions_by_what_they_capture():
 
 
 class TestRows:
+    def test_of_different_lengths(self, mode):
+        def f(a, b):
+            rows = tf.TensorArray(tf.float32, 3, element_shape=[None], infer_shape=False)
+            return rows.write(0, a).write(1, b).write(2, a).concat()
+
+        found = mode(f)(tf.constant([1.0, 2.0]), tf.zeros([0]))
+        assert found.numpy().tolist() == [1, 2, 1, 2]
+
+    def test_of_nothing(self):
+        nothing = tf.constant([])
+        found = tf.map_fn(lambda x: tf.constant("a"), nothing, fn_output_signature=tf.string)
+        assert found.dtype == tf.string and found.shape == [0]
+        with pytest.raises(ValueError, match="does not contain any Tensors"):
+            tf.map_fn(lambda x: x, [])
+
     def test_values_types_and_gradients(self, mode):
         x = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
         w = tf.constant([[10.0, 100.0]])

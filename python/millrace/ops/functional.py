@@ -18,6 +18,11 @@ class _Rows:
     def __init__(self, elems: Any):
         self.structure = elems
         self.tensors = [convert_to_tensor(e, name="elem") for e in nest.flatten(elems)]
+        if not self.tensors:
+            raise ValueError(
+                "elems must be a Tensor or (possibly nested) sequence of Tensors. Got "
+                f"{elems}, which does not contain any Tensors."
+            )
         count: Any = None
         for tensor in self.tensors:
             if tensor.shape.rank == 0:

@@ -261,11 +261,8 @@ class _Values:
     def _joined(self, rows: list[Tensor], shape: TensorShape, name: str | None) -> Tensor:
         if rows:
             return gen_ops.pack(rows, name=name)
-        if not shape.is_fully_defined():
-            raise InvalidArgumentError(
-                None, None, f"no elements, and their shape is not known: {shape}"
-            )
-        return array.zeros([0, *shape.as_list()], self.dtype)
+        rest = shape.as_list() if shape.is_fully_defined() else []
+        return array.zeros([0, *rest], self.dtype)
 
     def stack(self, shape: TensorShape, name: str | None) -> Tensor:
         return self._joined([self._one(i) for i in range(len(self._values))], shape, name)
@@ -380,6 +377,8 @@ class TensorArray:
                 "not provided."
             )
         self._infer_shape = bool(infer_shape) or element_shape is not None
+        # Whether all elements have one shape: else they only have the one that is declared.
+        self._one_shape = bool(infer_shape)
         # Shared by all arrays made from this one: a write tells the others the shape.
         self._known = [TensorShape(element_shape)]
         self._gradients: dict[str, _Handles] = {}
@@ -441,6 +440,7 @@ class TensorArray:
         other = TensorArray.__new__(TensorArray)
         other._form = self._form.with_flow(flow)
         other._infer_shape = self._infer_shape
+        other._one_shape = self._one_shape
         other._known = self._known
         other._gradients = self._gradients
         return other
@@ -462,7 +462,8 @@ class TensorArray:
                 f"Inconsistent shapes: saw {shape} but expected {self.element_shape} (and "
                 "infer_shape=True)"
             )
-        self._known[0] = self.element_shape.merge_with(shape)
+        if self._one_shape:
+            self._known[0] = self.element_shape.merge_with(shape)
 
     def _value(self, value: Any, verb: str) -> Tensor:
         tensor = convert_to_tensor(value, preferred_dtype=self.dtype, name="value")
@@ -506,7 +507,7 @@ class TensorArray:
             made = self._gradients[source] = _Handles(form.dtype, handle, with_flow)
         other = TensorArray.__new__(TensorArray)
         other._form = made
-        other._infer_shape = False
+        other._infer_shape = other._one_shape = False
         other._known = [self.element_shape]
         other._gradients = {}
         return other
