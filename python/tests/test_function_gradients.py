@@ -1,5 +1,7 @@
 """Functions with gradients of their own, and Python functions as operations, at once and traced."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -222,3 +224,16 @@ class TestRows:
         assert slope.numpy().tolist() == [[10, 100]] * 3
         with pytest.raises(ValueError, match=r"different numbers of rows: \[2, 3\]"):
             mode(lambda: tf.vectorized_map(lambda r: r, (tf.ones([2]), tf.ones([3]))))()
+
+
+def test_a_seed_does_not_start_the_runtime():
+    """Programs set it first, and divide devices then."""
+    code = (
+        "import millrace as tf\n"
+        "tf.random.set_seed(1)\n"
+        "cpu = tf.config.list_physical_devices('CPU')[0]\n"
+        "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
+        "tf.config.set_logical_device_configuration(cpu, two)\n"
+        "assert len(tf.config.list_logical_devices('CPU')) == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

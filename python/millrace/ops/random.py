@@ -41,7 +41,8 @@ def set_random_seed(seed: int | None) -> None:
         return
     _Eager.seed = seed
     _Eager.drawn = 0
-    _core.clear_eager_cache()
+    if _core.eager_started():  # else there is nothing to begin anew, and devices may still be set
+        _core.clear_eager_cache()
 
 
 @export(v1=("get_seed", "random.get_seed"))
