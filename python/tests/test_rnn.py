@@ -110,7 +110,7 @@ def test_optimizers_multiply_what_a_loop_collects_once():
             sess.run(tf.global_variables_initializer())
             losses = [sess.run([loss, step])[0] for _ in range(4)]
             plan = sess.explain([loss, step]).splitlines()
-        products = [line.split("(frame ")[1] for line in plan if "MatMul " in line]
+        products = [line.split("(frame ")[1] for line in plan if line.startswith("  MatMul ")]
         # One in the loop and one, the gradient of its input, on the way back.
         assert sorted(p.startswith("0)") for p in products) == [False, False, True]
         return losses
