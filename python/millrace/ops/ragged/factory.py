@@ -64,20 +64,13 @@ def _is_list(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int | None:
-    """How deeply lists are nested; None where empty ones leave it open."""
+    """How deeply lists are nested around the scalars; None where there are none."""
     if not _is_list(value):
         return 0
-    depths = [_depth(item) for item in value]
-    known = {d for d in depths if d is not None}
-    least = _least_depth(value)
-    if len(known) > 1 or any(
-        d is None and k < _least_depth(item) - 1
-        for d, item in zip(depths, value, strict=True)
-        for k in known
-    ):
+    depths = {depth for item in value if (depth := _depth(item)) is not None}
+    if len(depths) > 1:
         raise ValueError("all scalar values must have the same nesting depth")
-    del least
-    return 1 + known.pop() if known else None
+    return 1 + depths.pop() if depths else None
 
 
 def _least_depth(value: Any) -> int:

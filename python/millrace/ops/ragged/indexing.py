@@ -57,13 +57,6 @@ def _below(rows: RaggedTensor, keys: list[Any]) -> Any:
         return rows
     first, rest = keys[0], keys[1:]
     if first is None:
-        one = rows.values
-        inner = (
-            RaggedTensor.from_uniform_row_length(one, 1)
-            if isinstance(one, RaggedTensor)
-            else array.expand_dims(one, 1)
-        )
-        del inner
         ends = range_of(rows.nrows() + 1)
         return _below(
             RaggedTensor.from_row_splits(rows, ends, validate=False), [slice(None), *rest]

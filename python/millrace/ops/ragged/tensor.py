@@ -370,12 +370,10 @@ class RaggedTensor(TensorOperators):
     def value_rowids(self, name: str | None = None) -> Tensor:
         """The row of each value."""
         with name_scope(name, "RaggedValueRowIds"):
-            lengths = self.row_lengths()
             count = cast(_rows(self._values), self._row_splits.dtype)
             # Each split but the outer ones is the beginning of one more row.
             ends = self._row_splits[1:-1]
             ones = gen_ops.unsorted_segment_sum(array.ones_like(ends), ends, count + 1)
-            del lengths
             return cumsum(ones)[:-1]
 
     def nested_value_rowids(self, name: str | None = None) -> tuple[Tensor, ...]:
