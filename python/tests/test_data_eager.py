@@ -147,6 +147,10 @@ class TestFunctions:
 
         assert values(Dataset.range(1, 8).map(collatz)) == [0, 1, 7, 2, 5, 8, 16]
 
+    def test_give_elements(self):
+        with pytest.raises(TypeError, match=r"Unsupported return value .* Dataset.map\(\)"):
+            Dataset.range(1).map(lambda x: object())
+
     def test_of_python(self):
         seen = []
 
@@ -250,3 +254,46 @@ class TestCheckpoints:
         options = tf.data.Options()
         options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.WARN
         tf.train.Checkpoint(iterator=iter(dataset.with_options(options))).save(tmp_path / "c")
+
+
+class TestFiles:
+    @pytest.mark.parametrize("compression", [None, "GZIP"])
+    def test_keep_elements(self, tmp_path, compression):
+        pair = collections.namedtuple("pair", "x y")
+        dataset = Dataset.from_tensor_slices(
+            {"a": [1, 2, 3], "p": pair(["u", "v", "w"], [[1.0]] * 3)}
+        )
+        path = str(tmp_path / "d")
+        dataset.save(path, compression=compression)
+        loaded = Dataset.load(path, compression=compression)
+        assert loaded.element_spec == dataset.element_spec and len(loaded) == 3
+        for a, b in zip(loaded.as_numpy_iterator(), dataset.as_numpy_iterator(), strict=False):
+            assert a["a"] == b["a"] and a["p"].x == b["p"].x and a["p"].y.tolist() == [1]
+
+    def test_in_shards(self, tmp_path):
+        path = str(tmp_path / "d")
+        tf.data.experimental.save(Dataset.range(6), path, shard_func=lambda x: x // 3)
+        assert values(tf.data.experimental.load(path)) == [0, 3, 1, 4, 2, 5]
+        in_turn = tf.data.experimental.load(path, reader_func=lambda d: d.flat_map(lambda x: x))
+        assert values(in_turn) == list(range(6))
+
+    def test_written_by_functions(self, tmp_path):
+        path = str(tmp_path / "d")
+        tf.function(lambda: Dataset.range(4).save(path))()
+        assert values(Dataset.load(path)) == [0, 1, 2, 3]
+
+    def test_that_are_damaged(self, tmp_path):
+        path = tmp_path / "d"
+        with pytest.raises(tf.errors.NotFoundError, match="no dataset was saved"):
+            Dataset.load(str(path))
+        Dataset.range(4).save(str(path))
+        spec = path / "dataset_spec.pb"
+        whole = spec.read_bytes()
+        for damaged in (b"\xff\xff", b"", whole[:-2]):
+            spec.write_bytes(damaged)
+            with pytest.raises(tf.errors.DataLossError, match="dataset_spec.pb"):
+                Dataset.load(str(path))
+        spec.write_bytes(whole)
+        (path / "00000000.records").write_bytes(b"\x01" * 40)
+        with pytest.raises(tf.errors.DataLossError):
+            values(Dataset.load(str(path)))

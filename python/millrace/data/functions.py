@@ -77,7 +77,13 @@ class ElementFunction:
                 raise TypeError(f"the function of {what} returned None, expected an element")
             if isinstance(value, list):  # of tensors that need not fit together
                 value = tuple(value)
-            value = structure.leaf_values(value)
+            try:
+                value = structure.leaf_values(value)
+            except TypeError as error:
+                raise TypeError(
+                    f"Unsupported return value from function passed to Dataset.{what}(). Return "
+                    f"value: {value!r:.200}. {error}"
+                ) from error
             self.result = structure.map_leaves(structure.leaf_of, value)
             tensors = structure.to_tensors(self.result, value)
             self.stateful = _holds_state(get_default_graph()) or _here.stateful

@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.data import experimental, reducers
+from millrace.data import experimental, reducers, stored
 from millrace.data.dataset import Dataset
 from millrace.data.eager_iterator import OwnedIterator
 from millrace.data.optional import Optional, get_next_as_optional
@@ -88,6 +88,15 @@ def sparse_batch(
     return self.apply(experimental.dense_to_sparse_batch(batch_size, row_shape))
 
 
+def save(
+    self: Dataset, path: Any, compression: str | None = None, shard_func: Any = None,
+    checkpoint_args: Any = None,
+) -> None:  # fmt: skip
+    """Writes the elements into a folder, for `Dataset.load`."""
+    del checkpoint_args
+    stored.save(self, path, compression, shard_func)
+
+
 def next_as_optional(self: OwnedIterator) -> Optional:
     """The next element, without a value where there is none."""
     return get_next_as_optional(self)
@@ -103,11 +112,12 @@ def counter(
 
 for _method in (
     scan, ignore_errors, group_by_window, bucket_by_sequence_length, unique, rejection_resample,
-    sparse_batch,
+    sparse_batch, save,
 ):  # fmt: skip
     setattr(Dataset, _method.__name__, _method)
 for _function in (
     random, counter, experimental.choose_from_datasets, experimental.sample_from_datasets,
+    stored.load,
 ):  # fmt: skip
     setattr(Dataset, _function.__name__, staticmethod(_function))
 OwnedIterator.get_next_as_optional = next_as_optional
