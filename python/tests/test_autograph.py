@@ -1169,9 +1169,11 @@ class TestDatasets:
                 tf.map_fn(halve, xs),
                 tf.while_loop(lambda x: x % 2 == 0 and x > 0, halve, [xs[0]]),
                 tf.foldl(lambda a, x: a + halve(x), xs),
+                tf.vectorized_map(halve, xs),
             )
 
-        mapped, looped, folded = f(tf.constant([8, 6, 5]))
+        mapped, looped, folded, each = f(tf.constant([8, 6, 5]))
+        assert plain(each) == [4, 3, 5]
         assert plain(mapped) == [4, 3, 5] and plain(looped) == 1 and plain(folded) == 16
 
 

@@ -5,7 +5,7 @@ import types
 from typing import Any, Callable
 
 from millrace.autograph import builtins, conditionals, convert, lists, loops, undefined
-from millrace.ops import array, control_flow, functional
+from millrace.ops import array, control_flow, functional, vectorized_map
 from millrace.ops import loops as while_loops
 
 _SHARED = {
@@ -31,6 +31,7 @@ _CALLING = frozenset(
     {
         control_flow.case, control_flow.cond, control_flow.switch_case, functional.foldl,
         functional.foldr, functional.map_fn, functional.scan, while_loops.while_loop,
+        while_loops.while_loop_v2, vectorized_map.vectorized_map,
     }
 )  # fmt: skip
 
