@@ -1174,7 +1174,7 @@ class TestDatasets:
 
         mapped, looped, folded, each = f(tf.constant([8, 6, 5]))
         assert plain(each) == [4, 3, 5]
-        assert plain(mapped) == [4, 3, 5] and plain(looped) == 1 and plain(folded) == 16
+        assert plain(mapped) == [4, 3, 5] and plain(looped) == [1] and plain(folded) == 16
 
 
 class TestSwitches:
