@@ -16,6 +16,7 @@ from millrace.eager.calls import Callee
 from millrace.eager.creation import Trace
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
+from millrace.graph.eager_seed import EagerSeed
 from millrace.graph.graph import FunctionGraph, Graph, root_graph
 from millrace.graph.other_graph import where_of
 from millrace.graph.sparse import IndexedSlices, SparseTensor
@@ -93,7 +94,9 @@ class ConcreteFunction(Trackable):
         self._signature = signature
         self._structure = call.structure
         self._shapes = shapes
+        seed = EagerSeed.seed if _core.executing_eagerly() else get_default_graph().seed
         self._root = Graph(True)
+        self._root.seed = seed
         name = "".join(c if c.isalnum() else "_" for c in signature.name).strip("_") or "function"
         self.name = f"__inference_{name}_{next(_numbers)}"
         self._trainable: list[Any] = []

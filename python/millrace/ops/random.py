@@ -10,26 +10,10 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
+from millrace.graph.eager_seed import LARGEST_SEED, EagerSeed
 from millrace.graph.static_value import constant_value_as_shape
 
 _DEFAULT_GRAPH_SEED = 87654321
-_MOST = 2**31 - 1
-
-
-class _Eager:
-    """The seed of operations that run at once, and where those without one get theirs from."""
-
-    seed: int | None = None
-    drawn = 0
-
-    @classmethod
-    def next(cls) -> int:
-        """A number for an operation without a seed: splitmix64 of how many there were."""
-        cls.drawn += 1
-        x = ((cls.seed or 0) + cls.drawn * 0x9E3779B97F4A7C15) % 2**64
-        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
-        return (x ^ x >> 31) % _MOST
 
 
 @export(v1=("set_random_seed", "random.set_random_seed"), v2="random.set_seed")
@@ -39,8 +23,8 @@ def set_random_seed(seed: int | None) -> None:
     if not _core.executing_eagerly():
         get_default_graph().seed = seed
         return
-    _Eager.seed = seed
-    _Eager.drawn = 0
+    EagerSeed.seed = seed
+    EagerSeed.drawn = 0
     if _core.eager_started():  # else there is nothing to begin anew, and devices may still be set
         _core.clear_eager_cache()
 
@@ -62,20 +46,20 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
         seeds = (_DEFAULT_GRAPH_SEED, op_seed)
     else:
         return None, None
-    seeds = (seeds[0] % _MOST, seeds[1] % _MOST)
+    seeds = (seeds[0] % LARGEST_SEED, seeds[1] % LARGEST_SEED)
     # Kernels take two zeros for "choose a seed".
-    return (0, _MOST) if seeds == (0, 0) else seeds
+    return (0, LARGEST_SEED) if seeds == (0, 0) else seeds
 
 
 def _eager_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    if _Eager.seed is not None:
-        own = _Eager.next() if op_seed is None else op_seed
-        seeds = (_Eager.seed % _MOST, own % _MOST)
+    if EagerSeed.seed is not None:
+        own = EagerSeed.next() if op_seed is None else op_seed
+        seeds = (EagerSeed.seed % LARGEST_SEED, own % LARGEST_SEED)
     elif op_seed is not None:
-        seeds = (_DEFAULT_GRAPH_SEED, op_seed % _MOST)
+        seeds = (_DEFAULT_GRAPH_SEED, op_seed % LARGEST_SEED)
     else:
         return None, None
-    return (0, _MOST) if seeds == (0, 0) else seeds
+    return (0, LARGEST_SEED) if seeds == (0, 0) else seeds
 
 
 def _seeds(seed: Any) -> dict[str, int]:

@@ -15,7 +15,10 @@ from millrace.graph.static_value import constant_value
 from millrace.ops import array
 
 
-@export(v1=("space_to_batch_nd", "manip.space_to_batch_nd"), v2="space_to_batch_nd")
+@export(
+    v1=("space_to_batch_nd", "manip.space_to_batch_nd"),
+    v2=("space_to_batch_nd", "space_to_batch", "nn.space_to_batch"),
+)
 def space_to_batch_nd(
     input: Any, block_shape: Any, paddings: Any, name: str | None = None
 ) -> Tensor:
@@ -23,7 +26,7 @@ def space_to_batch_nd(
     return gen_ops.space_to_batch_nd(input, block_shape, paddings, name=name)
 
 
-@export(v1=("batch_to_space_nd", "manip.batch_to_space_nd"))
+@export(v1=("batch_to_space_nd", "manip.batch_to_space_nd"), v2="batch_to_space")
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Undoes `space_to_batch_nd`, and crops what was padded."""
     return gen_ops.batch_to_space_nd(input, block_shape, crops, name=name)
@@ -48,11 +51,6 @@ def space_to_batch(
     return made
 
 
-space_to_batch_v2 = export(v2=("nn.space_to_batch", "space_to_batch"))(
-    reordered(space_to_batch, "input block_shape paddings name")
-)
-
-
 @export(v1="batch_to_space")
 def batch_to_space(
     input: Any, crops: Any, block_size: int | None = None, name: str | None = None,
@@ -63,11 +61,6 @@ def batch_to_space(
     made = batch_to_space_nd(input, np.array([size, size], np.int64), crops, name)
     made.set_shape(made.shape.with_rank(4))
     return made
-
-
-batch_to_space_v2 = export(v2="batch_to_space")(
-    reordered(batch_to_space, "input block_shape crops name")
-)
 
 
 @export(v1="required_space_to_batch_paddings", v2="required_space_to_batch_paddings")

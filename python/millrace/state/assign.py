@@ -4,22 +4,24 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core.export import export
 from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor, internal_convert
 from millrace.graph.default_graph import name_scope
+from millrace.graph.sparse import IndexedSlices
 from millrace.state.reference_variable import beside
-from millrace.state.resource_variable import ResourceVariable
 
 
 def _is_reference(ref: Any) -> bool:
     """Whether a variable is changed through a reference. Plain tensors count: ops refuse them."""
-    return not isinstance(ref, ResourceVariable)
+    return not hasattr(ref, "scatter_update")
 
 
 def _change(op: Callable[..., Any], ref: Any, *args: Any, **options: Any) -> Any:
     """Calls an op that changes what a reference refers to, beside it."""
+    if _core.is_eager_tensor(ref):
+        raise TypeError(f"expected a variable, which can be changed, got {ref!r}")
     ref = internal_convert(ref, as_ref=True)
     with beside(ref):
         return op(ref, *args, **options)
@@ -83,9 +85,11 @@ def _scatter(kind: str) -> Callable[..., Any]:
         if _is_reference(ref):
             change = getattr(gen_ops, "scatter_" + kind)
             return _change(change, ref, indices, updates, use_locking=use_locking, name=name)
-        change = getattr(gen_ops, "resource_scatter_" + kind)
+        change = getattr(ref, "scatter_" + kind)
         updates = convert_to_tensor(updates, dtype=ref.dtype)
-        return ref._changed(change(ref.handle, indices, updates, name=name), True)
+        if kind.startswith("nd_"):
+            return change(indices, updates, name=name)
+        return change(IndexedSlices(updates, convert_to_tensor(indices)), name=name)
 
     return scatter
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from millrace import gen_ops
 from millrace.core import dtypes
-from millrace.core.arguments import reordered
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
@@ -61,9 +60,15 @@ def dilation2d(
         return math.cast(result, own)
 
 
-dilation2d_v2 = export(v2="nn.dilation2d")(
-    reordered(dilation2d, "input filters strides padding dilations name")
-)
+@export(v2="nn.dilation2d")
+def dilation2d_v2(
+    input: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """As TensorFlow 1's, the pictures' dimensions in the order of `data_format`, "NHWC"."""
+    if data_format != "NHWC":
+        raise ValueError("Data formats other than NHWC are not yet supported")
+    return dilation2d(input, filters, strides, dilations, padding, name)
 
 
 def _same_padding(size: Any, window: int, stride: int, rate: int) -> list[Any]:
