@@ -15,7 +15,7 @@ from millrace.state.reference_variable import beside
 
 def _is_reference(ref: Any) -> bool:
     """Whether a variable is changed through a reference. Plain tensors count: ops refuse them."""
-    return not hasattr(ref, "scatter_update")
+    return not hasattr(ref, "_handle")
 
 
 def _change(op: Callable[..., Any], ref: Any, *args: Any, **options: Any) -> Any:
