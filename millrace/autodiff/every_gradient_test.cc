@@ -46,6 +46,7 @@ const std::pair<const char*, const char*> kUnchecked[] = {
     {"CropAndResize", "boxes have no second derivative; crop_and_resize_test.cc has the first"},
     {"CropAndResizeGradImage", "boxes have no second derivative"},
     {"Dilation2D", "its gradient has none; dilation_test.cc looks at the first"},
+    {"Eig", "the phases of vectors are arbitrary; test_tensorflow2_ops.py looks at the values"},
     {"FractionalAvgPool", "its gradient has none; volume_test.cc looks at the first"},
     {"FractionalMaxPool", "its gradient has none; volume_test.cc looks at the first"},
     {"Igamma", "that of its first argument has none; gamma_gradients_test.cc looks at the first"},
@@ -53,6 +54,8 @@ const std::pair<const char*, const char*> kUnchecked[] = {
     {"Polygamma", "its first argument has no gradient; Digamma needs that of the second"},
     {"PreventGradient", "its rule refuses; gradients_test.cc looks at the error"},
     {"RandomGamma", "draws anew in every run; gamma_gradients_test.cc has RandomGammaGrad"},
+    {"StatelessRandomGammaV2", "RandomGammaGrad has no gradient; gamma_gradients_test.cc has that"},
+    {"StatelessRandomGammaV3", "as StatelessRandomGammaV2"},
     {"Svd",
      "the phases of complex vectors are arbitrary; gradient_programs_testing.cc has the rest"},
     {"Zeta", "its first argument has no gradient"},
@@ -60,7 +63,9 @@ const std::pair<const char*, const char*> kUnchecked[] = {
 
 // Where one-sided derivatives bound nothing, and why.
 const std::pair<const char*, const char*> kAnyTie[] = {
+    {"NthElement", "of equal elements any may be meant"},
     {"Qr", "no gradient where columns depend on each other"},
+    {"Spence", "at one, the second is 0 / 0 by its rule"},
     {"TopK", "of equal elements either may come first"},
     {"TopKV2", "of equal elements either may come first"},
 };

@@ -129,7 +129,7 @@ MR_VECTOR_FN V lit(double value) {
 
 template <class T>
 MR_VECTOR_FN Vec<T> broadcast(T value) {
-  return Vec<T>{} + value;
+  return value - Vec<T>{};  // a sum would lose the sign of -0
 }
 
 template <class To, class V>

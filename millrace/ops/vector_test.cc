@@ -239,6 +239,12 @@ TEST(Vector, IntegersWrap) {
   EXPECT_EQ(v[vec::kLanes<int32_t> - 1], INT32_MIN);
 }
 
+TEST(Vector, EveryLaneHasTheSignOfZero) {
+  const vec::Vec<float> v = vec::broadcast(-0.0F);
+  for (int i = 0; i < vec::kLanes<float>; ++i) EXPECT_TRUE(std::signbit(v[i]));
+  EXPECT_FALSE(std::signbit(vec::broadcast(0.0F)[0]));
+}
+
 TEST(Vector, FoldVisitsEveryLane) {
   vec::Vec<int32_t> v;
   int32_t sum = 0;

@@ -64,8 +64,8 @@ Status patches_grad(GradientContext& c) {
                           {"padding", c.attr_value("padding")}});
   const Expr flat = reshape(from, vector(-1)) - scalar(1);
   const Expr order = int32_vector(builder, {1, 0, 2});
-  const Expr rows =
-      transpose(reshape(c.gradient(), concat({batch, vector(-1), channels}, 0)), order);
+  const Expr count = reshape(call("Size", {flat}), vector(1));  // -1 says nothing of no elements
+  const Expr rows = transpose(reshape(c.gradient(), concat({batch, count, channels}, 0)), order);
   const Expr sums = call("UnsortedSegmentSum", {rows, flat, places});
   c.set(0, reshape(transpose(sums, order), sizes));
   return ok_status();

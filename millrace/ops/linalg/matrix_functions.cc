@@ -152,7 +152,7 @@ Status eig_shape(ShapeContext& c) {
 // dA = W (diag(de) + F * (V^H dV - V^H V re(diag(V^H dV)))) V^H.
 Status eig_grad(GradientContext& c) {
   MR_TRY_ASSIGN(const bool vectors, c.attr<bool>("compute_v"));
-  if (!vectors) return invalid_argument("the gradient of Eig needs compute_v");
+  if (!vectors) return unimplemented("the gradient of Eig needs compute_v");
   const Expr e = c.output(0), v = c.output(1), last = int32_scalar(c.builder(), -1);
   const auto product = [](Expr a, Expr b, bool adj_a, bool adj_b) {
     return call("BatchMatMulV2", {a, b}, {{"adj_x", adj_a}, {"adj_y", adj_b}});

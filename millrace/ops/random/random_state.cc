@@ -40,6 +40,9 @@ Result<Philox> stream_of_seed(const KernelContext& ctx, int input) {
 Result<Philox> stream_of_key(const KernelContext& ctx, int input) {
   constexpr int32_t kPhilox = 1, kAny = 3;
   const Tensor &key = ctx.input(input), &counter = ctx.input(input + 1);
+  if (ctx.input(input + 2).rank() != 0) {
+    return invalid_argument("alg must have shape [], not ", ctx.input(input + 2).shape());
+  }
   MR_TRY_ASSIGN(const int32_t algorithm, ctx.scalar_input<int32_t>(input + 2));
   if (algorithm != kPhilox && algorithm != kAny) {
     return invalid_argument("Unsupported algorithm id: ", algorithm);
