@@ -93,7 +93,7 @@ class Multinomial final : public Kernel {
     }
     MR_TRY_ASSIGN(const Shape shape, Shape::make({{batch, samples}}));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
-    if (shape.num_elements() == 0) return ok_status();
+    if (shape.num_elements() == 0) return source_.check(ctx);
     const auto padded = static_cast<uint64_t>(samples + 3) / 4 * 4;
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(batch) * padded * 256));

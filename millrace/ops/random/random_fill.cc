@@ -119,7 +119,7 @@ class RandomFill final : public Kernel {
     MR_TRY_ASSIGN(const Shape shape, ctx.shape_input(0));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const int64_t n = shape.num_elements();
-    if (n == 0) return ok_status();
+    if (n == 0) return source_.check(ctx);
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerElement));
     if (DeviceEngine* const device = device_engine(ctx)) {

@@ -178,7 +178,7 @@ class PerParameter final : public Kernel {
     MR_TRY_ASSIGN(const Shape shape, output_shape(samples_shape, parameters.shape()));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const int64_t n = shape.num_elements();
-    if (n == 0) return ok_status();
+    if (n == 0) return source_.check(ctx);
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerValue));
     std::vector<double> values(static_cast<size_t>(parameters.num_elements()));

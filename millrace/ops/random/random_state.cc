@@ -85,6 +85,10 @@ Result<Philox> RandomSource::reserve(const KernelContext& ctx, uint64_t blocks) 
   return state->reserve(blocks);
 }
 
+Status RandomSource::check(const KernelContext& ctx) const {
+  return num_inputs() == 0 ? ok_status() : reserve(ctx, 0).status();
+}
+
 void register_random_state(Registry& registry) {
   (void)registry;  // it has no ops of its own
   register_op_state(RandomState::kTypeName, &RandomState::decode);

@@ -48,6 +48,8 @@ class RandomSource {
  public:
   static Result<RandomSource> make(const KernelNode& node);
   Result<Philox> reserve(const KernelContext& ctx, uint64_t blocks) const;
+  // Whether the inputs that the stream takes are right: for those who draw nothing of it.
+  Status check(const KernelContext& ctx) const;
   // The resource name of the state; other state of the node may use it too, under its own type.
   const std::string& name() const { return name_; }
   // How many inputs the stream takes: those after them are that much further on than in the op with

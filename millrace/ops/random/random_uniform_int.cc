@@ -69,7 +69,7 @@ class RandomUniformInt final : public Kernel {
     MR_TRY_ASSIGN(const T high, ctx.scalar_input<T>(first + 1));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(0, shape));
     const int64_t n = shape.num_elements();
-    if (n == 0) return ok_status();
+    if (n == 0) return source_.check(ctx);
     MR_TRY(check_bounds(low, high));
     MR_TRY_ASSIGN(const Philox stream,
                   source_.reserve(ctx, static_cast<uint64_t>(n) * kBlocksPerElement));
