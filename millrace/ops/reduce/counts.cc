@@ -46,6 +46,7 @@ Status read_sparse_rows(const KernelContext& ctx, Rows& rows) {
     return invalid_argument("Input indices must be a 2-dimensional tensor. Got: ", indices.shape());
   }
   MR_TRY(expect_rank(ctx, 1, 1));
+  MR_TRY(expect_rank(ctx, 2, 1));
   MR_TRY_ASSIGN(const std::vector<int64_t> shape, ctx.int_vector_input(2));
   const auto rank = static_cast<int64_t>(shape.size());
   if (rank == 0) return invalid_argument("The shape argument requires at least one element.");
@@ -74,6 +75,7 @@ Status read_sparse_rows(const KernelContext& ctx, Rows& rows) {
 }
 
 Status read_ragged_rows(const KernelContext& ctx, Rows& rows) {
+  MR_TRY(expect_rank(ctx, 0, 1));
   MR_TRY(expect_rank(ctx, 1, 1));
   MR_TRY_ASSIGN(const std::vector<int64_t> splits, ctx.int_vector_input(0));
   const int64_t n = ctx.input(1).num_elements();
