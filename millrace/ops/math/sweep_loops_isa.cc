@@ -81,7 +81,7 @@ MR_VECTOR_FN void apply(const SweepStep* steps, int count, int64_t i, int64_t n,
   for (int s = 0; s < count; ++s) {
     const SweepStep& step = steps[s];
     const float* const single = step.operand;
-    const float* const at = single + i;
+    const float* const at = single == nullptr ? nullptr : single + i;
     switch (step.op * kForms + (step.form & (SweepStep::kSwapped | SweepStep::kSingle))) {
 #define MR_CASES(number, Op)  \
   case number* kForms:        \

@@ -2,6 +2,7 @@
 // code points, and the other way round.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,7 +86,8 @@ Status transcode_shape(ShapeContext& c) {
 Status decode_shape(ShapeContext& c) {
   MR_TRY(check_attributes(c));
   const int64_t n = c.input(0).num_elements();
-  c.set_output(0, PartialShape{n < 0 ? PartialShape::kUnknownDim : n + 1});
+  const bool known = n >= 0 && n < std::numeric_limits<int64_t>::max();
+  c.set_output(0, PartialShape{known ? n + 1 : PartialShape::kUnknownDim});
   for (int i = 1; i < c.num_outputs(); ++i) c.set_output(i, PartialShape::of_rank(1));
   return ok_status();
 }
