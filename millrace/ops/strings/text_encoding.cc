@@ -137,8 +137,11 @@ Result<std::unique_ptr<TextDecoder>> TextDecoder::make(std::string_view encoding
   unsigned char first = 0;
   std::memcpy(&first, &one, 1);
   const std::string given(encoding);
-  const iconv_t converter = iconv_open(first == 1 ? "UTF-32LE" : "UTF-32BE", given.c_str());
-  if (given.empty() || converter == reinterpret_cast<iconv_t>(-1)) {
+  // An empty name stands for the environment's encoding there.
+  const auto none = reinterpret_cast<iconv_t>(-1);
+  const iconv_t converter =
+      given.empty() ? none : iconv_open(first == 1 ? "UTF-32LE" : "UTF-32BE", given.c_str());
+  if (converter == none) {
     return invalid_argument("Could not create converter for input encoding: ", encoding);
   }
   return std::unique_ptr<TextDecoder>(new LibraryDecoder(converter));
