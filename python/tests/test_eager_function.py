@@ -1,5 +1,6 @@
 """tf.function: Python functions that are traced and run as graphs."""
 
+import collections
 import gc
 import threading
 import weakref
@@ -273,6 +274,27 @@ class TestCaching:
             f()
         with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
             f(x, z=1)
+
+    def test_what_lists_and_dictionaries_of_a_users_own_hold_is_part_of_the_structure(self):
+        class Rows(collections.UserList):
+            pass
+
+        class Named(collections.UserDict):
+            pass
+
+        @tf.function
+        def lengths(rows):
+            return tf.constant([len(row) for row in rows])
+
+        @tf.function
+        def names(by_name):
+            return tf.constant(list(by_name)) + by_name["a"]
+
+        a = tf.constant("a")
+        assert lengths(Rows([[a], [a, a]])).numpy().tolist() == [1, 2]
+        assert lengths(Rows([[a, a], [a]])).numpy().tolist() == [2, 1]
+        assert names(Named(a=a, b=a)).numpy().tolist() == [b"aa", b"ba"]
+        assert names(Named(a=a, z=a)).numpy().tolist() == [b"aa", b"za"]
 
     def test_sizes_that_differ_are_left_open_after_some_traces(self):
         shapes = []

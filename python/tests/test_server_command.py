@@ -1,5 +1,6 @@
 """`millrace server`."""
 
+import ctypes
 import json
 import os
 import signal
@@ -79,6 +80,18 @@ def test_draining_and_the_end_at_once():
         assert task.process.stdout.readline() == "worker 0 ends, for SIGTERM; serves on for 600 s\n"
         assert run("server", "--check", address)[0] == 0
         assert task.end()[0] == 128 + signal.SIGTERM
+
+
+def test_a_second_signal_ends_it_whichever_thread_hears_of_it():
+    with Task("--cluster", free_address(), "--drain", 600) as task:
+        task.process.send_signal(signal.SIGTERM)
+        assert "serves on" in task.process.stdout.readline()
+        pid = task.process.pid
+        others = [int(thread) for thread in os.listdir(f"/proc/{pid}/task") if int(thread) != pid]
+        tgkill = ctypes.CDLL(None, use_errno=True).tgkill
+        assert tgkill(pid, max(others), signal.SIGTERM) == 0
+        task.process.communicate(timeout=60)
+        assert task.process.returncode == 128 + signal.SIGTERM
 
 
 def test_a_scheduler_says_which_task_it_is():

@@ -124,8 +124,8 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
         if len(signals) > 1:
             os._exit(128 + number)
 
-    # A lock or an event would be waited for in vain when the signal comes just before the wait, or
-    # to another thread; this is written to by the signal itself.
+    # A lock, an event or a sleep would go on when the signal comes just before it, or to another
+    # thread; this is written to by the signal itself.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     wakeup_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -148,7 +148,9 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
         word = signal.Signals(signals[0]).name
         rest = f"; serves on for {drain:g} s" if drain else ""
         print(f"{name} ends, for {word}{rest}", flush=True)
-        time.sleep(drain)
+        _wait_until(time.monotonic() + drain, reader)
+        for number in before:  # Python's would be called when the server has stopped
+            signal.signal(number, signal.SIG_DFL)
         server.stop()
     finally:
         for number, handler in before.items():
@@ -157,6 +159,13 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
         os.close(reader)
         os.close(writer)
     return 0
+
+
+def _wait_until(end: float, reader: int) -> None:
+    """Calls the handlers of signals, which write to `reader`, at once, whichever thread they came to."""
+    while (left := end - time.monotonic()) > 0:
+        if select.select([reader], [], [], left)[0]:
+            os.read(reader, 64)
 
 
 def _write_whole(path: str, text: str) -> None:

@@ -71,7 +71,7 @@ def _attrs_names(value: Any) -> list[str]:
     return [attribute.name for attribute in type(value).__attrs_attrs__]
 
 
-def _items(value: Any) -> list[tuple[Any, Any]]:
+def items_of(value: Any) -> list[tuple[Any, Any]]:
     """The elements of a structure that is no leaf, each with its key, index or field name."""
     kind = _kind(value)
     if kind == _MAPPING:
@@ -88,7 +88,7 @@ def _elements(value: Any) -> Any:
     kind = _kind(value)
     if kind == _SEQUENCE:
         return value
-    return [element for _, element in _items(value)]
+    return [element for _, element in items_of(value)]
 
 
 def _like(instance: Any, elements: list[Any]) -> Any:
@@ -375,7 +375,7 @@ def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bo
             f"{type(input_tree).__name__}, while shallow structure has type "
             f"{type(shallow_tree).__name__}."
         )
-    shallow, deep = _items(shallow_tree), _items(input_tree)
+    shallow, deep = items_of(shallow_tree), items_of(input_tree)
     if len(shallow) != len(deep):
         raise ValueError(
             "The two structures don't have the same sequence length. Input structure has length "
@@ -433,7 +433,7 @@ def flatten_with_tuple_paths(structure: Any) -> list[tuple[tuple[Any, ...], Any]
         return [((), structure)]
     return [
         ((key, *path), leaf)
-        for key, element in _items(structure)
+        for key, element in items_of(structure)
         for path, leaf in flatten_with_tuple_paths(element)
     ]
 

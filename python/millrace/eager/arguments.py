@@ -96,13 +96,9 @@ def _key_of(leaf: Any) -> Any:
 
 
 def _structure_of(value: Any) -> Any:
-    if isinstance(value, dict):
-        return type(value), tuple((k, _structure_of(value[k])) for k in sorted(value, key=str))
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(_structure_of(v) for v in value)
-    if nest.is_nested(value):
-        return type(value), len(nest.flatten(value))
-    return None
+    if not nest.is_nested(value):
+        return None
+    return type(value), tuple((key, _structure_of(part)) for key, part in nest.items_of(value))
 
 
 class Call:
