@@ -56,7 +56,7 @@ void Arguments::read_attr_value(const AttrDef& def, nb::handle value) {
 DType Arguments::wanted(const ArgDef& arg) const {
   if (arg.dtype != DType::kInvalid) return arg.dtype;
   const AttrValue* known = attrs_.find(arg.type_attr);
-  return known != nullptr ? *known->get<DType>() : DType::kInvalid;
+  return known != nullptr ? *known->get<DType>() : said_later(arg);
 }
 
 DType Arguments::preferred(const ArgDef& arg) const {
@@ -73,10 +73,11 @@ nb::object Arguments::convert(const ArgDef& arg, nb::handle value, DType want, D
     }
     return nb::borrow(value);
   }
-  Tensor scalar;
+  Tensor plain;
   const DType as = want != DType::kInvalid ? want : prefer;
-  if (!arg.is_ref && tensor_from_scalar(value, as, scalar)) {
-    return make_constant(arg, std::move(scalar));
+  if (!arg.is_ref &&
+      (tensor_from_scalar(value, as, plain) || tensor_from_numbers(value, as, plain))) {
+    return make_constant(arg, std::move(plain));
   }
   nb::object made = convert_value(arg, value, want, prefer);
   if (want != DType::kInvalid && base_type(type_of(made)) != want) {

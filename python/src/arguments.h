@@ -32,6 +32,8 @@ class Arguments {
                                    DType prefer) = 0;
   // For messages: "'x:0' (float32, shape [2,3])" of a tensor; the value itself where it is none.
   virtual std::string describe(nb::handle value) const = 0;
+  // The type that a later input gives to the type attribute of `arg`; kInvalid where none is asked.
+  virtual DType said_later(const ArgDef&) const { return DType::kInvalid; }
   // Takes the next input.
   virtual void push(const ArgDef& arg, nb::handle tensor) = 0;
   // The two inputs of a binary op that were read in the other order.

@@ -1,7 +1,9 @@
 #include "python/src/array.h"
 
 #include <cstring>
+#include <span>
 #include <string>
+#include <type_traits>
 
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #define NPY_TARGET_VERSION NPY_1_22_API_VERSION
@@ -364,6 +366,60 @@ bool tensor_from_scalar(nb::handle value, DType dtype, Tensor& out) {
     }
   }
   return false;
+}
+
+namespace {
+
+// What `number` gives for each item, as a vector of T. `number` is false for one that does not fit.
+template <class T, class Number>
+bool fill_vector(std::span<PyObject* const> items, const Number& number, Tensor& out) {
+  const Shape shape = {static_cast<int64_t>(items.size())};
+  Tensor made = unwrap(Tensor::allocate(dtype_of<T>, shape));
+  T* to = made.template mutable_data<T>().data();
+  for (PyObject* item : items) {
+    if (!number(item, to++)) return false;
+  }
+  out = std::move(made);
+  return true;
+}
+
+template <class T>
+bool vector_of_ints(std::span<PyObject* const> items, Tensor& out) {
+  const auto number = [](PyObject* item, T* to) {
+    int overflow = 0;
+    if (!PyLong_CheckExact(item)) return false;
+    const int64_t value = PyLong_AsLongLongAndOverflow(item, &overflow);
+    *to = static_cast<T>(value);
+    return overflow == 0 && (!std::is_same_v<T, int32_t> || *to == value);
+  };
+  return fill_vector<T>(items, number, out);
+}
+
+template <class T>
+bool vector_of_floats(std::span<PyObject* const> items, Tensor& out) {
+  const auto number = [](PyObject* item, T* to) {
+    if (!PyFloat_CheckExact(item)) return false;
+    *to = static_cast<T>(PyFloat_AS_DOUBLE(item));
+    return true;
+  };
+  return fill_vector<T>(items, number, out);
+}
+
+}  // namespace
+
+bool tensor_from_numbers(nb::handle value, DType dtype, Tensor& out) {
+  PyObject* p = value.ptr();
+  if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return false;
+  const std::span<PyObject* const> items(PySequence_Fast_ITEMS(p),
+                                         static_cast<size_t>(PySequence_Fast_GET_SIZE(p)));
+  if (items.empty()) return false;
+  const bool any = dtype == DType::kInvalid;
+  if (PyLong_CheckExact(items[0])) {
+    if (any || dtype == DType::kInt32) return vector_of_ints<int32_t>(items, out);
+    return dtype == DType::kInt64 && vector_of_ints<int64_t>(items, out);
+  }
+  if (any || dtype == DType::kFloat) return vector_of_floats<float>(items, out);
+  return dtype == DType::kDouble && vector_of_floats<double>(items, out);
 }
 
 void bind_arrays(nb::module_& m) {

@@ -31,5 +31,8 @@ nb::object array_from_fetch(Tensor tensor);
 // A tensor for a Python number, bool, str or bytes without going through NumPy; false when `value`
 // is none of these (or does not fit the type). `dtype` kInvalid: float32, int32, bool, string.
 bool tensor_from_scalar(nb::handle value, DType dtype, Tensor& out);
+// The same for a list or tuple of Python's ints, or of its floats: a vector. False for an empty one
+// and for any other.
+bool tensor_from_numbers(nb::handle value, DType dtype, Tensor& out);
 
 }  // namespace millrace::python

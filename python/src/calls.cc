@@ -27,8 +27,7 @@ PyOp::PyOp(const OpDef& op) : def(&op) {
     }
   }
   const auto is_list = [](const ArgDef& arg) { return arg.is_list() || arg.is_ref; };
-  plain = op.outputs.size() == 1 && !is_list(op.outputs[0]) &&
-          std::none_of(op.inputs.begin(), op.inputs.end(), is_list);
+  plain = op.outputs.size() <= 1 && std::none_of(op.inputs.begin(), op.inputs.end(), is_list);
 }
 
 namespace {

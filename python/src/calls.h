@@ -18,7 +18,8 @@ struct PyOp {
   std::vector<const AttrDef*> attrs;
   nb::object result_class;  // a namedtuple, for several outputs
 
-  // Of calls that run at once. Neither inputs nor outputs are lists, and there is one output:
+  // Of calls that run at once. No input is a list, and there is at most one output, or list of
+  // them:
   bool plain = false;
   // The last such call's attributes, and what they came to.
   std::vector<nb::object> last_attrs = {};

@@ -69,6 +69,10 @@ class EagerArguments final : public Arguments {
     return wrap_value(std::move(value));
   }
   nb::object convert_value(const ArgDef& arg, nb::handle value, DType want, DType prefer) override {
+    if (!arg.is_ref) {
+      nb::object read = read_variable(value);
+      if (read.is_valid() && (want == DType::kInvalid || type_of(read) == want)) return read;
+    }
     nb::object made = converted(arg, value, want, prefer);
     if (is_eager_tensor(made)) return made;
     raise_type_error(str_cat("'", op_.name, "' Op: argument '", arg.name, "' is ", describe(value),
@@ -78,6 +82,16 @@ class EagerArguments final : public Arguments {
     if (!is_tensor(value)) return nb::cast<std::string>(nb::repr(value));
     const eager::EagerTensor& tensor = eager_tensor(value);
     return str_cat("a tensor (", type_label(tensor.dtype()), ", shape ", tensor.shape(), ")");
+  }
+  // A tensor says the type of the numbers before it.
+  DType said_later(const ArgDef& arg) const override {
+    if (arg.type_attr.empty()) return DType::kInvalid;
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      const ArgDef& other = op_.inputs[i];
+      const nb::handle value = PyTuple_GET_ITEM(arguments_.ptr(), static_cast<Py_ssize_t>(i));
+      if (other.type_attr == arg.type_attr && is_eager_tensor(value)) return type_of(value);
+    }
+    return DType::kInvalid;
   }
   void push(const ArgDef& arg, nb::handle tensor) override {
     inputs_.push_back(tensor);
@@ -191,8 +205,24 @@ class EagerMode final : public Mode {
     return true;
   }
 
-  // Most calls: tensors for inputs, attributes as in the call before, one output. Invalid where it
-  // is not so.
+  // A tensor for an input that is a variable, a number or a list of numbers, of the type that is
+  // taken where no other input says one. Invalid for anything else.
+  static nb::object plain_input(const OpDef& op, const ArgDef& arg, nb::handle value) {
+    if (nb::object read = read_variable(value); read.is_valid()) return read;
+    DType type = arg.dtype;
+    if (type == DType::kInvalid) {
+      const AttrDef* attr = op.find_attr(arg.type_attr);
+      const DType* preferred = attr != nullptr ? attr->default_value.get<DType>() : nullptr;
+      if (preferred != nullptr) type = *preferred;
+    }
+    Tensor made;
+    if (!tensor_from_scalar(value, type, made) && !tensor_from_numbers(value, type, made))
+      return {};
+    return wrap_value(std::move(made));
+  }
+
+  // Most calls: tensors and what is quickly made one for inputs, attributes as in the call before,
+  // at most one output, which may be a list. Invalid where it is not so.
   static nb::object call_plain(PyOp& op, nb::handle arguments) {
     constexpr size_t kFew = 4;
     const OpDef& def = *op.def;
@@ -202,9 +232,14 @@ class EagerMode final : public Mode {
       return {};
     }
     eager::EagerTensor* inputs[kFew];
+    nb::object made[kFew];
     for (size_t i = 0; i < num_inputs; ++i) {
-      PyObject* value = PyTuple_GET_ITEM(arguments.ptr(), number(i));
-      if (!is_eager_tensor(value)) return {};
+      nb::handle value = PyTuple_GET_ITEM(arguments.ptr(), number(i));
+      if (!is_eager_tensor(value)) {
+        made[i] = plain_input(def, def.inputs[i], value);
+        if (!made[i].is_valid()) return {};
+        value = made[i];
+      }
       inputs[i] = &eager_tensor(value);
     }
     if (Context::here().eager_device() != nullptr) return {};
@@ -217,9 +252,17 @@ class EagerMode final : public Mode {
     Result<Ref<eager::PreparedOp>> prepared = eager_context().prepare(*op.eager, given);
     // What does not fit says so better on the long way.
     if (!prepared.ok()) return {};
-    eager::TensorRef output;
-    check_eager(run_op(**prepared, given, &output));
-    return wrap_eager(std::move(output));
+    if (def.outputs.size() == 1 && !def.outputs[0].is_list()) {
+      eager::TensorRef output;
+      check_eager(run_op(**prepared, given, &output));
+      return wrap_eager(std::move(output));
+    }
+    std::vector<eager::TensorRef> outputs((*prepared)->node.output_types.size());
+    check_eager(run_op(**prepared, given, outputs.data()));
+    if (outputs.empty()) return nb::none();
+    nb::list parts;
+    for (eager::TensorRef& output : outputs) parts.append(wrap_eager(std::move(output)));
+    return parts;
   }
 };
 
@@ -420,6 +463,20 @@ void bind_eager_calls(nb::module_& m) {
     const std::string text = chrome_trace(unwrap(eager_context().stop_trace()));
     return nb::bytes(text.data(), text.size());
   });
+  // A tensor of a Python number or of a list of such, of type `dtype` or, where that is None, of
+  // the one that they have by default. NotImplemented for other values and in graphs.
+  m.def(
+      "constant_of_numbers",
+      [](nb::handle value, nb::handle dtype) -> nb::object {
+        const DType type = dtype.is_none() ? DType::kInvalid : dtype_from_object(dtype);
+        Tensor made;
+        if (!runs_eagerly() ||
+            !(tensor_from_scalar(value, type, made) || tensor_from_numbers(value, type, made))) {
+          return nb::borrow(Py_NotImplemented);
+        }
+        return wrap_value(std::move(made));
+      },
+      nb::arg("value"), nb::arg("dtype").none());
   m.def("clear_eager_cache", [] { eager_context().clear_cache(); });
   // An op as it is called by name: execute("Add", [a, b], {"T": tf.float32}); a list of tensors.
   // `once`: see eager::Op.

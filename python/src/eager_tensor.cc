@@ -116,6 +116,11 @@ PyObject* call_method(PyObject* a, PyObject* b, const char* method, const char* 
 template <const Binary& kind>
 PyObject* binary(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
+    // Of a variable the value.
+    nb::object read;
+    if (runs_eagerly() && (read = read_variable(is_eager_tensor(a) ? b : a)).is_valid()) {
+      (is_eager_tensor(a) ? b : a) = read.ptr();
+    }
     if constexpr (kind.op != nullptr) {
       static const eager::Op& op = *new eager::Op(unwrap(eager_context().op(kind.op)));
       // Division of integers gives real numbers; Python's functions know which.
@@ -181,6 +186,9 @@ PyMethodDef methods[] = {{"_shape_tuple", get_shape_tuple, METH_NOARGS, nullptr}
 PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Object, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
+
+// The class of variables outside of graphs.
+PyObject* variable_type = nullptr;
 
 // Makes the class, a subclass of `base`, with slots for the operators.
 nb::object make_class(nb::handle base) {
@@ -260,6 +268,11 @@ bool is_eager_tensor(nb::handle object) {
 
 eager::EagerTensor& eager_tensor(nb::handle object) { return *object_of(object.ptr())->tensor; }
 
+nb::object read_variable(nb::handle object) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != variable_type) return {};
+  return object.attr("value")();
+}
+
 nb::object wrap_eager(eager::TensorRef tensor) {
   // The class once it has its operators.
   static const nb::handle ready = library("millrace.ops.eager_overloads", "EagerTensor");
@@ -286,6 +299,7 @@ void bind_eager_tensor(nb::module_& m) {
   m.def("eager_started", [] { return runtime_options().started; });
   m.def("make_eager_tensor_class", &make_class);
   m.def("is_eager_tensor", &is_eager_tensor);
+  m.def("set_variable_class", [](nb::handle type) { variable_type = type.inc_ref().ptr(); });
   // The type of the elements of the variable behind a handle.
   m.def("held_type", [](nb::handle object) {
     const ResourceHandle& handle = eager_tensor(object).tensor().item<ResourceHandle>();

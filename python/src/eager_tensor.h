@@ -15,6 +15,8 @@ inline eager::EagerContext& eager_context() { return *eager_runtime().context; }
 bool is_eager_tensor(nb::handle object);
 // Of an EagerTensor.
 eager::EagerTensor& eager_tensor(nb::handle object);
+// The value of a variable outside of graphs; invalid for anything else.
+nb::object read_variable(nb::handle object);
 // A new object.
 nb::object wrap_eager(eager::TensorRef tensor);
 // A value of the host's as an object.

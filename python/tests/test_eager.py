@@ -117,6 +117,48 @@ class TestTensors:
         assert (m @ m).numpy().tolist() == [[7, 10], [15, 22]]
         assert (tf.constant(["a"]) + tf.constant(["b"])).numpy().tolist() == [b"ab"]
 
+    @pytest.mark.parametrize(
+        "values, dtype, expected",
+        [
+            ([1, 2], None, np.int32), ((3,), None, np.int32), ([1, 2**31], None, np.int64),
+            ([1, 2], tf.int64, np.int64), ([1, 2], tf.float32, np.float32),
+            ([1.5, 2.0], None, np.float32), ((1.5,), tf.float64, np.float64),
+            ([1, 2.5], None, np.float32), ([2.5, 1], None, np.float32), ([], None, np.float32),
+            ([True, False], None, np.bool_), ([[1, 2]], None, np.int32), ([1, 2], tf.uint8, np.uint8),
+        ],
+    )  # fmt: skip
+    def test_lists_of_numbers(self, values, dtype, expected):
+        for made in (tf.constant(values, dtype), tf.convert_to_tensor(values, dtype)):
+            assert made.numpy().dtype == expected
+            assert np.array_equal(made.numpy(), np.array(values, expected))
+
+    def test_lists_that_do_not_fit(self):
+        for values, dtype in (
+            ([1.5], tf.int32),
+            ([2**31], tf.int32),
+            ([1, "a"], None),
+            ([1, None], None),
+        ):
+            with pytest.raises((TypeError, ValueError, OverflowError)):
+                tf.constant(values, dtype)
+            with pytest.raises((TypeError, ValueError, OverflowError)):
+                tf.reshape(tf.constant([1.0]), [1.5])
+        assert tf.reshape(tf.constant([1.0]), []).shape == ()
+        assert tf.reshape(tf.constant([1.0]), [1, tf.constant(1)]).shape == (1, 1)
+        # The type of a list is that of the tensor that it stands beside.
+        assert (tf.constant([1.0, 2.0], tf.float64) + [1, 2]).dtype is tf.float64
+        assert tf.maximum([1, 2], tf.constant([1.5, 1.5])).numpy().tolist() == [1.5, 2.0]
+
+    def test_conversions_of_a_users_own_come_first(self):
+        class Two(list):
+            pass
+
+        tf.register_tensor_conversion_function(
+            Two, lambda value, dtype=None, name=None, as_ref=False: tf.constant("two"), 50
+        )
+        assert tf.identity(Two([1, 2])).numpy() == b"two"
+        assert tf.identity([1, 2]).numpy().tolist() == [1, 2]
+
     def test_slices(self):
         x = tf.reshape(tf.range(24), [2, 3, 4])
         array = x.numpy()
@@ -292,6 +334,20 @@ class TestVariables:
         with tf.name_scope("a"):
             assert tf.Variable(1.0, name="b").name == "a/b:0"
         assert tf.Variable(1.0).name == "Variable:0"
+
+    def test_operands(self):
+        x, v = tf.constant([[1.0, 2.0]]), tf.Variable([[3.0], [4.0]])
+        with tf.GradientTape() as tape:
+            y = x @ v + x * v - v / x
+        assert y.numpy().tolist() == [[11.0, 15.5], [11.0, 17.0]]
+        assert tape.gradient(y, v).numpy().tolist() == [[5.5], [9.5]]
+        with pytest.raises(TypeError, match="float64"):
+            x + tf.Variable(1.0, dtype=tf.float64)
+        assert (tf.constant([7, 8]) // tf.Variable(2)).numpy().tolist() == [3, 4]
+        # One is read where the line says so, not later.
+        read = tf.maximum(v, [[0.0], [9.0]])
+        v.assign_add([[1.0], [1.0]])
+        assert read.numpy().tolist() == [[3.0], [9.0]]
 
     def test_copies(self):
         v = tf.Variable(2.0)

@@ -241,14 +241,25 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     except ValueError:
         raise _not_dense(values) from None
     if array.dtype == object:
-        bad = next((v for v in array.flat if not isinstance(v, (int, float, complex))), None)
-        if bad is None and array.size:
-            raise ValueError(f"{_short(values)} does not fit into int64")
-        if isinstance(bad, (list, tuple)):
-            raise _not_dense(values)
-        if bad is None and array.size == 0:
+        if array.size == 0:
             return array.astype(np.float32)
-        raise TypeError(f"Expected numbers, got {bad!r} of type '{type(bad).__name__}' instead.")
+        bad = [v for v in array.flat if not isinstance(v, (int, float, complex))]
+        if not bad:
+            raise ValueError(f"{_short(values)} does not fit into int64")
+        if isinstance(bad[0], (list, tuple)):
+            raise _not_dense(values)
+        if bad[0] is None:
+            raise ValueError(
+                f"Attempt to convert a value (None) with an unsupported type ({type(None)}) to a "
+                f"Tensor: it is an element of {_short(values)}."
+            )
+        raise TypeError(
+            f"Expected numbers, got {bad[0]!r} of type '{type(bad[0]).__name__}' instead."
+        )
+    if array.dtype.kind in "SU":
+        raise ValueError(
+            f"Can't convert Python sequence with mixed types to Tensor: {_short(values)}."
+        )
     if dtype is None:
         if array.size == 0 and not isinstance(values, np.ndarray):
             return array.astype(np.float32)
@@ -356,6 +367,10 @@ def constant(
         dtype = dtypes.as_dtype(dtype).base_dtype
     if isinstance(value, Tensor):
         raise TypeError(f"constant takes values, not the tensor {value}: use tf.identity")
+    if shape is None:
+        made = _core.constant_of_numbers(value, dtype)
+        if made is not NotImplemented:
+            return made
     try:
         array = make_array(value, dtype)
         if shape is not None:
@@ -370,6 +385,14 @@ def _constant_conversion(
 ) -> Any:
     del as_ref
     return constant(value, dtype, name=name or "Const")
+
+
+def _number_conversion(
+    value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False
+) -> Any:
+    """What constants outside of graphs mostly are."""
+    del name, as_ref
+    return _core.constant_of_numbers(value, dtype)
 
 
 def _pack_conversion(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
@@ -473,6 +496,7 @@ def _element_conversion(
 
 register_tensor_conversion_function(TensorShape, _shape_conversion, 100)
 register_tensor_conversion_function(Dimension, _dimension_conversion, 100)
+register_tensor_conversion_function((list, tuple, int, float), _number_conversion, 98)
 register_tensor_conversion_function((list, tuple), _pack_conversion, 99)
 register_tensor_conversion_function(
     (np.ndarray, np.generic, list, tuple, int, float, complex, bool, str, bytes),

@@ -143,7 +143,9 @@ def transpose(
             swap = gen_ops.conjugate_transpose
         if perm is None:
             ndims = a.shape.ndims
-            if ndims is not None:
+            if ndims and _core.is_eager_tensor(a):
+                perm = list(range(ndims - 1, -1, -1))
+            elif ndims is not None:
                 perm = _core.constant(np.arange(ndims - 1, -1, -1, dtype=np.int32), None, "perm")
             else:
                 count = gen_ops.rank(a)

@@ -125,6 +125,11 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
             end.append(index + 1)
             strides.append(1)
             shrink_axis_mask |= bit
+    masks = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
+    if begin and _core.executing_eagerly():
+        quick = _of_numbers(tensor, begin, end, strides, masks)
+        if quick is not None:
+            return quick
     values = [tensor, *(v for v in (*begin, *end, *strides) if isinstance(v, Tensor))]
     with name_scope(None, "strided_slice", values) as scope:
         if not isinstance(tensor, Tensor):
@@ -138,10 +143,16 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
                 b if b.dtype.base_dtype is dtypes.int64 else gen_ops.cast(b, dtypes.int64)
                 for b in bounds
             ]
-        return strided_slice(
-            tensor, *bounds, begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask,
-            var, scope,
-        )  # fmt: skip
+        return strided_slice(tensor, *bounds, *masks, var, scope)
+
+
+def _of_numbers(tensor: Any, begin: Any, end: Any, strides: Any, masks: Any) -> Tensor | None:
+    """What most slices outside of graphs are: of Python's numbers. None for others."""
+    for numbers in (begin, end, strides):
+        for number in numbers:
+            if type(number) is not int or not -_INT32_MAX <= number <= _INT32_MAX:
+                return None
+    return gen_ops.strided_slice(tensor, begin, end, strides, *masks)
 
 
 @export(v1="strided_slice", v2="strided_slice")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor, label_of
@@ -35,6 +35,10 @@ def matmul(
 
     ValueError when both a transpose and an adjoint are asked for, or the sizes do not fit.
     """
+    if _core.is_eager_tensor(a) and _core.is_eager_tensor(b) and a.dtype is b.dtype:
+        plain = not (adjoint_a or adjoint_b or a_is_sparse or b_is_sparse)
+        if plain and a.ndim == 2 and b.ndim == 2:
+            return gen_ops.mat_mul(a, b, transpose_a, transpose_b, name=name)
     with name_scope(name, "MatMul", [a, b]) as scope:
         if transpose_a and adjoint_a:
             raise ValueError("Only one of transpose_a and adjoint_a can be True.")

@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.arguments import reordered
 from millrace.core.export import export
@@ -34,6 +34,8 @@ def reduction_dims(x: Any, axis: Any) -> Any:
         count = rank_of(x)
         if not isinstance(count, int):
             return gen_ops.range(0, count, 1, name="range")
+    if count and _core.is_eager_tensor(x):
+        return list(range(count))
     return constant(np.arange(count, dtype=np.int32))
 
 

@@ -448,3 +448,4 @@ def _add_scatters() -> None:
 
 
 _add_scatters()
+_core.set_variable_class(Variable)
