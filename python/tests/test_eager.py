@@ -124,7 +124,8 @@ class TestTensors:
             ([1, 2], tf.int64, np.int64), ([1, 2], tf.float32, np.float32),
             ([1.5, 2.0], None, np.float32), ((1.5,), tf.float64, np.float64),
             ([1, 2.5], None, np.float32), ([2.5, 1], None, np.float32), ([], None, np.float32),
-            ([True, False], None, np.bool_), ([[1, 2]], None, np.int32), ([1, 2], tf.uint8, np.uint8),
+            ([True, False], None, np.bool_), ([[1, 2]], None, np.int32),
+            ([1, 2], tf.uint8, np.uint8),
         ],
     )  # fmt: skip
     def test_lists_of_numbers(self, values, dtype, expected):
