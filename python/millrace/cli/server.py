@@ -162,7 +162,8 @@ def _serve(task: ClusterTask, ready_file: str | None, drain: float) -> int:
 
 
 def _wait_until(end: float, reader: int) -> None:
-    """Calls the handlers of signals, which write to `reader`, at once, whichever thread they came to."""
+    """Lets the handlers of signals, which write to `reader`, run at once, for whichever thread
+    they came."""
     while (left := end - time.monotonic()) > 0:
         if select.select([reader], [], [], left)[0]:
             os.read(reader, 64)
