@@ -21,6 +21,7 @@ constexpr OptimizePass kPasses[] = {
     {"real_identities", /*exact=*/false, remove_real_identities},
     {"folded_transposes", /*exact=*/false, fold_transposes},
     {"folded_batch_norms", /*exact=*/false, fold_batch_norms},
+    {"mixed_precision", /*exact=*/false, lower_precision},
     {"image_layout", /*exact=*/false, lay_out_images},
     {"sums_of_products", /*exact=*/false, sum_products_at_once},
     {"approximations", /*exact=*/false, approximate},

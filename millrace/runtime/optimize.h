@@ -30,6 +30,10 @@ struct OptimizeOptions {
   int64_t max_constant_bytes = 10 << 20;
   // How long constants may be folded; what is not folded by then runs with the graph.
   int64_t max_folding_ms = 500;
+  // The type in which nodes on devices of a kind compute what is float32 and does well with less:
+  // kHalf or kBFloat16; kFloat: as they are.
+  DType cpu_precision = DType::kFloat;
+  DType gpu_precision = DType::kFloat;
   const KernelRegistry* kernels = nullptr;  // null: the global one
   // Runs the kernels that fold constants: a host device.
   Device* cpu = nullptr;
@@ -86,6 +90,9 @@ Result<bool> sum_products_at_once(Subgraph& graph, const OptimizeOptions& option
 Result<bool> lay_out_images(Subgraph& graph, const OptimizeOptions& options);
 // Rounds as the ops do that compute nearly the same as others, faster, and take their places.
 Result<bool> approximate(Subgraph& graph, const OptimizeOptions& options);
+// Computes products, and what stands between them, in half or bfloat16 where the options ask for it
+// (mixed_precision.h). Rounds as these types do.
+Result<bool> lower_precision(Subgraph& graph, const OptimizeOptions& options);
 // Runs before a loop what is the same in all of its iterations.
 Result<bool> move_invariants_out(Subgraph& graph, const OptimizeOptions& options);
 Result<bool> remove_dead_nodes(Subgraph& graph, const OptimizeOptions& options);

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/kernel/device.h"
+#include "millrace/runtime/node_device.h"
 #include "millrace/runtime/optimize.h"
 
 // The sum of nodes whose op says what computes such a sum (trait summed_by), without the terms.
@@ -158,14 +158,8 @@ class Summer {
 
   bool has_kernel_for(const std::vector<Term>& group) const {
     const SubNode& first = graph_.node(group[0].value.node);
-    const Result<DeviceName>& name = graph_.devices().parsed(first.device);
-    if (!name.ok() || !name->type) return false;
-    for (const DeviceKind kind :
-         {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kNull, DeviceKind::kSimulated}) {
-      if (*name->type != device_type(kind)) continue;
-      return kernels_.any(first.op->traits.summed_by, kind, attrs_for(0, group));
-    }
-    return false;
+    const std::optional<DeviceKind> kind = device_kind(graph_, first);
+    return kind && kernels_.any(first.op->traits.summed_by, *kind, attrs_for(0, group));
   }
 
   Result<Output> add_sum_of(const std::vector<Output>& others, const std::vector<Term>& group,

@@ -284,6 +284,8 @@ OptimizeOptions Session::Impl::optimize_options(int level) {
   OptimizeOptions out;
   out.level = level;
   out.disabled_passes = options.disabled_passes;
+  out.cpu_precision = options.cpu_precision;
+  out.gpu_precision = options.gpu_precision;
   out.cpu = &backend->host_device();
   return out;
 }

@@ -31,6 +31,13 @@ void read_optimizer_options(const tensorflow::GraphOptions& graph, SessionOption
   disable(rewrite.shape_optimization(), {"known_values"});
   disable(rewrite.dependency_optimization(), {"gates"});
   out.shape_plans = rewrite.shape_optimization() != RewriterConfig::OFF;
+  const auto on = [](RewriterConfig::Toggle toggle) {
+    return toggle == RewriterConfig::ON || toggle == RewriterConfig::AGGRESSIVE;
+  };
+  if (on(rewrite.auto_mixed_precision_mkl()) || on(rewrite.auto_mixed_precision_onednn_bfloat16()))
+    out.cpu_precision = out.gpu_precision = DType::kBFloat16;
+  if (on(rewrite.auto_mixed_precision_cpu())) out.cpu_precision = DType::kHalf;
+  if (on(rewrite.auto_mixed_precision())) out.gpu_precision = DType::kHalf;
 }
 
 // The number of bytes in "memory_limit=BYTES", an entry of RewriterConfig::optimizers; 0 where none

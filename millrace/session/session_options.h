@@ -12,6 +12,7 @@
 #include "millrace/kernel/trace.h"
 #include "millrace/kernel/update_log.h"
 #include "millrace/runtime/executor.h"
+#include "millrace/tensor/dtype.h"
 
 namespace tensorflow {
 class ConfigProto;
@@ -46,6 +47,10 @@ struct SessionOptions {
   int optimizer_level = 2;
   // Names of passes that are left out, besides those that MILLRACE_DISABLE_PASSES lists.
   std::vector<std::string> disabled_passes;
+  // kHalf or kBFloat16: products of float32, and what stands between them, are computed in that
+  // type on CPUs (GPUs); see docs/optimisation.md. kFloat: they are not.
+  DType cpu_precision = DType::kFloat;
+  DType gpu_precision = DType::kFloat;
   // For every run that does not say otherwise; 0: none.
   int64_t timeout_ms = 0;
   Gear gear = Gear::kAuto;

@@ -228,6 +228,22 @@ class TestTensorFlow1:
         assert np.allclose(v.numpy(), expected, rtol=1e-6) and counted.numpy() == 3
         assert len(optimizer.variables()) == len(optimizer.get_slot_names()) + 2 * (name == "Adam")
 
+    def test_losses_are_scaled(self):
+        v = tf.Variable(2.0)
+        inside = v1.train.GradientDescentOptimizer(0.5)
+        optimizer = v1.train.experimental.MixedPrecisionLossScaleOptimizer(inside, "dynamic")
+        optimizer.minimize(lambda: v * v)
+        assert v.numpy() == 0 and optimizer._loss_scale().numpy() == 2**15
+        optimizer.apply_gradients([(tf.constant(np.inf), v)])
+        assert v.numpy() == 0 and optimizer._loss_scale().numpy() == 2**14
+
+        @tf.function
+        def step():
+            optimizer.apply_gradients([(tf.constant(np.nan), v), (tf.constant(1.0), v)])
+
+        step()
+        assert v.numpy() == 0 and optimizer._loss_scale().numpy() == 2**13
+
     def test_losses_are_functions(self):
         with pytest.raises(RuntimeError, match="should be a function when eager"):
             v1.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0))

@@ -21,6 +21,7 @@ from millrace.graph.default_session import AsDefaultSession, default_sessions
 from millrace.graph.fetches import Fetches, build_result, expansion_of
 from millrace.graph.graph import Graph, root_graph
 from millrace.graph.graph_util import extract_sub_graph
+from millrace.graph.mixed_precision import session_config
 
 install_for_threads()
 
@@ -103,6 +104,7 @@ class BaseSession:
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
         if config is not None and not isinstance(config, protos.ConfigProto):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
+        config = session_config(config)
         self._target = target
         self._graph = root_graph(graph if graph is not None else get_default_graph())
         self._config = config

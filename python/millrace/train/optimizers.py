@@ -8,6 +8,7 @@ from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph
+from millrace.graph.graph import root_graph
 from millrace.graph.sparse import IndexedSlices
 from millrace.ops.ordering import group
 from millrace.state.initializers import Constant, Ones
@@ -249,7 +250,7 @@ class AdamOptimizer(FusedOptimizer):
         self._epsilon = epsilon
 
     def _get_beta_accumulators(self) -> tuple[Any, Any]:
-        graph = get_default_graph()
+        graph = root_graph(get_default_graph())
         return (
             self._get_non_slot_variable("beta1_power", graph),
             self._get_non_slot_variable("beta2_power", graph),
