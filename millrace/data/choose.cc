@@ -1,5 +1,8 @@
 // Elements of several datasets, in an order that another dataset says.
 
+#include <algorithm>
+#include <span>
+
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/state.h"
 
@@ -12,6 +15,15 @@ class DirectedInterleaveDataset final : public Dataset {
   DirectedInterleaveDataset(ElementSpec spec, std::vector<Ref<Dataset>> inputs, bool stop_on_empty)
       : Dataset("DirectedInterleave", std::move(spec), std::move(inputs), true),
         stop_on_empty_(stop_on_empty) {}
+  // Without end where the selector is and a dataset that nothing but itself can stop.
+  int64_t size() const override {
+    if (inputs()[0]->size() != kInfinite) return kUnknownSize;
+    const auto endless = [](const Ref<Dataset>& data) { return data->size() == kInfinite; };
+    const auto data = std::span(inputs()).subspan(1);
+    const bool goes_on =
+        stop_on_empty_ ? std::ranges::all_of(data, endless) : std::ranges::any_of(data, endless);
+    return goes_on ? kInfinite : kUnknownSize;
+  }
   Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override;
 
   template <bool kMayStop>

@@ -28,6 +28,7 @@ Ref<Environment> Environment::make_child(const Environment& parent) {
       make_ref<Environment>(parent.functions_, parent.device_, parent.step_->cancel);
   child->session = parent.session;
   child->memory_budget = parent.memory_budget;
+  child->any_order = parent.any_order;
   return child;
 }
 

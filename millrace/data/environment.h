@@ -45,6 +45,9 @@ class Environment final : public RefCounted {
   std::string session;
   // How many bytes a stage that works ahead may keep; 0: as many as its buffer holds.
   int64_t memory_budget = 0;
+  // Parallel stages may give elements in the order in which they are made, where they do not say
+  // otherwise themselves.
+  bool any_order = false;
 
  private:
   ~Environment() override;

@@ -74,4 +74,9 @@ Result<int64_t> Function::number(Element args, std::string_view what) const {
   return answer[0].item<int64_t>();
 }
 
+Status said_by_function(Status status, bool same_size) {
+  if (!same_size || status.code() != Code::kOutOfRange) return status;
+  return invalid_argument("Function invocation produced OutOfRangeError: ", status.message());
+}
+
 }  // namespace millrace::data

@@ -49,4 +49,8 @@ class Function {
   std::vector<Tensor> captured_;
 };
 
+// The status of a call by a stage. OUT_OF_RANGE is how a function says that there is no more: where
+// the stage has as many elements as its input (`same_size`), that is INVALID_ARGUMENT.
+Status said_by_function(Status status, bool same_size);
+
 }  // namespace millrace::data

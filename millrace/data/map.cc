@@ -66,7 +66,8 @@ class FunctionIterator final : public IteratorOverInput<FunctionDataset<kUse>> {
         Element args;
         MR_TRY(this->input().next(args, end));
         if (end) return ok_status();
-        Status status = function_.call(std::move(args), out);
+        Status status =
+            said_by_function(function_.call(std::move(args), out), this->dataset().same_size_);
         // How a function says that there is no more.
         ended_ = end = status.code() == Code::kOutOfRange;
         return end ? ok_status() : status;
@@ -143,7 +144,8 @@ class ScanIterator final : public IteratorOverInput<ScanDataset> {
     Element args = state_;
     args.insert(args.end(), element_.begin(), element_.end());
     Element results;
-    Status status = function_.call(std::move(args), results);
+    Status status =
+        said_by_function(function_.call(std::move(args), results), dataset().same_size_);
     ended_ = end = status.code() == Code::kOutOfRange;
     if (end || !status.ok()) return end ? ok_status() : status;
     if (results.size() < state_.size()) {

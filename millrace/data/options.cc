@@ -1,11 +1,13 @@
 // Ops around datasets that change no element: options, sizes, and handles that newer graphs pass.
 
 #include <atomic>
+#include <optional>
 
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/handles.h"
 #include "millrace/data/seeds.h"
 #include "millrace/graph/shape_context.h"
+#include "millrace/io/wire.h"
 
 namespace millrace::data {
 namespace {
@@ -34,6 +36,41 @@ class BudgetDataset final : public Dataset {
 
  private:
   const int64_t bytes_;
+};
+
+// A dataset whose parallel stages may give elements in any order, or may not, where they do not say
+// themselves.
+class OrderDataset final : public Dataset {
+ public:
+  OrderDataset(Ref<Dataset> input, bool any_order)
+      : Dataset("Options", input->spec(), {input}), any_order_(any_order) {}
+  int64_t size() const override { return inputs()[0]->size(); }
+  Result<std::unique_ptr<Iterator>> iterate(const Iteration& iteration) const override {
+    Ref<Environment> own = Environment::make_child(*iteration.environment);
+    own->any_order = any_order_;
+    return inputs()[0]->iterate(iteration.within(std::move(own)));
+  }
+
+  // Of the options, a message of TensorFlow's, `deterministic` is read.
+  static Result<Ref<Dataset>> make(KernelContext& ctx) {
+    constexpr uint32_t kDeterministic = wire_tag(1, WireType::kVarint);
+    MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
+    MR_TRY_ASSIGN(const std::string options, ctx.node().attr<std::string>("serialized_options"));
+    std::optional<bool> deterministic;
+    for (WireReader reader(options); !reader.done();) {
+      uint32_t tag;
+      uint64_t value;
+      if (!reader.tag(tag) || !(tag == kDeterministic ? reader.varint(value) : reader.skip(tag))) {
+        return invalid_argument("serialized_options is no message of options");
+      }
+      if (tag == kDeterministic) deterministic = value != 0;
+    }
+    if (!deterministic.has_value()) return input;
+    return Ref<Dataset>(make_ref<OrderDataset>(std::move(input), !*deterministic));
+  }
+
+ private:
+  const bool any_order_;
 };
 
 Status cardinality(KernelContext& ctx) {
@@ -87,7 +124,6 @@ void register_options(Registry& registry) {
                    dataset_kernel<same>);
   };
   const OpSpec::Attr configs = {"optimization_configs", "list(string) = []"};
-  add_same("OptionsDataset", {}, {{"serialized_options", "string"}});
   add_same("OptimizeDataset", {{"optimizations", "string"}}, {configs});
   add_same("OptimizeDatasetV2",
            {{"optimizations_enabled", "string"},
@@ -118,6 +154,14 @@ void register_options(Registry& registry) {
                     .attrs = {{"N", "int >= 2"}, {"num_experiments", "int"}}},
                    dataset_kernel<first_of>);
   }
+  add_dataset_op(registry,
+                 {.name = "OptionsDataset",
+                  .doc = "The dataset, with options for its stages.",
+                  .inputs = {input},
+                  .attrs = {{"serialized_options", "string",
+                             "A message tensorflow.data.Options, of which `deterministic` is "
+                             "read: whether elements come in order."}}},
+                 dataset_kernel<OrderDataset::make>);
   add_dataset_op(registry,
                  {.name = "ModelDataset",
                   .doc = "The dataset, with a limit on the bytes that its stages keep.",

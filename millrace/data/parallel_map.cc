@@ -139,6 +139,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
         autotune_(dataset.options_.parallelism == kAutotune),
         threads_(ThreadPool::global().size()),
         limit_(autotune_ ? threads_ : std::min(dataset.options_.parallelism, kMostCalls)),
+        ordered_(dataset.options_.ordered.value_or(!iteration.environment->any_order)),
         calls_(std::move(calls)) {}
   ~ParallelMapIterator() override { calls_->stop(); }
 
@@ -181,7 +182,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
     if (end) return ok_status();
     if (stage() != nullptr) stage()->add_fill(static_cast<int64_t>(line_.size()), limit_);
     bool waited = false;
-    Ref<Calls::Call> call = calls_->take(line_, dataset().options_.ordered, waited);
+    Ref<Calls::Call> call = calls_->take(line_, ordered_, waited);
     if (!call) return calls_->status();
     // Who had to wait with all processors taken waits for calls that wait themselves.
     if (waited && autotune_) limit_ = std::min<int64_t>(limit_ + 1, threads_ * int64_t{4});
@@ -191,6 +192,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
  private:
   // The end, where the function said so.
   Status said(Status status, bool& end) {
+    status = said_by_function(std::move(status), dataset().options_.same_size);
     if (status.code() != Code::kOutOfRange) return status;
     ended_ = end = true;
     line_.clear();
@@ -200,6 +202,7 @@ class ParallelMapIterator final : public IteratorOverInput<ParallelMapDataset> {
   const bool autotune_;
   const int threads_;
   int64_t limit_;
+  const bool ordered_;
   const Ref<Calls> calls_;
   std::deque<Ref<Calls::Call>> line_;
   bool ended_ = false;  // the input
@@ -231,10 +234,10 @@ Result<Ref<Dataset>> make_parallel_map(KernelContext& ctx) {
   MR_TRY_ASSIGN(options.same_size, ctx.node().attr<bool>("preserve_cardinality"));
   if constexpr (kText) {
     MR_TRY_ASSIGN(const std::string text, ctx.node().attr<std::string>("deterministic"));
-    options.ordered = text != "false";
+    if (text != "default") options.ordered = text != "false";
   } else {
     MR_TRY_ASSIGN(const bool sloppy, ctx.node().attr<bool>("sloppy"));
-    options.ordered = !sloppy;
+    if (sloppy) options.ordered = false;
   }
   return make_parallel_map_dataset(std::move(spec), std::move(input), std::move(closure), options);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "millrace/data/dataset.h"
 #include "millrace/data/function.h"
 
@@ -8,8 +10,9 @@ namespace millrace::data {
 struct ParallelMapOptions {
   // Calls at once; kAutotune: as many as keep the processors busy.
   int64_t parallelism = 1;
-  // Elements in the order of the input, whichever call ends first.
-  bool ordered = true;
+  // Whether elements come in the order of the input, whichever call ends first; nothing: as the
+  // environment says.
+  std::optional<bool> ordered;
   // No function ends the dataset before its input.
   bool same_size = false;
 };

@@ -1,5 +1,7 @@
 // Elements in random order, out of a buffer.
 
+#include <atomic>
+
 #include "millrace/data/combine.h"
 #include "millrace/data/dataset_op.h"
 #include "millrace/data/random_numbers.h"
@@ -22,6 +24,21 @@ class ShuffleDataset final : public Dataset {
   const int64_t buffer_size_;
   const Seeds seeds_;
   const bool reshuffle_;
+
+ private:
+  // The number of an iteration that begins: the order follows from it. Goes on within a tree of
+  // iterators, from where the last one over this dataset has come to.
+  int64_t next_epoch(Stage& stage) const {
+    int64_t epoch = stage.next_epoch();
+    if (epoch == 0) {
+      epoch = begun_.load(std::memory_order_relaxed);
+      stage.set_next_epoch(epoch + 1);
+    }
+    begun_.store(epoch + 1, std::memory_order_relaxed);
+    return epoch;
+  }
+
+  mutable std::atomic<int64_t> begun_{0};
 };
 
 class ShuffleIterator final : public IteratorOverInput<ShuffleDataset> {
@@ -67,7 +84,7 @@ class ShuffleIterator final : public IteratorOverInput<ShuffleDataset> {
 Result<std::unique_ptr<Iterator>> ShuffleDataset::iterate(const Iteration& iteration) const {
   MR_TRY_ASSIGN(std::unique_ptr<Iterator> input, inputs()[0]->iterate(iteration));
   Stage* stage = iteration.stages->find(*this);
-  const int64_t epoch = reshuffle_ && stage != nullptr ? stage->next_epoch() : 0;
+  const int64_t epoch = reshuffle_ && stage != nullptr ? next_epoch(*stage) : 0;
   return std::make_unique<ShuffleIterator>(*this, iteration, std::move(input), epoch);
 }
 

@@ -425,7 +425,7 @@ void bind_eager_calls(nb::module_& m) {
       .def(nb::init<>())
       .def("__enter__", &InitScope::enter)
       .def("__exit__", [](InitScope& self, nb::args) { self.exit(); });
-  m.def("destroy_variable", [](nb::handle handle) {
+  m.def("destroy_resource", [](nb::handle handle) {
     if (!is_eager_tensor(handle)) return;
     // Fails only when somebody has cleared all state, and the variable with it.
     (void)eager_context().execute("DestroyResourceOp", {eager::TensorRef(&eager_tensor(handle))});

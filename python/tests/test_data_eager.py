@@ -2,6 +2,8 @@
 
 import collections
 import gc
+import gzip
+import threading
 import weakref
 
 import numpy as np
@@ -256,6 +258,177 @@ class TestCheckpoints:
         tf.train.Checkpoint(iterator=iter(dataset.with_options(options))).save(tmp_path / "c")
 
 
+class TestEnds:
+    @pytest.mark.parametrize("calls", [None, 2])
+    def test_of_functions_are_errors_where_sizes_are_kept(self, calls):
+        def end(x):
+            iterator = iter(Dataset.range(0))
+            return next(iterator) + x
+
+        iterator = iter(Dataset.range(2).map(end, num_parallel_calls=calls))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="produced OutOfRangeError"):
+            next(iterator)
+
+
+class TestElements:
+    def test_may_be_none(self):
+        dataset = Dataset.range(2).map(lambda x: (x, None))
+        assert [(int(a), b) for a, b in dataset] == [(0, None), (1, None)]
+        seen = []
+        dataset = dataset.map(lambda a, b: seen.append(b) or a).batch(2)
+        assert values(dataset) == [[0, 1]] and seen == [None]
+
+    def test_may_be_arrays(self):
+        def rows(n):
+            count = tf.cast(n, tf.int32)
+            return tf.TensorArray(tf.int32, count, element_shape=()).unstack(tf.range(count))
+
+        dataset = Dataset.range(3).map(rows)
+        assert dataset.element_spec == tf.TensorArraySpec((), tf.int32)
+        assert [t.stack().numpy().tolist() for t in dataset] == [[], [0], [0, 1]]
+        assert values(dataset.map(lambda t: t.size())) == [0, 1, 2]
+        with pytest.raises(TypeError, match="batches"):
+            dataset.batch(2)
+
+    def test_arrays_may_be_states(self):
+        start = tf.TensorArray(tf.int64, 0, dynamic_size=True, element_shape=()).write(0, 7)
+        step = tf.data.experimental.scan(start, lambda t, x: (t.write(t.size(), x), t.stack()))
+        assert values(Dataset.range(3).apply(step)) == [[7], [7, 0], [7, 0, 1]]
+
+    def test_generators_may_give_sparse_tensors(self):
+        def give():
+            yield tf.SparseTensor([[1]], [5], [3])
+            yield tf.SparseTensor([[0]], [6], [3])
+
+        dataset = Dataset.from_generator(give, output_signature=tf.SparseTensorSpec([3], tf.int32))
+        assert [tf.sparse.to_dense(s).numpy().tolist() for s in dataset] == [[0, 5, 0], [6, 0, 0]]
+        wrong = Dataset.from_generator(give, output_signature=tf.SparseTensorSpec([4], tf.int32))
+        with pytest.raises(tf.errors.OpError, match="no SparseTensor of int32 and shape"):
+            next(iter(wrong))
+
+    def test_optionals_are_arguments_of_functions(self):
+        traces = []
+
+        @tf.function
+        def value(optional):
+            traces.append(optional.element_spec)
+            return optional.get_value()
+
+        optional = tf.experimental.Optional.from_value
+        assert value(optional(tf.constant(1.0))).numpy() == 1.0
+        assert value(optional(tf.constant(2.0))).numpy() == 2.0 and len(traces) == 1
+        assert value(optional(tf.constant("a"))).numpy() == b"a" and len(traces) == 2
+
+    def test_sparse_batches(self):
+        dataset = Dataset.range(3).map(lambda n: tf.fill([n], n))
+        batches = dataset.apply(tf.data.experimental.dense_to_sparse_batch(2, [None]))
+        assert [tf.sparse.to_dense(b).numpy().tolist() for b in batches] == [[[0], [1]], [[2, 2]]]
+        small = dataset.apply(tf.data.experimental.dense_to_sparse_batch(3, [1]))
+        with pytest.raises(tf.errors.DataLossError, match="larger than the row shape"):
+            next(iter(small))
+        flat = dataset.apply(tf.data.experimental.dense_to_sparse_batch(3, [2, 2]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="incompatible with the row shape"):
+            next(iter(flat))
+
+
+class TestOrders:
+    @pytest.mark.parametrize("seed", [None, 3])
+    def test_change_with_each_loop(self, seed):
+        dataset = Dataset.range(100).shuffle(100, seed=seed)
+        assert len({tuple(values(dataset)) for _ in range(3)}) == 3
+        kept = Dataset.range(100).shuffle(100, seed=seed, reshuffle_each_iteration=False)
+        assert values(kept) == values(kept)
+
+    def test_options_set_afterwards_count(self):
+        late = threading.Event()
+
+        def wait(x):
+            if x == 0:
+                assert late.wait(60)
+            return x
+
+        dataset = Dataset.range(4).map(
+            lambda x: tf.numpy_function(wait, [x], tf.int64), num_parallel_calls=4
+        )
+        options = tf.data.Options()
+        options.deterministic = False
+        iterator = iter(dataset.with_options(options))
+        first = next(iterator).numpy()
+        late.set()
+        assert first != 0 and sorted([first, *(x.numpy() for x in iterator)]) == [0, 1, 2, 3]
+
+    def test_order_of_a_stage_counts_more(self):
+        options = tf.data.Options()
+        options.deterministic = False
+        dataset = Dataset.range(50).map(lambda x: x, num_parallel_calls=4, deterministic=True)
+        assert values(dataset.with_options(options)) == list(range(50))
+
+    def test_damaged_options(self):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="serialized_options"):
+            tf.raw_ops.OptionsDataset(
+                input_dataset=Dataset.range(1)._variant_tensor, serialized_options=b"\x0a\xff",
+                output_types=[tf.int64], output_shapes=[[]],
+            )  # fmt: skip
+
+
+class TestSizes:
+    def test_of_samples(self):
+        endless, short = Dataset.range(1).repeat(), Dataset.range(1)
+        sample = Dataset.sample_from_datasets
+        assert sample([endless, endless]).cardinality().numpy() == tf.data.INFINITE_CARDINALITY
+        assert sample([endless, short]).cardinality().numpy() == tf.data.INFINITE_CARDINALITY
+        assert sample([short, short]).cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
+        chosen = Dataset.choose_from_datasets([endless, endless], Dataset.range(2))
+        assert chosen.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
+
+
+class TestWholes:
+    def test_from_lists(self):
+        made = tf.data.experimental.from_list([{"a": [1]}, {"a": [2]}, {"a": [3, 4]}])
+        assert [e["a"].numpy().tolist() for e in made] == [[1], [2], [3, 4]]
+        with pytest.raises(ValueError, match="non-empty"):
+            tf.data.experimental.from_list([])
+
+    def test_padded(self):
+        pad = tf.data.experimental.pad_to_cardinality
+        made = Dataset.range(1, 3).map(lambda x: {"x": x}).apply(pad(4))
+        assert [(int(e["x"]), bool(e["valid"])) for e in made] == [
+            (1, True), (2, True), (0, False), (0, False),
+        ]  # fmt: skip
+        with pytest.raises(ValueError, match="no end"):
+            Dataset.range(1).map(lambda x: {"x": x}).repeat().apply(pad(4))
+        with pytest.raises(ValueError, match="more than 1"):
+            Dataset.range(2).map(lambda x: {"x": x}).apply(pad(1))
+        with pytest.raises(ValueError, match="dictionaries"):
+            Dataset.range(2).apply(pad(4))
+
+    def test_by_number(self):
+        assert tf.data.experimental.at(Dataset.range(10), 4).numpy() == 4
+        for index in (10, -1):
+            with pytest.raises(tf.errors.OutOfRangeError):
+                tf.data.experimental.at(Dataset.range(10), index)
+
+    def test_as_tensors(self):
+        variant = tf.data.experimental.to_variant(Dataset.range(3))
+        again = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.int64))
+        assert values(again) == [0, 1, 2]
+
+    def test_snapshots(self, tmp_path):
+        made = []
+
+        def count(x):
+            made.append(int(x))
+            return x
+
+        dataset = Dataset.range(3).map(lambda x: tf.numpy_function(count, [x], tf.int64))
+        kept = dataset.snapshot(str(tmp_path / "s"))
+        assert values(kept) == values(kept) == [0, 1, 2] and made == [0, 1, 2]
+        other = Dataset.range(9).snapshot(
+            str(tmp_path / "s"), reader_func=lambda shards: shards.flat_map(lambda s: s)
+        )
+        assert values(other) == [0, 1, 2]
+
+
 class TestFiles:
     @pytest.mark.parametrize("compression", [None, "GZIP"])
     def test_keep_elements(self, tmp_path, compression):
@@ -297,3 +470,17 @@ class TestFiles:
         (path / "00000000.records").write_bytes(b"\x01" * 40)
         with pytest.raises(tf.errors.DataLossError):
             values(Dataset.load(str(path)))
+
+
+class TestCompressedTables:
+    def test_columns_are_read(self, tmp_path):
+        (tmp_path / "t.gz").write_bytes(gzip.compress(b"a,b\n1,x\n2,y\n"))
+        dataset = tf.data.experimental.make_csv_dataset(
+            str(tmp_path / "t.gz"), 2, shuffle=False, num_epochs=1, compression_type="GZIP"
+        )
+        (batch,) = dataset
+        assert batch["a"].numpy().tolist() == [1, 2] and batch["b"].numpy().tolist() == [b"x", b"y"]
+        with pytest.raises(ValueError, match="ZLIB is not supported"):
+            tf.data.experimental.make_csv_dataset(
+                str(tmp_path / "t.gz"), 2, compression_type="ZLIB"
+            )

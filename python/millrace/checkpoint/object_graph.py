@@ -17,12 +17,11 @@ def escaped(name: str) -> str:
 
 
 class Value(NamedTuple):
-    """A tensor of an object: its name there, its key in the file, and how it is called elsewhere.
-
-    `part`: the place of a tensor among those of a SaveableObject; None for a whole attribute.
-    """
+    """A tensor of an object: the attribute that it is or belongs to, with its key, its own key in
+    the file, and how it is called elsewhere."""
 
     name: str
+    attribute_key: str
     key: str
     full_name: str
     tensor: Any
@@ -85,7 +84,9 @@ class ObjectGraph:
         target, path = self.objects[node], self.paths[node]
         prefix = f"{path}/.ATTRIBUTES/"
         return [
-            Value(name, prefix + suffix, full_name, tensor, slices, optional)
+            Value(
+                name, prefix + escaped(name), prefix + suffix, full_name, tensor, slices, optional
+            )
             for name, suffix, full_name, tensor, slices, optional in _values_of(target)
         ]
 
@@ -104,7 +105,9 @@ class ObjectGraph:
                     continue  # one attribute of several tensors
                 named.add(value.name)
                 written.attributes.add(
-                    name=value.name, full_name=value.full_name, checkpoint_key=value.key
+                    name=value.name,
+                    full_name=value.full_name,
+                    checkpoint_key=value.attribute_key,
                 )
         for owner, original, name, slot in self.slots:
             graph.nodes[owner].slot_variables.add(
@@ -135,12 +138,12 @@ def _values_of(target: Any) -> list[tuple[str, str, str, Any, str, bool]]:
     out: list[tuple[str, str, str, Any, str, bool]] = []
     if target._saves_tensors():
         own = getattr(target, "_shared_name", "") or ""
+        whole = target._attribute_name
         for name, tensor in target._serialize_to_tensors().items():
-            if isinstance(tensor, dict):
-                for slices, part in tensor.items():
-                    out.append((name, escaped(name), own, part, slices, False))
-            else:
-                out.append((name, escaped(name), own, tensor, "", False))
+            end = escaped(name) if whole is None else escaped(whole) + name
+            parts = tensor if isinstance(tensor, dict) else {"": tensor}
+            for slices, part in parts.items():
+                out.append((whole or name, end, own, part, slices, False))
         return out
     for name, saveable in saveables_of(target).items():
         for spec, key in zip(saveable.specs, spec_keys(name, saveable), strict=True):

@@ -139,11 +139,15 @@ class Restoration:
             return []
         out = []
         if target._saves_tensors():
-            names = [name for name in target._saved_names() if name in attributes]
+            whole = target._attribute_name
+            names = [name for name in target._saved_names() if (whole or name) in attributes]
             if names:
-                keys = [attributes[name] for name in names]
+                keys = [
+                    attributes[name] if whole is None else attributes[whole] + name
+                    for name in names
+                ]
                 out.append(_Wanted(keys, _Restorer(target, names)))
-            used = set(names)
+            used = {whole or name for name in names}
         else:
             saveables = object_graph.saveables_of(target)
             used = {name for name in saveables if name in attributes}

@@ -38,6 +38,9 @@ class Trackable:
     _awaited: dict[str, list[Position]]
     # The number of the restoration that gave the values it has; later ones have larger numbers.
     _update_uid = -1
+    # The attribute that all values of the object belong to, whose names are put behind its own;
+    # None: each value is an attribute.
+    _attribute_name: str | None = None
     _setattr_tracking = True
 
     def _own(self, name: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Datasets of CSV files."""
 
 import csv
+import gzip
+import zlib
 from typing import Any
 
 from millrace.core import dtypes
@@ -102,7 +104,10 @@ def make_csv_dataset(
     files = sorted(name for pattern in patterns for name in gfile.Glob(pattern))
     if not files:
         raise ValueError(f"No files match {file_pattern!r}.")
-    rows = _first_rows(files[0], field_delim, use_quote_delim, num_rows_for_inference, header)
+    rows: list[list[str]] = []
+    if column_names is None or column_defaults is None:
+        text = _text(files[0], compression_type)
+        rows = _first_rows(text, field_delim, use_quote_delim, num_rows_for_inference, header)
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
@@ -147,10 +152,23 @@ def make_csv_dataset(
     return dataset.prefetch(1 if prefetch_buffer_size is None else prefetch_buffer_size)
 
 
+def _text(name: str, compression: Any) -> Any:
+    """A file, opened as text. ValueError for a compression that cannot be read line by line."""
+    if not compression:
+        return gfile.GFile(name)
+    if compression != "GZIP":
+        raise ValueError(
+            f"compression_type {compression} is not supported for probing columns: give "
+            "`column_names` and `column_defaults`."
+        )
+    return gzip.open(gfile.GFile(name, "rb"), "rt", newline="")
+
+
 def _first_rows(
-    name: str, delimiter: str, quotes: bool, count: int | None, header: bool
+    text: Any, delimiter: str, quotes: bool, count: int | None, header: bool
 ) -> list[list[str]]:
-    with gfile.GFile(name) as file:
+    with text as file:
+        name = file.name
         quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
         rows = []
         try:
@@ -158,7 +176,7 @@ def _first_rows(
                 rows.append(row)
                 if count is not None and len(rows) >= count + int(header):
                     break
-        except csv.Error as error:
+        except (csv.Error, EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
             raise ValueError(f"The CSV file {name!r} cannot be read: {error}") from None
     if not rows:
         raise ValueError(f"The CSV file {name!r} is empty.")

@@ -28,6 +28,9 @@ AUTOTUNE = export(
     v2=("data.experimental.AUTOTUNE", "data.AUTOTUNE"),
 )(-1)
 
+# tensorflow.data.Options with `deterministic`.
+_ORDER = {False: b"\x08\x00", True: b"\x08\x01"}
+
 
 def int64(value: Any, default: int | None = None, name: str | None = None) -> Tensor:
     """A number that a dataset is given, which may be a tensor."""
@@ -175,6 +178,10 @@ class Dataset:
         variant = self._variant_tensor
         if budget:
             variant = gen_ops.model_dataset(variant, ram_budget=int(budget), **self._attrs)
+        if options._deterministic is not None:
+            variant = gen_ops.options_dataset(
+                variant, serialized_options=_ORDER[options._deterministic], **self._attrs
+            )
         return Dataset(variant, self._spec, merged, (self,))
 
     # Where elements come from.
@@ -424,10 +431,11 @@ class Dataset:
                 preserve_cardinality=_core.eager_enabled(), **attrs_of(function.result),
             )  # fmt: skip
             return self._of(variant, function.result)
-        sloppy = self.options()._is_sloppy if deterministic is None else not deterministic
+        if deterministic is None and self.options()._deterministic is False:
+            deterministic = False
         variant = gen_ops.parallel_map_dataset_v2(
             self._variant_tensor, function.captured, int64(num_parallel_calls), f=function.name,
-            deterministic="false" if sloppy else "default",
+            deterministic="default" if deterministic is None else str(bool(deterministic)).lower(),
             preserve_cardinality=_core.eager_enabled(), **attrs_of(function.result),
         )  # fmt: skip
         return self._of(variant, function.result)

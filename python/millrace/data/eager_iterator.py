@@ -6,10 +6,11 @@ import numpy as np
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes, errors
+from millrace.core.export import export
 from millrace.core.trackable import Trackable
 from millrace.data import structure
 from millrace.data.iterator import Iterator
-from millrace.data.structure import DatasetLeaf, OptionalLeaf, SparseLeaf, attrs_of
+from millrace.data.structure import ArrayLeaf, DatasetLeaf, OptionalLeaf, SparseLeaf, attrs_of
 
 _STATE = "ITERATOR_STATE"
 
@@ -75,12 +76,13 @@ class OwnedIterator(Trackable, Iterator):
         return gen_ops.deserialize_iterator(self._iterator_resource, state)
 
 
+@export(v2="data.NumpyIterator")
 class NumpyIterator:
     """As an iterator, with arrays for tensors."""
 
     def __init__(self, dataset: Any):
         for leaf in structure.flatten(dataset._spec):
-            if isinstance(leaf, (DatasetLeaf, OptionalLeaf, SparseLeaf)):
+            if isinstance(leaf, (ArrayLeaf, DatasetLeaf, OptionalLeaf, SparseLeaf)):
                 kind = getattr(leaf.cls, "__name__", leaf.cls)
                 raise TypeError(
                     f"`tf.data.Dataset.as_numpy_iterator()` does not support datasets containing "
@@ -98,6 +100,8 @@ class NumpyIterator:
 
 
 def _array(tensor: Any) -> Any:
+    if tensor is None:
+        return None
     value = tensor.numpy()
     if isinstance(value, np.ndarray):
         value.setflags(write=False)

@@ -15,7 +15,6 @@ from millrace.data.dataset import Dataset, int64, seeds
 from millrace.data.functions import ElementFunction, state_function
 from millrace.data.structure import DatasetLeaf, SparseLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.sparse import SparseTensor
 from millrace.ops.random import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
@@ -257,20 +256,16 @@ def sliding_window_batch(
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
     """Batches of elements whose sizes differ, as sparse tensors with rows of `row_shape`."""
     shape = TensorShape(row_shape)
-
-    def sparse(dense: Tensor) -> SparseTensor:
-        places = gen_ops.where(gen_ops.fill(gen_ops.shape(dense), True))
-        rows = [-1 if size is None else size for size in shape.as_list()]
-        known = np.array(rows, np.int64)
-        own = gen_ops.shape(dense, out_type=dtypes.int64)
-        sizes = gen_ops.select(known < 0, own, convert_to_tensor(known))
-        return SparseTensor(places, gen_ops.reshape(dense, [-1]), sizes)
+    sizes = [-1 if size is None else size for size in shape.as_list()]
 
     def apply(dataset: Dataset) -> Dataset:
-        batches = dataset.map(sparse).batch(batch_size)
-        return dataset._of(batches._variant_tensor, SparseLeaf(batches._spec.dtype, rows_of, 1))
+        batch = TensorShape([None]).concatenate(shape)
+        spec = SparseLeaf(dataset._spec.dtype, batch, form=dtypes.variant)
+        variant = gen_ops.dense_to_sparse_batch_dataset(
+            dataset._variant_tensor, int64(batch_size), np.array(sizes, np.int64), **attrs_of(spec)
+        )
+        return dataset._of(variant, spec)
 
-    rows_of = TensorShape([None]).concatenate(shape)
     return apply
 
 

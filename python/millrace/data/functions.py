@@ -62,6 +62,7 @@ class ElementFunction:
         self.result: Any = None
         eager = _core.executing_eagerly()
         self.stateful = False
+        self._function = function  # with what it uses: variables and tables go with their objects
 
         if eager or root_graph(get_default_graph())._captures_values:
             # Loaded where TensorFlow 2's functions are. AutoGraph stands on the functions of `ops`.
@@ -73,8 +74,6 @@ class ElementFunction:
             around, _here.stateful = _here.stateful, False
             element = structure.from_tensors(spec, parameters)
             value = function(*element) if _is_plain_tuple(element) else function(element)
-            if value is None:
-                raise TypeError(f"the function of {what} returned None, expected an element")
             if isinstance(value, list):  # of tensors that need not fit together
                 value = tuple(value)
             try:

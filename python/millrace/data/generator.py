@@ -22,14 +22,17 @@ class Calls:
         self._function = function
         self._spec = spec
         self._leaves = structure.flatten(spec)
+        # Those that are tensors come as they are; of others comes what stands for them.
+        self._plain = [type(leaf) is structure.TensorLeaf for leaf in self._leaves]
+        self._components = [leaf.component for leaf in self._leaves]
         self._types = [
-            np.dtype(object if leaf.dtype == dtypes.string else leaf.dtype.as_numpy_dtype)
-            for leaf in self._leaves
+            np.dtype(object if dtype == dtypes.string else dtype.as_numpy_dtype)
+            for dtype, _ in self._components
         ]
         # Of leaves whose shape is known, for a quick look.
         self._shapes = [
-            tuple(leaf.shape.as_list()) if leaf.shape.is_fully_defined() else None
-            for leaf in self._leaves
+            tuple(shape.as_list()) if shape.is_fully_defined() else None
+            for _, shape in self._components
         ]
         self._running: dict[int, Any] = {}
         self._count = 0
@@ -46,11 +49,10 @@ class Calls:
 
     def next_op(self, number: Tensor) -> Any:
         """The next element of a generator."""
-        types = [leaf.dtype for leaf in self._leaves]
-        values = py_func(self._next, [number], types)
-        for value, leaf in zip(values, self._leaves, strict=True):
-            value.set_shape(leaf.shape)
-        return structure.pack(self._spec, values)
+        values = py_func(self._next, [number], [dtype for dtype, _ in self._components])
+        for value, (_, shape) in zip(values, self._components, strict=True):
+            value.set_shape(shape)
+        return structure.from_tensors(self._spec, values)
 
     def end_op(self, number: Tensor) -> Tensor:
         """Drops a generator."""
@@ -86,6 +88,8 @@ class Calls:
         return parts
 
     def _array(self, i: int, value: Any) -> np.ndarray:
+        if not self._plain[i]:
+            return self._stand_in(self._leaves[i], value)
         try:
             array = np.asarray(value, dtype=self._types[i])
         except (TypeError, ValueError):
@@ -102,6 +106,19 @@ class Calls:
                     f"shape {leaf.shape} was expected."
                 )
         return array
+
+    def _stand_in(self, leaf: Any, value: Any) -> np.ndarray:
+        try:
+            own = structure.leaf_of(structure.leaf_values(value))
+            fits = type(own) is type(leaf) and own.dtype == leaf.dtype
+            if not fits or not own.shape.is_compatible_with(leaf.shape):
+                raise TypeError
+            return leaf.to_tensor(structure.leaf_values(value)).numpy()
+        except (AttributeError, TypeError, ValueError):
+            raise TypeError(
+                f"`generator` yielded an element that is no {leaf.cls.__name__} of "
+                f"{leaf.dtype.name} and shape {leaf.shape}: {value!r}."
+            ) from None
 
 
 def generator_dataset(

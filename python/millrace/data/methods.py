@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 from millrace.core import dtypes
 from millrace.core.export import export
-from millrace.data import experimental, reducers, stored
+from millrace.data import experimental, reducers, stored, whole
 from millrace.data.dataset import Dataset
 from millrace.data.eager_iterator import OwnedIterator
 from millrace.data.optional import Optional, get_next_as_optional
@@ -97,6 +97,15 @@ def save(
     stored.save(self, path, compression, shard_func)
 
 
+def snapshot(
+    self: Dataset, path: Any, compression: Any = "AUTO", reader_func: Any = None,
+    shard_func: Any = None, name: str | None = None,
+) -> Dataset:  # fmt: skip
+    """The elements, written into a folder when they are first made, and read from it afterwards."""
+    del name
+    return self.apply(whole.snapshot(path, compression, reader_func, shard_func))
+
+
 def next_as_optional(self: OwnedIterator) -> Optional:
     """The next element, without a value where there is none."""
     return get_next_as_optional(self)
@@ -112,7 +121,7 @@ def counter(
 
 for _method in (
     scan, ignore_errors, group_by_window, bucket_by_sequence_length, unique, rejection_resample,
-    sparse_batch, save,
+    sparse_batch, save, snapshot,
 ):  # fmt: skip
     setattr(Dataset, _method.__name__, _method)
 for _function in (

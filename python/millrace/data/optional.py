@@ -53,6 +53,18 @@ class Optional:
     def _as_leaf(self) -> structure.OptionalLeaf:
         return structure.OptionalLeaf(Optional, self._spec)
 
+    # As an argument and a result of functions: one tensor, whose element is the same each time.
+
+    def _parts(self) -> list[Tensor]:
+        return [self._variant_tensor]
+
+    def _from_parts(self, parts: list[Tensor]) -> "Optional":
+        return Optional(parts[0], self._spec)
+
+    @property
+    def _parts_key(self) -> str:
+        return repr(self.element_spec)
+
     def __repr__(self) -> str:
         return f"<tf.experimental.Optional element_spec={self.element_spec!r}>"
 

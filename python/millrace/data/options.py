@@ -49,7 +49,10 @@ class OptimizationOptions(_Group):
     """How pipelines are rewritten. Taken and not used: stages are fused anyway."""
 
 
-@export(v1="data.experimental.ThreadingOptions", v2="data.experimental.ThreadingOptions")
+@export(
+    v1=("data.experimental.ThreadingOptions", "data.ThreadingOptions"),
+    v2=("data.experimental.ThreadingOptions", "data.ThreadingOptions"),
+)
 class ThreadingOptions(_Group):
     """Threads of a pipeline. Taken and not used: there is one pool."""
 
@@ -57,6 +60,31 @@ class ThreadingOptions(_Group):
 @export(v1="data.experimental.DistributeOptions", v2="data.experimental.DistributeOptions")
 class DistributeOptions(_Group):
     """How pipelines are divided between workers. Taken and not used."""
+
+
+@export(v1="data.experimental.AutoShardPolicy", v2="data.experimental.AutoShardPolicy")
+class AutoShardPolicy(enum.IntEnum):
+    """How the elements of a dataset are divided between workers. Taken and not used."""
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+@export(v1="data.experimental.AutotuneAlgorithm", v2="data.experimental.AutotuneAlgorithm")
+class AutotuneAlgorithm(enum.Enum):
+    """How sizes of buffers are found. Taken and not used."""
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4
+
+
+SHARD_HINT = export(v1="data.experimental.SHARD_HINT", v2="data.experimental.SHARD_HINT")(-1)
 
 
 @export(v1="data.experimental.ExternalStatePolicy", v2="data.experimental.ExternalStatePolicy")
@@ -91,5 +119,6 @@ class Options(_Group):
         return self._merged(options)
 
     @property
-    def _is_sloppy(self) -> bool:
-        return False in (self.experimental_deterministic, self.deterministic)
+    def _deterministic(self) -> bool | None:
+        given = (self.experimental_deterministic, self.deterministic)
+        return next((bool(value) for value in given if value is not None), None)

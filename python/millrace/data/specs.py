@@ -6,8 +6,34 @@ from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
 from millrace.data import structure
-from millrace.data.structure import DatasetLeaf, OptionalLeaf, SparseLeaf, TensorLeaf, map_leaves
+from millrace.data.structure import (
+    ArrayLeaf,
+    DatasetLeaf,
+    NoneLeaf,
+    OptionalLeaf,
+    SparseLeaf,
+    TensorLeaf,
+    map_leaves,
+)
 from millrace.graph.sparse_spec import SparseTensorSpec
+from millrace.ops.tensor_array import TensorArraySpec
+
+
+class NoneTensorSpec:
+    """What None is."""
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether it is None, or the spec of it."""
+        return spec_or_value is None or isinstance(spec_or_value, NoneTensorSpec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NoneTensorSpec)
+
+    def __hash__(self) -> int:
+        return hash(NoneTensorSpec)
+
+    def __repr__(self) -> str:
+        return "NoneTensorSpec()"
 
 
 class _OfElements:
@@ -85,6 +111,10 @@ def _spec_of(leaf: Any) -> Any:
         return OptionalSpec(spec_of_leaves(leaf.spec))
     if isinstance(leaf, SparseLeaf):
         return SparseTensorSpec(leaf.shape, leaf.dtype)
+    if isinstance(leaf, ArrayLeaf):
+        return TensorArraySpec(leaf.shape, leaf.dtype, leaf.dynamic_size, leaf.infer_shape)
+    if isinstance(leaf, NoneLeaf):
+        return NoneTensorSpec()
     return TensorSpec(leaf.shape, leaf.dtype)
 
 
@@ -100,6 +130,10 @@ def leaves_of_spec(spec: Any) -> Any:
             return DatasetLeaf(structure.dataset_class[0], leaves_of_spec(part.element_spec))
         if isinstance(part, OptionalSpec):
             return OptionalLeaf(structure.optional_class[0], leaves_of_spec(part.element_spec))
+        if isinstance(part, TensorArraySpec):
+            return ArrayLeaf(part.dtype, part.element_shape, part.dynamic_size, part.infer_shape)
+        if part is None or isinstance(part, NoneTensorSpec):
+            return NoneLeaf()
         if isinstance(part, TensorLeaf):
             return part
         raise TypeError(

@@ -1,4 +1,4 @@
-"""What elements of datasets are made of: structures of tensors, sparse tensors and datasets.
+"""What elements of datasets are made of: structures of tensors, sparse tensors, datasets and such.
 
 Tuples, named tuples and dictionaries are structures; everything else, lists included, is a leaf. In
 the graph an element is a flat list of tensors, one for each leaf.
@@ -13,6 +13,7 @@ from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
+from millrace.ops.tensor_array import TensorArray
 
 
 class TensorLeaf:
@@ -58,24 +59,27 @@ class TensorLeaf:
 
 
 class SparseLeaf(TensorLeaf):
-    """A leaf that is a sparse tensor: three strings in the graph, or as many for each row of a
-    batch."""
+    """A leaf that is a sparse tensor: three strings (or variants) in the graph, or as many for each
+    row of a batch."""
 
     cls: Any = SparseTensor
 
-    def __init__(self, dtype: Any, shape: Any, batches: int = 0):
+    def __init__(self, dtype: Any, shape: Any, batches: int = 0, form: Any = dtypes.string):
         super().__init__(dtype, shape)
         self.batches = batches  # how many of its first dimensions come from batches
+        self.form = form
 
     @property
     def component(self) -> tuple[dtypes.DType, TensorShape]:
-        return dtypes.string, TensorShape([*[None] * self.batches, 3])
+        return self.form, TensorShape([*[None] * self.batches, 3])
 
     def to_tensor(self, value: Any) -> Tensor:
-        return gen_ops.serialize_sparse(value.indices, value.values, value.dense_shape)
+        parts = (value.indices, value.values, value.dense_shape)
+        return gen_ops.serialize_sparse(*parts, out_type=self.form)
 
     def to_rows(self, value: Any) -> Tensor:
-        return gen_ops.serialize_many_sparse(value.indices, value.values, value.dense_shape)
+        parts = (value.indices, value.values, value.dense_shape)
+        return gen_ops.serialize_many_sparse(*parts, out_type=self.form)
 
     def from_tensor(self, tensor: Tensor) -> Any:
         indices, values, shape = gen_ops.deserialize_sparse(tensor, dtype=self.dtype)
@@ -86,16 +90,17 @@ class SparseLeaf(TensorLeaf):
 
     def batched(self, size: int | None) -> Any:
         shape = TensorShape([size]).concatenate(self.shape)
-        return SparseLeaf(self.dtype, shape, self.batches + 1)
+        return SparseLeaf(self.dtype, shape, self.batches + 1, self.form)
 
     def unbatched(self) -> Any:
         if self.batches == 0:
             raise NotImplementedError("Only batches of sparse tensors have rows.")
-        return SparseLeaf(self.dtype, self.shape[1:] if self.shape.rank else None, self.batches - 1)
+        shape = self.shape[1:] if self.shape.rank else None
+        return SparseLeaf(self.dtype, shape, self.batches - 1, self.form)
 
     def common(self, other: Any) -> Any:
         shape = self.shape.most_specific_compatible_shape(other.shape)
-        return SparseLeaf(self.dtype, shape, self.batches)
+        return SparseLeaf(self.dtype, shape, self.batches, self.form)
 
 
 class DatasetLeaf(TensorLeaf):
@@ -154,6 +159,62 @@ class OptionalLeaf(TensorLeaf):
         return self
 
 
+class ArrayLeaf(TensorLeaf):
+    """A leaf that is a TensorArray: a tensor list in the graph."""
+
+    cls: Any = TensorArray
+
+    def __init__(self, dtype: Any, shape: Any, dynamic_size: bool, infer_shape: bool):
+        super().__init__(dtype, shape)
+        self.dynamic_size = dynamic_size
+        self.infer_shape = infer_shape
+
+    @property
+    def component(self) -> tuple[dtypes.DType, TensorShape]:
+        return dtypes.variant, TensorShape([])
+
+    def to_tensor(self, value: Any) -> Tensor:
+        return value._as_list()
+
+    def to_rows(self, value: Any) -> Tensor:
+        raise TypeError("A TensorArray has no rows: use its stack().")
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        return TensorArray._of_list(
+            tensor, self.dtype, self.shape, self.dynamic_size, self.infer_shape
+        )
+
+    def batched(self, size: int | None) -> Any:
+        raise TypeError("TensorArrays cannot be joined to batches: use their stack().")
+
+    def unbatched(self) -> Any:
+        raise TypeError("A TensorArray has no rows: use its stack().")
+
+    def common(self, other: Any) -> Any:
+        shape = self.shape.most_specific_compatible_shape(other.shape)
+        return ArrayLeaf(self.dtype, shape, self.dynamic_size, self.infer_shape)
+
+
+class NoneLeaf(TensorLeaf):
+    """A leaf that is None in every element: a bool that nobody reads."""
+
+    cls: Any = type(None)
+
+    def __init__(self, dtype: Any = dtypes.bool_, shape: Any = ()):
+        super().__init__(dtype, shape)
+
+    def to_tensor(self, value: Any) -> Tensor:
+        if value is not None:
+            raise TypeError(f"expected None, as other elements have, got {value!r}")
+        return convert_to_tensor(False)
+
+    def to_rows(self, value: Any) -> Tensor:
+        raise ValueError("None has no rows.")
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        return None
+
+
 # How to recognise a dataset and an optional; set by the modules that define them.
 dataset_class: list[Any] = []
 optional_class: list[Any] = []
@@ -193,12 +254,13 @@ def map_leaves(function: Any, spec: Any) -> Any:
 
 
 def leaf_values(value: Any) -> Any:
-    """A structure whose leaves are tensors, sparse tensors and datasets, of any values."""
+    """A structure whose leaves are tensors, sparse tensors, datasets and such, of any values."""
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, SparseTensorValue):
             return SparseTensor.from_value(leaf)
-        if isinstance(leaf, (SparseTensor, *dataset_class, *optional_class)):
+        known = (SparseTensor, TensorArray, *dataset_class, *optional_class)
+        if leaf is None or isinstance(leaf, known):
             return leaf
         return convert_to_tensor(leaf)
 
@@ -211,6 +273,11 @@ def leaf_of(value: Any) -> TensorLeaf:
         return SparseLeaf(value.dtype, value.shape)
     if isinstance(value, (*dataset_class, *optional_class)):
         return value._as_leaf()
+    if isinstance(value, TensorArray):
+        dynamic = bool(value.dynamic_size)
+        return ArrayLeaf(value.dtype, value.element_shape, dynamic, value._infer_shape)
+    if value is None:
+        return NoneLeaf()
     return TensorLeaf(value.dtype, value.shape)
 
 

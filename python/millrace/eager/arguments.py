@@ -146,7 +146,8 @@ class Call:
                 shape = part._shape_tuple()
                 self.shapes.append(shape if i == fixed or not shape else (None, *shape[1:]))
                 self.free.append(False)
-            kinds.append((type(leaf), len(parts), tuple(p.dtype for p in parts)))
+            own = getattr(leaf, "_parts_key", None)  # what its parts do not say
+            kinds.append((type(leaf), own, len(parts), tuple(p.dtype for p in parts)))
             return Leaf(leaf, len(parts), name)
         kinds.append(_key_of(leaf))
         return leaf

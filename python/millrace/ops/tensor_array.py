@@ -188,6 +188,24 @@ class _Values:
         del flow
         return self
 
+    def as_list(self) -> Tensor:
+        """A tensor list with these elements."""
+        made = gen_ops.tensor_list_reserve(
+            _shape_tensor(self._shape()), len(self._values), self.dtype
+        )
+        for i, value in enumerate(self._values):
+            if value is not None:
+                made = gen_ops.tensor_list_set_item(made, i, value)
+        return made
+
+    def fill(self, elements: Tensor) -> None:
+        """Takes the elements of a tensor list."""
+        shape = _shape_tensor(self._shape())
+        self._values = [
+            gen_ops.tensor_list_get_item(elements, i, shape, self.dtype)
+            for i in range(int(gen_ops.tensor_list_length(elements)))
+        ]
+
     def _one(self, index: int) -> Tensor:
         """The element; zeros where nothing was written."""
         value = self._values[index]
@@ -328,6 +346,79 @@ class _Values:
         self._values.clear()
 
 
+@export(v1="TensorArraySpec", v2="TensorArraySpec")
+class TensorArraySpec:
+    """What a TensorArray is: the type and shape of its elements, and whether it may grow."""
+
+    def __init__(
+        self, element_shape: Any = None, dtype: Any = dtypes.float32, dynamic_size: bool = False,
+        infer_shape: bool = True,
+    ):  # fmt: skip
+        self._shape = TensorShape(element_shape)
+        self._dtype = dtypes.as_dtype(dtype)
+        self._dynamic_size = dynamic_size
+        self._infer_shape = infer_shape
+
+    @classmethod
+    def from_value(cls, value: "TensorArray") -> "TensorArraySpec":
+        """What an array is."""
+        if not isinstance(value, TensorArray):
+            raise TypeError(f"Expected `value` to be a `tf.TensorArray`, got {value!r}.")
+        return cls(value.element_shape, value.dtype, bool(value.dynamic_size), value._infer_shape)
+
+    @property
+    def element_shape(self) -> TensorShape:
+        """What is known of the shape of the elements."""
+        return self._shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The type of the elements."""
+        return self._dtype
+
+    @property
+    def dynamic_size(self) -> bool:
+        """Whether writing past the end makes the array longer."""
+        return self._dynamic_size
+
+    @property
+    def infer_shape(self) -> bool:
+        """Whether all elements have the shape of the first one."""
+        return self._infer_shape
+
+    @property
+    def value_type(self) -> Any:
+        """The class of the values."""
+        return TensorArray
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether an array, or another spec, is of the type and may have the shape."""
+        other = spec_or_value
+        if isinstance(other, TensorArray):
+            other = TensorArraySpec.from_value(other)
+        return (
+            isinstance(other, TensorArraySpec)
+            and self._dtype.is_compatible_with(other._dtype)
+            and self._shape.is_compatible_with(other._shape)
+            and self._dynamic_size == other._dynamic_size
+        )
+
+    def _fields(self) -> tuple[Any, ...]:
+        return str(self._shape), self._dtype, self._dynamic_size, self._infer_shape
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorArraySpec) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorArraySpec({self._shape}, {self._dtype!r}, {self._dynamic_size}, "
+            f"{self._infer_shape})"
+        )
+
+
 @export(v1="TensorArray", v2="TensorArray")
 class TensorArray:
     """Tensors of one type by index: written once each, read, stacked. For loops.
@@ -433,6 +524,29 @@ class TensorArray:
     def graph(self) -> Any:
         """The graph of its flow."""
         return self.flow.graph
+
+    # What datasets need, whose elements are tensors.
+
+    def _as_list(self) -> Tensor:
+        """A tensor list with the elements. TypeError for an array that lives for a step."""
+        if isinstance(self._form, _Handles):
+            raise TypeError("a TensorArray with a handle of its own cannot be handed on")
+        return self._form.as_list() if isinstance(self._form, _Values) else self._form.flow
+
+    @staticmethod
+    def _of_list(
+        elements: Tensor, dtype: Any, element_shape: Any, dynamic_size: bool, infer_shape: bool
+    ) -> "TensorArray":
+        """An array with the elements of a tensor list."""
+        made = TensorArray(
+            dtype, 0, dynamic_size, clear_after_read=False, infer_shape=infer_shape,
+            element_shape=element_shape,
+        )  # fmt: skip
+        if isinstance(made._form, _Values):
+            made._form.fill(elements)
+        else:
+            made._form = made._form.with_flow(elements)
+        return made
 
     # What branches and loops need.
 

@@ -158,7 +158,7 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
     def __del__(self) -> None:
         handle = self.__dict__.get("_handle")
         if handle is not None:
-            _core.destroy_variable(handle)
+            _core.destroy_resource(handle)
 
     # The value.
 

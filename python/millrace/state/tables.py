@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.dtypes import DType
 from millrace.core.export import export
 from millrace.core.shapes import as_shape
 from millrace.core.tensor import Tensor
+from millrace.core.trackable import Trackable
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.keys import GraphKeys, add_to_collection
@@ -18,8 +19,14 @@ from millrace.graph.sparse import SparseTensor
 from millrace.ops.ordering import no_op
 
 
+def _collect(key: str, value: Any) -> None:
+    """Makes something known to the default graph. What runs at once has none."""
+    if not _core.executing_eagerly():
+        add_to_collection(key, value)
+
+
 @export(v1="contrib.lookup.LookupInterface")
-class LookupInterface:
+class LookupInterface(Trackable):
     """What tables of all kinds have."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any, name: str) -> None:
@@ -60,6 +67,9 @@ class LookupInterface:
         """The values of keys."""
         raise NotImplementedError
 
+    def __getitem__(self, keys: Any) -> Any:
+        return self.lookup(keys)
+
     def check_table_dtypes(self, key_dtype: Any, value_dtype: Any) -> None:
         """TypeError unless keys and values have these types."""
         for what, expected, got in (
@@ -75,10 +85,21 @@ class LookupInterface:
 class _Table(LookupInterface):
     """A table that ops know by a handle."""
 
-    def __init__(self, handle: Any, key_dtype: Any, value_dtype: Any, default_value: Any) -> None:
-        super().__init__(key_dtype, value_dtype, handle.op.name.split("/")[-1])
+    def __init__(
+        self, handle: Any, key_dtype: Any, value_dtype: Any, default_value: Any, name: str,
+        is_shared: bool = False,
+    ) -> None:  # fmt: skip
+        if not _core.executing_eagerly():
+            name = handle.op.name.split("/")[-1]
+        super().__init__(key_dtype, value_dtype, name)
+        # A table that was made at once goes with this object, unless others have it by its name.
+        self._is_own = _core.executing_eagerly() and not is_shared
         self._table_ref = handle
         self._default_value = convert_to_tensor(default_value, dtype=self._value_dtype)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_is_own"):
+            _core.destroy_resource(self._table_ref)
 
     @property
     def table_ref(self) -> Tensor:
@@ -132,17 +153,37 @@ class MutableTable(_Table):
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
         """Adds keys with their values, or replaces the values."""
-        keys = convert_to_tensor(keys)
-        values = convert_to_tensor(values)
+        keys = convert_to_tensor(keys, preferred_dtype=self._key_dtype)
+        values = convert_to_tensor(values, preferred_dtype=self._value_dtype)
         self.check_table_dtypes(keys.dtype.base_dtype, values.dtype.base_dtype)
         with name_scope(name, f"{self._name}_lookup_table_insert", [keys, values]) as scope:
             return gen_ops.lookup_table_insert_v2(self._table_ref, keys, values, name=scope)
 
     def remove(self, keys: Any, name: str | None = None) -> Operation:
         """Removes keys; those that are not there are fine."""
-        keys = convert_to_tensor(keys)
+        keys = convert_to_tensor(keys, preferred_dtype=self._key_dtype)
         self._check_key(keys)
         return gen_ops.lookup_table_remove_v2(self._table_ref, keys, name=name)
+
+    # In checkpoints.
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        keys, values = self.export()
+        return {"-keys": keys, "-values": values}
+
+    def _saved_names(self) -> list[str]:
+        return ["-keys", "-values"]
+
+    def _saves_tensors(self) -> bool:
+        return self._is_saved
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, Any]) -> Any:
+        return gen_ops.lookup_table_import_v2(
+            self._table_ref, restored_tensors["-keys"], restored_tensors["-values"]
+        )
+
+    _attribute_name = "table"
+    _is_saved = True  # whether checkpoints have it
 
     def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """All keys and all values."""
@@ -158,7 +199,7 @@ class MutableTable(_Table):
 
 
 @export(v1="contrib.lookup.TableInitializerBase")
-class TableInitializerBase:
+class TableInitializerBase(Trackable):
     """What fills a table."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
@@ -184,10 +225,15 @@ class TableInitializerBase:
 class InitializableLookupTableBase(_Table):
     """A table that is filled once, by an initializer."""
 
-    def __init__(self, table_ref: Any, default_value: Any, initializer: Any) -> None:
-        super().__init__(table_ref, initializer.key_dtype, initializer.value_dtype, default_value)
+    def __init__(
+        self, table_ref: Any, default_value: Any, initializer: Any, name: str = "table",
+        is_shared: bool = False,
+    ) -> None:  # fmt: skip
+        key_dtype, value_dtype = initializer.key_dtype, initializer.value_dtype
+        super().__init__(table_ref, key_dtype, value_dtype, default_value, name, is_shared)
         if self._default_value.shape.ndims not in (None, 0):
             raise ValueError(f"default_value must be a scalar, got {self._default_value.shape}")
+        self._track_trackable(initializer, "_initializer")
         self._init = initializer.initialize(self)
 
     @property
@@ -209,13 +255,11 @@ class HashTable(InitializableLookupTableBase):
                 shared_name=shared_name or "", key_dtype=initializer.key_dtype,
                 value_dtype=initializer.value_dtype, name=scope,
             )  # fmt: skip
-            super().__init__(handle, default_value, initializer)
+            own = name or "hash_table"
+            super().__init__(handle, default_value, initializer, own, bool(shared_name))
 
 
-@export(
-    v1=("contrib.lookup.KeyValueTensorInitializer", "lookup.KeyValueTensorInitializer"),
-    v2="lookup.KeyValueTensorInitializer",
-)
+@export(v1=("contrib.lookup.KeyValueTensorInitializer", "lookup.KeyValueTensorInitializer"))
 class KeyValueTensorInitializer(TableInitializerBase):
     """Fills a table from a tensor of keys and one of values."""
 
@@ -236,7 +280,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         init = gen_ops.initialize_table_v2(
             table.table_ref, self._keys, self._values, name=self._scope
         )
-        add_to_collection(GraphKeys.TABLE_INITIALIZERS, init)
+        _collect(GraphKeys.TABLE_INITIALIZERS, init)
         return init
 
 
@@ -291,8 +335,8 @@ class TextFileInitializer(TableInitializerBase):
             init = gen_ops.initialize_table_from_text_file_v2(
                 table.table_ref, filename, **self._attrs, name=scope
             )
-        add_to_collection(GraphKeys.TABLE_INITIALIZERS, init)
-        add_to_collection(GraphKeys.ASSET_FILEPATHS, filename)
+        _collect(GraphKeys.TABLE_INITIALIZERS, init)
+        _collect(GraphKeys.ASSET_FILEPATHS, filename)
         return init
 
 
@@ -364,9 +408,10 @@ class MutableHashTable(MutableTable):
             handle = gen_ops.mutable_hash_table_v2(**attrs)
         else:
             handle = gen_ops.mutable_hash_table_of_tensors_v2(value_shape=default.shape, **attrs)
-        super().__init__(handle, key_dtype, value_dtype, default)
+        super().__init__(handle, key_dtype, value_dtype, default, name, bool(shared_name))
+        self._is_saved = checkpoint
         if checkpoint:
-            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
+            _collect(GraphKeys.SAVEABLE_OBJECTS, self)
 
 
 @export(v1="contrib.lookup.MutableDenseHashTable")
@@ -389,6 +434,7 @@ class MutableDenseHashTable(MutableTable):
             initial_num_buckets=131072 if initial_num_buckets is None else initial_num_buckets,
             name=name,
         )  # fmt: skip
-        super().__init__(handle, key_dtype, value_dtype, default)
+        super().__init__(handle, key_dtype, value_dtype, default, name, bool(shared_name))
+        self._is_saved = checkpoint
         if checkpoint:
-            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
+            _collect(GraphKeys.SAVEABLE_OBJECTS, self)
