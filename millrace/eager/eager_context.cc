@@ -7,6 +7,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/mutex.h"
+#include "millrace/eager/interruptible.h"
 #include "millrace/eager/recorder.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/op_registry.h"
@@ -69,6 +70,24 @@ Status check_runs_alone(const OpDef& op) {
         "makes state that ends with a session's run: use tensor lists (tf.TensorArray)");
   }
   return ok_status();
+}
+
+// Runs a kernel that may have to wait. Interrupted, it is told to end, and waited for: it works
+// with what the caller holds.
+Status run_waiting(const AsyncKernel& kernel, KernelContext& ctx) {
+  struct Waiting : Ending {
+    Status status;
+  };
+  const Ref<Waiting> waiting = make_ref<Waiting>();
+  kernel.compute_async(ctx, [waiting](Status status) {
+    waiting->status = std::move(status);
+    waiting->over();
+  });
+  const bool interrupted = !waiting->wait(ctx.step());
+  if (!interrupted) return std::move(waiting->status);
+  const Interruptible to_the_end(nullptr);
+  waiting->wait(ctx.step());
+  return ctx.step().cancel->status();
 }
 
 bool takes_handle(const std::vector<DType>& types) {
@@ -411,7 +430,9 @@ inline Status EagerContext::compute(PreparedOp& op, Step& step, Value* const* in
                      .movable = movable,
                      .host_outputs = !op.node.host_outputs.empty(),
                      .output_types = op.node.output_types.data()});
-  Status status = op.kernel->compute(ctx);
+  Status status = op.async && Interruptible::here() != nullptr
+                      ? run_waiting(static_cast<const AsyncKernel&>(*op.kernel), ctx)
+                      : op.kernel->compute(ctx);
   if (status.ok()) [[likely]]
     status = check_outputs(op.node.output_types.data(), num_outputs, outputs);
   if (status.ok()) [[likely]]

@@ -1,5 +1,5 @@
-#include "millrace/base/mutex.h"
 #include "millrace/eager/eager_context.h"
+#include "millrace/eager/interruptible.h"
 #include "millrace/kernel/rendezvous.h"
 
 // Ops that run functions. A session replaces them by the functions' nodes; here the functions run
@@ -27,27 +27,22 @@ Result<bool> holds(const Tensor& t) {
 
 Result<std::vector<Tensor>> EagerContext::call(FunctionRunner::Handle function,
                                                std::vector<Tensor> args) {
-  struct Wait : RefCounted {
-    Mutex mu;
-    CondVar changed;
-    bool done = false;
+  struct Call : Ending {
     Result<std::vector<Tensor>> result = std::vector<Tensor>();
   };
-  const Ref<Wait> wait = make_ref<Wait>();
+  const Ref<Call> call = make_ref<Call>();
   const Ref<Step> step = Step::make_shared(0);
+  step->interrupted = Interruptible::here();
   step->max_threads = options_.max_threads;
   step->functions = options_.functions;
   step->trace = trace();
   options_.functions->run(function, std::move(args), *step,
-                          [wait](Result<std::vector<Tensor>> result) {
-                            MutexLock lock(wait->mu);
-                            wait->result = std::move(result);
-                            wait->done = true;
-                            wait->changed.notify_one();
+                          [call](Result<std::vector<Tensor>> result) {
+                            call->result = std::move(result);
+                            call->over();
                           });
-  MutexLock lock(wait->mu);
-  while (!wait->done) wait->changed.wait(wait->mu);
-  return std::move(wait->result);
+  if (!call->wait(*step)) return step->cancel->status();  // it ends alone
+  return std::move(call->result);
 }
 
 Status EagerContext::run_functional(PreparedOp& op, std::span<EagerTensor* const> inputs,
@@ -61,7 +56,8 @@ Status EagerContext::run_functional(PreparedOp& op, std::span<EagerTensor* const
     const FunctionalOp kind = op.def().traits.functional;
     if (kind == FunctionalOp::kCall) return call(op.functions[0], std::move(args));
     if (kind == FunctionalOp::kWhile) {
-      for (;;) {
+      for (InterruptWatch watch;;) {
+        MR_TRY(watch.look());
         MR_TRY_ASSIGN(const std::vector<Tensor> more, call(op.functions[0], args));
         if (more.size() != 1) return invalid_argument("the condition must give one value");
         MR_TRY_ASSIGN(const bool again, holds(more[0]));

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
 #include "millrace/kernel/op_state.h"
 #include "millrace/kernel/rendezvous.h"
 #include "millrace/kernel/step.h"
@@ -67,6 +68,7 @@ class LocalFunctionRunner final : public FunctionRunner {
     step->pool = caller.pool;
     step->max_threads = caller.max_threads;
     step->deadline = caller.deadline;
+    step->interrupted = caller.interrupted;
     step->trace = caller.trace;
     step->functions = Ref<FunctionRunner>(this);
     if (caller.rendezvous) step->rendezvous->collectives = caller.rendezvous->collectives;
@@ -77,9 +79,14 @@ class LocalFunctionRunner final : public FunctionRunner {
       status = plans.run_straight(*step);
       return status.ok() ? done(std::move(step->fetches)) : done(std::move(status));
     }
-    plans.run_async(step, [instance, done = std::move(done)](Step& ended) mutable {
+    Step::Done over = [instance, done = std::move(done)](Step& ended) mutable {
       Status error = ended.status();
       error.ok() ? done(std::move(ended.fetches)) : done(std::move(error));
+    };
+    if (step->interrupted == nullptr) return plans.run_async(step, std::move(over));
+    // A caller who may leave early does not run steps itself.
+    step->pool->schedule([instance, step, over = std::move(over)]() mutable {
+      instance->plans->run_async(step, std::move(over));
     });
   }
 

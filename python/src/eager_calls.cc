@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "millrace/base/hash.h"
+#include "millrace/eager/interruptible.h"
 #include "millrace/eager/tape.h"
 #include "python/src/arguments.h"
 #include "python/src/array.h"
@@ -15,6 +16,7 @@
 #include "python/src/gil.h"
 #include "python/src/graph.h"
 #include "python/src/origin.h"
+#include "python/src/signals.h"
 #include "python/src/status.h"
 
 // Calls of ops that run at once.
@@ -38,8 +40,13 @@ bool takes_long(const eager::PreparedOp& op, std::span<eager::EagerTensor* const
 Status run_op(eager::PreparedOp& op, std::span<eager::EagerTensor* const> inputs,
               eager::TensorRef* outputs) {
   if (!takes_long(op, inputs)) return eager_context().run(op, inputs, 0, outputs);
-  const WithoutGil without;
-  return eager_context().run(op, inputs, 0, outputs);
+  Status status = [&] {
+    const WithoutGil without;
+    const eager::Interruptible interruptible(interrupted_here());
+    return eager_context().run(op, inputs, 0, outputs);
+  }();
+  raise_interrupt();
+  return status;
 }
 
 class EagerArguments final : public Arguments {
@@ -301,10 +308,12 @@ class FunctionCall {
     Status status = [&]() -> Status {
       const WithoutGil without;
       const eager::StopRecording stop;  // what a tape needs of it, who calls records
+      const eager::Interruptible interruptible(interrupted_here());
       MR_TRY_ASSIGN(const Ref<eager::PreparedOp> prepared, eager_context().prepare(op_, tensors));
       outputs.resize(prepared->node.output_types.size());
       return eager_context().run(*prepared, tensors, 0, outputs.data());
     }();
+    raise_interrupt();
     check_eager(status);
     return outputs;
   }

@@ -2,6 +2,7 @@
 
 #include "millrace/ops/register_ops.h"
 #include "python/src/binding.h"
+#include "python/src/signals.h"
 #include "python/src/status.h"
 
 namespace millrace::python {
@@ -29,6 +30,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The C++ part of millrace.";
   nanobind::set_leak_warnings(false);
   py::check(millrace::register_ops());
+  py::find_main_thread();
   py::bind_arrays(m);
   py::bind_graph(m);
   py::bind_ops(m);

@@ -17,6 +17,7 @@
 #include "python/src/gil.h"
 #include "python/src/graph.h"
 #include "python/src/interruptible.h"
+#include "python/src/signals.h"
 #include "python/src/status.h"
 
 // Sessions. What run() does with its arguments is worked out once, by session.py, and kept by
@@ -27,31 +28,9 @@ namespace millrace::python {
 
 namespace {
 
-// Set when the module is loaded.
-unsigned long main_thread = 0;
-bool on_main_thread() { return PyThread_get_thread_ident() == main_thread; }
-
-// What a signal handler raised on this thread while a run waited: owned, null for nothing. It is
-// not left as the thread's current exception, for Python code may run before the run is over.
-thread_local PyObject* raised_by_signal = nullptr;
-
-// Runs Python's signal handlers; true when one raised. For RunOptions::interrupted.
-bool interrupted() {
-  WithGil gil;
-  if (PyErr_CheckSignals() == 0) return false;
-  nb::python_error error;
-  Py_XSETREF(raised_by_signal, nb::handle(error.value()).inc_ref().ptr());
-  return true;
-}
-
 // Raises what a signal handler raised, however the run ended, or else what the run ended with.
 void check_run(const Status& status) {
-  if (raised_by_signal != nullptr) {
-    nb::object exception = nb::steal(std::exchange(raised_by_signal, nullptr));
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
-    throw nb::python_error();
-  }
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // by a function of py_func
+  raise_interrupt();
   check(status);
 }
 
@@ -601,8 +580,6 @@ class PySession {
 }  // namespace
 
 void bind_session(nb::module_& m) {
-  main_thread = nb::cast<unsigned long>(
-      nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   nb::class_<PyCallable>(m, "Callable", nb::type_slots(callable_slots))
       .def("__call__", &PyCallable::call);
   nb::class_<PySession>(m, "Session")
