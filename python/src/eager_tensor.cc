@@ -84,6 +84,30 @@ PyObject* numpy(PyObject* self, PyObject*) {
   });
 }
 
+// The elements for who reads memory itself: a copy that nobody writes to.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const bool ok =
+      guarded([&]() -> PyObject* {
+        const DType type = eager_tensor(self).dtype();
+        if (type == DType::kResource || type == DType::kVariant) {
+          PyErr_Format(PyExc_BufferError, "Cannot convert a tensor of type %s to a buffer",
+                       std::string(dtype_name(type)).c_str());
+          return nullptr;
+        }
+        if ((flags & PyBUF_WRITABLE) != 0) {
+          PyErr_SetString(PyExc_BufferError, "tensors cannot be written to");
+          return nullptr;
+        }
+        Tensor host = unwrap(eager_context().to_host(eager_tensor(self)));
+        const nb::object array = library("numpy", "asarray")(array_from_tensor(host));
+        if (PyObject_GetBuffer(array.ptr(), view, flags) != 0) return nullptr;
+        view->readonly = 1;
+        return Py_None;
+      }) != nullptr;
+  if (!ok) view->obj = nullptr;
+  return ok ? 0 : -1;
+}
+
 // Python's operators that are one op. What is not plain goes the way that tensors of all kinds go.
 struct Binary {
   const char* op;
@@ -197,6 +221,7 @@ nb::object make_class(nb::handle base) {
                          {Py_tp_getset, getters},
                          {Py_tp_methods, methods},
                          {Py_tp_members, members},
+                         {Py_bf_getbuffer, f(get_buffer)},
                          {Py_nb_add, f(binary<kAdd>)},
                          {Py_nb_subtract, f(binary<kSub>)},
                          {Py_nb_multiply, f(binary<kMul>)},

@@ -77,7 +77,7 @@ def test_loop_names_a_shape_that_changes(sess):
     x = tf.zeros([3])
     with pytest.raises(ValueError, match=r"(?s)not an invariant.*\(3,\).*\(6,\)"):
         tf.while_loop(lambda x: True, lambda x: tf.concat([x, x], 0), [x])
-    with pytest.raises(TypeError, match=r"type int32 .* type float32"):
+    with pytest.raises(TypeError, match=r"type <dtype: 'int32'> .* type <dtype: 'float32'>"):
         tf.while_loop(lambda i: i < 3, lambda i: tf.cast(i, tf.float32), [0])
 
 

@@ -13,6 +13,7 @@ from millrace.core.shapes import (
     as_shape,
     dimension_at_index,
     dimension_value,
+    plain_sizes,
     unknown_shape,
 )
 
@@ -70,6 +71,18 @@ def test_negative_sizes_are_value_errors(bad):
 def test_shapes_print_as_in_tensorflow(dims, text, written):
     shape = TensorShape(dims)
     assert (str(shape), repr(shape)) == (text, written)
+
+
+def test_sizes_are_numbers_in_tensorflow_2(monkeypatch):
+    monkeypatch.setattr(plain_sizes, "on", True)
+    shape = TensorShape([2, None])
+    assert (list(shape), shape[0], shape[1], shape[-1:].as_list()) == ([2, None], 2, None, [None])
+    assert (str(shape), repr(shape)) == ("(2, None)", "TensorShape([2, None])")
+    assert TensorShape(None)[1] is None and repr(TensorShape(None)) == "TensorShape(None)"
+    assert [d.value for d in shape.dims] == [2, None]
+    assert dimension_at_index(shape, 0).value == 2
+    with pytest.raises(IndexError, match=r"\(2, None\) has no dimension 2"):
+        shape[2]
 
 
 def test_rank_and_elements():

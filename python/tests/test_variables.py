@@ -247,5 +247,5 @@ def test_variables_are_true_unless_they_are_resources():
     """Programs ask `if step:` whether there is a variable."""
     with tf.Graph().as_default():
         assert tf.Variable(0.0) and not hasattr(tf.Variable([1.0]), "__len__")
-        with pytest.raises(TypeError, match="as a Python bool is not allowed"):
+        with pytest.raises(TypeError, match="as a Python `bool` is not allowed"):
             bool(tf.Variable(0.0, use_resource=True))

@@ -41,8 +41,8 @@ Status split_shape(ShapeContext& c) {
   MR_TRY(check_piece_shape(element));
   MR_TRY(c.with_rank(2, 1).status());
   if (!without_first(element).compatible(without_first(tensor))) {
-    return invalid_argument("pieces of a tensor of shape ", tensor, " cannot be elements of shape ",
-                            element);
+    return invalid_argument("tensor shape ", tensor, " is not compatible with element_shape ",
+                            element, " of its pieces");
   }
   set_list(c, 0, c.input_type(0), std::move(element));
   return ok_status();
@@ -219,8 +219,8 @@ Status split(KernelContext& ctx) {
   MR_TRY_ASSIGN(PartialShape shape, element_shape_input(ctx, 1));
   MR_TRY(check_piece_shape(shape));
   if (!fits(without_first(shape), tensor.shape().without_first())) {
-    return invalid_argument("pieces of a tensor of shape ", tensor.shape(),
-                            " cannot be elements of shape ", shape);
+    return invalid_argument("tensor shape ", tensor.shape(),
+                            " is not compatible with element_shape ", shape, " of its pieces");
   }
   Ref<TensorList> list = make_ref<TensorList>(tensor.dtype(), std::move(shape));
   int64_t begin = 0;

@@ -190,6 +190,11 @@ class DataLossError(_CodedError):
     code = DATA_LOSS
 
 
+@export(v2="errors.OperatorNotAllowedInGraphError")
+class OperatorNotAllowedInGraphError(TypeError):
+    """Python asked for the value of a tensor that has none before its graph runs."""
+
+
 _CLASSES = {
     cls.code: cls
     for cls in (

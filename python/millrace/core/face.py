@@ -128,8 +128,11 @@ def part_of_v2(path: str) -> Callable[[str], Any]:
 
 
 def _loads(module: str) -> None:
-    """Operations of this face run at once, unless the program has said otherwise. What types,
-    shapes and structures are made of needs none."""
+    """Operations of this face run at once, and shapes have plain sizes, unless the program has said
+    otherwise. What types, shapes and structures are made of needs no operations."""
+    from millrace.core.shapes import plain_sizes  # late: names load what they need, and no more
+
+    plain_sizes.suggest()
     if not module.startswith("millrace.core."):
         from millrace import _core  # late: most programs import compat.v1 alone
 

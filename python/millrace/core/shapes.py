@@ -1,8 +1,8 @@
 """Static shapes: what is known of a tensor's shape before it is computed.
 
 A `TensorShape` keeps a plain tuple of sizes, `_dims`: None for an unknown rank, and None in place
-of a size that is not known. `Dimension` objects, which TensorFlow 1.x programs expect as the
-elements of a shape, are made when they are asked for.
+of a size that is not known. TensorFlow 1.x programs expect `Dimension` objects as the elements of a
+shape: these are made when they are asked for, where `plain_sizes` does not say otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,27 @@ from typing import Any
 
 from millrace import protos
 from millrace.core.export import export
+
+
+class _PlainSizes:
+    """Whether shapes give and print their sizes as int and None, as TensorFlow 2's do. Said by the
+    program, once and for all, or suggested by what it uses, which counts as long as nobody has
+    said it."""
+
+    on = False
+    _chosen = False
+
+    def choose(self, on: bool) -> None:
+        """From now on."""
+        self.on, self._chosen = on, True
+
+    def suggest(self) -> None:
+        """That they should be, for a program of TensorFlow 2."""
+        if not self._chosen:
+            self.on = True
+
+
+plain_sizes = _PlainSizes()
 
 
 def _size(value: Any) -> int | None:
@@ -323,6 +344,10 @@ class TensorShape:
         mine, theirs = self._dims, as_shape(other)._dims
         return self._from_tuple(None if mine is None or theirs is None else mine + theirs)
 
+    def _size_at(self, index: int) -> int | None:
+        """The size of one dimension, or None where it or the rank is unknown."""
+        return None if self._dims is None else self._dims[index]
+
     def assert_same_rank(self, other: Any) -> None:
         """Raises ValueError where both ranks are known and differ."""
         other = as_shape(other)
@@ -381,13 +406,14 @@ class TensorShape:
     def __bool__(self) -> bool:
         return self._dims is not None
 
-    def __iter__(self) -> Iterator[Dimension]:
+    def __iter__(self) -> Iterator[Any]:
         if self._dims is None:
             raise ValueError("Cannot iterate over a shape with unknown rank.")
-        return iter([Dimension(d) for d in self._dims])
+        return iter(self._dims if plain_sizes.on else [Dimension(d) for d in self._dims])
 
     def __getitem__(self, key: Any) -> Any:
-        """A Dimension, or the shape of a slice; of unknown sizes where the rank is unknown."""
+        """A size (a Dimension in TensorFlow 1), or the shape of a slice; of unknown sizes where the
+        rank is unknown."""
         if isinstance(key, slice):
             if self._dims is not None:
                 return self._from_tuple(self._dims[key])
@@ -397,10 +423,9 @@ class TensorShape:
             if key.stop is None or start < 0 or index(key.stop) < 0:
                 return self._from_tuple(None)
             return unknown_shape(max(0, index(key.stop) - start))
-        if self._dims is None:
-            return Dimension(None)
         try:
-            return Dimension(self._dims[key])
+            size = None if self._dims is None else self._dims[key]
+            return size if plain_sizes.on else Dimension(size)
         except IndexError:
             raise IndexError(f"Shape {self} has no dimension {key}") from None
 
@@ -424,14 +449,16 @@ class TensorShape:
     def __str__(self) -> str:
         if self._dims is None:
             return "<unknown>"
-        sizes = ["?" if d is None else str(d) for d in self._dims]
+        sizes = ["?" if d is None and not plain_sizes.on else str(d) for d in self._dims]
         return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
     def __repr__(self) -> str:
+        if plain_sizes.on and self._dims is not None:
+            return f"TensorShape({list(self._dims)})"
         return f"TensorShape({self.dims})"
 
     def __reduce__(self) -> Any:
-        return TensorShape, (self._dims,)
+        return TensorShape, (self.dims,)
 
 
 def as_shape(shape: Any) -> TensorShape:
@@ -475,7 +502,7 @@ def dimension_value(dimension: Any) -> int | None:
 @export(v1=("dimension_at_index", "compat.dimension_at_index"), v2="compat.dimension_at_index")
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
     """The dimension of `shape` at `index`, unknown where the rank is unknown."""
-    return shape[index]
+    return Dimension(shape._size_at(index))
 
 
 def as_dims(shape: Any) -> tuple[int | None, ...] | None:

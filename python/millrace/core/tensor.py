@@ -154,6 +154,14 @@ def is_tensor_like(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
 
 
+def maker_name(tensor: Any, otherwise: str) -> str:
+    """The name of the operation that makes a tensor; `otherwise` for one that has a value."""
+    if hasattr(tensor, "numpy"):
+        return otherwise
+    name: str = tensor.op.name
+    return name
+
+
 def label_of(tensor: Any) -> str:
     """What messages call a tensor: its name; shape and type of one that has a value and no name."""
     if isinstance(tensor, Tensor) and hasattr(tensor, "numpy"):

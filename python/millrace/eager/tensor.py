@@ -98,11 +98,6 @@ def __iter__(self: Any) -> Iterator[Any]:
     return iter([self[i] for i in range(len(self))])
 
 
-def __contains__(self: Any, value: Any) -> NoReturn:
-    del value
-    raise TypeError("`in` asks for equality of each element: use tf.reduce_any(tensor == value)")
-
-
 def __hash__(self: Any) -> NoReturn:
     raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
 
@@ -204,7 +199,7 @@ def _copy_to_host(self: Any) -> Any:
 def _install() -> None:
     methods = (
         numpy, __array__, __int__, __float__, __complex__, __index__, __bool__, __len__, __iter__,
-        __contains__, __hash__, __repr__, __str__, __format__, ref, set_shape, eval, __copy__,
+        __hash__, __repr__, __str__, __format__, ref, set_shape, eval, __copy__,
         __deepcopy__, __reduce__,
     )  # fmt: skip
     for method in methods:

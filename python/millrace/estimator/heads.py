@@ -125,7 +125,7 @@ def _mean_loss(losses: Tensor, weights: Any) -> Tensor:
 
 def _checked_logits(logits: Any, columns: int) -> Tensor:
     logits = math.cast(convert_to_tensor(logits), dtypes.float32)
-    if logits.shape.ndims is not None and logits.shape[-1].value not in (None, columns):
+    if logits.shape.ndims is not None and logits.shape._size_at(-1) not in (None, columns):
         raise ValueError(f"logits must have {columns} columns, given: {logits.shape}")
     return logits
 
@@ -164,7 +164,7 @@ class RegressionHead(Head):
 
     def labels(self, labels: Tensor, logits: Tensor) -> Tensor:
         """As floats."""
-        if labels.shape.ndims is not None and labels.shape[-1].value not in (
+        if labels.shape.ndims is not None and labels.shape._size_at(-1) not in (
             None, self.logits_dimension,
         ):  # fmt: skip
             raise ValueError(

@@ -91,7 +91,7 @@ class FeatureTransforms:
         value = self._features[key]
         if isinstance(value, SparseTensor):
             return _with_columns(
-                value, value.dense_shape.shape[0].value,
+                value, value.dense_shape.shape._size_at(0),
                 lambda: sparse_reshape(value, [value.dense_shape[0], 1]),
             )  # fmt: skip
         value = convert_to_tensor(value)

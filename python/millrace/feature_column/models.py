@@ -162,7 +162,7 @@ def _weighted_sum(
         table = weights(column.num_buckets)
         return safe_embedding_lookup_sparse(table, ids, of_ids, combiner, name="weighted_sum")
     tensor = _flattened(column.get_dense_tensor(inputs, collections[:-1], trainable), column)
-    return linalg.matmul(tensor, weights(tensor.shape[1].value), name="weighted_sum")
+    return linalg.matmul(tensor, weights(tensor.shape._size_at(1)), name="weighted_sum")
 
 
 @export(v1="feature_column.make_parse_example_spec", v2="feature_column.make_parse_example_spec")

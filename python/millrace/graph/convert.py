@@ -9,7 +9,13 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
 from millrace.core.tensor import Tensor, is_tensor_like
-from millrace.graph.default_graph import name_scope
+from millrace.graph.default_graph import get_default_graph, name_scope
+from millrace.graph.graph import root_graph
+
+_NONE = (
+    "None values not supported: Attempt to convert a value (None) with an unsupported type (<class "
+    "'NoneType'>) to a Tensor."
+)
 
 # Conversion functions by priority: [(priority, [(type, function)])].
 _conversions: list[tuple[int, list[tuple[Any, Callable[..., Any]]]]] = []
@@ -81,7 +87,7 @@ def internal_convert(
             )
         return value
     if value is None:
-        raise ValueError("None values not supported.")
+        raise ValueError(_NONE)
     functions = _functions_for(type(value))
     if dtype is None and preferred_dtype is not None:
         preferred_dtype = dtypes.as_dtype(preferred_dtype)
@@ -107,9 +113,10 @@ def internal_convert(
                 f"dtype: requested = {dtype.name}, actual = {made.dtype.name}"
             )
         return made
-    raise TypeError(
+    raise (ValueError if _core.executing_eagerly() else TypeError)(
         f"Cannot convert {value!r} with type {type(value)} to Tensor: no conversion function "
-        "registered."
+        f"registered. Attempt to convert a value ({_short(value)}) with an unsupported type "
+        f"({type(value)}) to a Tensor."
     )
 
 
@@ -150,16 +157,19 @@ def _short(value: Any) -> str:
 # Constants.
 
 
-def _check_elements(values: Any, dtype: dtypes.DType) -> None:
-    """TypeError, naming the element, when a Python value does not fit the type."""
+def _check_elements(values: Any, dtype: dtypes.DType, truths: bool = False) -> None:
+    """TypeError, naming the element, when a Python value does not fit the type. `truths`: True and
+    False are the numbers 1 and 0."""
     if isinstance(values, (list, tuple)):
         for value in values:
-            _check_elements(value, dtype)
+            _check_elements(value, dtype, truths)
         return
     if isinstance(values, (np.ndarray, np.generic)):
         return
     if isinstance(values, Dimension):
         values = values.value
+    if truths and isinstance(values, bool) and (dtype.is_floating or dtype.is_integer):
+        return
     good = True
     if dtype.is_floating:
         good = isinstance(values, (int, float, np.integer, np.floating)) and not isinstance(
@@ -217,44 +227,52 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
         return array
     if hasattr(values, "__array__") and not isinstance(values, (list, tuple)):
         return make_array(np.asarray(values), dtype, shape)
+    at_once = _core.executing_eagerly()
     if dtype is not None:
-        _check_elements(values, dtype)
+        _check_elements(values, dtype, truths=at_once)
     first = _first(values)
     if isinstance(first, Dimension) or isinstance(values, Dimension):
         values = _plain(values)
     if values is None:
-        raise ValueError("None values not supported.")
+        raise ValueError(_NONE)
     if dtype is dtypes.string or isinstance(first, (str, bytes)):
         return _string_array(values)
     wanted = None
     if dtype is not None:
         wanted = dtype._storage_dtype[0] if dtype._storage_dtype.names else dtype.as_numpy_dtype
     try:
-        array = np.array(values, dtype=wanted)
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=wanted)
     except OverflowError:
-        if dtype is not None and dtype.is_unsigned and np.max(values) <= dtype.max:
+        round_the_type = dtype is not None and dtype.is_integer and _fits_int64(values)
+        if round_the_type and (at_once or (dtype.is_unsigned and np.max(values) <= dtype.max)):
             # Negative numbers are those that are as many below zero, counted round the type.
             return np.array(values, dtype=np.int64).astype(wanted)
         raise ValueError(
-            f"{_short(values)} does not fit into {dtype.name if dtype else 'a number'}"
+            f"{_short(values)} does not fit into {dtype.name if dtype else 'a number'}: Can't "
+            "convert Python sequence with out-of-range integer to Tensor."
         ) from None
     except ValueError:
         raise _not_dense(values) from None
     if array.dtype == object:
-        if array.size == 0:
-            return array.astype(np.float32)
-        bad = [v for v in array.flat if not isinstance(v, (int, float, complex))]
+        bad = [v for v in array.flat if not isinstance(v, (int, float, complex))][:1]
+        if not bad and array.size:
+            raise ValueError(
+                f"{_short(values)} does not fit into int64: Can't convert Python sequence with "
+                "out-of-range integer to Tensor."
+            )
         if not bad:
-            raise ValueError(f"{_short(values)} does not fit into int64")
+            return array.astype(np.float32)
         if isinstance(bad[0], (list, tuple)):
             raise _not_dense(values)
-        if bad[0] is None:
-            raise ValueError(
-                f"Attempt to convert a value (None) with an unsupported type ({type(None)}) to a "
-                f"Tensor: it is an element of {_short(values)}."
+        text = "Can't convert Python sequence with mixed types to Tensor."
+        if array.ndim == 0:
+            text = (
+                f"Attempt to convert a value ({_short(bad[0])}) with an unsupported type "
+                f"({type(bad[0])}) to a Tensor."
             )
-        raise TypeError(
-            f"Expected numbers, got {bad[0]!r} of type '{type(bad[0]).__name__}' instead."
+        raise (ValueError if at_once else TypeError)(
+            f"Expected numbers, got {bad[0]!r} of type '{type(bad[0]).__name__}' instead. {text}"
         )
     if array.dtype.kind in "SU":
         raise ValueError(
@@ -276,6 +294,14 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     return array
 
 
+def _fits_int64(values: Any) -> bool:
+    try:
+        np.array(values, dtype=np.int64)
+    except OverflowError:
+        return False
+    return True
+
+
 def _not_dense(values: Any) -> ValueError:
     """Why lists of different lengths are no tensor: where the first one differs."""
     wanted, part = [], values
@@ -290,10 +316,16 @@ def _not_dense(values: Any) -> ValueError:
                 found = "is no list" if length is None else f"has length {length}"
                 return ValueError(
                     f"Argument must be a dense tensor: {_short(values)} - got shape "
-                    f"{wanted[:depth]}, but wanted {wanted}: element {path} {found}."
+                    f"{wanted[:depth]}, but wanted {wanted}: element {path} {found}. Can't convert "
+                    "non-rectangular Python sequence to Tensor."
                 )
         level = [(f"{path}[{i}]", v) for path, item in level for i, v in enumerate(item)]
-    return ValueError(f"Argument must be a dense tensor: {_short(values)} - got deeper lists.")
+    mixed = any(isinstance(v, (list, tuple)) for _, v in level)
+    return ValueError(
+        f"Argument must be a dense tensor: {_short(values)} - got deeper lists. Can't convert "
+        f"{'Python sequence with mixed types' if mixed else 'non-rectangular Python sequence'} to "
+        "Tensor."
+    )
 
 
 def _string_array(values: Any) -> np.ndarray:
@@ -345,6 +377,15 @@ def shaped(array: np.ndarray, shape: Any, verify_shape: bool = False) -> np.ndar
     return flat.reshape(dims)
 
 
+def _check_size(array: np.ndarray, shape: Any) -> None:
+    dims = tuple(int(d) for d in TensorShape(shape).as_list())
+    if array.size != int(np.prod(dims, dtype=np.int64)):
+        raise TypeError(
+            f"Eager execution of tf.constant with unsupported shape. Tensor has {array.size} "
+            f"elements, but got `shape` {dims}. Expected Tensor's shape: {dims}, got {array.shape}."
+        )
+
+
 def _text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
@@ -360,12 +401,24 @@ def constant(
     """A constant tensor.
 
     `dtype`: float32, int32, bool or string for Python's values by default, and an array's own type.
-    `shape`: a shape to give the values, the last of which is repeated where they are too few.
-    TypeError for values that do not fit the type, ValueError for ones that do not fit the shape.
+    `shape`: a shape to give the values: one value is repeated to fill it, and in graphs for
+    sessions the last one where they are too few.
+    TypeError for values that do not fit the type, ValueError for ones that do not fit the shape
+    (TypeError outside of such graphs). Where operations run at once, True and False are numbers as
+    well, and integers too large for the type are counted round it.
     """
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype).base_dtype
-    if isinstance(value, Tensor):
+    at_once = _core.executing_eagerly()
+    if value is not None and _core.is_eager_tensor(value):
+        if dtype is not None and value.dtype is not dtype:
+            raise TypeError(
+                f"Expected tensor {value} with dtype {dtype!r}, but got dtype {value.dtype!r}."
+            )
+        if at_once and shape is None:
+            return value
+        value = value.numpy()
+    elif isinstance(value, Tensor):
         raise TypeError(f"constant takes values, not the tensor {value}: use tf.identity")
     if shape is None:
         made = _core.constant_of_numbers(value, dtype)
@@ -374,9 +427,14 @@ def constant(
     try:
         array = make_array(value, dtype)
         if shape is not None:
+            if (at_once or root_graph(get_default_graph())._captures_values) and array.size != 1:
+                _check_size(array, shape)
             array = shaped(array, shape, verify_shape)
     except (TypeError, ValueError) as error:
-        raise _located(error, f"It is the value of the constant '{_text(name)}'.") from None
+        more = f"It is the value of the constant '{_text(name)}'."
+        if at_once and isinstance(error, TypeError) and dtype is not None:
+            more = f"{more} Cannot convert {_short(value)} to EagerTensor of dtype {dtype.name}."
+        raise _located(error, more) from None
     return _core.constant(array, dtype, _text(name or "Const"))
 
 

@@ -124,8 +124,8 @@ class SparseTensor:
         indices_shape = self._indices.shape.with_rank(2)
         values_shape = self._values.shape.with_rank(1)
         dense_shape_shape = self._dense_shape.shape.with_rank(1)
-        indices_shape[0].merge_with(values_shape[0])
-        indices_shape[1].merge_with(dense_shape_shape[0])
+        indices_shape[:1].merge_with(values_shape)
+        indices_shape[1:].merge_with(dense_shape_shape)
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> "SparseTensor":
@@ -307,5 +307,9 @@ def convert_to_tensor_or_indexed_slices(
 
 @export(v1=("is_tensor", "contrib.framework.is_tensor"), v2="is_tensor")
 def is_tensor(x: Any) -> bool:
-    """Whether x is a Tensor, a variable, or a sparse tensor."""
-    return isinstance(x, (Tensor, SparseTensor, IndexedSlices)) or hasattr(x, "_as_graph_element")
+    """Whether x is a Tensor, a variable, or made of tensors: sparse, ragged."""
+    return (
+        isinstance(x, (Tensor, SparseTensor, IndexedSlices))
+        or hasattr(x, "_as_graph_element")
+        or hasattr(x, "_parts")
+    )

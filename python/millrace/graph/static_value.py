@@ -19,7 +19,8 @@ _OPAQUE = (dtypes.resource, dtypes.variant)
 def constant_value(tensor: Any, partial: bool = False) -> Any:
     """The value of a tensor as an array, where it is known before anything runs; None elsewhere.
 
-    With `partial`, a vector may have None for the elements that are not known.
+    With `partial`, a vector may have None for the elements that are not known, and so may what is
+    packed of tensors for those.
     """
     if not isinstance(tensor, Tensor):
         if isinstance(tensor, (np.ndarray, np.generic)):
@@ -35,7 +36,7 @@ def constant_value(tensor: Any, partial: bool = False) -> Any:
         return np.asarray(value, dtype=object if isinstance(value, bytes) else None)
     value = graph._partial_value(tensor._id, tensor._index)
     if value is None:
-        return _folded_value(tensor)
+        return _folded_value(tensor, partial)
     array_type = tensor.dtype.base_dtype.as_numpy_dtype
     if isinstance(value, list) and None in value:
         return np.array(value, dtype=object) if partial else None
@@ -57,9 +58,21 @@ def constant_value_as_shape(tensor: Tensor) -> TensorShape:
     return TensorShape([None if v is None or v < 0 else v for v in value])
 
 
-def _folded_value(tensor: Tensor) -> Any:
+def _folded_value(tensor: Tensor, partial: bool) -> Any:
     """The value of a tensor that is computed from tensors whose values are known, or None."""
     op = tensor.op
+    if op.type in ("Pack", "Unpack"):
+        if op.get_attr("axis") != 0:
+            return None
+        parts = [constant_value(source, partial) for source in op.inputs]
+        if op.type == "Unpack":
+            return None if parts[0] is None else parts[0][tensor.value_index]
+        return _packed(parts) if partial or not any(p is None for p in parts) else None
+    if op.type == "Split":
+        dim, value = constant_value(op.inputs[0]), constant_value(op.inputs[1], partial)
+        if dim is None or value is None:
+            return None
+        return np.split(value, op.get_attr("num_split"), int(dim))[tensor.value_index]
     fold = _FOLDS.get(op.type)
     if fold is None:
         return None
@@ -72,6 +85,15 @@ def _folded_value(tensor: Tensor) -> Any:
     return fold(tensor, given)
 
 
+def _packed(parts: list[Any]) -> Any:
+    if not any(p is None for p in parts):
+        return np.stack(parts)
+    out = np.empty(len(parts), dtype=object)
+    for i, part in enumerate(parts):
+        out[i] = part
+    return out
+
+
 _FOLDS = {
     "Cast": lambda t, given: given[0].astype(t.dtype.base_dtype.as_numpy_dtype),
     "Concat": lambda t, given: np.concatenate(given[1:], int(given[0])),
@@ -79,5 +101,4 @@ _FOLDS = {
     "Equal": lambda t, given: np.equal(*given),
     "Fill": lambda t, given: np.full(given[0], given[1], given[1].dtype),
     "NotEqual": lambda t, given: np.not_equal(*given),
-    "Pack": lambda t, given: np.stack(given, t.op.get_attr("axis")),
 }

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, Iterator
 
+from millrace import _core
 from millrace.core import dtypes
+from millrace.core.errors import OperatorNotAllowedInGraphError
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.default_session import session_for
@@ -70,19 +72,22 @@ class SymbolicTensor(Tensor):
         )
 
     def __iter__(self) -> Iterator[Tensor]:
-        shape = self._shape_tuple()
-        raise TypeError(
-            f"The tensor '{self.name}' of shape {TensorShape(shape)} cannot be iterated over: its "
-            "elements are known only when the graph runs. Use tf.unstack, tf.map_fn or "
-            "tf.while_loop."
+        raise self._has_no_value(
+            "Iterating over a symbolic `tf.Tensor`", "Use tf.unstack, tf.map_fn or tf.while_loop"
         )
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"Using a tf.Tensor ('{self.name}', {self.dtype.name}, shape {self.shape}) as a Python "
-            "bool is not allowed: its value is known only when the graph runs. Use "
-            "`if t is not None:` to ask whether there is a tensor, and tf.cond to choose by its "
-            "value."
+        raise self._has_no_value(
+            "Using a symbolic `tf.Tensor` as a Python `bool`",
+            "Use `if t is not None:` to ask whether there is a tensor, and tf.cond to choose by "
+            "its value",
+        )
+
+    def _has_no_value(self, what: str, instead: str) -> OperatorNotAllowedInGraphError:
+        return OperatorNotAllowedInGraphError(
+            f"{what} is not allowed: '{self.name}' ({self.dtype.name}, shape {self.shape}) is "
+            f"known only when its graph runs. {instead}, or let tf.function convert the code "
+            f"(docs/eager.md).{_core.user_line()}"
         )
 
     def __nonzero__(self) -> bool:

@@ -99,6 +99,8 @@ class FileIO:
 
     def read(self, n: int = -1) -> Any:
         """At most `n` bytes from here on, as text or bytes; all that is left by default."""
+        if n < -1:
+            raise InvalidArgumentError(None, None, f"read(): n must be -1 or more: {n}")
         return self._value(self._run(self._reading().read, n))
 
     def readline(self) -> Any:
@@ -135,6 +137,8 @@ class FileIO:
         `position` is an older name of `offset`. Raises OutOfRangeError past the end.
         """
         if position is not None:
+            if offset is not None:
+                raise TypeError("seek(): offset and position are one argument, got both")
             offset, whence = position, 0
         if offset is None:
             raise TypeError("seek(): offset argument required")

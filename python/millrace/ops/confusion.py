@@ -53,7 +53,7 @@ def remove_squeezable_dimensions(
 
 
 def _may_squeeze(x: Tensor) -> bool:
-    return x.shape.ndims != 0 and x.shape[-1].is_compatible_with(1)
+    return x.shape.ndims != 0 and x.shape._size_at(-1) in (None, 1)
 
 
 def _after(checks: list[Any], value: Tensor) -> Tensor:

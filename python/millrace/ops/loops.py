@@ -189,9 +189,9 @@ class _Loop:
 def _check_round(before: Tensor, shape: TensorShape, after: Tensor) -> None:
     if before.dtype.base_dtype != after.dtype.base_dtype:
         raise TypeError(
-            f"The loop variable {label_of(before)} enters the loop with type "
-            f"{before.dtype.base_dtype.name} (shape {before.shape}), but has type "
-            f"{after.dtype.base_dtype.name} (shape {after.shape}) after one iteration."
+            f"Loop var {label_of(before)} enters the loop with type {before.dtype.base_dtype} "
+            f"but has type {after.dtype.base_dtype} after 1 iteration. Its shapes are "
+            f"{before.shape} and {after.shape}."
         )
     if not _covers(shape, after.shape):
         raise ValueError(

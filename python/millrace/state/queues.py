@@ -7,7 +7,7 @@ from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor, label_of
+from millrace.core.tensor import Tensor, label_of, maker_name
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph, name_scope
 from millrace.graph.operation import Operation
@@ -95,7 +95,8 @@ class QueueBase:
         else:
             self._names = None
         self._queue_ref = queue_ref
-        self._name = queue_ref.op.name.rpartition("/")[2]
+        self._full_name = maker_name(queue_ref, otherwise="queue")
+        self._name = self._full_name.rpartition("/")[2]
 
     @staticmethod
     def from_list(index: Any, queues: Any) -> "QueueBase":
@@ -125,7 +126,7 @@ class QueueBase:
     @property
     def name(self) -> str:
         """The name of the operation that holds the queue."""
-        return self._queue_ref.op.name
+        return self._full_name
 
     @property
     def dtypes(self) -> list[dtypes.DType]:
@@ -208,10 +209,10 @@ class QueueBase:
         """An operation that adds an element for each position of the first dimension of `vals`."""
         with name_scope(name, f"{self._name}_EnqueueMany", self._scope_values(vals)) as scope:
             components = self._components(vals)
-            count = components[0].shape.with_rank_at_least(1)[0]
+            count = components[0].shape.with_rank_at_least(1)[:1]
             for i, value in enumerate(components):
                 own = value.shape.with_rank_at_least(1)
-                count = count.merge_with(own[0])
+                count = count.merge_with(own[:1])
                 self._check_shape(i, value, own[1:])
             return gen_ops.queue_enqueue_many_v2(self._queue_ref, components, name=scope)
 
@@ -271,7 +272,7 @@ class QueueBase:
 
 def _known(tensors: Any) -> int | None:
     """How many elements `dequeue_many` gives, where its count is a constant."""
-    if isinstance(tensors, Operation):
+    if isinstance(tensors, Operation) or not tensors or hasattr(tensors[0], "numpy"):
         return None
     count = constant_value(tensors[0].op.inputs[1])
     return None if count is None else int(count)
@@ -413,7 +414,8 @@ class ConditionalAccumulatorBase:
         self._dtype = dtypes.as_dtype(dtype)
         self._shape = TensorShape(shape)
         self._accumulator_ref = accumulator_ref
-        self._name = accumulator_ref.op.name.rpartition("/")[2]
+        self._full_name = maker_name(accumulator_ref, otherwise="accumulator")
+        self._name = self._full_name.rpartition("/")[2]
 
     @property
     def accumulator_ref(self) -> Tensor:
@@ -423,7 +425,7 @@ class ConditionalAccumulatorBase:
     @property
     def name(self) -> str:
         """The name of the operation that holds it."""
-        return self._accumulator_ref.op.name
+        return self._full_name
 
     @property
     def dtype(self) -> dtypes.DType:

@@ -348,6 +348,13 @@ class Variable(TensorOperators, metaclass=_VariableMeta):
             f"Cannot convert the variable {self.name} to a numpy array: sess.run(v) reads it."
         )
 
+    def numpy(self) -> Any:
+        """NotImplementedError: variables of a graph have values in sessions."""
+        raise NotImplementedError(
+            f"numpy() is only available when eager execution is enabled: sess.run(v) reads the "
+            f"variable {self.name}"
+        )
+
     def __float__(self) -> float:
         return float(self.value())
 

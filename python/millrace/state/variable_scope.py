@@ -263,7 +263,8 @@ def get_variable(
       trainable, collections, caching_device, validate_shape, use_resource, constraint,
         synchronization, aggregation: as of Variable.
 
-    ValueError when it exists and must not, does not and must, or differs in shape or type.
+    ValueError when it exists and must not, does not and must, or differs in shape or type. Where
+    operations run at once, each call makes a variable: it belongs to who holds it.
     """
     store = store_of()
     return store.scope.get_variable(

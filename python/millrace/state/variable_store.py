@@ -16,7 +16,7 @@ from millrace.state import initializers
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.save_slice_info import SaveSliceInfo
 from millrace.state.variable import VariableAggregation, VariableSynchronization
-from millrace.state.variables import Variable
+from millrace.state.variables import Variable, outside_of_sessions
 
 
 class _ReuseMode:
@@ -163,6 +163,13 @@ class VariableStore:
             "use_resource": use_resource, "constraint": constraint,
             "synchronization": synchronization, "aggregation": aggregation,
         }  # fmt: skip
+        if outside_of_sessions():
+            if partitioner is not None:
+                raise ValueError(
+                    f"Variable {name}: partitioned variables need a graph for sessions, and "
+                    "operations run at once here"
+                )
+            return self._get_one(name, shape, **options)
         scalar = isinstance(shape, (list, tuple, TensorShape)) and len(shape) == 0
         if partitioner is not None and not scalar:
             if not callable(partitioner):
@@ -193,11 +200,12 @@ class VariableStore:
             )
         dtype = dtypes.as_dtype(dtype)
         shape = TensorShape(shape)
-        found = self.variables.get(name)
+        shared = not outside_of_sessions()
+        found = self.variables.get(name) if shared else None
         if found is not None:
             self._check_found(name, found, shape, dtype, reuse)
             return found
-        if reuse is True:
+        if reuse is True and shared:
             raise ValueError(
                 f"Variable {name} does not exist, or was not created with tf.get_variable(). Did "
                 "you mean to set reuse=tf.AUTO_REUSE in VarScope?"
@@ -230,9 +238,10 @@ class VariableStore:
             synchronization=synchronization,
             aggregation=aggregation,
         )
-        self.variables[name] = variable
-        if regularizer is not None:
-            _add_regularization(name, variable, regularizer)
+        if shared:
+            self.variables[name] = variable
+            if regularizer is not None:
+                _add_regularization(name, variable, regularizer)
         return variable
 
     def _check_found(

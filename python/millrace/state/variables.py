@@ -5,7 +5,7 @@ Who makes a variable takes the class from here, where it knows its kinds.
 
 from typing import Any
 
-from millrace import protos
+from millrace import _core, protos
 from millrace.core.export import export
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import root_graph
@@ -16,8 +16,20 @@ from millrace.state.resource_variable import ResourceVariable
 from millrace.state.variable import Variable
 
 
+def outside_of_sessions() -> bool:
+    """Whether new variables belong to no graph for sessions, and have a value from the beginning:
+    operations run at once, or are traced to."""
+    return _core.executing_eagerly() or root_graph(get_default_graph())._captures_values
+
+
 def _create(**arguments: Any) -> "Variable":
     """The innermost creator: chooses the kind of variable."""
+    if outside_of_sessions():
+        from millrace.state import eager_variable  # late: graphs do without
+
+        for name in ("collections", "expected_shape", "use_resource"):
+            arguments.pop(name, None)
+        return eager_variable.Variable(**arguments)  # type: ignore[no-any-return]
     use_resource = arguments.pop("use_resource", None)
     if use_resource is None:
         store = root_graph(get_default_graph())._variable_store

@@ -5,13 +5,16 @@ from typing import Any
 from millrace import _core
 from millrace.core import errors
 from millrace.core.export import export
+from millrace.core.shapes import plain_sizes
 from millrace.graph import default_graph
 
 
 @export(v1="disable_v2_behavior")
 def disable_v2_behavior() -> None:
-    """TensorFlow 1's behaviour: operations go into graphs, until somebody asks for another."""
+    """TensorFlow 1's behaviour: operations go into graphs, and sizes of shapes are Dimension
+    objects, until somebody asks for another."""
     disable_eager_execution()
+    disable_v2_tensorshape()
 
 
 @export(v1="disable_eager_execution")
@@ -22,7 +25,8 @@ def disable_eager_execution() -> None:
 
 @export(v1="disable_v2_tensorshape")
 def disable_v2_tensorshape() -> None:
-    """Nothing: sizes of shapes are Dimension objects."""
+    """Sizes of shapes are Dimension objects."""
+    plain_sizes.choose(False)
 
 
 @export(v1="disable_tensor_equality")
@@ -67,14 +71,15 @@ def enable_eager_execution(
 
 @export(v1="enable_v2_behavior")
 def enable_v2_behavior() -> None:
-    """As `enable_eager_execution`."""
+    """Operations run at once (`enable_eager_execution`), and sizes of shapes are numbers."""
     enable_eager_execution()
+    enable_v2_tensorshape()
 
 
 @export(v1="enable_v2_tensorshape")
 def enable_v2_tensorshape() -> None:
-    """UnimplementedError in this version."""
-    raise _not_yet("Cannot switch to TensorFlow 2's shapes")
+    """Sizes of shapes are int and None."""
+    plain_sizes.choose(True)
 
 
 @export(v1="enable_tensor_equality")

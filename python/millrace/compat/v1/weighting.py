@@ -118,7 +118,7 @@ def squeezed(
     difference = array.rank(weights) - array.rank(predictions)
 
     def adjusted() -> Tensor:
-        if rank is None or before.shape[-1].is_compatible_with(1):
+        if rank is None or before.shape._size_at(-1) in (None, 1):
             return control_flow.cond(
                 math.equal(difference, 1),
                 lambda: array.squeeze(before, [-1]),

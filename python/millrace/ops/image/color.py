@@ -184,7 +184,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
     """RGB of grey: the last dimension, of size 1, three times."""
     with name_scope(name, "grayscale_to_rgb", [images]) as scope:
         images = convert_to_tensor(images, name="images")
-        if images.shape.ndims is not None and images.shape[-1].value not in (None, 1):
+        if images.shape.ndims is not None and images.shape._size_at(-1) not in (None, 1):
             raise ValueError(f"Last dimension of a grayscale image should be size 1: {images}")
         before = array.rank(images) - 1
         ones = array.ones(array.expand_dims(before, 0), dtypes.int32)

@@ -188,8 +188,9 @@ def transpose_sizes(
         rank = value.shape.ndims
     if value.shape.ndims is not None and rank is not None:
         value.shape.assert_has_rank(rank)
-        channels, expected = value.shape[axis], filter.shape[-1] if filter.shape.ndims else None
-        if expected is not None and not channels.is_compatible_with(expected):
+        channels = value.shape._size_at(axis)
+        expected = filter.shape._size_at(-1) if filter.shape.ndims else None
+        if None not in (channels, expected) and channels != expected:
             raise ValueError(
                 f"{what}: input channels does not match filter's input channels, "
                 f"{channels} != {expected}: '{label_of(value)}' ({value.dtype.name}) has shape "
@@ -202,10 +203,11 @@ def transpose_sizes(
     if isinstance(output_shape, (list, tuple, np.ndarray)) and filter.shape.ndims:
         channels = output_shape[axis]
         known = isinstance(channels, (int, np.integer))
-        if known and not filter.shape[-2].is_compatible_with(int(channels)):
+        if known and filter.shape._size_at(-2) not in (None, int(channels)):
             raise ValueError(
                 f"{what}: output_shape does not match filter's output channels, "
-                f"{channels} != {filter.shape[-2]}: '{label_of(filter)}' has shape {filter.shape}"
+                f"{channels} != {filter.shape._size_at(-2)}: '{label_of(filter)}' has shape "
+                f"{filter.shape}"
             )
     if padding not in ("VALID", "SAME"):
         raise ValueError(f"{what}: padding must be either VALID or SAME: {padding}")

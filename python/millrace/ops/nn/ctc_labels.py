@@ -42,8 +42,7 @@ def ctc_loss_v2(
         else:
             blank_index = 0 if blank_index is None else blank_index
             labels = _sparse_labels(labels, label_length)
-        last = logits.shape[-1] if logits.shape.ndims is not None else None
-        classes = getattr(last, "value", last)
+        classes = logits.shape._size_at(-1)
         if classes is None:
             raise ValueError("ctc_loss needs logits of a known number of classes")
         if blank_index < 0:

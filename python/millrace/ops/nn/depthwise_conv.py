@@ -115,8 +115,7 @@ def separable_conv2d(
         depthwise_filter = convert_to_tensor(depthwise_filter, name="depthwise_filter")
         pointwise_filter = convert_to_tensor(pointwise_filter, name="pointwise_filter")
         across = pointwise_filter.shape.with_rank(4)
-        across[0].assert_is_compatible_with(1)
-        across[1].assert_is_compatible_with(1)
+        across[:2].assert_is_compatible_with([1, 1])
         if depthwise_filter.shape.ndims == 4:
             channels, each = depthwise_filter.shape.as_list()[2:]
             if channels is not None and each is not None:

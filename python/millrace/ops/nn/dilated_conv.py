@@ -77,8 +77,8 @@ def with_space_to_batch(
         return op(input, count, padding)
     base = _base_paddings(padding, filter_shape, rate)
     sizes = input.shape
-    if sizes.ndims is not None and all(sizes[d].value is not None for d in dims):
-        spatial: Any = np.array([sizes[d].value for d in dims], np.int32)
+    if sizes.ndims is not None and all(sizes._size_at(d) is not None for d in dims):
+        spatial: Any = np.array([sizes._size_at(d) for d in dims], np.int32)
     else:
         actual = array.shape(input)
         spatial = array.stack([actual[d] for d in dims])
@@ -172,8 +172,8 @@ def _check_format(data_format: str | None, count: int) -> None:
 def _check_channels(input: Tensor, filter: Tensor, data_format: str | None) -> None:
     if input.shape.ndims is None or filter.shape.ndims is None:
         return
-    given = input.shape[1 if is_channels_first(data_format) else -1].value
-    expected = filter.shape[-2].value
+    given = input.shape._size_at(1 if is_channels_first(data_format) else -1)
+    expected = filter.shape._size_at(-2)
     if given is not None and expected and given % expected:
         raise ValueError(
             f"number of input channels does not match corresponding dimension of filter, {given} "

@@ -63,7 +63,7 @@ def _partition(params: list[Any], ids: Tensor, strategy: str) -> tuple[Tensor, T
         raise ValueError(f'Unrecognized partition strategy: {strategy}: expected "mod" or "div"')
     sizes = []
     for p in params:
-        known = p.shape[0].value if p.shape.ndims else None
+        known = p.shape._size_at(0) if p.shape.ndims else None
         if known is None:
             with colocate_with(p):
                 sizes.append(math.cast(array.shape(p)[0], ids.dtype))
@@ -256,7 +256,7 @@ def safe_embedding_lookup_sparse(
         combiner = "mean"
     with name_scope(name, "embedding_lookup", [*params, sparse_ids.values]) as scope:
         original = sparse_ids.dense_shape
-        rank = original.shape[0].value if original.shape.ndims == 1 else None
+        rank = original.shape._size_at(0) if original.shape.ndims == 1 else None
         if rank is None:
             rank = array.size(original)
         outer = gen_ops.slice(original, [0], array.stack([rank - 1]))

@@ -91,10 +91,10 @@ def sufficient_statistics(
     with name_scope(name, "sufficient_statistics", [x, shift]):
         x = convert_to_tensor(x, name="x")
         known = x.shape
-        if known.ndims is not None and all(known[d].value is not None for d in axes):
+        if known.ndims is not None and all(known._size_at(d) is not None for d in axes):
             counted = 1
             for d in axes:
-                counted *= known[d].value
+                counted *= known._size_at(d)
             counts = convert_to_tensor(counted, dtype=x.dtype, name="count")
         else:
             rank = array.rank(x)

@@ -73,7 +73,7 @@ def _check_fits(value: Tensor, ksize: list[int], padding: Any) -> None:
 
 def _max_pool_depth(value: Tensor, ksize: list[int], strides: list[int], name: str) -> Tensor:
     """The largest of each group of channels. UnimplementedError for anything but whole groups."""
-    size, depth = ksize[3], value.shape[-1].value if value.shape.ndims else None
+    size, depth = ksize[3], value.shape._size_at(-1) if value.shape.ndims else None
     why = None
     if ksize[1:3] != [1, 1] or strides[1:3] != [1, 1]:
         why = "supports exactly one of pooling across depth or pooling across width/height"

@@ -58,12 +58,12 @@ def _fitted(x: Tensor, lengths: Tensor, count: int, inverse: bool) -> Tensor:
     if static.ndims is not None and static.ndims != count:
         raise ValueError(f"fft_length must be a vector of {count} elements, got {static}")
     dims = x.shape.with_rank_at_least(count)
-    known = dims.ndims is not None and all(d.value is not None for d in dims[-count:])
-    if known and static.is_fully_defined():
+    last = dims[-count:]
+    if dims.ndims is not None and last.is_fully_defined() and static.is_fully_defined():
         sizes = static.as_list()
         if inverse:
             sizes[-1] = sizes[-1] // 2 + 1 if sizes[-1] else 0
-        missing = [max(n - d.value, 0) for n, d in zip(sizes, dims[-count:], strict=True)]
+        missing = [max(n - d, 0) for n, d in zip(sizes, last.as_list(), strict=True)]
         if any(missing):
             x = pad(x, [[0, 0]] * (dims.ndims - count) + [[0, m] for m in missing])
         return x

@@ -207,7 +207,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     """Only those elements for which the vector `to_retain` holds."""
     sp_input = as_sparse(sp_input)
     to_retain = convert_to_tensor(to_retain)
-    sp_input.values.shape[0].merge_with(to_retain.shape.with_rank(1)[0])
+    sp_input.values.shape.merge_with(to_retain.shape.with_rank(1))
     places = array.reshape(gen_ops.where(to_retain), [-1])
     return SparseTensor(
         gen_ops.gather(sp_input.indices, places),

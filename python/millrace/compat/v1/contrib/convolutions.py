@@ -165,7 +165,7 @@ def separable_convolution2d(
             )  # fmt: skip
             outputs = layer(inputs)
         else:
-            channels = inputs.shape[1 if data_format.startswith("NC") else -1].value
+            channels = inputs.shape._size_at(1 if data_format.startswith("NC") else -1)
             weights = get_variable(
                 "depthwise_weights", trainable=trainable, dtype=inputs.dtype.base_dtype,
                 shape=[*normalize_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier],

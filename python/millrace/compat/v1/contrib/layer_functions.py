@@ -93,7 +93,7 @@ def bias_add(
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as sc:
         inputs = convert_to_tensor(inputs)
         axis = 1 if data_format.startswith("NC") else -1
-        size = inputs.shape[axis].value
+        size = inputs.shape._size_at(axis)
         if size is None:
             raise ValueError(f"the number of channels must be known, got {inputs.shape}")
         biases = model_variable(

@@ -51,9 +51,9 @@ def convert_collection_to_dict(
 @export(v1=("contrib.layers.utils.last_dimension", "contrib.slim.utils.last_dimension"))
 def last_dimension(shape: Any, min_rank: int = 1) -> int:
     """The size of the last dimension. ValueError when it or the rank is not known or too small."""
-    if shape.ndims is None or shape.ndims < min_rank or shape[-1].value is None:
+    if shape.ndims is None or shape.ndims < min_rank or shape._size_at(-1) is None:
         raise ValueError(f"the last dimension of {shape} must be defined, of rank >= {min_rank}")
-    return shape[-1].value
+    return shape._size_at(-1)
 
 
 def collection_of(collections: Any, name: str) -> Any:

@@ -24,7 +24,7 @@ Outputs = tuple[list[Tensor], Any]
 def _linear(parts: list[Tensor], size: int) -> Tensor:
     """The parts beside each other, times a kernel, plus a bias; both of the scope that is open."""
     whole = parts[0] if len(parts) == 1 else array.concat(parts, 1)
-    kernel = get_variable("kernel", [whole.shape[1].value, size], dtype=whole.dtype)
+    kernel = get_variable("kernel", [whole.shape._size_at(1), size], dtype=whole.dtype)
     bias = get_variable("bias", [size], dtype=whole.dtype, initializer=Zeros())
     return linalg.matmul(whole, kernel) + bias
 
@@ -208,15 +208,15 @@ def attention_decoder(
         raise ValueError("Must provide at least 1 input to attention decoder.")
     if num_heads < 1:
         raise ValueError("With less than 1 heads, use a non-attention decoder.")
-    if attention_states.shape[2].value is None:
+    if attention_states.shape._size_at(2) is None:
         raise ValueError(f"Shape[2] of attention_states must be known: {attention_states.shape}")
     output_size = cell.output_size if output_size is None else output_size
     with variable_scope(scope or "attention_decoder", dtype=dtype):
         batch = array.shape(decoder_inputs[0])[0]
-        length = attention_states.shape[1].value
+        length = attention_states.shape._size_at(1)
         if length is None:
             length = array.shape(attention_states)[1]
-        size = attention_states.shape[2].value
+        size = attention_states.shape._size_at(2)
         hidden = array.reshape(attention_states, array.stack([-1, length, 1, size]))
         features, scorers = [], []
         for head in range(num_heads):
@@ -251,7 +251,7 @@ def attention_decoder(
             if loop_function is not None and previous is not None:
                 with variable_scope("loop_function", reuse=True):
                     given = loop_function(previous, step)
-            width = given.shape.with_rank(2)[1].value
+            width = given.shape.with_rank(2)._size_at(1)
             if width is None:
                 raise ValueError(f"Could not infer input size from input: {given.name}")
             output, state = cell(_linear([given, *seen], width), state)

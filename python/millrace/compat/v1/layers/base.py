@@ -17,6 +17,7 @@ from millrace.graph.graph import Graph, root_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.partitioned_variable import PartitionedVariable
 from millrace.state.variable_scope import get_variable, get_variable_scope, variable_scope
+from millrace.state.variables import outside_of_sessions
 
 
 @export(v1="layers.InputSpec")
@@ -324,7 +325,7 @@ class Layer:
         dtype = self._dtype if dtype is None else dtype
         self._set_scope(None)
         graph = get_default_graph()
-        existing = set(graph.get_collection(GraphKeys.GLOBAL_VARIABLES))
+        existing = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
         reuse = self.built or self._reuse
         with (
             variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as scope,
@@ -336,7 +337,7 @@ class Layer:
                 partitioner=partitioner, use_resource=use_resource,
             )  # fmt: skip
             parts = list(variable) if isinstance(variable, PartitionedVariable) else [variable]
-            if regularizer is not None and not any(p in existing for p in parts):
+            if regularizer is not None and not any(p is v for v in existing for p in parts):
                 for part in parts:
                     with name_scope(f"{name}/Regularizer"):
                         self.add_loss(regularizer(part))
@@ -358,7 +359,9 @@ class Layer:
         inputs = nest.map_structure(_tensor, inputs)
         tensors = [t for t in nest.flatten(inputs) if isinstance(t, Tensor)]
         graph = get_default_graph()
-        if self._graph is None:
+        if outside_of_sessions():
+            pass  # the variables belong to no graph
+        elif self._graph is None:
             self._graph = root_graph(graph)
         elif self.built and self._graph is not root_graph(graph):
             raise ValueError(

@@ -75,7 +75,7 @@ class _Conv(Layer):
         """The size of the channel dimension, which every input must then have."""
         shape = TensorShape(input_shape)
         axis = 1 if self.data_format == "channels_first" else -1
-        size = shape[axis].value
+        size = shape._size_at(axis)
         if size is None:
             raise ValueError(
                 "The channel dimension of the inputs should be defined. Found `None`: the layer "

@@ -51,7 +51,7 @@ class Dense(Layer):
     def build(self, input_shape: Any) -> None:
         """Makes the kernel and the bias."""
         input_shape = TensorShape(input_shape)
-        size = input_shape[-1].value
+        size = input_shape._size_at(-1)
         if size is None:
             raise ValueError(
                 "The last dimension of the inputs to a Dense layer should be defined. Found None. "
@@ -86,7 +86,7 @@ class Dense(Layer):
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """The input's shape with another last dimension."""
         shape = TensorShape(input_shape).with_rank_at_least(2)
-        if shape[-1].value is None:
+        if shape._size_at(-1) is None:
             raise ValueError(f"The innermost dimension must be defined, but saw: {shape}")
         return shape[:-1].concatenate(self.units)
 

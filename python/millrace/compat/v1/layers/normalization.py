@@ -99,7 +99,7 @@ class BatchNormalization(Layer):
                 "Only axis 1 and 3 of inputs of rank 4 are supported by fused batch normalization, "
                 f"got axis {axes} and shape {shape}"
             )
-        sizes = {a: shape[a].value for a in axes}
+        sizes = {a: shape._size_at(a) for a in axes}
         if any(s is None for s in sizes.values()):
             raise ValueError(f"Input has undefined `axis` dimension: {axes} of shape {shape}")
         self.input_spec = InputSpec(ndim=rank, axes=sizes)
@@ -216,7 +216,7 @@ class BatchNormalization(Layer):
         grouped = self.virtual_batch_size is not None
         if grouped:
             over.remove(1)
-        wide = [inputs.shape[i].value if i in axes else 1 for i in range(rank)]
+        wide = [inputs.shape._size_at(i) if i in axes else 1 for i in range(rank)]
 
         def broadcast(x: Any) -> Any:
             if x is None or (len(axes) == 1 and axes[0] == rank - 1 and not grouped):

@@ -376,7 +376,7 @@ def _like_labels(weights: Tensor, labels: Tensor) -> Tensor:
         return weights
     if rank is not None and wanted is not None:
         return array.squeeze(weights, [-1]) if rank - wanted == 1 else weights
-    if rank is not None and not weights.shape[-1].is_compatible_with(1):
+    if rank is not None and weights.shape._size_at(-1) not in (None, 1):
         return weights
     return control_flow.cond(
         math.equal(array.rank(weights), array.rank(labels) + 1),

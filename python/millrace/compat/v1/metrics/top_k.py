@@ -30,7 +30,7 @@ def _label_rows(labels: Any, predictions_rank: int | None) -> tuple[Tensor, Tens
             ids.indices, ids.dense_shape, ids.values, convert_to_tensor(0, dtype=dtypes.int64),
             validate_indices=False,
         )  # fmt: skip
-        rank = ids.dense_shape.shape[0].value
+        rank = ids.dense_shape.shape._size_at(0)
         there = math.cast(there, dtypes.bool_)
     else:
         rows = math.cast(labels, dtypes.int64)
