@@ -485,7 +485,7 @@ void bind_eager_calls(nb::module_& m) {
         }
         return wrap_value(std::move(made));
       },
-      nb::arg("value"), nb::arg("dtype").none());
+      nb::arg("value").none(), nb::arg("dtype").none());
   m.def("clear_eager_cache", [] { eager_context().clear_cache(); });
   // An op as it is called by name: execute("Add", [a, b], {"T": tf.float32}); a list of tensors.
   // `once`: see eager::Op.
