@@ -9,6 +9,8 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/str_cat.h"
+#include "millrace/graph/op_def.h"
+#include "millrace/kernel/kernel.h"
 
 namespace millrace {
 namespace {
@@ -18,7 +20,41 @@ struct ThreadBuffer {
   const uint32_t thread;
   Mutex mu;  // taken by others only when the events are read
   std::vector<TraceEvent> events MR_GUARDED_BY(mu);
+  std::vector<TraceCall> calls MR_GUARDED_BY(mu);
 };
+
+// Who is at the other end of a send or a receive, and what it is about.
+void add_transfer(const KernelNode& node, TraceEvent& event) {
+  const bool sends = node.op->traits.send;
+  Result<std::string> peer = node.attr<std::string>(sends ? "recv_device" : "send_device");
+  if (peer.ok()) event.peer = *std::move(peer);
+  Result<std::string> tensor = node.attr<std::string>("tensor_name");
+  if (tensor.ok()) event.tensor = *std::move(tensor);
+}
+
+void append_events(const TraceCall& call, uint32_t thread, std::vector<TraceEvent>& events) {
+  const KernelNode& node = *call.node;
+  TraceEvent event;
+  event.thread = thread;
+  event.node = node.name;
+  event.op = node.op->name;
+  event.device = node.device->name();
+  if (node.op->traits.send || node.op->traits.recv) add_transfer(node, event);
+  if (call.scheduled_ns != 0) {
+    event.kind = TraceEvent::Kind::kQueueWait;
+    event.start_ns = call.scheduled_ns;
+    event.end_ns = call.start_ns;
+    events.push_back(event);
+    event.scheduled_ns = call.scheduled_ns;
+  }
+  event.kind = node.op->traits.recv ? TraceEvent::Kind::kRecvWait : TraceEvent::Kind::kKernel;
+  event.start_ns = call.start_ns;
+  event.end_ns = call.end_ns;
+  event.allocated_bytes = call.allocated_bytes;
+  event.origin = call.origin;
+  event.blocks = call.blocks;
+  events.push_back(std::move(event));
+}
 
 uint64_t next_collector_id() {
   static std::atomic<uint64_t> last{0};
@@ -221,6 +257,7 @@ struct TraceCollector::Impl {
   const int64_t wall_offset_ns = wall_micros() * 1000 - monotonic_nanos();
   Mutex mu;
   std::vector<std::unique_ptr<ThreadBuffer>> buffers MR_GUARDED_BY(mu);
+  std::vector<Ref<const RefCounted>> kept MR_GUARDED_BY(mu);
 
   ThreadBuffer& buffer_of_this_thread() {
     if (last_buffer.collector == id) return *last_buffer.buffer;
@@ -246,6 +283,21 @@ void TraceCollector::record(TraceEvent event) {
   buffer.events.push_back(std::move(event));
 }
 
+void TraceCollector::record(TraceCall call) {
+  ThreadBuffer& buffer = impl_->buffer_of_this_thread();
+  MutexLock lock(buffer.mu);
+  constexpr size_t kMany = 128;
+  if (buffer.calls.empty()) buffer.calls.reserve(kMany);
+  buffer.calls.push_back(std::move(call));
+}
+
+void TraceCollector::keep(Ref<const RefCounted> owner) {
+  MutexLock lock(impl_->mu);
+  // A function is called again and again.
+  if (!impl_->kept.empty() && impl_->kept.back().get() == owner.get()) return;
+  impl_->kept.push_back(std::move(owner));
+}
+
 std::vector<TraceEvent> TraceCollector::events() const {
   std::vector<TraceEvent> all;
   {
@@ -253,6 +305,7 @@ std::vector<TraceEvent> TraceCollector::events() const {
     for (const auto& buffer : impl_->buffers) {
       MutexLock buffer_lock(buffer->mu);
       all.insert(all.end(), buffer->events.begin(), buffer->events.end());
+      for (const TraceCall& call : buffer->calls) append_events(call, buffer->thread, all);
     }
   }
   std::stable_sort(all.begin(), all.end(), [](const TraceEvent& a, const TraceEvent& b) {

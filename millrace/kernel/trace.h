@@ -14,6 +14,8 @@ class StepStats;
 
 namespace millrace {
 
+struct KernelNode;
+
 // Something a step did, or waited for, from start to end. Times are of monotonic_nanos().
 struct TraceEvent {
   enum class Kind : uint8_t {
@@ -69,6 +71,18 @@ std::string to_string(const TraceMemory& memory);
 // A small number for the calling thread, the same for as long as it lives.
 uint32_t trace_thread_id();
 
+// A call of a kernel, as one event, or two where it waited in a queue. What it is called is asked
+// of its node when events are read, so that a traced step does little between its kernels.
+struct TraceCall {
+  const KernelNode* node = nullptr;
+  OriginId origin = 0;
+  int64_t scheduled_ns = 0;  // as in TraceEvent
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  int64_t allocated_bytes = 0;
+  std::vector<TraceEvent::Block> blocks;
+};
+
 // Collects the events of one step. Each thread writes to a buffer of its own, so threads do not
 // wait for each other. Thread-safe.
 class TraceCollector : public RefCounted {
@@ -77,6 +91,10 @@ class TraceCollector : public RefCounted {
 
   // Keeps the event, with the calling thread's number where it has none.
   void record(TraceEvent event);
+  // The same of a call; its node stays as long as something that keep() was told of.
+  void record(TraceCall call);
+  // Keeps `owner` for as long as there is this collector.
+  void keep(Ref<const RefCounted> owner);
   // What was recorded so far, by start time.
   std::vector<TraceEvent> events() const;
 

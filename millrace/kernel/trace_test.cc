@@ -8,6 +8,9 @@
 #include <thread>
 
 #include "millrace/base/str_cat.h"
+#include "millrace/graph/op_def.h"
+#include "millrace/kernel/kernel.h"
+#include "millrace/kernel/kernel_testing.h"
 #include "proto/step_stats.pb.h"
 
 namespace millrace {
@@ -57,6 +60,60 @@ TEST(Trace, CollectsFromManyThreads) {
     }
   }
   EXPECT_EQ(ids.size(), 4u);
+}
+
+// What a plan keeps of its nodes.
+struct Nodes : RefCounted {
+  OpDef op;
+  KernelNode node;
+  Ref<Device> device = make_test_device();
+  explicit Nodes(std::string name) {
+    op.name = name;
+    node.name = std::move(name);
+    node.op = &op;
+    node.device = device.get();
+  }
+};
+
+TEST(Trace, CallsAreNamedByTheirNodesWhenRead) {
+  Ref<TraceCollector> collector = make_ref<TraceCollector>();
+  {
+    const Ref<Nodes> plain = make_ref<Nodes>("Plain"), send = make_ref<Nodes>("Send");
+    send->op.traits.send = true;
+    send->node.attrs.set("recv_device", std::string("/task:1"));
+    send->node.attrs.set("tensor_name", std::string("edge_1_x"));
+    for (int i = 0; i < 3; ++i) {
+      collector->keep(plain);
+      collector->keep(send);
+    }
+    collector->record(TraceCall{.node = &send->node, .start_ns = 40, .end_ns = 50});
+    collector->record(TraceCall{.node = &plain->node,
+                                .origin = 7,
+                                .scheduled_ns = 10,
+                                .start_ns = 20,
+                                .end_ns = 30,
+                                .allocated_bytes = 64,
+                                .blocks = {{.bytes = 64, .output = 0}}});
+    collector->record(event("other", 35, 36));
+  }
+  const std::vector<TraceEvent> events = collector->events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].kind, Kind::kQueueWait);
+  EXPECT_EQ(events[0].start_ns, 10);
+  EXPECT_EQ(events[0].end_ns, 20);
+  EXPECT_EQ(events[1].kind, Kind::kKernel);
+  EXPECT_EQ(events[1].node, "Plain");
+  EXPECT_EQ(events[1].op, "Plain");
+  EXPECT_EQ(events[1].device, make_test_device()->name());
+  EXPECT_EQ(events[1].scheduled_ns, 10);
+  EXPECT_EQ(events[1].allocated_bytes, 64);
+  EXPECT_EQ(events[1].origin, 7);
+  EXPECT_EQ(events[1].blocks.size(), 1u);
+  EXPECT_EQ(events[1].thread, events[2].thread);
+  EXPECT_EQ(events[2].node, "other");
+  EXPECT_EQ(events[3].node, "Send");
+  EXPECT_EQ(events[3].peer, "/task:1");
+  EXPECT_EQ(events[3].tensor, "edge_1_x");
 }
 
 TEST(Trace, ChromeTracksHaveNames) {

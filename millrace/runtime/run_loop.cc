@@ -74,11 +74,9 @@ Status LoopRun::run_steps(const PlanLoop& loop, PlanLoop::Range range, Where whe
     if (step.kind == StepKind::kKernel) [[likely]] {
       Status status;
       if constexpr (kTimed) {
-        std::vector<TraceEvent::Block> read;
-        if (trace != nullptr) read = blocks_read(calls_.inputs_of(step), step.num_inputs);
-        StepTimer timer(plan, step.step, measured_, trace);
+        StepTimer timer(plan, step.step, measured_, trace, calls_.all_inputs_of(step));
         status = calls_.call(step, where);
-        if (status.ok()) timer.stop(calls_.outputs_of(step), &read);
+        if (status.ok()) timer.stop(calls_.outputs_of(step));
       } else {
         status = calls_.call(step, where);
       }

@@ -60,6 +60,7 @@ ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
   root_iteration_->frame = &root_;
   measured_ = begin_run(*plan_);
   quick_ = is_quick(*plan_);
+  if (step_->trace) step_->trace->keep(plan_);
   if (step_->rendezvous) updates_ = step_->rendezvous->updates.get();
 }
 
@@ -317,14 +318,12 @@ Status ParallelRun::run_kernel(const Ready& ready) {
     MR_TRY(prepare_inputs(*step.node, step.needs, inputs, copies.data()));
   }
   KernelContext ctx(kernel_args(ready, inputs, movable));
-  std::vector<TraceEvent::Block> read;
-  if (step_->trace) [[unlikely]]
-    read = blocks_read(inputs, step.num_inputs);
-  StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(), ready.scheduled_ns);
+  StepTimer timer(*plan_, ready.step, measured_, step_->trace.get(),
+                  {inputs, static_cast<size_t>(step.num_inputs)}, ready.scheduled_ns);
   const WaitNote note(step.blocks ? step_->rendezvous.get() : nullptr, step);
   MR_TRY(step.kernel->compute(ctx));
   const Value* outputs = ready.iteration->slots.get() + step.first_output;
-  timer.stop(outputs, &read);
+  timer.stop(outputs);
   return check_outputs(step.output_types, step.num_outputs, outputs);
 }
 
@@ -393,7 +392,8 @@ struct ParallelRun::AsyncStep {
   AsyncStep(ParallelRun* run, const Ready& ready)
       : run(run),
         ready(ready),
-        timer(*run->plan_, ready.step, run->measured_, run->step_->trace.get(), ready.scheduled_ns),
+        timer(*run->plan_, ready.step, run->measured_, run->step_->trace.get(), {},
+              ready.scheduled_ns),
         note(waits_of(*run, ready), run->plan_->steps[static_cast<size_t>(ready.step)]) {}
   // Receives are the rendezvous's own waits; they are among those that run when dead.
   static Rendezvous* waits_of(const ParallelRun& run, const Ready& ready) {

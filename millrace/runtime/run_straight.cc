@@ -50,6 +50,7 @@ class StraightRun {
     const bool watched = watch_.needed();
     CancellationToken* cancel = step_.cancel.get();
     TraceCollector* trace = step_.trace.get();
+    if (trace != nullptr) trace->keep(Ref<Plan>(&plan_));
     size_t size = plan_.straight.size();
     for (size_t i = 0; i < size; ++i) {
       if (cancel != nullptr && cancel->cancelled()) [[unlikely]]
@@ -63,9 +64,10 @@ class StraightRun {
       }
       // Kernels are made one by one and lie anywhere.
       if (i + 1 < size) __builtin_prefetch(plan_.straight[i + 1].kernel);
-      StepTimer timer(plan_, step.step, measured, trace);
-      Status status =
-          step.kind == StepKind::kKernel ? calls_.call(step, {}) : run_without_kernel(step);
+      const bool calls = step.kind == StepKind::kKernel;
+      StepTimer timer(plan_, step.step, measured, calls ? trace : nullptr,
+                      calls_.all_inputs_of(step));
+      Status status = calls ? calls_.call(step, {}) : run_without_kernel(step);
       timer.stop(calls_.outputs_of(step));
       if (!status.ok()) [[unlikely]] {
         return calls_.annotated(step, status);

@@ -3,19 +3,6 @@
 #include <algorithm>
 
 namespace millrace {
-namespace {
-
-// Who is at the other end of a send or a receive, and what it is about.
-void add_transfer(const KernelNode& node, TraceEvent& event) {
-  const bool sends = node.op->traits.send;
-  Result<std::string> peer = node.attr<std::string>(sends ? "recv_device" : "send_device");
-  if (peer.ok()) event.peer = *std::move(peer);
-  Result<std::string> tensor = node.attr<std::string>("tensor_name");
-  if (tensor.ok()) event.tensor = *std::move(tensor);
-}
-
-}  // namespace
-
 Result<Tensor> fetch_value(Value& input, bool movable) {
   if (input.is_ref()) {
     MutexLock lock(input.cell->mu);
@@ -60,17 +47,17 @@ Status annotate_step(const Plan& plan, size_t step, const Status& status) {
   return annotate_error(status, *plan.steps[named].node, plan.origins[named]);
 }
 
-std::vector<TraceEvent::Block> blocks_read(Value* const* inputs, int count) {
-  std::vector<TraceEvent::Block> blocks;
-  for (int i = 0; i < count; ++i) {
-    if (inputs[i]->state != Value::State::kTensor || !inputs[i]->tensor.buffer()) continue;
-    const Buffer* const buffer = inputs[i]->tensor.buffer().get();
-    blocks.push_back({.buffer = buffer, .bytes = static_cast<int64_t>(buffer->bytes())});
+void StepTimer::note_read(std::span<Value* const> inputs) {
+  const PlanStep& step = plan_.steps[static_cast<size_t>(step_)];
+  blocks_.reserve(inputs.size() + static_cast<size_t>(step.num_outputs));
+  for (const Value* input : inputs) {
+    if (input->state != Value::State::kTensor || !input->tensor.buffer()) continue;
+    const Buffer* const buffer = input->tensor.buffer().get();
+    blocks_.push_back({.buffer = buffer, .bytes = static_cast<int64_t>(buffer->bytes())});
   }
-  return blocks;
 }
 
-void StepTimer::record(const Value* outputs, const std::vector<TraceEvent::Block>* read) {
+void StepTimer::record(const Value* outputs) {
   int64_t end_ns = monotonic_nanos();
   const PlanStep& step = plan_.steps[static_cast<size_t>(step_)];
   if (measured_ && !step.async) {
@@ -82,34 +69,24 @@ void StepTimer::record(const Value* outputs, const std::vector<TraceEvent::Block
                std::memory_order_relaxed);
   }
   if (trace_ == nullptr) return;
-  TraceEvent event;
-  event.node = step.node->name;
-  event.op = step.node->op->name;
-  event.device = plan_.device->name();
-  if (step.node->op->traits.send || step.node->op->traits.recv) add_transfer(*step.node, event);
-  if (scheduled_ns_ != 0) {
-    event.kind = TraceEvent::Kind::kQueueWait;
-    event.start_ns = scheduled_ns_;
-    event.end_ns = start_ns_;
-    trace_->record(event);
-    event.scheduled_ns = scheduled_ns_;
-  }
-  event.kind = step.node->op->traits.recv ? TraceEvent::Kind::kRecvWait : TraceEvent::Kind::kKernel;
-  event.start_ns = start_ns_;
-  event.end_ns = end_ns;
-  event.origin = plan_.origins[static_cast<size_t>(step_)];
-  if (read != nullptr) event.blocks = *read;
+  TraceCall call;
+  call.node = step.node;
+  call.origin = plan_.origins[static_cast<size_t>(step_)];
+  call.scheduled_ns = scheduled_ns_;
+  call.start_ns = start_ns_;
+  call.end_ns = end_ns;
+  call.blocks = std::move(blocks_);
   for (int i = 0; outputs != nullptr && i < step.num_outputs; ++i) {
     if (outputs[i].state != Value::State::kTensor) continue;
     const Tensor& tensor = outputs[i].tensor;
-    event.allocated_bytes += static_cast<int64_t>(tensor.bytes());
+    call.allocated_bytes += static_cast<int64_t>(tensor.bytes());
     if (!tensor.buffer()) continue;
-    event.blocks.push_back({.buffer = tensor.buffer().get(),
-                            .bytes = static_cast<int64_t>(tensor.buffer()->bytes()),
-                            .output = i,
-                            .exclusive = tensor.writable()});
+    call.blocks.push_back({.buffer = tensor.buffer().get(),
+                           .bytes = static_cast<int64_t>(tensor.buffer()->bytes()),
+                           .output = i,
+                           .exclusive = tensor.writable()});
   }
-  trace_->record(std::move(event));
+  trace_->record(std::move(call));
 }
 
 }  // namespace millrace

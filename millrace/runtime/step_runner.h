@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "millrace/base/clock.h"
@@ -38,31 +39,33 @@ Status two_live_inputs();
 // value away, to the caller or to another device, that is the node that gave the value.
 Status annotate_step(const Plan& plan, size_t step, const Status& status);
 
-// The memory of the tensors that a step is about to read, for its trace.
-std::vector<TraceEvent::Block> blocks_read(Value* const* inputs, int count);
-
 // Measures one execution of a step: for the plan's own statistics when the run was chosen to be
 // measured, and for the step's trace when there is one. Costs nothing otherwise.
 class StepTimer {
  public:
+  // For the trace, `inputs`: what the step is about to read.
   StepTimer(Plan& plan, int32_t step, bool measured, TraceCollector* trace,
-            int64_t scheduled_ns = 0)
+            std::span<Value* const> inputs = {}, int64_t scheduled_ns = 0)
       : plan_(plan), trace_(trace), scheduled_ns_(scheduled_ns), step_(step), measured_(measured) {
+    if (trace_ != nullptr) [[unlikely]]
+      note_read(inputs);
     if (measured_ || trace_ != nullptr) start_ns_ = monotonic_nanos();
   }
-  // For the trace, `outputs`: what the step made, and `read`: what it read; either may be null.
-  void stop(const Value* outputs, const std::vector<TraceEvent::Block>* read = nullptr) {
+  // For the trace, `outputs`: what the step made, or null.
+  void stop(const Value* outputs) {
     if (measured_ || trace_ != nullptr) [[unlikely]]
-      record(outputs, read);
+      record(outputs);
   }
 
  private:
-  void record(const Value* outputs, const std::vector<TraceEvent::Block>* read);
+  void note_read(std::span<Value* const> inputs);
+  void record(const Value* outputs);
 
   Plan& plan_;
   TraceCollector* trace_;
   int64_t scheduled_ns_;
   int64_t start_ns_ = 0;
+  std::vector<TraceEvent::Block> blocks_;
   int32_t step_;
   bool measured_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "millrace/runtime/scratch.h"
@@ -41,6 +42,9 @@ class StraightCalls {
   Value* const* inputs_of(const StraightStep& step) const {
     return arena_.inputs.get() + step.first_input;
   }
+  std::span<Value* const> all_inputs_of(const StraightStep& step) const {
+    return {inputs_of(step), static_cast<size_t>(step.num_inputs)};
+  }
   Value* outputs_of(const StraightStep& step) const {
     return arena_.slots.get() + step.first_output;
   }
@@ -53,8 +57,8 @@ class StraightCalls {
   }
   // The error of a step with what a user needs to find the place.
   Status annotated(const StraightStep& step, const Status& status) const {
-    const std::span inputs(inputs_of(step), static_cast<size_t>(step.num_inputs));
-    return annotate_step(plan_, static_cast<size_t>(step.step), with_inputs(status, inputs));
+    return annotate_step(plan_, static_cast<size_t>(step.step),
+                         with_inputs(status, all_inputs_of(step)));
   }
   void release(const StraightStep& step) {
     for (int k = 0; k < step.num_releases; ++k) {

@@ -371,14 +371,37 @@ Status Session::Impl::check_feeds(const Prepared& prepared, std::span<const Tens
   return ok_status();
 }
 
+namespace {
+
+bool is_traced(const RunOptions& run_options) {
+  return run_options.trace || !run_options.trace_path.empty();
+}
+
+// Writes what a run's trace has to where the options and `metadata` (may be null) want it.
+Status tell_trace(const TraceCollector& trace, const Executable& executable,
+                  const RunOptions& run_options, RunMetadata* metadata) {
+  std::vector<TraceEvent> events = trace.events();
+  if (!run_options.trace_path.empty()) {
+    MR_TRY(
+        write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
+  }
+  if (metadata == nullptr) return ok_status();
+  metadata->memory = memory_of(events);
+  metadata->events = std::move(events);
+  metadata->wall_offset_ns = trace.wall_offset_ns();
+  metadata->plans = executable.to_string();
+  return ok_status();
+}
+
+}  // namespace
+
 Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
                           std::span<const Tensor> feeds, std::vector<Tensor>& fetches,
                           const RunOptions& run_options, RunMetadata* metadata) {
   MR_TRY(check_open());
   MR_TRY(check_feeds(prepared, feeds));
   int64_t timeout_ms = run_options.timeout_ms != 0 ? run_options.timeout_ms : options.timeout_ms;
-  bool plain = timeout_ms <= 0 && !run_options.cancel && !run_options.trace &&
-               run_options.trace_path.empty() && metadata == nullptr;
+  const bool plain = timeout_ms <= 0 && !run_options.cancel;
   const Executable& executable = executable_for(self, prepared, feeds);
   if (!plain || !executable.straight(options.gear)) {
     return run_shared(std::move(self), prepared, executable, feeds, fetches, run_options, metadata,
@@ -390,10 +413,15 @@ Status Session::Impl::run(std::shared_ptr<Impl> self, const Prepared& prepared,
   step->feeds = feeds;
   step->fetches.swap(fetches);
   step->fetches.assign(prepared.signature.fetches.size(), Tensor());
+  if (is_traced(run_options)) [[unlikely]]
+    step->trace = make_ref<TraceCollector>();
+  const Ref<TraceCollector> trace = step->trace;
   Status status = executable.run_straight(*step);
+  step->trace = nullptr;
   fetches.swap(step->fetches);
   if (status.ok()) keep_step(prepared, std::move(step));
   end_run();
+  if (trace) MR_TRY(tell_trace(*trace, executable, run_options, metadata));
   MR_TRY(status);
   return own_fetches(fetches);
 }
@@ -407,8 +435,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
   step->rendezvous->update = run_options.update;
   step->hold_feeds({feeds.begin(), feeds.end()});
   step->deadline = timeout_ms > 0 ? Deadline::after_millis(timeout_ms) : Deadline::none();
-  bool traced = run_options.trace || !run_options.trace_path.empty();
-  if (traced) step->trace = make_ref<TraceCollector>();
+  if (is_traced(run_options)) step->trace = make_ref<TraceCollector>();
 
   // A user's token outlives the run, so it is asked to forget it.
   uint64_t ticket = 0;
@@ -433,19 +460,7 @@ Status Session::Impl::run_shared(std::shared_ptr<Impl> self, const Prepared& pre
 
   const bool over = wait_for(*step, run_options.interrupted, timeout_ms);
   if (ticket != 0) run_options.cancel->remove(ticket);
-  if (traced && over) {
-    std::vector<TraceEvent> events = step->trace->events();
-    if (!run_options.trace_path.empty()) {
-      MR_TRY(
-          write_file_atomically(posix_file_system(), run_options.trace_path, chrome_trace(events)));
-    }
-    if (metadata != nullptr) {
-      metadata->memory = memory_of(events);
-      metadata->events = std::move(events);
-      metadata->wall_offset_ns = step->trace->wall_offset_ns();
-      metadata->plans = executable->to_string();
-    }
-  }
+  if (step->trace && over) MR_TRY(tell_trace(*step->trace, *executable, run_options, metadata));
   MR_TRY(over ? step->status() : step->cancel->status());
   fetches = std::move(step->fetches);
   step->hold_feeds({});  // what they own may be what keeps a fetch from being the caller's alone

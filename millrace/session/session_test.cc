@@ -331,6 +331,46 @@ TEST_F(SessionTest, ATraceNamesNodesAndIsWritten) {
   EXPECT_NE(text.find("\"traceEvents\""), std::string::npos);
 }
 
+TEST_F(SessionTest, ATracedRunGoesAsOthersDo) {
+  Expr x = placeholder("x");
+  Expr y = add("Neg", "y", {x});
+  add("Exp", "z", {y});
+  for (const Gear gear : {Gear::kAuto, Gear::kParallel}) {
+    auto s = session({.optimizer_level = 0, .gear = gear});
+    RunMetadata metadata;
+    ASSERT_TRUE(s->run({{"x", f32(1)}}, {"z"}, {}, {.trace = true}, &metadata).ok());
+    std::vector<std::string> kernels;
+    int waits = 0;
+    for (const TraceEvent& e : metadata.events) {
+      waits += e.kind == TraceEvent::Kind::kQueueWait;
+      if (e.kind == TraceEvent::Kind::kKernel) kernels.push_back(e.node);
+    }
+    EXPECT_EQ(kernels, (std::vector<std::string>{"y", "z"}));
+    EXPECT_EQ(waits, gear == Gear::kAuto ? 0 : 2);
+    EXPECT_NE(metadata.plans.find("Exp"), std::string::npos) << metadata.plans;
+    EXPECT_GT(metadata.memory.peak_bytes, 0);
+    // Another run is not traced.
+    const size_t told = metadata.events.size();
+    ASSERT_TRUE(s->run({{"x", f32(1)}}, {"z"}, {}, {}, &metadata).ok());
+    EXPECT_EQ(metadata.events.size(), told);
+  }
+}
+
+// An error's trace has what ran before it.
+TEST_F(SessionTest, ATraceOfAFailedRunIsWritten) {
+  Expr x = placeholder("x");
+  Expr y = add("Neg", "y", {x});
+  add("MatMul", "z", {y, y});
+  for (const Gear gear : {Gear::kAuto, Gear::kParallel}) {
+    auto s = session({.optimizer_level = 0, .gear = gear});
+    TemporaryDirectory dir;
+    const RunOptions options = {.trace_path = dir.path() + "/trace.json"};
+    EXPECT_FALSE(s->run({{"x", f32(1)}}, {"z"}, {}, options).ok());
+    const std::string text = read_file(posix_file_system(), options.trace_path).value();
+    EXPECT_NE(text.find("\"Neg\""), std::string::npos) << text;
+  }
+}
+
 TEST_F(SessionTest, AForkedChildGetsAnErrorInsteadOfAHang) {
   Expr x = placeholder("x");
   add("Neg", "y", {x});
