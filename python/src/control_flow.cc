@@ -175,6 +175,41 @@ nb::object add_function(PyGraph& graph, const std::string& name, const nb::list&
   return nb::make_tuple(made, captures, result_types, result_shapes, stateful);
 }
 
+// The body of a function of the graph's library, to look at: (graph, arguments, results, whether it
+// is stateful). `facts`: (shape, what a resource holds or None) for each
+// argument, the latter as (dtype, shape). ValueError for a body that is no graph, or where there is
+// none of that name.
+nb::object function_body(PyGraph& around, const std::string& name, const nb::list& facts) {
+  const Ref<FunctionLibrary> library_of_graph = around.graph().shared_functions();
+  const Ref<Function> function = library_of_graph->find(name);
+  const Ref<FunctionBody> body =
+      unwrap_value(library_of_graph->instantiate(name, {}, around.graph().registry()));
+  if (nb::len(facts) != body->args.size()) {
+    raise_value_error(invalid_argument("function ", name, " takes ", body->args.size(),
+                                       " arguments, expected ", nb::len(facts)));
+  }
+  std::vector<TensorFacts> known;
+  for (nb::handle fact : facts) {
+    TensorFacts& of = known.emplace_back();
+    of.shape = shape_from_python(fact[0]);
+    if (nb::object held = fact[1]; !held.is_none()) {
+      of.resource.push_back({dtype_from_object(held[0]), shape_from_python(held[1])});
+    }
+  }
+  const Ref<FunctionBody> copy = unwrap_value(copy_body(*body, library_of_graph, known));
+  GraphBuilder builder(*copy->graph);
+  nb::object graph = library("millrace.graph.graph", "FunctionGraph")(around.python());
+  auto& core = nb::cast<PyGraph&>(graph);
+  core.attach(builder);
+  core.detach();
+  nb::list arguments, results;
+  for (NodeId argument : copy->args) arguments.append(core.tensor({argument, 0}));
+  for (NodeId result : copy->results) {
+    results.append(core.tensor(copy->graph->node(result).input(0)));
+  }
+  return nb::make_tuple(graph, arguments, results, function->signature.traits.stateful);
+}
+
 }  // namespace
 
 void bind_control_flow(nb::module_& m) {
@@ -228,6 +263,7 @@ void bind_control_flow(nb::module_& m) {
           }
           return shapes;
         });
+  m.def("function_body", &function_body);
   m.def("add_if", &add_if_node);
   m.def("add_case", &add_case_node);
   m.def("add_while", &add_while_node);

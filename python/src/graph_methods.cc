@@ -7,6 +7,7 @@
 #include "millrace/graph/function.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/portable_graph.h"
+#include "proto/graph.pb.h"
 #include "python/src/array.h"
 #include "python/src/eager_tensor.h"
 #include "python/src/elements.h"
@@ -239,6 +240,16 @@ void bind_graph(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("begin") = 0, nb::arg("end") = -1)
+      // A GraphDef with no nodes: the functions that the graph's nodes lead to.
+      .def("_functions_def",
+           [](PyGraph& g) {
+             tensorflow::GraphDef def;
+             for (const Ref<Function>& function : unwrap(reachable_functions(g.graph()))) {
+               function_to_proto(*function, *def.mutable_library()->add_function());
+             }
+             const std::string bytes = def.SerializeAsString();
+             return nb::bytes(bytes.data(), bytes.size());
+           })
       .def_prop_rw(
           "_producer", [](PyGraph& g) { return g.graph().producer_version(); },
           [](PyGraph& g, int version) { g.graph().set_producer_version(version); })

@@ -90,6 +90,9 @@ class Checkpoint(AutoTrackable):
     def _saved_root(self) -> Any:
         return self if self._root is None else self._root
 
+    def _objects(self) -> object_graph.ObjectGraph:
+        return object_graph.ObjectGraph(self._saved_root, self._attached)
+
     def _make_save_counter(self) -> None:
         if self._save_counter is not None:
             return
@@ -119,10 +122,10 @@ class Checkpoint(AutoTrackable):
             folder = os.path.dirname(prefix)
             if folder and not gfile.IsDirectory(folder):
                 gfile.MakeDirs(folder)
-            object_graph.write(prefix, self._saved_root, self._attached)
+            object_graph.write(prefix, self._objects())
             return prefix
         path = convert_to_tensor(prefix)
-        with control_dependencies([object_graph.write(path, self._saved_root, self._attached)]):
+        with control_dependencies([object_graph.write(path, self._objects())]):
             return gen_ops.identity(path)
 
     def save(self, file_prefix: Any, options: Any = None) -> Any:

@@ -16,19 +16,20 @@ def with_fit_functions(graph: Graph, graph_def: Any) -> Any:
     """
     graph_def = _without_idle_functions(graph, graph_def)
     outside = {node.name for node in graph_def.node}
-    if not any(_strange_places(f, outside) for f in graph_def.library.function):
+    if not any(strange_places(f, outside) for f in graph_def.library.function):
         return graph_def
     copy = protos.GraphDef()
     copy.CopyFrom(graph_def)
     for function in copy.library.function:
-        for node, kept in _strange_places(function, outside):
+        for node, kept in strange_places(function, outside):
             del node.attr["_class"].list.s[:]
             node.attr["_class"].list.s.extend(kept)
     return copy
 
 
-def _strange_places(function: Any, outside: set[str]) -> list[tuple[Any, list[bytes]]]:
-    """[(node, the entries of _class to keep)] of the nodes that are to be with one not there."""
+def strange_places(function: Any, outside: set[str]) -> list[tuple[Any, list[bytes]]]:
+    """[(node, the entries of _class to keep)] of the nodes of a FunctionDef that are to be with one
+    that is neither in it nor among the names `outside`."""
     asking = [node for node in function.node_def if "_class" in node.attr]
     if not asking:
         return []
@@ -50,10 +51,10 @@ def _without_idle_functions(graph: Graph, graph_def: Any) -> Any:
     strange = {n for n, f in functions.items() if any(d.op not in known for d in f.node_def)}
     if not strange:
         return graph_def
-    used = _called(graph_def.node)
+    used = called_functions(graph_def.node)
     todo = [functions[name] for name in used if name in functions]
     while todo:
-        more = _called(todo.pop().node_def) - used
+        more = called_functions(todo.pop().node_def) - used
         used |= more
         todo += [functions[name] for name in more if name in functions]
     if strange <= used:
@@ -69,7 +70,7 @@ def _without_idle_functions(graph: Graph, graph_def: Any) -> Any:
     return copy
 
 
-def _called(nodes: Any) -> set[str]:
+def called_functions(nodes: Any) -> set[str]:
     """The names of the functions that nodes may call."""
     out = set()
     for node in nodes:
@@ -80,3 +81,23 @@ def _called(nodes: Any) -> set[str]:
             elif value.HasField("list"):
                 out.update(func.name for func in value.list.func)
     return out
+
+
+def rename_functions(nodes: Any, names: dict[str, str]) -> None:
+    """Makes nodes call functions by other names, where `names` has them."""
+    for node in nodes:
+        node.op = names.get(node.op, node.op)
+        for value in node.attr.values():
+            _rename(value, names)
+
+
+def _rename(value: Any, names: dict[str, str]) -> None:
+    found = []
+    if value.HasField("func"):
+        found.append(value.func)
+    elif value.HasField("list"):
+        found += value.list.func
+    for function in found:
+        function.name = names.get(function.name, function.name)
+        for inner in function.attr.values():
+            _rename(inner, names)

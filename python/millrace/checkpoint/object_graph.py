@@ -34,10 +34,15 @@ class ObjectGraph:
 
     Args:
       root: where names begin.
-      attached: more children of the root.
+      attached: more children of the root, or a function that gives them for those it has.
+      save_type: "savedmodel" for the children that a SavedModel has, functions among them.
     """
 
-    def __init__(self, root: Trackable, attached: dict[str, Trackable] | None = None):
+    def __init__(
+        self, root: Trackable,
+        attached: dict[str, Trackable] | Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        save_type: str = "checkpoint",
+    ):  # fmt: skip
         self.objects: list[Any] = [root]
         self.ids: dict[int, int] = {id(root): 0}
         self.paths = [""]
@@ -45,9 +50,9 @@ class ObjectGraph:
         # (node of an optimizer, node of a variable, name, node of the slot)
         self.slots: list[tuple[int, int, str, int]] = []
         for at in self.objects:
-            children = at._trackable_children()
+            children = at._trackable_children(save_type)
             if at is root and attached:
-                children.update(attached)
+                children.update(attached(children) if callable(attached) else attached)
             self.children.append(children)
             path = self.paths[self.ids[id(at)]]
             for name, child in children.items():
@@ -171,9 +176,9 @@ def spec_keys(name: str, saveable: Any) -> list[str]:
     return keys
 
 
-def write(prefix: Any, root: Trackable, attached: dict[str, Trackable] | None = None) -> Any:
+def write(prefix: Any, objects: ObjectGraph) -> Any:
     """Writes the objects to a checkpoint. Gives the operation, or None where it ran at once."""
-    graph, values = ObjectGraph(root, attached).message()
+    graph, values = objects.message()
     names = [value.key for value in values]
     slices = [value.slice_spec for value in values]
     tensors = [_tensor(value) for value in values]

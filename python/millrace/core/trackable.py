@@ -42,6 +42,10 @@ class Trackable:
     # None: each value is an attribute.
     _attribute_name: str | None = None
     _setattr_tracking = True
+    # What a SavedModel calls an object of this kind.
+    _object_identifier = "_generic_user_object"
+    # Whether it is a function, which SavedModels have as one.
+    _is_function = False
 
     def _own(self, name: str) -> dict[str, Any]:
         own = self.__dict__
@@ -83,7 +87,8 @@ class Trackable:
         return self._trackable_children().get(name)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        """The children by name."""
+        """The children by name: what a checkpoint has, or with the `save_type` "savedmodel" also
+        functions and what else a SavedModel has."""
         del save_type, kwargs
         return dict(self.__dict__.get("_children", ()))
 

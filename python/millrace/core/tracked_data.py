@@ -78,6 +78,8 @@ _REORDERED = (
 class ListWrapper(TrackedData, list):  # type: ignore[type-arg]
     """A list that is tracked: elements by their places."""
 
+    _object_identifier = "trackable_list_wrapper"
+
     def __init__(self, wrapped_list: Iterable[Any] = ()):
         list.__init__(self)
         for value in wrapped_list:
@@ -172,6 +174,8 @@ class ListWrapper(TrackedData, list):  # type: ignore[type-arg]
 class DictWrapper(TrackedData, dict):  # type: ignore[type-arg]
     """A dictionary that is tracked: elements by their keys, which must be texts."""
 
+    _object_identifier = "trackable_dict_wrapper"
+
     def __init__(self, wrapped_dict: Any = (), **more: Any):
         dict.__init__(self)
         self.update(wrapped_dict, **more)
@@ -249,6 +253,8 @@ class DefaultDictWrapper(DictWrapper, collections.defaultdict):  # type: ignore[
 class TupleWrapper(TrackedData, tuple):  # type: ignore[type-arg]
     """A tuple that is tracked: elements by their places."""
 
+    _object_identifier = "trackable_tuple_wrapper"
+
     def __new__(cls, wrapped_tuple: Iterable[Any] = ()) -> "TupleWrapper":
         return tuple.__new__(cls, [wrap(value) for value in wrapped_tuple])
 
@@ -278,6 +284,7 @@ def _named_tuple(value: Any) -> Any:
 
         body = {
             "_named": named, "__new__": new, "_plain": lambda self: cls(*self),
+            "_object_identifier": TupleWrapper._object_identifier,
             "__hash__": tuple.__hash__, "__reduce__": lambda self: (cls, tuple(self)),
             "__copy__": lambda self: type(self)(*self),
             "__deepcopy__": lambda self, memo: type(self)(*_deep_copies(self, memo)),
@@ -349,6 +356,37 @@ class AutoTrackable(Trackable):
         else:
             self._forget(name)
         return value
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        if save_type != "savedmodel":
+            return super()._trackable_children(save_type, **kwargs)
+        functions = self._functions()
+        # Tracing makes variables, so the other children come afterwards.
+        for function in functions.values():
+            function._trackable_children(save_type)
+        children = super()._trackable_children(save_type, **kwargs)
+        children = {name: child for name, child in children.items() if not child._is_function}
+        for name in functions:
+            if name in children:
+                raise ValueError(
+                    f"Can't save object because it has multiple children with the same name. "
+                    f"Object: {self!r}, attribute name: {name}, child 1: {children[name]!r}, child "
+                    f"2: {functions[name]!r}"
+                )
+        return {**children, **functions}
+
+    def _functions(self) -> dict[str, Any]:
+        """The functions among its attributes and methods. Each is asked for once: a property may
+        make another one every time."""
+        found = {}
+        for name in dir(self):
+            try:
+                value = getattr(self, name, None)
+            except Exception:  # of an attribute that has nothing to do with functions
+                continue
+            if isinstance(value, Trackable) and value._is_function:
+                found[name] = value
+        return found
 
     def _forget(self, name: str) -> None:
         children = self.__dict__.get("_children")

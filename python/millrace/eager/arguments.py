@@ -233,6 +233,16 @@ class Signature:
                 f"{self.described()}."
             )
 
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """The parameters; those of a function that does not tell are any."""
+        if self._signature is None:
+            return [
+                inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+            ]
+        return list(self._signature.parameters.values())
+
     def described(self) -> str:
         """The function with its parameters, for messages."""
         return f"{self.name}{self._signature if self._signature is not None else '(...)'}"

@@ -13,6 +13,7 @@ from millrace.core.trackable import Trackable
 from millrace.eager import tape
 from millrace.eager.arguments import PLAIN, Call, Leaf, Same, Signature, as_spec
 from millrace.eager.calls import Callee
+from millrace.eager.control import has_effect
 from millrace.eager.creation import Trace
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
@@ -57,6 +58,11 @@ class FuncGraph(FunctionGraph):
         return [outside for outside, _ in self.captures]
 
     @property
+    def control_outputs(self) -> list[Any]:
+        """The operations that change state: they run whenever the function is called."""
+        return [op for op in self.get_operations() if has_effect(op.type)]
+
+    @property
     def internal_captures(self) -> list[Any]:
         """What stands for that inside."""
         return [inside for _, inside in self.captures]
@@ -86,6 +92,10 @@ class ConcreteFunction(Trackable):
     It is called with arguments like those that it was traced with, or with the tensors among them,
     by place or by name.
     """
+
+    _is_function = True
+    # How many tensors may be given by place where they are given one by one; None: all.
+    _most_by_place: int | None = None
 
     def __init__(
         self, python_function: Callable[..., Any], call: Call, signature: Signature,
@@ -293,8 +303,8 @@ class ConcreteFunction(Trackable):
         holder = Graph(True)
         with holder.as_default():
             inputs = [gen_ops.placeholder(dtype) for dtype in self._callee.inputs]
-            _add_call(holder, self._callee, self._stateful, inputs)
-        return holder.as_graph_def().library
+            self.add_call(holder, inputs)
+        return protos.GraphDef.FromString(holder._functions_def()).library
 
     def prune(self, feeds: Any, fetches: Any, name: str | None = None) -> "Pruned":
         """A function of tensors of the body: from `feeds` to `fetches`, and what these need."""
@@ -401,9 +411,10 @@ class ConcreteFunction(Trackable):
         """The tensors of a call with the tensors alone, by place and by name."""
         slots = self._slots()
         names = [slot.name for slot in slots]
-        if len(args) > len(slots):
+        most = len(slots) if self._most_by_place is None else self._most_by_place
+        if len(args) > most:
             raise TypeError(
-                f"{self._signature.name} takes {len(slots)} tensors, got {len(args)}: "
+                f"{self._signature.name} takes {most} tensors by place, got {len(args)}: "
                 f"({', '.join(names)})"
             )
         values = list(args)
@@ -461,15 +472,26 @@ class ConcreteFunction(Trackable):
                 message = protos.GraphDef(library=self._library())
                 root._import(message.SerializeToString(), "", [], [], "", False, [])
         inputs = [_in_graph(graph, t) for t in [*tensors, *self._all_captured()]]
-        outputs = _add_call(graph, self._callee, self._stateful, inputs)
-        shapes = self._result_shapes
-        if inputs and any(s is None or None in s for s in shapes):
-            shapes = _core.call_shapes(graph, self._callee.name, inputs) or shapes
-        for output, shape in zip(outputs, shapes, strict=True):
+        outputs = self.add_call(graph, inputs)
+        for output, shape in zip(outputs, self._result_shapes, strict=True):
             output.set_shape(TensorShape(shape))
+        if inputs and any(s is None or None in s for s in self._result_shapes):
+            more = _core.call_shapes(graph, self._callee.name, inputs)
+            for output, shape in zip(outputs, more or (), strict=False):
+                output.set_shape(TensorShape(shape))
         # Rules of gradients that it brings along live as long as it does.
         root._local.setdefault("called", []).append(self)
         return self._packed(outputs)
+
+    def add_call(self, graph: Any, inputs: list[Any]) -> list[Any]:
+        """Adds a call to a graph, whose library has the function. Gives its outputs.
+
+        `inputs`: tensors of the graph for the arguments and for what the function uses.
+        """
+        callee = self._callee
+        kind = "StatefulPartitionedCall" if self._stateful else "PartitionedCall"
+        attrs = {"Tin": callee.inputs, "Tout": callee.outputs, "f": callee.name}
+        return _core.create_op(graph, kind, inputs, _core.full_name(graph, kind), attrs).outputs
 
 
 class Pruned:
@@ -590,12 +612,6 @@ def _in_graph(graph: Any, tensor: Any) -> Any:
         return convert_to_tensor(tensor)
     root = root_graph(graph)
     return root._capture_value(tensor) if root._captures_values else convert_to_tensor(tensor)
-
-
-def _add_call(graph: Any, callee: Callee, stateful: bool, inputs: list[Any]) -> list[Any]:
-    kind = "StatefulPartitionedCall" if stateful else "PartitionedCall"
-    attrs = {"Tin": callee.inputs, "Tout": callee.outputs, "f": callee.name}
-    return _core.create_op(graph, kind, inputs, _core.full_name(graph, kind), attrs).outputs
 
 
 def _spec_of(value: Any) -> Any:

@@ -15,7 +15,7 @@ _CALLS = frozenset({"StatefulPartitionedCall", "If", "Case", "While"})
 _known: dict[str, tuple[bool, bool]] = {}
 
 
-def _has_effect(op_type: str) -> bool:
+def has_effect(op_type: str) -> bool:
     """Whether an op has effects, or may change what its inputs name."""
     known = _known.get(op_type)
     if known is None:
@@ -40,7 +40,7 @@ def in_order(graph: Any, results: list[Any]) -> list[Any]:
     changed: dict[Any, Any] = {}  # by what is changed: the last operation that did
     read: dict[Any, list[Any]] = {}
     for op in graph.get_operations():
-        if not _has_effect(op.type):
+        if not has_effect(op.type):
             continue
         handles = [(t.op.name, t.value_index) for t in op.inputs if t.dtype == dtypes.resource]
         only_reads = op.type in _READS

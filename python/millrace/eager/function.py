@@ -16,6 +16,7 @@ from millrace.core.logging import warn
 from millrace.core.trackable import Trackable
 from millrace.eager.arguments import Call, Same, Signature, Sizes, check_specs
 from millrace.eager.concrete import ConcreteFunction
+from millrace.graph import structured
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import root_graph
@@ -120,6 +121,8 @@ def _alive(key: Any) -> bool:
 
 class Function(Trackable):
     """What `tf.function` makes of a Python function."""
+
+    _is_function = True
 
     def __init__(
         self, python_function: Callable[..., Any], signature: Any, reduce_retracing: bool,
@@ -233,6 +236,22 @@ class Function(Trackable):
 
     def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
         return list(dict.fromkeys(self._traces.by_key.values()))
+
+    def _list_all_concrete_functions_for_serialization(self) -> list[ConcreteFunction]:
+        """What a SavedModel has of it: what was traced for tensors and plain values. With an
+        input_signature it is traced for that now, if it was not yet."""
+        if self._signature.specs is not None:
+            self.get_concrete_function()
+        return [
+            known for known in self._list_all_concrete_functions()
+            if structured.is_encodable(known.structured_input_signature)
+        ]  # fmt: skip
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        if save_type != "savedmodel":
+            return {}
+        traced = self._list_all_concrete_functions_for_serialization()
+        return {f"trace_{i}": known for i, known in enumerate(traced)}
 
     def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
         """The arguments and results of all that is traced, as text."""

@@ -4,10 +4,11 @@ import collections
 import functools
 from typing import Any, Callable
 
-from millrace import protos
+from millrace import _core, protos
 from millrace.core import dtypes, nest
 from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
+from millrace.graph.tensor_util import make_tensor_proto
 
 # Deeper ones are not ours, and would exhaust the stack.
 _MOST_DEPTH = 100
@@ -18,6 +19,15 @@ def encode(value: Any) -> Any:
     out = protos.StructuredValue()
     _write(value, out)
     return out
+
+
+def is_encodable(value: Any) -> bool:
+    """Whether there is a StructuredValue for it."""
+    try:
+        encode(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _write(value: Any, out: Any) -> None:
@@ -56,6 +66,8 @@ def _write(value: Any, out: Any) -> None:
             if not isinstance(key, str):
                 raise TypeError(f"a dictionary with the key {key!r}, no text, cannot be saved")
             _write(part, out.dict_value.fields[key])
+    elif _core.is_eager_tensor(value) and value.dtype.is_numpy_compatible:
+        out.tensor_value.CopyFrom(make_tensor_proto(value.numpy(), value.dtype))
     else:
         raise TypeError(f"{value!r} cannot be saved as part of a structure")
 
@@ -63,6 +75,18 @@ def _write(value: Any, out: Any) -> None:
 def decode(message: Any, damaged: Callable[[str], Exception]) -> Any:
     """What a StructuredValue says; damaged(why) is raised for one that says nothing."""
     return _read(message, damaged, 0)
+
+
+def tensor_from_message(message: Any) -> Any:
+    """The tensor, with its value, that a TensorProto holds. ValueError for one that holds none, or
+    more than fits into a message."""
+    attrs = {"value": message, "dtype": dtypes.as_dtype(message.dtype)}
+    return _core.execute("Const", [], attrs)[0]
+
+
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple(name, fields)
 
 
 def _read(message: Any, damaged: Callable[[str], Exception], depth: int) -> Any:
@@ -87,8 +111,11 @@ def _read(message: Any, damaged: Callable[[str], Exception], depth: int) -> Any:
         if kind == "named_tuple_value":
             pairs = message.named_tuple_value.values
             names = tuple(pair.key for pair in pairs)
-            made = collections.namedtuple(message.named_tuple_value.name, names)
+            made = _named_tuple(message.named_tuple_value.name, names)
             return made(*[read(pair.value) for pair in pairs])
+        if kind in ("tensor_value", "numpy_value"):
+            tensor = tensor_from_message(getattr(message, kind))
+            return tensor.numpy() if kind == "numpy_value" else tensor
     except (TypeError, ValueError) as error:
         raise damaged(f"{kind} is not one: {error}") from None
     if kind == "list_value":

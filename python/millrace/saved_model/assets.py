@@ -27,7 +27,7 @@ def collect_assets(asset_tensors: Any) -> dict[str, str]:
         path = _asset_path(tensor)
         if not path:
             raise ValueError(f"Invalid asset filepath tensor {tensor}")
-        name = _unused_name(path, paths)
+        name = unused_name(path, paths)
         paths[name] = path
         asset = protos.AssetFileDef(filename=name)
         asset.tensor_info.name = build_tensor_info(tensor).name
@@ -48,7 +48,7 @@ def _asset_path(tensor: Any) -> str:
     return as_str(value.item())
 
 
-def _unused_name(path: str, taken: dict[str, str]) -> str:
+def unused_name(path: str, taken: dict[str, str]) -> str:
     """The name of a file in a model: its own, numbered where that is another file's."""
     base = os.path.basename(path)
     name, number = base, 1
@@ -81,11 +81,15 @@ def asset_feeds(export_dir: str, meta_graph_def: Any, scope: str | None) -> dict
             if not packed.Unpack(asset):
                 raise ValueError(f"The model's list of assets holds a {packed.type_url!r}")
             assets.append(asset)
-    folder = os.path.join(export_dir, constants.ASSETS_DIRECTORY)
     out = {}
     for asset in assets:
-        if os.path.isabs(asset.filename) or ".." in asset.filename.split("/"):
-            raise ValueError(f"The asset {asset.filename!r} is not in the model's own folder")
-        path = os.path.join(folder, asset.filename)
+        path = asset_path(export_dir, asset.filename)
         out[prepend_name_scope(asset.tensor_info.name, scope)] = path
     return out
+
+
+def asset_path(export_dir: str, filename: str) -> str:
+    """The path of an asset of a model. ValueError for one that would be elsewhere."""
+    if os.path.isabs(filename) or ".." in filename.split("/"):
+        raise ValueError(f"The asset {filename!r} is not in the model's own folder")
+    return os.path.join(export_dir, constants.ASSETS_DIRECTORY, filename)

@@ -144,16 +144,37 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
                     f"explicitly supplied `shape` argument ({known})."
                 )
             self._declared_shape = known
-            self._unique_id = f"{full_name}_{next(_numbers)}"
-            self._handle = gen_ops.var_handle_op(
-                self._dtype, known, shared_name=self._unique_id, debug_name=full_name
-            )
+            self._make_handle(full_name)
             gen_ops.assign_variable_op(self._handle, value)
-        add_variable(self)
         if trace is not None:
             trace.created.append(weakref.ref(self))
         if value_inside is not None:
             assign_later(self, value_inside)
+
+    def _make_handle(self, full_name: str) -> None:
+        self._unique_id = f"{full_name}_{next(_numbers)}"
+        self._handle = gen_ops.var_handle_op(
+            self._dtype, self._declared_shape, shared_name=self._unique_id, debug_name=full_name
+        )
+        add_variable(self)
+
+    @classmethod
+    def _without_value(
+        cls, name: str, dtype: dtypes.DType, shape: TensorShape, trainable: bool,
+        synchronization: Any, aggregation: Any,
+    ) -> "Variable":  # fmt: skip
+        """A variable that has no value until it is assigned one: of a file, which says what it is
+        like and whose values come afterwards."""
+        self = cls.__new__(cls)
+        self._trainable, self._constraint = trainable, None
+        self._synchronization, self._aggregation = synchronization, aggregation
+        self._dtype, self._declared_shape = dtype, shape
+        scope = _core.open_scope(name or "Variable", [])
+        full_name = scope.name.rstrip("/")
+        scope.close()
+        self._name = full_name + ":0"
+        self._make_handle(full_name)
+        return self
 
     def __del__(self) -> None:
         handle = self.__dict__.get("_handle")

@@ -1,0 +1,412 @@
+"""Objects and functions as SavedModels: what is saved comes back, both ways with TensorFlow, and
+damaged models are refused."""
+
+import collections
+import os
+import random
+
+import numpy as np
+import pytest
+from tensorflow_twin import needs_tensorflow, run_tensorflow
+
+import millrace as tf
+from millrace import _core, protos
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _eager():
+    before = _core.eager_enabled()
+    _core.choose_eager(True)
+    yield
+    _core.choose_eager(before)
+
+
+class Model(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(3.0, name="scale")
+        self.parts = [tf.Variable([7, 8]), {"deep": tf.Variable(1.0, trainable=False)}]
+        self.pair = (tf.Variable(5.0), 2)
+        self.offset = tf.constant([1.0, 2.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def scaled(self, x):
+        return {"y": x * self.scale}
+
+    @tf.function
+    def power(self, x, n=2):
+        return self.scaled([x])["y"][0] ** n + tf.reduce_sum(self.offset)
+
+    @tf.function
+    def count(self):
+        self.scale.assign_add(1.0)
+
+    @tf.function
+    def total(self, x):
+        total = 0.0
+        for i in tf.range(3):
+            if i > 0:
+                self.count()
+            total += x * self.scale
+        return total
+
+
+def saved_model(folder):
+    model = Model()
+    model.power(tf.constant(2.0)), model.power(tf.constant(2.0), n=3)
+    model.count.get_concrete_function(), model.total(tf.constant(0.0))
+    model.scale.assign(3.0)
+    tf.saved_model.save(model, str(folder), signatures={"serve": model.scaled})
+    return model
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    saved_model(tmp_path / "m")
+    return tf.saved_model.load(str(tmp_path / "m"))
+
+
+class TestObjects:
+    def test_variables_and_structures(self, loaded):
+        assert loaded.scale.numpy() == 3 and loaded.scale.name == "scale:0"
+        assert loaded.parts[0].numpy().tolist() == [7, 8]
+        assert loaded.parts[1]["deep"].numpy() == 1 and not loaded.parts[1]["deep"].trainable
+        assert loaded.pair[0].numpy() == 5 and isinstance(loaded.pair, tuple)
+
+    def test_one_object_by_two_ways_is_one(self, tmp_path):
+        root = tf.Module()
+        root.a = root.b = tf.Module()
+        root.a.back = root
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        assert again.a is again.b and again.a.back is again
+
+    def test_files_travel_along(self, tmp_path):
+        root = tf.Module()
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "words").write_text(name)
+        root.one = tf.saved_model.Asset(tmp_path / "one" / "words")
+        root.two = tf.saved_model.Asset(tmp_path / "two" / "words")
+        root.path = tf.function(lambda: root.two.asset_path, input_signature=[])
+        tf.saved_model.save(root, tmp_path / "m")
+        os.rename(tmp_path / "m", tmp_path / "moved")
+        again = tf.saved_model.load(tmp_path / "moved")
+        assert tf.io.read_file(again.one.asset_path).numpy() == b"one"
+        assert tf.io.read_file(again.path()).numpy() == b"two"
+        assert b"moved" in again.path().numpy()
+
+    def test_elements_without_objects_are_none(self, tmp_path):
+        root = tf.Module()
+        root.values = [tf.Variable(1.0), 2, tf.Variable(3.0)]
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        assert again.values[1] is None and again.values[2].numpy() == 3
+
+    def test_callable_objects(self, tmp_path):
+        class Doubled(tf.Module):
+            @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+            def __call__(self, x):
+                return 2.0 * x
+
+        root = tf.Module()
+        root.doubled = Doubled()
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        assert again.doubled(tf.constant(2.0)).numpy() == 4
+        assert not callable(again)
+
+
+class TestFunctions:
+    def test_overloads_by_value_and_type(self, loaded):
+        assert loaded.power(tf.constant(2.0)).numpy() == 39
+        assert loaded.power(tf.constant(2.0), n=3).numpy() == 219
+        assert loaded.power(2.0).numpy() == 39  # made a tensor
+        with pytest.raises(ValueError, match=r"(?s)Could not find matching.*Option 2.*float32"):
+            loaded.power(tf.constant(2))
+        with pytest.raises(ValueError, match="Could not find matching"):
+            loaded.power(tf.constant(2.0), 7)
+
+    def test_state_changes_and_loops(self, loaded):
+        assert loaded.total(tf.constant(1.0)).numpy() == 3 + 4 + 5
+        assert loaded.scale.numpy() == 5
+        assert loaded.count() is None
+        assert loaded.scale.numpy() == 6
+
+    def test_gradients(self, loaded):
+        with tf.GradientTape() as tape:
+            y = loaded.power(tf.constant(2.0))
+        assert tape.watched_variables() == (loaded.scale,)
+        assert tape.gradient(y, loaded.scale).numpy() == 2 * 6 * 2
+        with tf.GradientTape() as tape:
+            y = loaded.total(tf.constant(2.0))
+        assert tape.gradient(y, loaded.scale).numpy() == 6
+
+    def test_in_another_function(self, loaded):
+        @tf.function
+        def twice(x):
+            return loaded.power(x) + loaded.power(x, 3)
+
+        assert twice(tf.constant(2.0)).numpy() == 39 + 219
+
+    def test_structures_of_arguments_and_results(self, tmp_path):
+        Pair = collections.namedtuple("Pair", ["b", "a"])
+        root = tf.Module()
+
+        @tf.function
+        def mixed(pair, *rest, flag=True, **more):
+            return [Pair(a=pair.a + rest[0], b=more["z"]), None, {"k": (pair.b,)}]
+
+        root.mixed = mixed
+        one = tf.constant(1)
+        mixed(Pair(a=one, b=one + 1), one + 2, z=one + 3)
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        first, nothing, last = again.mixed(Pair(a=one, b=one), one, z=one * 9)
+        assert (first.a.numpy(), first.b.numpy(), nothing, last["k"][0].numpy()) == (2, 9, None, 1)
+        with pytest.raises(ValueError, match="Could not find matching"):
+            again.mixed(Pair(a=one, b=one), one, flag=False, z=one)
+
+    def test_signatures_take_names_where_there_are_several(self, tmp_path):
+        root = tf.Module()
+        add = tf.function(lambda x, y: (x - y, x + y))
+        spec = tf.TensorSpec([], tf.float32)
+        tf.saved_model.save(root, tmp_path, add.get_concrete_function(spec, spec))
+        serve = tf.saved_model.load(tmp_path).signatures["serving_default"]
+        found = serve(x=tf.constant(3.0), y=tf.constant(1.0))
+        assert {k: v.numpy() for k, v in found.items()} == {"output_0": 2, "output_1": 4}
+        with pytest.raises(TypeError, match="by place"):
+            serve(tf.constant(3.0), tf.constant(1.0))
+
+    def test_the_same_again(self, loaded, tmp_path):
+        for i in range(3):
+            path = tmp_path / str(i)
+            tf.saved_model.save(loaded, path, signatures=loaded.signatures)
+            loaded = tf.saved_model.load(path)
+        assert loaded.power(tf.constant(2.0), 3).numpy() == 219
+        found = loaded.signatures["serve"](tf.constant([1.0, 2.0]))
+        assert found["y"].numpy().tolist() == [3, 6]
+        meta = protos.SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0]
+        # What is not of this model does not travel with it.
+        assert len(meta.graph_def.library.function) < 40
+
+    def test_one_model_twice_is_two(self, tmp_path):
+        saved_model(tmp_path / "m")
+        one, two = (tf.saved_model.load(tmp_path / "m") for _ in range(2))
+        one.count()
+        assert (one.scale.numpy(), two.scale.numpy()) == (4, 3)
+        assert one.power(tf.constant(2.0)).numpy() != two.power(tf.constant(2.0)).numpy()
+
+    def test_untraced_functions_say_so(self, tmp_path, caplog):
+        root = tf.Module()
+        root.f = tf.function(lambda x: x)
+        tf.saved_model.save(root, tmp_path)
+        assert "untraced" in caplog.text
+        with pytest.raises(ValueError, match="zero restored functions"):
+            tf.saved_model.load(tmp_path).f(1)
+
+
+class TestRefusals:
+    def test_what_cannot_be_saved(self, tmp_path):
+        with pytest.raises(ValueError, match="Trackable"):
+            tf.saved_model.save(3, tmp_path)
+        root, outside = tf.Module(), tf.Variable(1.0)
+        root.f = tf.function(lambda: outside + 1.0, input_signature=[])
+        with pytest.raises(AssertionError, match="untracked"):
+            tf.saved_model.save(root, tmp_path)
+        with pytest.raises(ValueError, match="Only `tf.functions` with an input signature"):
+            tf.saved_model.save(tf.Module(), tmp_path, signatures=tf.function(lambda x: x))
+        other = tf.Module()
+        other.signatures = {"a": tf.Variable(1.0)}
+        with pytest.raises(ValueError, match="reserved"):
+            tf.saved_model.save(other, tmp_path)
+
+    def test_tags_and_folders(self, tmp_path):
+        with pytest.raises(OSError, match="does not exist"):
+            tf.saved_model.load(tmp_path)
+        tf.saved_model.save(tf.Module(), tmp_path)
+        assert tf.saved_model.contains_saved_model(tmp_path)
+        with pytest.raises(ValueError, match="tags"):
+            tf.saved_model.load(tmp_path, tags="eval")
+        tf.saved_model.load(tmp_path, tags=["serve"])
+
+
+def replaced(folder, change):
+    path = folder / "saved_model.pb"
+    model = protos.SavedModel.FromString(path.read_bytes())
+    change(model.meta_graphs[0])
+    path.write_bytes(model.SerializeToString())
+
+
+class TestDamage:
+    @pytest.mark.parametrize("number", [-1, 1 << 20])
+    @pytest.mark.parametrize("what", ["child", "capture", "asset", "list"])
+    def test_numbers_are_checked(self, tmp_path, what, number):
+        saved_model(tmp_path)
+
+        def change(meta):
+            graph = meta.object_graph_def
+            if what == "child":
+                graph.nodes[0].children[0].node_id = number
+            elif what == "capture":
+                for function in graph.concrete_functions.values():
+                    for i in range(len(function.bound_inputs)):
+                        function.bound_inputs[i] = number
+            elif what == "asset":
+                graph.nodes[1].asset.asset_file_def_index = number
+            else:
+                for node in graph.nodes:
+                    if node.user_object.identifier == "trackable_list_wrapper":
+                        node.children[0].local_name = str(number * 16)
+
+        replaced(tmp_path, change)
+        with pytest.raises(ValueError, match="damaged"):
+            tf.saved_model.load(tmp_path)
+
+    def test_objects_do_not_stand_for_others(self, tmp_path):
+        saved_model(tmp_path)
+        wrong = ("dtype", "constant", "function", "kind", "tuple", "shape", "missing")
+        for what in wrong:
+            saved_model(tmp_path)
+
+            def change(meta, what=what):
+                graph = meta.object_graph_def
+                nodes = graph.nodes
+                variable = next(n for n in nodes if n.variable.name == "scale")
+                if what == "dtype":
+                    variable.variable.dtype = protos.DT_INT32
+                elif what == "constant":
+                    for node in nodes:
+                        if node.constant.operation:
+                            node.constant.operation = "init"
+                elif what == "function":
+                    for node in nodes:
+                        if node.bare_concrete_function.concrete_function_name:
+                            node.bare_concrete_function.concrete_function_name = "none"
+                elif what == "kind":
+                    nodes.add()
+                elif what == "tuple":
+                    for i, node in enumerate(nodes):
+                        if node.user_object.identifier == "trackable_tuple_wrapper":
+                            node.children[0].node_id = i
+                elif what == "shape":
+                    variable.variable.shape.dim.add().size = 1 << 40
+                else:
+                    extra = nodes.add()
+                    extra.variable.dtype = protos.DT_FLOAT
+
+            replaced(tmp_path, change)
+            with pytest.raises(ValueError):
+                tf.saved_model.load(tmp_path)
+
+    def test_any_damage_is_an_error(self, tmp_path):
+        seed = random.randrange(1 << 30)
+        print(f"seed {seed}")
+        choose = random.Random(seed)
+        saved_model(tmp_path)
+        path = tmp_path / "saved_model.pb"
+        whole = path.read_bytes()
+        errors = (ValueError, TypeError, KeyError, RuntimeError, OSError, tf.errors.OpError)
+        for _ in range(60):
+            data = bytearray(whole)
+            for _ in range(choose.choice([1, 2, 5])):
+                at = choose.randrange(len(data))
+                if choose.random() < 0.1:
+                    del data[at:]
+                    break
+                data[at] = choose.choice([0, 1, 0x7F, 0x80, 0xFF, choose.randrange(256)])
+            path.write_bytes(bytes(data))
+            try:
+                tf.saved_model.load(tmp_path).power(tf.constant(2.0))
+            except (*errors, AttributeError):
+                pass  # an attribute may have another name now
+
+
+@needs_tensorflow
+class TestTensorFlow:
+    def test_tensorflow_reads_what_is_written(self, tmp_path):
+        saved_model(tmp_path / "m")
+        printed = run_tensorflow(
+            """
+            tf = tensorflow
+            m = tf.saved_model.load(args[0])
+            print(m.scale.numpy(), m.parts[0].numpy().tolist(), m.parts[1]["deep"].trainable)
+            print(m.power(tf.constant(2.0)).numpy(), m.power(tf.constant(2.0), n=3).numpy())
+            with tf.GradientTape() as tape:
+                y = m.power(tf.constant(2.0))
+            print(tape.gradient(y, m.scale).numpy())
+            print(m.signatures["serve"](tf.constant([1.0, 2.0]))["y"].numpy().tolist())
+            print(m.count(), m.scale.numpy(), m.total(tf.constant(1.0)).numpy())
+            v1 = tf.compat.v1
+            with v1.Session(graph=tf.Graph()) as session:
+                signature = v1.saved_model.load(session, ["serve"], args[0]).signature_def["serve"]
+                x, y = signature.inputs["x"].name, signature.outputs["y"].name
+                print(session.run(y, {x: [1.0, 2.0]}).tolist())
+            tf.saved_model.save(m, args[1], signatures=m.signatures)
+            """,
+            tmp_path / "m",
+            tmp_path / "back",
+        )
+        assert printed.split("\n") == [
+            "3.0 [7, 8] False",
+            "39.0 219.0",
+            "24.0",
+            "[3.0, 6.0]",
+            "None 4.0 15.0",
+            "[3.0, 6.0]",
+            "",
+        ]
+        back = tf.saved_model.load(tmp_path / "back")
+        assert back.scale.numpy() == 6
+        assert back.power(tf.constant(1.0)).numpy() == 39
+
+    def test_what_tensorflow_wrote_is_read(self, tmp_path):
+        run_tensorflow(
+            """
+            tf = tensorflow
+            class Dense(tf.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
+                    self.b = tf.Variable([0.5, 0.5], name="b")
+                    self.steps = [tf.Variable(0, trainable=False)]
+                    self.scale = tf.constant(2.0)
+
+                @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+                def __call__(self, x):
+                    return tf.nn.relu(x @ self.w + self.b) * self.scale
+
+                @tf.function
+                def train(self, x, rate=0.1):
+                    self.steps[0].assign_add(1)
+                    with tf.GradientTape() as tape:
+                        loss = tf.reduce_sum(self(x))
+                    g = tape.gradient(loss, self.w)
+                    self.w.assign_sub(rate * g)
+                    return {"loss": loss, "steps": self.steps[0]}
+
+                @tf.function
+                def loop(self, n):
+                    def body(i, t):
+                        return i + 1, tf.cond(i % 2 == 0, lambda: t + self.b, lambda: t)
+                    return tf.while_loop(lambda i, t: i < n, body, (0, tf.zeros([2])))[1]
+
+            m = Dense()
+            m.train.get_concrete_function(tf.TensorSpec([None, 2], tf.float32))
+            m.loop(tf.constant(3))
+            tf.saved_model.save(m, args[0])
+            """,
+            tmp_path,
+        )
+        model = tf.saved_model.load(tmp_path)
+        x = tf.constant([[1.0, 1.0]])
+        assert model(x).numpy().tolist() == [[9.0, 13.0]]
+        assert model.loop(tf.constant(5)).numpy().tolist() == [1.5, 1.5]
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(model.loop(tf.constant(5)))
+        assert tape.gradient(y, model.b).numpy().tolist() == [3, 3]
+        found = model.train(x)
+        assert (found["loss"].numpy(), found["steps"].numpy()) == (22, 1)
+        np.testing.assert_allclose(model.w.numpy(), [[0.8, 1.8], [2.8, 3.8]], rtol=1e-6)
+        served = model.signatures["serving_default"](x)
+        np.testing.assert_allclose(served["output_0"].numpy(), [[8.2, 12.2]], rtol=1e-6)
