@@ -29,9 +29,9 @@ _SHARED = {
 # Functions of the library that call what they are given while a function is traced.
 _CALLING = frozenset(
     {
-        control_flow.case, control_flow.cond, control_flow.switch_case, functional.foldl,
-        functional.foldr, functional.map_fn, functional.scan, while_loops.while_loop,
-        while_loops.while_loop_v2, vectorized_map.vectorized_map,
+        control_flow.case, control_flow.cond, control_flow.cond_v2, control_flow.switch_case,
+        functional.foldl, functional.foldr, functional.map_fn, functional.scan,
+        while_loops.while_loop, while_loops.while_loop_v2, vectorized_map.vectorized_map,
     }
 )  # fmt: skip
 

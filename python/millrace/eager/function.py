@@ -172,6 +172,11 @@ class Function(Trackable):
         return f"<tf.function {self._signature.described()}>"
 
     @property
+    def name(self) -> str:
+        """The name of the Python function."""
+        return self._name
+
+    @property
     def python_function(self) -> Callable[..., Any]:
         """The Python function."""
         return self._python_function

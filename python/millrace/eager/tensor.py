@@ -227,6 +227,12 @@ def executing_eagerly_outside_functions() -> bool:
     return _core.eager_enabled() and (_core.executing_eagerly() or _in_function())
 
 
+@export(v2="inside_function")
+def inside_function() -> bool:
+    """Whether the code runs while a `tf.function` is traced, or builds the body of a function."""
+    return _in_function()
+
+
 def _in_function() -> bool:
     graph = _core.innermost_graph()
     return graph is not None and graph._is_function

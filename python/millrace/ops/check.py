@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes, errors
 from millrace.core.arguments import reordered
 from millrace.core.export import export
@@ -37,6 +37,29 @@ def _fail(data: list[Any], summarize: int | None) -> None:
     raise errors.InvalidArgumentError(None, None, "\n".join(parts))
 
 
+def _check_now(
+    holds: Any, symbol: str, x: Any, y: Any, summarize: int | None, message: str | None
+) -> None:
+    """InvalidArgumentError with the elements for which a comparison does not hold, if any."""
+    where = holds.numpy()
+    if np.all(where):
+        return
+    most = 3 if summarize is None else summarize if summarize >= 0 else np.size(where)
+    parts = [message] if message else []
+    parts.append(f"Condition x {symbol} y did not hold.")
+    values = {"x": x.numpy(), "y": y.numpy()}
+    if most and x.shape == y.shape and x.shape.rank:
+        places = np.argwhere(~where)[:most]
+        parts += [f"Indices of first {len(places)} different values:", str(places)]
+        for name, value in values.items():
+            parts += [f"Corresponding {name} values:", str(value[~where].reshape(-1)[:most])]
+    if most:
+        for name, value in values.items():
+            first = np.reshape(value, -1)[:most]
+            parts += [f"First {len(first)} elements of {name}:", str(first)]
+    raise errors.InvalidArgumentError(None, None, "\n".join(parts) + _core.user_line())
+
+
 def _compare(
     what: str, symbol: str, op: Callable[..., Tensor], x: Any, y: Any, data: Any, summarize: Any,
     message: str | None, name: str | None, static: Callable[..., Any],
@@ -51,6 +74,8 @@ def _compare(
                 f"x ({label_of(x)}) = ", x,
                 f"y ({label_of(y)}) = ", y,
             ]  # fmt: skip
+            if _core.executing_eagerly():
+                return _check_now(op(x, y), symbol, x, y, summarize, message)
         if message:
             data = [message, *data]
         condition = reduce_all(op(x, y))

@@ -14,6 +14,17 @@ from millrace.graph.tracing import described, kind_of, leaf_of, tensors_of, valu
 from millrace.ops.ordering import Assert
 
 
+class Mismatch(ValueError, TypeError):
+    """Branches that return what does not go together: TensorFlow 1 calls it a ValueError, 2 a
+    TypeError."""
+
+
+_DIFFERENT = (
+    "true_fn and false_fn arguments to tf.cond must have the same number, type, and overall "
+    "structure of return values."
+)
+
+
 class _Branches:
     """What the branches built so far returned; each must return what the first did."""
 
@@ -59,8 +70,8 @@ class _Branches:
         try:
             nest.assert_same_structure(self._first, result)
         except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"Incompatible return values of {first} and {other}: {error}"
+            raise Mismatch(
+                f"Incompatible return values of {first} and {other}: {error} {_DIFFERENT}"
             ) from None
         for i, (a, b) in enumerate(zip(self.leaves, leaves, strict=True)):
             if kind_of(a) != kind_of(b):
@@ -71,9 +82,10 @@ class _Branches:
             mine, theirs = self._first_parts[i], parts[i]
             for x, y in zip(mine, theirs, strict=False):
                 if x.dtype.base_dtype != y.dtype.base_dtype:
-                    raise ValueError(
+                    raise Mismatch(
                         f"Outputs of '{first}' and '{other}' must have the same type(s): output "
-                        f"{i} is {described(x)} from {first} and {described(y)} from {other}."
+                        f"{i} is {described(x)} from {first} and {described(y)} from {other}. "
+                        f"{_DIFFERENT}"
                     )
             if len(mine) != len(theirs):
                 raise ValueError(
@@ -110,7 +122,7 @@ def _predicate(pred: Any, op: str) -> Tensor:
     return value_of(tensor)
 
 
-@export(v1="cond", v2="cond")
+@export(v1="cond")
 def cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
     strict: Any = False, name: str | None = None, fn1: Any = None, fn2: Any = None,
@@ -154,6 +166,39 @@ def cond(
         graph, pred, branches.code(0, true_fn), branches.code(1, false_fn), name or "cond"
     )
     return branches.pack(outputs)
+
+
+@export(v2="cond")
+def cond_v2(
+    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """What `true_fn()` returns where `pred` (a bool scalar) holds, else what `false_fn()` does.
+
+    In a function both are called once, now, to build their branches, and return the same structure
+    of tensors, of the same types, and None in the same places. TypeError and ValueError, with both,
+    where they do not.
+    """
+    if _core.executing_eagerly() or not callable(true_fn) or not callable(false_fn):
+        return cond(pred, true_fn, false_fn, strict=True, name=name)
+    nothing: list[list[bool]] = []
+
+    def present(function: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            result = function()
+            nothing.append([leaf is None for leaf in nest.flatten(result)])
+            return nest.map_structure(lambda leaf: False if leaf is None else leaf, result)
+
+        return run
+
+    result = cond(pred, present(true_fn), present(false_fn), strict=True, name=name)
+    if nothing[0] != nothing[1]:
+        raise Mismatch(f"None in one branch is a tensor in the other. {_DIFFERENT}")
+    leaves = [
+        None if absent else leaf
+        for leaf, absent in zip(nest.flatten(result), nothing[0], strict=True)
+    ]
+    return nest.pack_sequence_as(result, leaves)
 
 
 @export(v1="contrib.framework.smart_constant_value")

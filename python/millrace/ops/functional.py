@@ -2,22 +2,56 @@
 
 from typing import Any, Callable
 
+from millrace import gen_ops
 from millrace.core import dtypes, nest
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.specs import TensorSpec
 from millrace.core.tensor import Tensor, label_of
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
+from millrace.graph.sparse import SparseTensor
+from millrace.graph.sparse_spec import SparseTensorSpec
 from millrace.ops import array, loops
 from millrace.ops.tensor_array import TensorArray
 
 
+class _SparseRows:
+    """The rows of a sparse tensor, read by index."""
+
+    def __init__(self, whole: SparseTensor):
+        self.dtype = whole.dtype.base_dtype
+        self._rank = whole.shape.rank
+        # One row of three variants for each row: its indices, values and shape.
+        self.tensor = gen_ops.serialize_many_sparse(
+            whole.indices, whole.values, whole.dense_shape, dtypes.variant
+        )
+
+    def of(self, row: Tensor) -> SparseTensor:
+        """The sparse tensor of what was read."""
+        parts = gen_ops.deserialize_sparse(row, self.dtype)
+        if self._rank is not None:
+            parts[0].set_shape([None, self._rank - 1])
+        return SparseTensor(*parts)
+
+
 class _Rows:
-    """The rows of a structure of tensors, read by index."""
+    """The rows of a structure of tensors, dense, sparse and ragged ones, read by index."""
 
     def __init__(self, elems: Any):
         self.structure = elems
-        self.tensors = [convert_to_tensor(e, name="elem") for e in nest.flatten(elems)]
+        self._leaves: list[Any] = []
+        self.tensors = []
+        for leaf in nest.flatten(elems):
+            if isinstance(leaf, SparseTensor):
+                self._leaves.append(_SparseRows(leaf))
+                self.tensors.append(self._leaves[-1].tensor)
+            elif is_ragged(leaf):
+                self._leaves.append(leaf)
+                self.tensors.append(leaf.row_lengths())
+            else:
+                self._leaves.append(None)
+                self.tensors.append(convert_to_tensor(leaf, name="elem"))
         if not self.tensors:
             raise ValueError(
                 "elems must be a Tensor or (possibly nested) sequence of Tensors. Got "
@@ -48,7 +82,122 @@ class _Rows:
 
     def row(self, i: Any) -> Any:
         """The structure of row i."""
-        return nest.pack_sequence_as(self.structure, [a.read(i) for a in self.arrays])
+        rows: list[Any] = []
+        for leaf, one in zip(self._leaves, self.arrays, strict=True):
+            if is_ragged(leaf):
+                rows.append(leaf[i])
+            else:
+                row = one.read(i)
+                rows.append(row if leaf is None else leaf.of(row))
+        return nest.pack_sequence_as(self.structure, rows)
+
+    def results(self) -> list["_Results"]:
+        """What gathers results like the rows."""
+        out: list[_Results] = []
+        for leaf, tensor in zip(self._leaves, self.tensors, strict=True):
+            if is_ragged(leaf):
+                out.append(_RaggedResults(leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype))
+            elif leaf is not None:
+                out.append(_SparseResults(leaf.dtype))
+            else:
+                out.append(_Results(tensor.dtype.base_dtype))
+        return out
+
+
+class _Results:
+    """Gathers what a function gives for each row: tensors, as the rows of a tensor."""
+
+    def __init__(self, dtype: dtypes.DType):
+        self.dtype = dtype
+
+    def arrays(self, count: Any, infer_shape: bool) -> list[TensorArray]:
+        """Where they are kept."""
+        return [TensorArray(self.dtype, count, dynamic_size=False, infer_shape=infer_shape)]
+
+    def parts(self, value: Any) -> list[Any]:
+        """What is kept of one."""
+        return [_typed(value, self.dtype, "fn")]
+
+    def whole(self, arrays: list[TensorArray], count: int | None) -> Any:
+        """All of them."""
+        rows = arrays[0].stack()
+        if rows.shape.rank is not None:
+            rows.set_shape([count, *rows.shape.as_list()[1:]])
+        return rows
+
+
+class _SparseResults(_Results):
+    """The same for sparse tensors."""
+
+    def arrays(self, count: Any, infer_shape: bool) -> list[TensorArray]:
+        del infer_shape
+        return [TensorArray(dtypes.variant, count, dynamic_size=False, infer_shape=True)]
+
+    def parts(self, value: Any) -> list[Any]:
+        if not isinstance(value, SparseTensor):
+            raise TypeError(f"fn must return a SparseTensor, got {value!r}")
+        return [
+            gen_ops.serialize_sparse(
+                value.indices, _typed(value.values, self.dtype, "fn"), value.dense_shape,
+                dtypes.variant,
+            )
+        ]  # fmt: skip
+
+    def whole(self, arrays: list[TensorArray], count: int | None) -> Any:
+        return SparseTensor(*gen_ops.deserialize_sparse(arrays[0].stack(), self.dtype))
+
+
+class _RaggedResults(_Results):
+    """The same for tensors of different lengths, and for ragged ones."""
+
+    def __init__(self, dtype: dtypes.DType, ragged_rank: int, splits: dtypes.DType):
+        super().__init__(dtype)
+        self._rank, self._splits = ragged_rank, splits
+
+    def arrays(self, count: Any, infer_shape: bool) -> list[TensorArray]:
+        del infer_shape
+        kinds = [self.dtype, *[self._splits] * self._rank]
+        return [TensorArray(kind, count, infer_shape=False) for kind in kinds]
+
+    def parts(self, value: Any) -> list[Any]:
+        if not is_ragged(value):
+            flat = _typed(value, self.dtype, "fn")
+            return [flat, gen_ops.cast(array.shape(flat)[0], self._splits)]
+        if value.ragged_rank != self._rank - 1:
+            raise ValueError(
+                f"fn must return a tensor of ragged rank {self._rank - 1}, got {value!r}"
+            )
+        lengths = value.nested_row_lengths()
+        return [
+            _typed(value.flat_values, self.dtype, "fn"),
+            gen_ops.cast(array.shape(lengths[0])[0], self._splits),
+            *(gen_ops.cast(one, self._splits) for one in lengths),
+        ]
+
+    def whole(self, arrays: list[TensorArray], count: int | None) -> Any:
+        from millrace.ops.ragged.tensor import RaggedTensor  # late: most programs have none
+
+        flat, lengths, *rest = arrays
+        return RaggedTensor.from_nested_row_lengths(
+            flat.concat(), [lengths.stack(), *(one.concat() for one in rest)], validate=False
+        )
+
+
+def is_ragged(value: Any) -> bool:
+    """Whether a value is a ragged tensor."""
+    return hasattr(value, "row_lengths") and hasattr(value, "flat_values")
+
+
+def _results_like(signature: Any) -> _Results:
+    """What gathers results of a type, or like a spec."""
+    if getattr(signature, "ragged_rank", 0):
+        splits = getattr(signature, "row_splits_dtype", dtypes.int64)
+        return _RaggedResults(signature.dtype, signature.ragged_rank, splits)
+    if isinstance(signature, SparseTensorSpec):
+        return _SparseResults(signature.dtype)
+    spec = isinstance(signature, TensorSpec) or hasattr(signature, "ragged_rank")
+    dtype = signature.dtype if spec else dtypes.as_dtype(signature)
+    return _Results(dtype.base_dtype)
 
 
 def _check_callable(fn: Any) -> None:
@@ -87,7 +236,8 @@ def map_fn(
       fn: a function of a row (of a structure like `elems`), called once to build the loop.
       elems: a tensor, or a structure of tensors with as many rows.
       dtype: the type of fn's result, or the structure of the types of several; needed where they
-        are not those of `elems`.
+        are not those of `elems`. `fn_output_signature`: the same, or specs: a SparseTensorSpec, or
+        a RaggedTensorSpec of all the results.
       infer_shape: all results have one shape.
 
     TypeError where `fn` is no function or gives other types, ValueError for other structures.
@@ -98,28 +248,30 @@ def map_fn(
         rows = _Rows(elems)
         if dtype is None:
             structure = elems
-            types = [t.dtype.base_dtype for t in rows.tensors]
+            results = rows.results()
         else:
             structure = dtype
-            types = [dtypes.as_dtype(t).base_dtype for t in nest.flatten(dtype)]
-        results = [
-            TensorArray(t, rows.count, dynamic_size=False, infer_shape=infer_shape) for t in types
-        ]
+            results = [_results_like(t) for t in nest.flatten(dtype)]
+        kept = [one.arrays(rows.count, infer_shape) for one in results]
 
-        def compute(i: Tensor, arrays: list[TensorArray]) -> Any:
+        def compute(i: Tensor, kept: list[list[TensorArray]]) -> Any:
             value = fn(rows.row(i))
             flat = _flat_like(structure, value, "fn must return a structure like dtype or elems")
             written = []
-            for one, leaf in zip(arrays, flat, strict=True):
-                written.append(one.write(i, _typed(leaf, one.dtype, "fn")))
+            for one, arrays, leaf in zip(results, kept, flat, strict=True):
+                parts = one.parts(leaf)
+                written.append([a.write(i, part) for a, part in zip(arrays, parts, strict=True)])
             return i + 1, written
 
-        _, results = loops.while_loop(
-            lambda i, _: i < rows.count, compute, (0, results),
+        _, kept = loops.while_loop(
+            lambda i, _: i < rows.count, compute, (0, kept),
             parallel_iterations=parallel_iterations or 10, back_prop=back_prop,
             swap_memory=swap_memory, name="while",
         )  # fmt: skip
-        return _stack(results, rows.static_count, structure)
+        wholes = [
+            one.whole(arrays, rows.static_count) for one, arrays in zip(results, kept, strict=True)
+        ]
+        return nest.pack_sequence_as(structure, wholes)
 
 
 def _typed(value: Any, dtype: dtypes.DType, what: str) -> Tensor:

@@ -10,6 +10,7 @@ from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import Dimension
 from millrace.core.tensor import Tensor, is_tensor_like, label_of
+from millrace.eager import slices
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops import partition
@@ -155,6 +156,12 @@ def _of_numbers(tensor: Any, begin: Any, end: Any, strides: Any, masks: Any) -> 
     return gen_ops.strided_slice(tensor, begin, end, strides, *masks)
 
 
+def is_outside_of_graphs(var: Any) -> bool:
+    """Whether a variable belongs to no graph: assigning gives it back."""
+    handle = getattr(var, "handle", None)
+    return handle is not None and _core.is_eager_tensor(handle)
+
+
 @export(v1="strided_slice", v2="strided_slice")
 def strided_slice(
     input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
@@ -173,7 +180,7 @@ def strided_slice(
         input_, begin, end, strides, begin_mask, end_mask, ellipsis_mask, new_axis_mask,
         shrink_axis_mask, name=name,
     )  # fmt: skip
-    if var is not None and not _core.is_eager_tensor(made):
+    if var is not None:
 
         def assign(value: Any, name: str | None = None) -> Any:
             """Writes `value` to this part of the variable."""
@@ -183,13 +190,17 @@ def strided_slice(
                 if handle is None
                 else gen_ops.resource_strided_slice_assign
             )
-            return write(
+            done = write(
                 var._ref() if handle is None else handle, begin, end, strides,
                 convert_to_tensor(value, var.dtype.base_dtype), begin_mask, end_mask,
                 ellipsis_mask, new_axis_mask, shrink_axis_mask, name=name or "strided_slice_assign",
             )  # fmt: skip
+            return var if is_outside_of_graphs(var) else done
 
-        made.assign = assign
+        if _core.is_eager_tensor(made):
+            slices.add(made, assign)
+        else:
+            made.assign = assign
     return made
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from millrace import _core, gen_ops
 from millrace.core import nest
 from millrace.core.arguments import reordered
+from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
@@ -121,6 +122,15 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
 tuple_v2 = export(v2="tuple")(reordered(tuple_, "tensors control_inputs name"))
 
 
+def _assert_now(condition: Any, data: list[Any]) -> None:
+    if not bool(condition):
+        text = "\n".join(str(convert_to_tensor(item).numpy()) for item in data)
+        raise InvalidArgumentError(
+            None, None,
+            f"Expected '{condition!s}' to be true. Summarized data: {text}{_core.user_line()}",
+        )  # fmt: skip
+
+
 @export(v1=("Assert", "debugging.Assert"), v2=("Assert", "debugging.Assert"))
 def Assert(
     condition: Any, data: Any, summarize: int | None = None, name: str | None = None
@@ -134,4 +144,6 @@ def Assert(
     flat = []
     for item in data:
         flat += tensors_of(item) if isinstance(item, SparseTensor) else [item]
+    if _core.executing_eagerly():
+        return _assert_now(convert_to_tensor(condition), flat)
     return gen_ops.assert_(condition, flat, 3 if summarize is None else summarize, name or "Assert")

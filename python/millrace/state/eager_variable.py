@@ -220,6 +220,31 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
         """None: it has a value from its beginning."""
         return None
 
+    @property
+    def op(self) -> Any:
+        """Variables of graphs have it."""
+        return self._handle.op
+
+    @property
+    def graph(self) -> Any:
+        """Variables of graphs have it."""
+        return self._handle.graph
+
+    def eval(self, session: Any = None) -> Any:
+        """RuntimeError: `numpy()` gives the value."""
+        raise RuntimeError(
+            "This operation is not supported when eager execution is enabled: v.numpy() gives the "
+            "value"
+        )
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """RuntimeError: only graphs are made of messages."""
+        raise RuntimeError("This operation is not supported when eager execution is enabled.")
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Sets the value."""
+        self.assign(value)
+
     def initialized_value(self) -> Tensor:
         """As `value`: it always has one."""
         return self.value()
@@ -348,7 +373,33 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
 
     def count_up_to(self, limit: int) -> Tensor:
         """Adds one and gives the value from before; OutOfRangeError at the limit."""
-        return gen_ops.resource_count_up_to(self._handle, limit, T=self._dtype)
+        return gen_ops.resource_count_up_to(self._handle, self._dtype, limit)
+
+    def batch_scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> "Variable":
+        """Sets slices of each element of a batch: `v[b, indices[b, i]] = values[b, i]` for all b of
+        the dimensions before the last one of the indices."""
+        del use_locking
+        if not isinstance(sparse_delta, IndexedSlices):
+            raise TypeError(
+                "Argument `sparse_delta` must be a `tf.IndexedSlices`. Received arg: "
+                f"{sparse_delta}"
+            )
+        indices = convert_to_tensor(sparse_delta.indices)
+        sizes = indices.shape.as_list()
+        places = [
+            gen_ops.broadcast_to(
+                gen_ops.reshape(
+                    gen_ops.range(0, gen_ops.cast(gen_ops.shape(indices)[d], indices.dtype), 1),
+                    [-1 if d == i else 1 for i in range(len(sizes))],
+                ),
+                gen_ops.shape(indices),
+            )
+            for d in range(len(sizes) - 1)
+        ]  # fmt: skip
+        whole = gen_ops.pack([*places, indices], axis=-1)
+        return self._scatter_nd("update", whole, sparse_delta.values, name)
 
     def _scatter(self, kind: str, slices: Any, name: str | None) -> "Variable":
         if not isinstance(slices, IndexedSlices):

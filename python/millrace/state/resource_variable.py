@@ -189,7 +189,7 @@ class ResourceVariable(Variable):
 
     def count_up_to(self, limit: int) -> Tensor:
         """Adds one and gives the value from before; OutOfRangeError at the limit."""
-        return gen_ops.resource_count_up_to(self._handle, limit, T=self._dtype)
+        return gen_ops.resource_count_up_to(self._handle, self._dtype, limit)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
         """The slices at `indices` of the first dimension, without reading the rest."""

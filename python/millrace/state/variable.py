@@ -1,5 +1,6 @@
 """What variables have in common."""
 
+import enum
 from typing import Any, Callable
 
 from millrace import protos
@@ -19,34 +20,24 @@ from millrace.state.init_scope import Lifted
 from millrace.state.save_slice_info import SaveSliceInfo
 
 
-class _Numbered:
-    """A named choice of a list, as an enum has them."""
-
-    def __init__(self, name: str, value: int):
-        self.name, self.value = name, value
-
-    def __repr__(self) -> str:
-        return self.name
-
-
 @export(v1="VariableSynchronization", v2="VariableSynchronization")
-class VariableSynchronization:
+class VariableSynchronization(enum.Enum):
     """When copies of a variable on several devices are brought together."""
 
-    AUTO = _Numbered("AUTO", 0)
-    NONE = _Numbered("NONE", 1)
-    ON_WRITE = _Numbered("ON_WRITE", 2)
-    ON_READ = _Numbered("ON_READ", 3)
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
 
 
 @export(v1="VariableAggregation", v2="VariableAggregation")
-class VariableAggregation:
+class VariableAggregation(enum.Enum):
     """How values for copies of a variable on several devices become one."""
 
-    NONE = _Numbered("NONE", 0)
-    SUM = _Numbered("SUM", 1)
-    MEAN = _Numbered("MEAN", 2)
-    ONLY_FIRST_REPLICA = _Numbered("ONLY_FIRST_REPLICA", 3)
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
 
 
 _PARAMETERS = (
