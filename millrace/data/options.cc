@@ -38,6 +38,27 @@ class BudgetDataset final : public Dataset {
   const int64_t bytes_;
 };
 
+// What the options, a message of TensorFlow's, say of `deterministic`; of others nothing is read.
+Result<std::optional<bool>> read_deterministic(std::string_view options) {
+  constexpr uint32_t kDeterministic = wire_tag(1, WireType::kVarint);
+  std::optional<bool> deterministic;
+  for (WireReader reader(options); !reader.done();) {
+    uint32_t tag;
+    uint64_t value;
+    if (!reader.tag(tag) || !(tag == kDeterministic ? reader.varint(value) : reader.skip(tag))) {
+      return invalid_argument("serialized_options is no message of options");
+    }
+    if (tag == kDeterministic) deterministic = value != 0;
+  }
+  return deterministic;
+}
+
+Status options_shape(ShapeContext& c) {
+  MR_TRY_ASSIGN(const std::string options, c.attr<std::string>("serialized_options"));
+  MR_TRY(read_deterministic(options).status());
+  return dataset_shape(c);
+}
+
 // A dataset whose parallel stages may give elements in any order, or may not, where they do not say
 // themselves.
 class OrderDataset final : public Dataset {
@@ -51,20 +72,10 @@ class OrderDataset final : public Dataset {
     return inputs()[0]->iterate(iteration.within(std::move(own)));
   }
 
-  // Of the options, a message of TensorFlow's, `deterministic` is read.
   static Result<Ref<Dataset>> make(KernelContext& ctx) {
-    constexpr uint32_t kDeterministic = wire_tag(1, WireType::kVarint);
     MR_TRY_ASSIGN(Ref<Dataset> input, dataset_input(ctx, 0));
     MR_TRY_ASSIGN(const std::string options, ctx.node().attr<std::string>("serialized_options"));
-    std::optional<bool> deterministic;
-    for (WireReader reader(options); !reader.done();) {
-      uint32_t tag;
-      uint64_t value;
-      if (!reader.tag(tag) || !(tag == kDeterministic ? reader.varint(value) : reader.skip(tag))) {
-        return invalid_argument("serialized_options is no message of options");
-      }
-      if (tag == kDeterministic) deterministic = value != 0;
-    }
+    MR_TRY_ASSIGN(const std::optional<bool> deterministic, read_deterministic(options));
     if (!deterministic.has_value()) return input;
     return Ref<Dataset>(make_ref<OrderDataset>(std::move(input), !*deterministic));
   }
@@ -160,7 +171,8 @@ void register_options(Registry& registry) {
                   .inputs = {input},
                   .attrs = {{"serialized_options", "string",
                              "A message tensorflow.data.Options, of which `deterministic` is "
-                             "read: whether elements come in order."}}},
+                             "read: whether elements come in order."}},
+                  .shape = options_shape},
                  dataset_kernel<OrderDataset::make>);
   add_dataset_op(registry,
                  {.name = "ModelDataset",

@@ -402,6 +402,7 @@ const Row kRows[] = {
     {"DeserializeManySparse", "sparse"},
     {"DeserializeSparse", "sparse"},
     {"SerializeSparse", "[2,2]{0,0,1,1} [2] {2,2}"},
+    {"OptionsDataset", "dataset", {{"serialized_options", ""}}},
     {"SetSize", "[2,2]{0,0,1,1} [2] {2,2}"},
     {"SparseAdd", "[2,2]{0,0,1,1} [2] {2,2} [2,2]{0,0,0,1} [2] {2,2} 0"},
     {"SparseAddGrad", "[3] [2,2]{0,0,1,1} [2,2]{0,0,0,1} [3,2]{0,0,0,1,1,1}"},
