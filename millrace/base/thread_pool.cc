@@ -1,9 +1,11 @@
 #include "millrace/base/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 #include "millrace/base/env.h"
 #include "millrace/base/futex.h"
 #include "millrace/base/log.h"
+#include "millrace/base/loop_threads.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -45,6 +48,17 @@ inline void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// What a thread does that looks for something again and again: `looks` counts from 0. It lets
+// others have the processor, lest who is waited for should wait for it.
+inline void look_again(uint32_t looks) {
+  constexpr uint32_t kYield = 16;
+  if (looks % kYield == kYield - 1) {
+    sched_yield();
+  } else {
+    for (int i = 0; i < 16; ++i) pause_cpu();
+  }
 }
 
 // Counts the forks between the first process that made a pool and this one.
@@ -130,6 +144,20 @@ int64_t range_units(int64_t n, double cost_ns_per_unit) {
   return (units + kGrain - 1) / kGrain * kGrain;
 }
 
+// Tells a loop apart from others: the same code that goes over as much has the same.
+uint64_t identity(const FunctionRef<void(int64_t, int64_t)>& body, int64_t n,
+                  double cost_ns_per_unit) {
+  struct Parts {
+    uintptr_t object, code;
+  };
+  uint64_t out = std::bit_cast<Parts>(body).code;
+  for (const uint64_t more :
+       {static_cast<uint64_t>(n), std::bit_cast<uint64_t>(cost_ns_per_unit)}) {
+    out = (out ^ (out >> 32)) * 0x9E3779B97F4A7C15u + more;
+  }
+  return out;
+}
+
 // One parallel_for in progress, on its caller's stack. While it wants helpers it is in the pool's
 // list; a worker joins under the list's mutex, so once the caller has taken the loop off the list
 // nobody new comes, and when `active` falls to zero nobody looks at it any more.
@@ -156,6 +184,7 @@ struct Loop {
   static constexpr int kMostShares = 32;
   int shares = 0;
   Share share[kMostShares];
+  std::atomic<uint32_t> begun{0};  // a bit for each share that a thread has begun with
   // The helpers at work, and the bit that says the caller sleeps until they are done.
   static constexpr uint32_t kCallerSleeps = uint32_t{1} << 31;
   alignas(64) std::atomic<uint32_t> active{0};
@@ -171,6 +200,16 @@ struct Loop {
       share[i].next.store(ranges * i / shares, std::memory_order_relaxed);
       share[i].end = ranges * (i + 1) / shares;
     }
+  }
+
+  // The share that a thread begins with: `wanted`, or the next that nobody has begun with.
+  int claim(int wanted) {
+    for (int i = 0; i < shares; ++i) {
+      const int own = (wanted + i) % shares;
+      const uint32_t bit = uint32_t{1} << own;
+      if ((begun.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) return own;
+    }
+    return wanted % shares;
   }
 
   // Runs ranges until all are taken, from that share on.
@@ -197,8 +236,8 @@ struct Loop {
   void wait_for_helpers() {
     if (active.load(std::memory_order_acquire) == 0) return;
     const int64_t give_up = monotonic_nanos() + kWaitNanos;
-    while (monotonic_nanos() < give_up) {
-      for (int i = 0; i < 16; ++i) pause_cpu();
+    for (uint32_t looks = 0; monotonic_nanos() < give_up; ++looks) {
+      look_again(looks);
       if (active.load(std::memory_order_acquire) == 0) return;
     }
     uint32_t seen = active.fetch_or(kCallerSleeps, std::memory_order_acq_rel) | kCallerSleeps;
@@ -263,7 +302,9 @@ struct ThreadPool::Impl {
   void wake_for_task();
   void wake(int count);
   bool wake_one();
+  void wake_for_loop(int64_t helpers);
 
+  void run_loop(Loop& loop, int threads);
   void list_loop(Loop& loop, int64_t helpers);
   void unlist(Loop& loop) MR_REQUIRES(loops_mutex);
   bool help_a_loop(const Worker& worker, bool& searching);
@@ -296,6 +337,7 @@ struct ThreadPool::Impl {
   std::atomic<int> searching_workers{0};
   std::atomic<bool> stopping{false};
 
+  LoopThreads loop_threads;
   BlockingThreads blocking;
 };
 
@@ -398,10 +440,11 @@ bool ThreadPool::Impl::has_work() const {
 bool ThreadPool::Impl::spin_until_work() const {
   const int64_t spin = workers.size() < kManyWorkers ? kSpinNanos : kSpinNanosOfMany;
   const int64_t give_up = monotonic_nanos() + spin;
+  uint32_t looks = 0;
   do {
     if (has_work()) return true;
     if (stopping.load(std::memory_order_relaxed)) return false;
-    for (int i = 0; i < 16; ++i) pause_cpu();
+    look_again(looks++);
   } while (monotonic_nanos() < give_up);
   return false;
 }
@@ -454,6 +497,13 @@ bool ThreadPool::Impl::wake_one() {
   return true;
 }
 
+// Wakes some of the helpers that a loop wants, which wake others: those that search anyway will
+// find it, and to wake one more costs the caller microseconds and may cost him his processor.
+void ThreadPool::Impl::wake_for_loop(int64_t helpers) {
+  helpers -= searching_workers.load(std::memory_order_seq_cst);
+  wake(static_cast<int>(std::min<int64_t>(helpers, kLoopFanOut)));
+}
+
 void ThreadPool::Impl::list_loop(Loop& loop, int64_t helpers) {
   {
     MutexLock lock(loops_mutex);
@@ -464,7 +514,7 @@ void ThreadPool::Impl::list_loop(Loop& loop, int64_t helpers) {
     newest_loop = &loop;
     listed_loops.fetch_add(1, std::memory_order_seq_cst);
   }
-  wake(static_cast<int>(std::min<int64_t>(helpers, kLoopFanOut)));
+  wake_for_loop(helpers);
 }
 
 void ThreadPool::Impl::unlist(Loop& loop) {
@@ -473,6 +523,22 @@ void ThreadPool::Impl::unlist(Loop& loop) {
   if (loop.older != nullptr) loop.older->newer = loop.newer;
   (loop.newer != nullptr ? loop.newer->older : newest_loop) = loop.older;
   listed_loops.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// On this thread and up to `threads` - 1 workers.
+void ThreadPool::Impl::run_loop(Loop& loop, int threads) {
+  loop.cut(threads);
+  // A thread that is no worker has the last share.
+  const bool is_worker = this_worker != nullptr && this_worker->pool == this;
+  const int own = loop.claim(is_worker ? this_worker->index : loop.shares - 1);
+  if (threads > 1) list_loop(loop, threads - 1);
+  loop.take_part(own);
+  if (threads == 1) return;
+  {
+    MutexLock lock(loops_mutex);
+    unlist(loop);
+  }
+  loop.wait_for_helpers();
 }
 
 // Joins the newest loop that wants helpers: of nested loops, the inner ones end first.
@@ -489,8 +555,8 @@ bool ThreadPool::Impl::help_a_loop(const Worker& worker, bool& searching) {
     if (more_helpers == 0) unlist(*loop);
   }
   if (searching) found_work(searching);
-  wake(static_cast<int>(std::min<int64_t>(more_helpers, kLoopFanOut)));
-  loop->take_part(worker.index);
+  wake_for_loop(more_helpers);
+  loop->take_part(loop->claim(worker.index));
   {
     MutexLock lock(loops_mutex);
     unlist(*loop);
@@ -596,19 +662,17 @@ void ThreadPool::parallel_for(int64_t n, double cost_ns_per_unit,
   }
   const int64_t ranges = n / units + (n % units != 0);
   Loop loop{body, cancel, n, units, ranges};
-  const int64_t others = size() - (on_worker() ? 1 : 0);
-  const int64_t helpers = std::min({int64_t{max_threads} - 1, others, ranges - 1});
-  loop.cut(std::max<int64_t>(helpers, 0) + 1);
-  const bool alone = helpers <= 0 || impl_->in_forked_child() || !impl_->start();
-  if (!alone) impl_->list_loop(loop, helpers);
-  // A thread that is no worker has the last share.
-  loop.take_part(on_worker() ? Impl::this_worker->index : loop.shares - 1);
-  if (alone) return;
-  {
-    MutexLock lock(impl_->loops_mutex);
-    impl_->unlist(loop);
+  // With the caller as many as there are processors, also where he is no worker.
+  const int64_t most = std::min({int64_t{max_threads}, int64_t{size()}, ranges});
+  if (most <= 1 || impl_->in_forked_child() || !impl_->start()) return impl_->run_loop(loop, 1);
+
+  const int64_t start_ns = monotonic_nanos();
+  const LoopThreads::Choice choice =
+      impl_->loop_threads.choose(identity(body, n, cost_ns_per_unit), static_cast<int>(most));
+  impl_->run_loop(loop, choice.threads);
+  if (cancel == nullptr || !cancel->cancelled()) {
+    impl_->loop_threads.took(choice, monotonic_nanos() - start_ns);
   }
-  loop.wait_for_helpers();
 }
 
 }  // namespace millrace

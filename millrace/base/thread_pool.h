@@ -56,12 +56,14 @@ class ThreadPool {
   // True on one of this pool's workers.
   bool on_worker() const;
 
-  // Calls body(begin, end) over disjoint ranges that cover [0, n), on the caller and on up to
-  // `max_threads` - 1 workers, and returns when all are done. Ranges are cut so that each is worth
-  // at least some 10 microseconds, given the cost of one unit in nanoseconds; a small loop runs as
-  // body(0, n) on the caller. How ranges are cut does not depend on timing, only on n, the cost and
-  // nothing else, so that a body which sums per range gives the same bits with any number of
-  // threads. While it waits, the caller runs only ranges of this loop.
+  // Calls body(begin, end) over disjoint ranges that cover [0, n), on the caller and on workers, up
+  // to `max_threads` and up to size() threads together, and returns when all are done. Ranges are
+  // cut so that each is worth at least some 10 microseconds, given the cost of one unit in
+  // nanoseconds; a small loop runs as body(0, n) on the caller. How ranges are cut does not depend
+  // on timing, only on n, the cost and nothing else, so that a body which sums per range gives the
+  // same bits with any number of threads. How many threads take part does depend on timing: where
+  // the same loop, by its code, n and cost, was quicker with fewer, fewer do (LoopThreads). While
+  // it waits, the caller runs only ranges of this loop.
   // Stops starting ranges once `cancel` (may be null) is cancelled.
   void parallel_for(int64_t n, double cost_ns_per_unit, FunctionRef<void(int64_t, int64_t)> body,
                     int max_threads = 1 << 20, const CancellationToken* cancel = nullptr);
