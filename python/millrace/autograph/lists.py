@@ -1,6 +1,6 @@
 """Lists that a loop of the graph appends to."""
 
-from typing import Any
+from typing import Any, Callable
 
 from millrace import _core
 from millrace.autograph.values import is_convertible
@@ -8,7 +8,6 @@ from millrace.core import nest
 from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
-from millrace.ops import array
 from millrace.ops.tensor_array import TensorArray
 
 
@@ -153,19 +152,31 @@ def settled(result: Any) -> Any:
     )
 
 
-def stack(values: Any, axis: Any = 0, name: str = "stack") -> Any:
+def stacked_by(function: Callable[..., Any]) -> Callable[..., Any]:
     """`tf.stack`, of such lists too."""
-    if not isinstance(values, GrowingList):
-        return array.stack(values, axis, name)
-    if axis != 0:
-        raise ValueError("a list that a loop of the graph appends to is stacked with axis=0 only")
-    return values.stack()
+
+    def stack(values: Any, axis: Any = 0, name: str = "stack") -> Any:
+        if not isinstance(values, GrowingList):
+            return function(values, axis, name)
+        if axis != 0:
+            raise ValueError(
+                "a list that a loop of the graph appends to is stacked with axis=0 only"
+            )
+        return values.stack()
+
+    return stack
 
 
-def concat(values: Any, axis: Any, name: str = "concat") -> Any:
+def joined_by(function: Callable[..., Any]) -> Callable[..., Any]:
     """`tf.concat`, of such lists too."""
-    if not isinstance(values, GrowingList):
-        return array.concat(values, axis, name)
-    if axis != 0:
-        raise ValueError("a list that a loop of the graph appends to is joined with axis=0 only")
-    return values._elements.concat()
+
+    def concat(values: Any, axis: Any, name: str = "concat") -> Any:
+        if not isinstance(values, GrowingList):
+            return function(values, axis, name)
+        if axis != 0:
+            raise ValueError(
+                "a list that a loop of the graph appends to is joined with axis=0 only"
+            )
+        return values._elements.concat()
+
+    return concat

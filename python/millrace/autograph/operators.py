@@ -5,6 +5,7 @@ import types
 from typing import Any, Callable
 
 from millrace.autograph import builtins, conditionals, convert, lists, loops, undefined
+from millrace.core.ragged_forms import dense_form
 from millrace.ops import array, control_flow, functional, vectorized_map
 from millrace.ops import loops as while_loops
 
@@ -36,7 +37,7 @@ _CALLING = frozenset(
 )  # fmt: skip
 
 
-_OF_LISTS = {array.concat: lists.concat, array.stack: lists.stack}
+_OF_LISTS = {array.concat: lists.joined_by, array.stack: lists.stacked_by}
 
 
 def _with_converted(function: Callable[..., Any], features: frozenset[str]) -> Callable[..., Any]:
@@ -74,8 +75,8 @@ def _caller(features: frozenset[str]) -> Callable[[Any], Any]:
         if isinstance(function, types.FunctionType):
             if function in _CALLING:
                 return _with_converted(function, features)
-            if function in _OF_LISTS:
-                return _OF_LISTS[function]
+            if (known := dense_form(function)) in _OF_LISTS:
+                return _OF_LISTS[known](function)
         return convert.converted(function, features)
 
     return call

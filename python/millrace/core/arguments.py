@@ -26,4 +26,19 @@ def reordered(function: Callable[..., Any], order: str, **renamed: str) -> Calla
                 kwargs[own] = kwargs.pop(name)
         return function(**kwargs)
 
+    call._order = {name: renamed.get(name, name) for name in names}  # type: ignore[attr-defined]
     return call
+
+
+def parameters_of(function: Callable[..., Any]) -> list[Any]:
+    """The parameters of a function, in the order in which it takes them."""
+    import inspect  # late: seldom
+
+    order = getattr(function, "_order", None)
+    own = inspect.signature(function).parameters
+    if order is None:
+        return list(own.values())
+    return [
+        own[name].replace(name=given, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for given, name in order.items()
+    ]

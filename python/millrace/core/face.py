@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any, Callable, Iterable
 
+from millrace.core.ragged_forms import forms_of, with_ragged_form
 from millrace.core.suggest import unknown_name_message
 
 
@@ -37,6 +38,7 @@ class Face:
         self._graphs = graphs or {}
         self._folder = folder
         self._packages = frozenset(packages)
+        self._ragged: dict[str, tuple[str, str]] | None = None
         # Paths of the namespaces: "nn.", "nn.rnn_cell.".
         self.prefixes = {
             name[: i + 1] for name in names for i, character in enumerate(name) if character == "."
@@ -44,11 +46,20 @@ class Face:
 
     def load(self, path: str) -> Any:
         """The object of a public name. KeyError when there is none."""
-        module, _, attribute = self._names[path].partition(":")
+        target = self._names[path]
+        module, _, attribute = target.partition(":")
         if self._loads is not None:
             self._loads(module)
         __import__(module)
-        return getattr(sys.modules[module], attribute)
+        value = getattr(sys.modules[module], attribute)
+        form = self._forms().get(target)
+        return value if form is None else _wrapped(target, value, *form)
+
+    def _forms(self) -> dict[str, tuple[str, str]]:
+        """The functions that ragged tensors have a form of their own for."""
+        if self._ragged is None:
+            self._ragged = forms_of("v2" if self._package == "millrace" else "v1", self._names)
+        return self._ragged
 
     def names_below(self, prefix: str) -> list[str]:
         """What stands directly below "nn.", or below the face itself for ""."""
@@ -87,6 +98,16 @@ class Face:
         module.__dict__.update(_face=self, _prefix=path + ".", __path__=below, __package__=full)
         sys.modules[full] = module
         return module
+
+
+# Functions as the faces give them: one for all names.
+_given: dict[str, Any] = {}
+
+
+def _wrapped(target: str, value: Any, module: str, form: str) -> Any:
+    if target not in _given:
+        _given[target] = with_ragged_form(value, module, form)
+    return _given[target]
 
 
 class _Namespace(ModuleType):

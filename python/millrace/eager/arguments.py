@@ -143,11 +143,14 @@ class Call:
             for i, part in enumerate(parts):
                 self.tensors.append(part)
                 self.types.append(part.dtype)
-                shape = part._shape_tuple()
-                self.shapes.append(shape if i == fixed or not shape else (None, *shape[1:]))
+                shape = shape_of(part)
+                whole = i == fixed or not shape or isinstance(part, TensorSpec)
+                self.shapes.append(shape if whole else (None, *shape[1:]))
                 self.free.append(False)
+                self.spec_names.append(None)
             own = getattr(leaf, "_parts_key", None)  # what its parts do not say
-            kinds.append((type(leaf), own, len(parts), tuple(p.dtype for p in parts)))
+            kind = getattr(leaf, "value_type", type(leaf))
+            kinds.append((kind, own, len(parts), tuple(p.dtype for p in parts)))
             return Leaf(leaf, len(parts), name)
         kinds.append(_key_of(leaf))
         return leaf
@@ -156,8 +159,8 @@ class Call:
         """Takes the shapes that specs have for those of the first tensors."""
         i = 0
         for spec, leaf in zip(nest.flatten(specs), nest.flatten(self.structure), strict=False):
-            if isinstance(spec, TensorSpec):
-                self.shapes[i] = sizes_of(spec.shape)
+            parts = [spec] if isinstance(spec, TensorSpec) else tensors_of(spec)
+            self.shapes[i : i + len(parts)] = [sizes_of(part.shape) for part in parts]
             i += leaf.count
 
     def described(self) -> list[str]:

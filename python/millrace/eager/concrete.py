@@ -575,10 +575,9 @@ def _parts(leaf: Leaf, value: Any, shapes: Any, where: str) -> list[Any]:
                 f"of shape {value.shape}"
             )
         return [as_spec(spec, value, where)]
-    if type(value) is not type(leaf.value):
-        raise TypeError(
-            f"{where} had incorrect type: expected {type(leaf.value).__name__}, got {value!r}"
-        )
+    kind = getattr(leaf.value, "value_type", type(leaf.value))
+    if not isinstance(value, kind):
+        raise TypeError(f"{where} had incorrect type: expected {kind.__name__}, got {value!r}")
     return tensors_of(value)
 
 

@@ -127,6 +127,8 @@ def convert_input(
     try:
         return internal_convert(value, dtype, name, as_ref, preferred)
     except (TypeError, ValueError) as error:
+        if hasattr(value, "row_splits"):
+            raise  # its elements, which may be many, are no part of the message
         observed = getattr(value, "dtype", None)
         if dtype is not None and isinstance(observed, dtypes.DType):
             raise TypeError(

@@ -113,6 +113,7 @@ class SparseTensor:
     """
 
     _parts_never_change = True  # a run may be kept by the object
+    _operators_first = True  # of `tensor * sparse`, this one decides
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any):
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):

@@ -5,6 +5,8 @@ from typing import Any
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
+from millrace.core.specs import TensorSpec
+from millrace.graph.sparse import SparseTensor
 
 
 @export(v1="SparseTensorSpec", v2="SparseTensorSpec")
@@ -31,6 +33,24 @@ class SparseTensorSpec:
     def from_value(cls, value: Any) -> "SparseTensorSpec":
         """The type and shape of a sparse tensor."""
         return cls(value.shape, value.dtype)
+
+    @property
+    def value_type(self) -> type:
+        """The class of the values."""
+        return SparseTensor
+
+    # A spec stands for a value where functions are traced: see eager/arguments.py.
+
+    def _parts(self) -> list[TensorSpec]:
+        """The specs of the tensors that such values are made of."""
+        rank = self._shape.ndims
+        return [
+            TensorSpec([None, rank], dtypes.int64), TensorSpec([None], self._dtype),
+            TensorSpec([rank], dtypes.int64),
+        ]  # fmt: skip
+
+    def _from_parts(self, parts: list[Any]) -> SparseTensor:
+        return SparseTensor(*parts)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a sparse tensor, or another spec, is of the type and may have the shape."""

@@ -18,6 +18,8 @@ def _compared(op: Any, x: Any, y: Any, without: bool) -> Any:
     """The elements compared; `without` where the two cannot be."""
     if y is None:
         return without
+    if getattr(y, "_operators_first", False):
+        return NotImplemented
     if not isinstance(x, Tensor):
         x = convert_to_tensor(x)
     try:

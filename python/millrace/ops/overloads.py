@@ -25,7 +25,7 @@ def _plain(op: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     add = _core.op(op)
 
     def method(x: Any, y: Any) -> Any:
-        if isinstance(y, SparseTensor):
+        if getattr(y, "_operators_first", False):
             return NotImplemented
         return add(name, (x, y))
 
@@ -41,7 +41,7 @@ def _composed(
     """The same for an operator made of several ops."""
 
     def method(x: Any, y: Any) -> Any:
-        if isinstance(y, SparseTensor):
+        if getattr(y, "_operators_first", False):
             return NotImplemented
         with name_scope(None, name, [x, y]) as scope:
             x = convert_to_tensor(x, name="x")

@@ -66,7 +66,8 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             return reshape(tiled, wanted)
         if not repeats.shape.is_compatible_with(data.shape[axis : axis + 1]):
             raise ValueError(
-                f"repeats has shape {repeats.shape} for a dimension of {data.shape[axis]}"
+                f"Dimensions {data.shape[axis]} and {repeats.shape[0]} are not compatible: repeats "
+                f"has shape {repeats.shape}, the dimension another size"
             )
         most = reduce_max(concat([repeats, gen_ops.zeros_like(repeats[:1])], 0))
         most = gen_ops.maximum(most, gen_ops.zeros_like(most))

@@ -4,11 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from millrace import _core
 from millrace.core import dtypes
 from millrace.core.export import export
+from millrace.core.shapes import TensorShape
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
-from millrace.ops.ragged.tensor import RaggedTensor, RaggedTensorValue
+from millrace.ops import array
+from millrace.ops.ragged.tensor import RaggedTensor
+from millrace.ops.ragged.value import RaggedTensorValue
 
 
 @export(v1="ragged.constant", v2="ragged.constant")
@@ -48,15 +52,37 @@ def constant_value(
     if dtype is not None:
         known = dtypes.as_dtype(dtype) if isinstance(dtype, dtypes.DType) else np.dtype(dtype)
 
-    def array(values: Any, shape: Any) -> Any:
+    def as_array(values: Any, shape: Any) -> Any:
         array_type = known.as_numpy_dtype if isinstance(known, dtypes.DType) else known
         return np.reshape(np.array(values, dtype=array_type), shape)
 
     return _made(
-        array,
+        as_array,
         lambda values, splits: RaggedTensorValue(values, np.array(splits, dtype=kind)),
         pylist, known, ragged_rank, inner_shape,
     )  # fmt: skip
+
+
+@export(v1="ragged.placeholder")
+def placeholder(
+    dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None
+) -> Any:
+    """A placeholder that is fed a RaggedTensorValue; a plain one for a `ragged_rank` of 0.
+
+    Args:
+      value_shape: of the elements.
+    """
+    if _core.executing_eagerly():
+        raise RuntimeError("tf.ragged.placeholder is not compatible with eager execution.")
+    if ragged_rank == 0:
+        return array.placeholder(dtype, value_shape, name)
+    with name_scope(name, "RaggedPlaceholder"):
+        shape = TensorShape([None]).concatenate(TensorShape(value_shape))
+        result: Any = array.placeholder(dtype, shape, "flat_values")
+        for i in reversed(range(ragged_rank)):
+            splits = array.placeholder(dtypes.int64, [None], f"row_splits_{i}")
+            result = RaggedTensor.from_row_splits(result, splits, validate=False)
+        return result
 
 
 def _is_list(value: Any) -> bool:

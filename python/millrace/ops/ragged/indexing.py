@@ -6,7 +6,7 @@ from millrace import gen_ops
 from millrace.ops import array, gather
 from millrace.ops.along import range as range_of
 from millrace.ops.math import cast
-from millrace.ops.ragged.tensor import RaggedTensor, picked_rows
+from millrace.ops.ragged.tensor import RaggedTensor, frame_of, picked_rows
 
 
 def getitem(ragged: RaggedTensor, key: Any) -> Any:
@@ -105,9 +105,7 @@ def _slice_rows(rows: RaggedTensor, part: slice) -> RaggedTensor:
         begin, end = bound(part.start, lengths - 1), bound(part.stop, zero - 1)
         counts = gen_ops.floor_div(begin - end + (-step - 1), cast(-step, kind))
     counts = gen_ops.maximum(counts, zero)
-    frame = RaggedTensor.from_row_lengths(
-        array.zeros([gen_ops.sum(counts, 0)], kind), counts, validate=False
-    )
+    frame = frame_of(counts)
     ids = frame.value_rowids()
     within = range_of(cast(array.shape(ids)[0], kind)) - gather.gather(frame.row_starts(), ids)
     places = gather.gather(rows.row_starts() + begin, ids) + within * step

@@ -10,14 +10,7 @@ from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
 from millrace.ops import array
-from millrace.ops.ragged.tensor import RaggedTensor, RaggedTensorValue, from_value
-
-
-def as_ragged_or_tensor(value: Any, name: str = "input") -> Any:
-    """A RaggedTensor as it is, anything else as a tensor."""
-    if isinstance(value, RaggedTensorValue):
-        return from_value(value)
-    return value if isinstance(value, RaggedTensor) else convert_to_tensor(value, name=name)
+from millrace.ops.ragged.tensor import RaggedTensor, as_ragged_or_tensor
 
 
 def _rows_of_strings(strings: Any, function: Any) -> Any:

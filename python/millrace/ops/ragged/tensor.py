@@ -1,6 +1,5 @@
 """RaggedTensor: rows of different lengths as values in a row and where each row begins."""
 
-from collections import namedtuple
 from itertools import pairwise
 from typing import Any
 
@@ -11,50 +10,17 @@ from millrace.core import dtypes
 from millrace.core.errors import InvalidArgumentError
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.tensor import Tensor, TensorOperators
-from millrace.graph.convert import convert_to_tensor
+from millrace.core.tensor import OPERATORS, Tensor, TensorOperators
+from millrace.graph.convert import convert_to_tensor, register_tensor_conversion_function
 from millrace.graph.default_graph import control_dependencies, name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.graph.static_value import constant_value
 from millrace.ops import array, check, gather, partition
 from millrace.ops.along import cumsum
 from millrace.ops.along import range as range_of
 from millrace.ops.math import cast
+from millrace.ops.ragged.value import RaggedTensorValue
 from millrace.ops.reduce import reduce_max
-
-
-@export(v1="ragged.RaggedTensorValue")
-class RaggedTensorValue(namedtuple("RaggedTensorValue", ["values", "row_splits"])):
-    """A RaggedTensor of arrays: what a session gives for one."""
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the elements."""
-        return self.values.dtype
-
-    @property
-    def flat_values(self) -> Any:
-        """The elements of all rows."""
-        values = self.values
-        return values.flat_values if isinstance(values, RaggedTensorValue) else values
-
-    @property
-    def nested_row_splits(self) -> tuple[Any, ...]:
-        """The splits of each ragged dimension, the outermost first."""
-        inner = self.values
-        more = inner.nested_row_splits if isinstance(inner, RaggedTensorValue) else ()
-        return (self.row_splits, *more)
-
-    @property
-    def ragged_rank(self) -> int:
-        """How many dimensions are ragged."""
-        return len(self.nested_row_splits)
-
-    def to_list(self) -> list[Any]:
-        """The elements as nested lists."""
-        inner = self.values
-        flat = inner.to_list() if isinstance(inner, RaggedTensorValue) else inner.tolist()
-        splits = self.row_splits.tolist()
-        return [flat[a:b] for a, b in pairwise(splits)]
 
 
 def _failing(message: str) -> InvalidArgumentError:
@@ -67,8 +33,12 @@ class RaggedTensor(TensorOperators):
     ragged themselves. Made by functions such as `from_row_splits`."""
 
     _parts_never_change = True
+    _operators_first = True  # of `tensor + ragged`, this one decides
 
-    def __init__(self, values: Any, row_splits: Tensor, internal: bool = False):
+    def __init__(
+        self, values: Any, row_splits: Tensor, internal: bool = False,
+        uniform_row_length: Tensor | None = None,
+    ):  # fmt: skip
         if not internal:
             raise ValueError(
                 "RaggedTensor constructor is private; please use one of the factory methods "
@@ -76,7 +46,7 @@ class RaggedTensor(TensorOperators):
             )
         self._values = values
         self._row_splits = row_splits
-        self._uniform_row_length: Tensor | None = None
+        self._uniform_row_length = uniform_row_length
 
     # Making them.
 
@@ -181,9 +151,7 @@ class RaggedTensor(TensorOperators):
                     f"{int(nrows)} rows of {int(length)} for {int(count)} values"
                 )
             splits = range_of(nrows + 1) * length
-            result = cls(values, splits, internal=True)
-            result._uniform_row_length = length
-            return result
+            return cls(values, splits, internal=True, uniform_row_length=length)
 
     @classmethod
     def from_nested_row_splits(
@@ -253,11 +221,17 @@ class RaggedTensor(TensorOperators):
                     tensor, None, None, len(given), row_splits_dtype=splits_type
                 )
                 return _cut_nested(result, given)
-            flat = array.reshape(tensor, array.concat([[-1], sizes[ragged_rank + 1 :]], 0))
+            count = gen_ops.prod(sizes[: ragged_rank + 1], [0])
+            flat = array.reshape(tensor, array.concat([[count], sizes[ragged_rank + 1 :]], 0))
+            if rank is not None:
+                known = tensor.shape.as_list()
+                outer = known[: ragged_rank + 1]
+                whole = None if None in outer else int(np.prod(outer, dtype=np.int64))
+                flat.set_shape([whole, *known[ragged_rank + 1 :]])
             row = sizes[ragged_rank]
             rows = gen_ops.prod(sizes[:ragged_rank], 0)
             if lengths is None and padding is None:
-                inner = cls(flat, range_of(rows + 1) * row, internal=True)
+                inner = cls(flat, range_of(rows + 1) * row, True, row)
             else:
                 if lengths is None:
                     lengths = _lengths_without(flat, padding, rows, row, splits_type)
@@ -270,7 +244,7 @@ class RaggedTensor(TensorOperators):
                 )
             for axis in range(ragged_rank - 1, 0, -1):
                 outer = gen_ops.prod(sizes[:axis], 0)
-                inner = cls(inner, range_of(outer + 1) * sizes[axis], internal=True)
+                inner = cls(inner, range_of(outer + 1) * sizes[axis], True, sizes[axis])
             return inner
 
     @classmethod
@@ -341,8 +315,9 @@ class RaggedTensor(TensorOperators):
         splits = self._row_splits.shape.as_list() if self._row_splits.shape.ndims else [None]
         rows = None if splits[0] is None else splits[0] - 1
         row: Any = None
-        if self._uniform_row_length is not None and _core.executing_eagerly():
-            row = int(self._uniform_row_length)
+        if self._uniform_row_length is not None:
+            known = constant_value(self._uniform_row_length)
+            row = None if known is None else int(known)
         inner = self._values.shape
         if inner.ndims is None:
             return TensorShape(None)
@@ -401,7 +376,7 @@ class RaggedTensor(TensorOperators):
     def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
         """How long the rows are; along an inner dimension, ragged."""
         with name_scope(name, "RaggedRowLengths"):
-            axis = _positive_axis(axis, self.shape.ndims)
+            axis = positive_axis(axis, self.shape.ndims)
             if axis == 0:
                 return self.nrows()
             if axis == 1:
@@ -442,9 +417,7 @@ class RaggedTensor(TensorOperators):
         """The same rows of other values."""
         values = _values(new_values)
         self.values.shape[:1].assert_is_compatible_with(values.shape[:1])
-        result = RaggedTensor(values, self._row_splits, internal=True)
-        result._uniform_row_length = self._uniform_row_length
-        return result
+        return RaggedTensor(values, self._row_splits, True, self._uniform_row_length)
 
     def with_flat_values(self, new_values: Any) -> "RaggedTensor":
         """The same rows, of each ragged dimension, of other values."""
@@ -461,15 +434,15 @@ class RaggedTensor(TensorOperators):
         inner = self._values
         if isinstance(inner, RaggedTensor):
             inner = inner.with_row_splits_dtype(dtype)
-        result = RaggedTensor(inner, cast(self._row_splits, dtype), internal=True)
-        if self._uniform_row_length is not None:
-            result._uniform_row_length = cast(self._uniform_row_length, dtype)
-        return result
+        length = self._uniform_row_length
+        if length is not None:
+            length = cast(length, dtype)
+        return RaggedTensor(inner, cast(self._row_splits, dtype), True, length)
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
         """With the dimensions from `outer_axis` to `inner_axis` made one."""
         rank = self.shape.ndims
-        outer, inner = _positive_axis(outer_axis, rank), _positive_axis(inner_axis, rank)
+        outer, inner = positive_axis(outer_axis, rank), positive_axis(inner_axis, rank)
         if outer > inner:
             raise ValueError(
                 f"Expected outer_axis ({outer_axis}) to be less than or equal to inner_axis "
@@ -493,29 +466,15 @@ class RaggedTensor(TensorOperators):
             if default_value is None:
                 default_value = array.zeros([], flat.dtype)
             default = convert_to_tensor(default_value, dtype=flat.dtype, name="default_value")
+            _check_default(default, flat)
             default = gen_ops.broadcast_to(default, inner)
             ragged = self.with_row_splits_dtype(dtypes.int64)
             sizes = ragged.bounding_shape()
             wanted: Any = None
             if shape is not None:
-                wanted = TensorShape(shape).as_list() if not isinstance(shape, Tensor) else None
-                if wanted is not None:
-                    if len(wanted) != self.shape.ndims:
-                        raise ValueError(
-                            f"shape has {len(wanted)} dimensions, the RaggedTensor "
-                            f"{self.shape.ndims}"
-                        )
-                    sizes = array.stack(
-                        [
-                            sizes[i] if w is None else convert_to_tensor(w, dtype=dtypes.int64)
-                            for i, w in enumerate(wanted)
-                        ]
-                    )
-                else:
-                    given = cast(shape, dtypes.int64)
-                    sizes = gather.where_v2(gen_ops.less(given, 0), sizes, given)
+                sizes, wanted = _wanted_sizes(self, sizes, shape)
             count = ragged.ragged_rank + 1
-            places = _indices(ragged)
+            places = flat_indices(ragged)
             outer = sizes[:count]
             inside = gen_ops.all(gen_ops.less(places, outer), 1)
             if shape is not None:
@@ -536,7 +495,7 @@ class RaggedTensor(TensorOperators):
             ragged = self.with_row_splits_dtype(dtypes.int64)
             flat = ragged.flat_values
             shape = ragged.bounding_shape()
-            indices = _indices(ragged)
+            indices = flat_indices(ragged)
             rank = flat.shape.ndims
             if rank is None:
                 raise ValueError("to_sparse needs values of known rank")
@@ -560,17 +519,14 @@ class RaggedTensor(TensorOperators):
 
     def numpy(self) -> Any:
         """An array of the rows: of arrays where they differ in length."""
-        rows = self._value()
-        splits = rows.row_splits
+        splits = self._row_splits.numpy()
         inner = self._values.numpy()
         parts = [inner[a:b] for a, b in pairwise(splits)]
-        shapes = {part.shape for part in parts}
-        if len(shapes) == 1 and not any(part.dtype == object for part in parts):
-            return np.stack(parts)
         if not parts:
             return np.zeros((0, 0, *inner.shape[1:]), inner.dtype)
+        if len({len(part) for part in parts}) == 1:
+            return np.stack(parts)
         made = np.empty(len(parts), dtype=object)
-        made[:] = parts if len(parts) != 1 else [parts[0]]
         for i, part in enumerate(parts):
             made[i] = part
         return made
@@ -586,8 +542,15 @@ class RaggedTensor(TensorOperators):
     def _parts(self) -> list[Tensor]:
         return [self.flat_values, *self.nested_row_splits]
 
-    def _from_parts(self, parts: list[Tensor]) -> "RaggedTensor":
-        return RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
+    def _from_parts(self, parts: list[Any]) -> "RaggedTensor":
+        inner = parts[0]
+        if isinstance(self._values, RaggedTensor):
+            inner = self._values._from_parts([inner, *parts[2:]])
+        length = self._uniform_row_length
+        known = None if length is None else constant_value(length)
+        if known is not None:  # a length of another graph would be of no use
+            length = convert_to_tensor(int(known), dtype=length.dtype)
+        return RaggedTensor(inner, parts[1], True, None if known is None else length)
 
     def __len__(self) -> int:
         if not hasattr(self._row_splits, "numpy"):
@@ -598,9 +561,10 @@ class RaggedTensor(TensorOperators):
         return iter([self[i] for i in range(len(self))])
 
     def __repr__(self) -> str:
-        if hasattr(self.flat_values, "numpy"):
-            return f"<tf.RaggedTensor {self.to_list()}>"
-        return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+        if not hasattr(self.flat_values, "numpy"):
+            return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+        with np.printoptions(formatter={"all": _text_of}):
+            return f"<tf.RaggedTensor {_text_of(self.numpy())}>"
 
     __str__ = __repr__
 
@@ -610,13 +574,37 @@ class RaggedTensor(TensorOperators):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise ValueError("a RaggedTensor is no array: use to_tensor(), to_list() or numpy()")
 
-    def __getitem__(self, key: Any) -> Any:
-        from millrace.ops.ragged.indexing import getitem  # late: it is made of these
 
-        return getitem(self, key)
+def _operator(name: str) -> Any:
+    def method(*operands: Any) -> Any:
+        from millrace.ops.ragged import operators  # late: they are made of ragged tensors
+
+        return getattr(operators, name)(*operands)
+
+    return method
+
+
+for _name in (*OPERATORS, "__eq__", "__ne__"):
+    setattr(RaggedTensor, _name, _operator(_name))
+
+
+def _no_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    raise TypeError("a RaggedTensor is no Tensor: use to_tensor()")
+
+
+register_tensor_conversion_function((RaggedTensor, RaggedTensorValue), _no_tensor)
 
 
 # ---- Helpers.
+
+
+def _text_of(value: Any) -> str:
+    """An array, or an element of one, with commas."""
+    if not isinstance(value, np.ndarray):
+        return str(value)
+    if value.size == 0:
+        return repr(value.tolist())
+    return np.array2string(value, separator=", ", formatter={"all": _text_of})
 
 
 def _values(values: Any) -> Any:
@@ -650,6 +638,116 @@ def _partition(value: Any, name: str) -> Tensor:
     return tensor
 
 
+def is_ragged(value: Any) -> bool:
+    """Whether a value is ragged: a RaggedTensor or a RaggedTensorValue."""
+    return isinstance(value, (RaggedTensor, RaggedTensorValue))
+
+
+def as_ragged_or_tensor(value: Any, name: str = "input") -> Any:
+    """A RaggedTensor as it is, anything else as a tensor."""
+    if isinstance(value, RaggedTensorValue):
+        return from_value(value)
+    return value if isinstance(value, RaggedTensor) else convert_to_tensor(value, name=name)
+
+
+def checked(tensor: Tensor, conditions: list[tuple[Tensor, str]]) -> Tensor:
+    """The tensor, once the conditions hold: InvalidArgumentError with the message of one that does
+    not."""
+    if _core.executing_eagerly():
+        for condition, message in conditions:
+            if not condition.numpy():
+                raise _failing(message)
+        return tensor
+    checks = [check.assert_equal(condition, True, message=m) for condition, m in conditions]
+    with control_dependencies([c for c in checks if c is not None]):
+        return gen_ops.identity(tensor)
+
+
+def _check_default(default: Tensor, flat: Tensor) -> None:
+    """ValueError for a default value that is not broadcast to the elements."""
+    given, sizes = default.shape, flat.shape
+    if given.ndims is None or sizes.ndims is None:
+        return
+    which = (
+        f"default_value.shape={_sizes_text(given.as_list())} and "
+        f"rt_input.flat_values.shape={_sizes_text(sizes.as_list())} are incompatible: "
+    )
+    if given.ndims >= sizes.ndims and given.ndims > 0:
+        raise ValueError(
+            f"{which}default_value.rank = {given.ndims}  must be less than "
+            f"rt_input.flat_values.rank = {sizes.ndims}"
+        )
+    for i in range(1, given.ndims + 1):
+        a, b = given.as_list()[-i], sizes.as_list()[-i]
+        if a is not None and b is not None and a not in (1, b):
+            raise ValueError(
+                f"{which}default_value.shape[{-i}] = {a} but rt_input.flat_values.shape[{-i}] = {b}"
+            )
+
+
+def _sizes_text(sizes: list[int | None]) -> str:
+    return "[" + ",".join("?" if s is None else str(s) for s in sizes) + "]"
+
+
+def _wanted_sizes(ragged: RaggedTensor, sizes: Tensor, shape: Any) -> tuple[Tensor, Any]:
+    """(sizes, what is known of them): of a dense tensor, where `shape` says some of them."""
+    known = constant_value(shape) if isinstance(shape, Tensor) else None
+    if known is not None:
+        shape = known.tolist()
+        if shape == -1:
+            return sizes, None
+        if not isinstance(shape, list):
+            raise ValueError(f"shape must be a vector, or -1 for an unknown rank; got {shape}")
+    if isinstance(shape, Tensor):
+        given = cast(shape, dtypes.int64)
+        return gather.where_v2(gen_ops.less(given, 0), sizes, given), None
+    if isinstance(shape, TensorShape):
+        if shape.ndims is None:
+            return sizes, None
+        shape = shape.as_list()
+    parts = [None if isinstance(s, (int, np.integer)) and s < 0 else s for s in shape]
+    wanted = [None if isinstance(s, Tensor) else s for s in parts]
+    which = f"rt_input.shape and shape={_sizes_text(wanted)} are incompatible: "
+    own = ragged.shape
+    if own.ndims is not None and own.ndims != len(parts):
+        raise ValueError(f"{which}rt_input.rank = {own.ndims} but shape.rank = {len(parts)}")
+    for i in range(ragged.ragged_rank + 1, len(parts)):
+        size = own.as_list()[i] if own.ndims is not None else None
+        if size is not None and wanted[i] is not None and size != wanted[i]:
+            raise ValueError(f"{which}rt_input.shape[{i}] = {size} but shape[{i}] = {wanted[i]}")
+    made = [
+        sizes[i] if part is None else cast(convert_to_tensor(part), dtypes.int64)
+        for i, part in enumerate(parts)
+    ]
+    return array.stack(made), wanted
+
+
+def after(value: Any, needed: Tensor) -> Any:
+    """A value, ragged or not, that waits for a tensor where a graph is run."""
+    if _core.executing_eagerly():
+        return value
+    with control_dependencies([needed]):
+        if isinstance(value, RaggedTensor):
+            return value.with_flat_values(gen_ops.identity(value.flat_values))
+        return gen_ops.identity(value)
+
+
+def same_splits(splits: Tensor, other: Tensor, message: str) -> Tensor:
+    """Splits, once it is known that others are equal to them: InvalidArgumentError otherwise."""
+    if splits is other:
+        return splits
+    sizes = gen_ops.equal(array.size(splits), array.size(other))
+    splits = checked(splits, [(sizes, message)])
+    return checked(splits, [(gen_ops.all(gen_ops.equal(splits, other), [0]), message)])
+
+
+def frame_of(lengths: Tensor) -> RaggedTensor:
+    """Rows of these lengths; their values are zeros."""
+    total = array.reshape(gen_ops.sum(lengths, 0), [1])
+    zeros = gen_ops.fill(total, cast(0, lengths.dtype))
+    return RaggedTensor.from_row_lengths(zeros, lengths, validate=False)
+
+
 def _rows(values: Any) -> Tensor:
     if isinstance(values, RaggedTensor):
         return values.nrows(dtypes.int64)
@@ -676,7 +774,7 @@ def _checked_splits(splits: Tensor, values: Any) -> Tensor:
         return gen_ops.identity(splits)
 
 
-def _positive_axis(axis: int, rank: int | None) -> int:
+def positive_axis(axis: int, rank: int | None) -> int:
     if not isinstance(axis, int):
         raise TypeError(f"axis must be an int, got {type(axis).__name__}")
     if rank is None:
@@ -695,7 +793,7 @@ def _places_in_rows(ragged: RaggedTensor) -> Tensor:
     return range_of(count) - gather.gather(ragged.row_starts(), ids)
 
 
-def _indices(ragged: RaggedTensor) -> Tensor:
+def flat_indices(ragged: RaggedTensor) -> Tensor:
     """[values, ragged_rank + 1]: the index of each of the flat values. Splits are int64."""
     columns = [ragged.value_rowids(), _places_in_rows(ragged)]
     inner = ragged.values
@@ -757,9 +855,7 @@ def _picked_rows(ragged: RaggedTensor, rows: Tensor) -> RaggedTensor:
     """Rows of a ragged tensor, by number."""
     lengths = gather.gather(ragged.row_lengths(), rows)
     starts = gather.gather(ragged.row_starts(), rows)
-    frame = RaggedTensor.from_row_lengths(
-        array.zeros([gen_ops.sum(lengths, 0)], lengths.dtype), lengths, validate=False
-    )
+    frame = frame_of(lengths)
     places = _places_in_rows(frame) + gather.gather(starts, frame.value_rowids())
     values = ragged.values
     picked = (
