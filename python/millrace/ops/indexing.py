@@ -1,6 +1,7 @@
 """Parts of tensors: `tensor[1:, None]`, slices with strides."""
 
 import builtins
+import functools
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
             shrink_axis_mask |= bit
     masks = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
     if begin and _core.executing_eagerly():
-        quick = _of_numbers(tensor, begin, end, strides, masks)
+        quick = _of_numbers(tensor, begin, end, strides, masks, var)
         if quick is not None:
             return quick
     values = [tensor, *(v for v in (*begin, *end, *strides) if isinstance(v, Tensor))]
@@ -147,13 +148,42 @@ def getitem(tensor: Any, item: Any, var: Any = None) -> Tensor:
         return strided_slice(tensor, *bounds, *masks, var, scope)
 
 
-def _of_numbers(tensor: Any, begin: Any, end: Any, strides: Any, masks: Any) -> Tensor | None:
+def _of_numbers(
+    tensor: Any, begin: Any, end: Any, strides: Any, masks: Any, var: Any
+) -> Tensor | None:
     """What most slices outside of graphs are: of Python's numbers. None for others."""
     for numbers in (begin, end, strides):
         for number in numbers:
             if type(number) is not int or not -_INT32_MAX <= number <= _INT32_MAX:
                 return None
-    return gen_ops.strided_slice(tensor, begin, end, strides, *masks)
+    made = gen_ops.strided_slice(tensor, begin, end, strides, *masks)
+    if var is not None:
+        _make_assignable(made, var, begin, end, strides, masks)
+    return made
+
+
+def _make_assignable(made: Tensor, var: Any, *part: Any) -> None:
+    """`made.assign(value)` writes to that part of the variable."""
+    assign = functools.partial(_assign, var, *part)
+    if _core.is_eager_tensor(made):
+        slices.add(made, assign)
+    else:
+        made.assign = assign
+
+
+def _assign(
+    var: Any, begin: Any, end: Any, strides: Any, masks: Any, value: Any, name: str | None = None
+) -> Any:
+    """Writes `value` to a part of a variable."""
+    handle = getattr(var, "handle", None)
+    write = gen_ops.strided_slice_assign
+    if handle is not None:
+        write = gen_ops.resource_strided_slice_assign
+    done = write(
+        var._ref() if handle is None else handle, begin, end, strides,
+        convert_to_tensor(value, var.dtype.base_dtype), *masks, name=name or "strided_slice_assign",
+    )  # fmt: skip
+    return var if is_outside_of_graphs(var) else done
 
 
 def is_outside_of_graphs(var: Any) -> bool:
@@ -181,26 +211,8 @@ def strided_slice(
         shrink_axis_mask, name=name,
     )  # fmt: skip
     if var is not None:
-
-        def assign(value: Any, name: str | None = None) -> Any:
-            """Writes `value` to this part of the variable."""
-            handle = getattr(var, "handle", None)
-            write = (
-                gen_ops.strided_slice_assign
-                if handle is None
-                else gen_ops.resource_strided_slice_assign
-            )
-            done = write(
-                var._ref() if handle is None else handle, begin, end, strides,
-                convert_to_tensor(value, var.dtype.base_dtype), begin_mask, end_mask,
-                ellipsis_mask, new_axis_mask, shrink_axis_mask, name=name or "strided_slice_assign",
-            )  # fmt: skip
-            return var if is_outside_of_graphs(var) else done
-
-        if _core.is_eager_tensor(made):
-            slices.add(made, assign)
-        else:
-            made.assign = assign
+        masks = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
+        _make_assignable(made, var, begin, end, strides, masks)
     return made
 
 
