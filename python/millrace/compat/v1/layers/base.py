@@ -325,7 +325,7 @@ class Layer:
         dtype = self._dtype if dtype is None else dtype
         self._set_scope(None)
         graph = get_default_graph()
-        existing = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+        existing = set(graph.get_collection(GraphKeys.GLOBAL_VARIABLES))
         reuse = self.built or self._reuse
         with (
             variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as scope,
@@ -337,7 +337,8 @@ class Layer:
                 partitioner=partitioner, use_resource=use_resource,
             )  # fmt: skip
             parts = list(variable) if isinstance(variable, PartitionedVariable) else [variable]
-            if regularizer is not None and not any(p is v for v in existing for p in parts):
+            new = outside_of_sessions() or not any(p in existing for p in parts)
+            if regularizer is not None and new:
                 for part in parts:
                     with name_scope(f"{name}/Regularizer"):
                         self.add_loss(regularizer(part))
