@@ -6,6 +6,9 @@
 
 namespace millrace {
 
+// No panel has more lines, and no tile more rows or columns.
+inline constexpr int kMaxPanel = 64;
+
 // Some rows of a left matrix in memory: element p of row i is data[i * row_step + p * k_step].
 template <class T>
 struct GemmRows {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "millrace/ops/linalg/gemm_kernels.h"
+#include "millrace/ops/transpose_vectors.h"
 #include "millrace/ops/vector.h"
 
 namespace millrace {
@@ -394,44 +395,41 @@ void row(int64_t n, int64_t k, const T* a, const T* b, int64_t b_step, T* c) {
   }
 }
 
-template <class T>
-struct FourOf {
-  typedef T Type __attribute__((vector_size(4 * sizeof(T))));
-};
+// Of as many rows as a vector V has elements, the elements from p on as far as they make squares:
+// where they end.
+template <class V, class T>
+MR_VECTOR_FN int64_t interleave_squares(const T* const* rows, int width, int64_t p, int64_t length,
+                                        T* out) {
+  constexpr int kSide = sizeof(V) / sizeof(T);
+  for (; p + kSide <= length; p += kSide) {
+    V square[kSide];
+    MR_UNROLLED
+    for (int i = 0; i < kSide; ++i) __builtin_memcpy(&square[i], rows[i] + p, sizeof(V));
+    vec::transpose(square);
+    MR_UNROLLED
+    for (int i = 0; i < kSide; ++i) {
+      __builtin_memcpy(out + (p + i) * width, &square[i], sizeof(V));
+    }
+  }
+  return p;
+}
 
+// By squares of whole vectors, or of four elements where there are fewer lines or elements.
 template <class T>
 void interleave(const T* const* rows, int count, int width, int64_t length, T* out) {
-  using Four = typename FourOf<T>::Type;
+  constexpr int kSide = vec::kLanes<T>, kSmall = kSide < 4 ? kSide : 4;
   int i = 0;
-  for (; i + 4 <= count; i += 4) {
-    const T *r0 = rows[i], *r1 = rows[i + 1], *r2 = rows[i + 2], *r3 = rows[i + 3];
-    T* o = out + i;
-    int64_t p = 0;
-    for (; p + 4 <= length; p += 4) {
-      Four x0, x1, x2, x3;
-      __builtin_memcpy(&x0, r0 + p, sizeof x0);
-      __builtin_memcpy(&x1, r1 + p, sizeof x1);
-      __builtin_memcpy(&x2, r2 + p, sizeof x2);
-      __builtin_memcpy(&x3, r3 + p, sizeof x3);
-      const Four low01 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
-      const Four low23 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
-      const Four high01 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
-      const Four high23 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
-      x0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-      x1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-      x2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-      x3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-      __builtin_memcpy(o, &x0, sizeof x0);
-      __builtin_memcpy(o + width, &x1, sizeof x1);
-      __builtin_memcpy(o + 2 * width, &x2, sizeof x2);
-      __builtin_memcpy(o + 3 * width, &x3, sizeof x3);
-      o += 4 * width;
-    }
-    for (; p < length; ++p, o += width) {
-      o[0] = r0[p];
-      o[1] = r1[p];
-      o[2] = r2[p];
-      o[3] = r3[p];
+  while (i + kSmall <= count) {
+    const bool whole = kSide > kSmall && i + kSide <= count && length >= kSide;
+    const int end = whole ? i + kSide : i + kSmall;
+    const int64_t done =
+        whole ? interleave_squares<vec::Vec<T>>(rows + i, width, 0, length, out + i) : 0;
+    for (; i < end; i += kSmall) {
+      int64_t p = interleave_squares<typename VecOf<T, kSmall>::Type>(rows + i, width, done, length,
+                                                                      out + i);
+      for (; p < length; ++p) {
+        for (int r = 0; r < kSmall; ++r) out[p * width + i + r] = rows[i + r][p];
+      }
     }
   }
   for (; i < count; ++i) {

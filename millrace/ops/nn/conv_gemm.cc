@@ -8,7 +8,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kMaxPanel = 64;
 constexpr int64_t kMaxRun = 512;
 template <class T>
 constexpr T kZeros[kMaxRun] = {};

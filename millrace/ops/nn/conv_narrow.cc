@@ -1,8 +1,10 @@
 #include "millrace/ops/nn/conv_narrow.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "millrace/ops/linalg/scratch.h"
+#include "millrace/ops/rounding.h"
 
 namespace millrace {
 namespace {
@@ -23,44 +25,43 @@ constexpr int64_t kEnoughSums = 20;
 // A copy of the images with zeros around them is at most so many times as large.
 constexpr double kMostSeen = 4;
 constexpr int64_t kParts = 16;
+// Tasks are bands of the output; so much of the images stays in the second-level cache with what
+// a band's windows make of it.
+constexpr int64_t kTasks = 16;
+constexpr int64_t kBandBytes = int64_t{192} << 10;
 // So much of the output's gradient stays in the second-level cache while all filter elements meet
 // it.
 constexpr int64_t kBlockElements = int64_t{1} << 16;
 constexpr double kFlopsPerNs = 50;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // How many input elements the windows of an axis span.
 int64_t span_of(const AxisGeometry& axis) { return (axis.output - 1) * axis.stride + axis.window; }
 
-// The images with all that windows see: pixel (0, 0) is the first window's.
+// Images with all that windows see: pixel (0, 0) of each is the first window's.
 template <class T>
 class PaddedImages {
  public:
-  explicit PaddedImages(const ConvGeometry& g)
+  PaddedImages(const ConvGeometry& g, const T* images)
       : g_(g),
+        images_(images),
         fits_(fits(g.height) && fits(g.width)),
         rows_(fits_ ? g.height.input : span_of(g.height)),
-        columns_(fits_ ? g.width.input : span_of(g.width)),
-        copy_(fits_ ? 0 : g.batch * rows_ * columns_ * g.in_channels) {}
+        columns_(fits_ ? g.width.input : span_of(g.width)) {}
 
-  // Before all else.
-  Status fill(const T* image, ParallelFor parallel_for) {
-    data_ = image;
-    if (fits_) return ok_status();
-    MR_TRY(copy_.status());
-    data_ = copy_.data();
-    parallel_for(g_.batch * rows_, static_cast<double>(row_size()) * 0.3,
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) fill_row(image, i);
-                 });
-    return ok_status();
+  // Whether they are as they lie in memory: else rows() copies them.
+  bool in_place() const { return fits_; }
+  int64_t count() const { return g_.batch * rows_; }  // of rows
+  int64_t row_size() const { return columns_ * g_.in_channels; }
+  // The row in which the windows of a row of an image's output begin.
+  int64_t row_of(int64_t image, int64_t output_row) const {
+    return image * rows_ + output_row * g_.height.stride;
   }
 
-  int64_t row_size() const { return columns_ * g_.in_channels; }
-  // The first pixel that the windows of a row of an image's output see.
-  const T* row(int64_t image, int64_t output_row) const {
-    return data_ + (image * rows_ + output_row * g_.height.stride) * row_size();
+  // Rows [first, last) one after the other, in place or at `own`.
+  const T* rows(int64_t first, int64_t last, T* own) const {
+    if (fits_) return images_ + first * row_size();
+    for (int64_t i = first; i < last; ++i) fill_row(i, own + (i - first) * row_size());
+    return own;
   }
 
  private:
@@ -68,23 +69,25 @@ class PaddedImages {
     return axis.before == 0 && span_of(axis) <= axis.input;
   }
 
-  void fill_row(const T* image, int64_t i) {
+  void fill_row(int64_t i, T* to) const {
     const int64_t channels = g_.in_channels;
-    T* const to = copy_.data() + i * row_size();
-    std::fill_n(to, row_size(), T{});
     const int64_t y = i % rows_ - g_.height.before;
-    const int64_t before = std::min(g_.width.before, columns_);
-    const int64_t length = std::min(g_.width.input, columns_ - before);
-    if (y < 0 || y >= g_.height.input) return;
-    const T* from = image + (i / rows_ * g_.height.input + y) * g_.width.input * channels;
-    std::copy_n(from, length * channels, to + before * channels);
+    const int64_t before = std::min(g_.width.before, columns_) * channels;
+    const int64_t length = std::min(g_.width.input * channels, row_size() - before);
+    if (y < 0 || y >= g_.height.input) {
+      std::fill_n(to, row_size(), T{});
+      return;
+    }
+    const T* from = images_ + (i / rows_ * g_.height.input + y) * g_.width.input * channels;
+    std::fill_n(to, before, T{});
+    std::copy_n(from, length, to + before);
+    std::fill(to + before + length, to + row_size(), T{});
   }
 
   const ConvGeometry& g_;
+  const T* const images_;
   const bool fits_;
   const int64_t rows_, columns_;
-  const Scratch<T> copy_;
-  const T* data_ = nullptr;
 };
 
 // Columns of tiles of a matrix of `filters` columns whose rows come `length` at a time.
@@ -132,10 +135,12 @@ struct Pieces {
   const int64_t panels, count;
 };
 
-// Pieces [first, last) of the filter's gradient from some rows, to `sums`.
+// Pieces [first, last) of the filter's gradient from some rows, to `sums`. `all_seen` are all rows
+// of the images.
 template <class T>
-void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out_gradient,
-              Rows part, const Pieces<T>& pieces, int64_t first, int64_t last, T* sums) {
+void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* all_seen,
+              const T* out_gradient, Rows part, const Pieces<T>& pieces, int64_t first,
+              int64_t last, T* sums) {
   const auto& kernels = isa_table<GemmKernels<T>>();
   const int64_t filters = g.out_channels, width = g.width.output;
   const int64_t run = g.width.window * g.in_channels;
@@ -149,7 +154,7 @@ void sum_rows(const ConvGeometry& g, const PaddedImages<T>& images, const T* out
     for (int64_t piece = first; piece < last; ++piece) {
       const int64_t fy = piece % g.height.window, j = piece / g.height.window * pieces.columns;
       const int wide = static_cast<int>(std::min<int64_t>(pieces.columns, filters - j));
-      const T* seen = images.row(image, y) + fy * images.row_size();
+      const T* seen = all_seen + (images.row_of(image, y) + fy) * images.row_size();
       for_tiles(run, tall_most, [&](int64_t i, int tall) {
         kernels.tile(tall, wide, rows * width, {seen + i, 1, step, width, skip},
                      out_gradient + row * width * filters + j, filters, nullptr,
@@ -227,35 +232,64 @@ bool is_narrow_filter_gradient(const ConvGeometry& g) {
          g.height.window * g.width.window <= kMostGradient / g.in_channels / g.out_channels;
 }
 
+namespace {
+
+// How many rows of an image's output a task computes at a time: those of the image that they see
+// stay in the second-level cache, and all threads have some.
+int64_t rows_of_band(const ConvGeometry& g, int64_t row_bytes) {
+  const int64_t seen = std::max<int64_t>(kBandBytes / row_bytes, g.height.window);
+  const int64_t fitting = (seen - g.height.window) / g.height.stride + 1;
+  return std::clamp<int64_t>(g.batch * g.height.output / kTasks, 1,
+                             std::min(fitting, g.height.output));
+}
+
+}  // namespace
+
 template <class T>
 Status conv_forward_narrow(const ConvGeometry& g, const T* image, const T* filter, T* out,
                            ParallelFor parallel_for) {
   const auto& kernels = isa_table<GemmKernels<T>>();
   const int64_t filters = g.out_channels, width = g.width.output;
   const int64_t run = g.width.window * g.in_channels, depth = g.height.window * run;
-  PaddedImages<T> images(g);
-  MR_TRY(images.fill(image, parallel_for));
+  const PaddedImages<T> images(g, image);
   const int columns = panel_columns<T>(filters, width);
   const int tall_most = kernels.tile_rows(columns);
   const Scratch<T> packed(depth * ceil_div(filters, columns) * columns);
   MR_TRY(packed.status());
   StridedSource<T>(filter, 1, filters).pack(0, filters, 0, depth, columns, packed.data());
   const int64_t step = g.width.stride * g.in_channels, skip = images.row_size() - run;
-  const double cost = 2.0 * static_cast<double>(width * filters * depth) / kFlopsPerNs;
-  parallel_for(g.batch * g.height.output, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* seen = images.row(row / g.height.output, row % g.height.output);
-      for (int64_t j = 0; j < filters; j += columns) {
-        const int wide = static_cast<int>(std::min<int64_t>(columns, filters - j));
-        for_tiles(width, tall_most, [&](int64_t x, int tall) {
-          kernels.tile(tall, wide, depth, {seen + x * step, step, 1, run, skip},
-                       packed.data() + j * depth, columns, nullptr,
-                       out + (row * width + x) * filters + j, filters, false);
-        });
+  const int64_t band = rows_of_band(g, images.row_size() * static_cast<int64_t>(sizeof(T)));
+  const int64_t bands = ceil_div(g.height.output, band);
+  const int64_t seen_rows = (band - 1) * g.height.stride + g.height.window;
+  const double cost = 2.0 * static_cast<double>(band * width * filters * depth) / kFlopsPerNs;
+  std::atomic<bool> short_of_memory{false};
+  parallel_for(g.batch * bands, cost, [&](int64_t begin, int64_t end) {
+    const Scratch<T> own(images.in_place() ? 0 : seen_rows * images.row_size());
+    if (own.data() == nullptr) {
+      short_of_memory = true;
+      return;
+    }
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t n = t / bands, first = t % bands * band;
+      const int64_t rows = std::min(band, g.height.output - first), from = images.row_of(n, first);
+      const T* seen =
+          images.rows(from, from + (rows - 1) * g.height.stride + g.height.window, own.data());
+      T* to = out + (n * g.height.output + first) * width * filters;
+      for (int64_t y = 0; y < rows; ++y, to += width * filters) {
+        for (int64_t j = 0; j < filters; j += columns) {
+          const int wide = static_cast<int>(std::min<int64_t>(columns, filters - j));
+          for_tiles(width, tall_most, [&](int64_t x, int tall) {
+            kernels.tile(tall, wide, depth, {seen + x * step, step, 1, run, skip},
+                         packed.data() + j * depth, columns, nullptr, to + x * filters + j, filters,
+                         false);
+          });
+        }
+        seen += g.height.stride * images.row_size();
       }
     }
   });
-  return ok_status();
+  if (!short_of_memory) return ok_status();
+  return resource_exhausted("OOM when copying rows of ", g.width.input, " x ", g.in_channels);
 }
 
 template <class T>
@@ -279,8 +313,16 @@ Status conv_backward_input_narrow(const ConvGeometry& g, const T* filter, const 
 template <class T>
 Status conv_backward_filter_narrow(const ConvGeometry& g, const T* image, const T* out_gradient,
                                    T* filter_gradient, ParallelFor parallel_for) {
-  PaddedImages<T> images(g);
-  MR_TRY(images.fill(image, parallel_for));
+  const PaddedImages<T> images(g, image);
+  const Scratch<T> copy(images.in_place() ? 0 : images.count() * images.row_size());
+  MR_TRY(copy.status());
+  const T* const seen = images.in_place() ? image : copy.data();
+  if (!images.in_place()) {
+    parallel_for(images.count(), static_cast<double>(images.row_size()) * 0.3,
+                 [&](int64_t begin, int64_t end) {
+                   images.rows(begin, end, copy.data() + begin * images.row_size());
+                 });
+  }
   const int64_t size = g.height.window * g.width.window * g.in_channels * g.out_channels;
   const int64_t rows = g.batch * g.height.output;
   const int64_t most_parts =
@@ -300,7 +342,7 @@ Status conv_backward_filter_narrow(const ConvGeometry& g, const T* image, const 
     for (int64_t t = begin; t < end; ++t) {
       const int64_t p = t / tasks, first = t % tasks * together;
       T* to = p == 0 ? filter_gradient : sums.data() + (p - 1) * size;
-      sum_rows<T>(g, images, out_gradient, {p * rows / parts, (p + 1) * rows / parts}, pieces,
+      sum_rows<T>(g, images, seen, out_gradient, {p * rows / parts, (p + 1) * rows / parts}, pieces,
                   first, first + together, to);
     }
   });

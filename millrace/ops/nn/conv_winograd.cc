@@ -6,6 +6,7 @@
 
 #include "millrace/ops/linalg/scratch.h"
 #include "millrace/ops/nn/winograd_gemm.h"
+#include "millrace/ops/rounding.h"
 
 namespace millrace {
 namespace {
@@ -27,11 +28,7 @@ constexpr int64_t kKeptElements = int64_t{5} << 19;
 constexpr int64_t kKeptBlocks = 4;
 // Streams at multiples of a page fall on each other in caches.
 constexpr int64_t kPad = 16;
-constexpr int64_t kMaxPanel = 64;
 constexpr double kFlopsPerNs = 50;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Output element o of an axis sees input elements o - before + t for t < window, zeros where there
 // are none.
@@ -55,6 +52,11 @@ struct Correlation {
 const WinogradLoops& loops_for(const Correlation& c) {
   const WinogradTable& table = isa_table<WinogradTable>();
   return c.window == table.three.window ? table.three : table.five;
+}
+
+// Rows of the kernels' tiles of so many columns that cover `rows`, each nearly as many.
+int64_t tile_rows(const GemmKernels<float>& kernels, int64_t rows, int columns) {
+  return ceil_div(rows, ceil_div(rows, kernels.tile_rows(columns)));
 }
 
 // Where a tile of the result lies.
@@ -142,16 +144,19 @@ class Winograd {
     std::fill_n(zeros, c_.channels, 0.0F);
     std::atomic<bool> short_of_memory{false};
     if (keeps_filters_) {
-      parallel_for(groups_ * depths_, static_cast<double>(slice_size()) * 0.2,
+      const int64_t pieces = ceil_div(depth_, kTurned);
+      parallel_for(groups_ * depths_ * pieces,
+                   static_cast<double>(slice_size()) * 0.2 / static_cast<double>(pieces),
                    [&](int64_t begin, int64_t end) {
                      const Scratch<float> own(turning_size());
                      if (own.data() == nullptr) {
                        short_of_memory = true;
                        return;
                      }
-                     for (int64_t s = begin; s < end; ++s) {
-                       transform_filters(s / depths_, s % depths_ * depth_, own.data(),
-                                         filters.data() + s * slice_size());
+                     for (int64_t t = begin; t < end; ++t) {
+                       const int64_t s = t / pieces, first = t % pieces * kTurned;
+                       transform_filters(s / depths_, s % depths_ * depth_, first, first + kTurned,
+                                         own.data(), filters.data() + s * slice_size());
                      }
                    });
     }
@@ -201,28 +206,31 @@ class Winograd {
   static constexpr int64_t kTurned = 16;  // channels at a time
   int64_t turning_size() const { return filters_.turned ? taps_ * kTurned * kMaxPanel : 0; }
 
-  void transform_filters(int64_t group, int64_t k, float* turning, float* out) const {
+  // Channels [first, last), as far as they are there, of the slice that begins with channel k.
+  void transform_filters(int64_t group, int64_t k, int64_t first, int64_t last, float* turning,
+                         float* out) const {
     const int64_t depth = std::min(depth_, c_.channels - k);
     const int64_t end = std::min(c_.filters, (group + 1) * kColumns);
+    last = std::min(last, depth);
     for (int64_t n = group * kColumns; n < end; n += kernels_.nr, out += depth * kernels_.nr) {
       const int64_t wide = std::min<int64_t>(kernels_.nr, end - n);
       if (filters_.turned) {
-        turn_filters(n, wide, k, depth, turning, out);
+        turn_filters(n, wide, k, first, last, turning, out);
         continue;
       }
-      for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t p = first; p < last; ++p) {
         loops_.filter(filters_.data + (k + p) * c_.filters + n, c_.channels * c_.filters, wide,
                       out + p * kernels_.nr, filter_step_);
       }
     }
   }
 
-  void turn_filters(int64_t n, int64_t wide, int64_t k, int64_t depth, float* turning,
+  void turn_filters(int64_t n, int64_t wide, int64_t k, int64_t first, int64_t last, float* turning,
                     float* out) const {
     const int width = kernels_.nr;
     const float* rows[kMaxPanel];
-    for (int64_t done = 0; done < depth; done += kTurned) {
-      const int64_t length = std::min(kTurned, depth - done);
+    for (int64_t done = first; done < last; done += kTurned) {
+      const int64_t length = std::min(kTurned, last - done);
       for (int64_t tap = 0; tap < taps_; ++tap) {
         for (int64_t i = 0; i < wide; ++i) {
           rows[i] =
@@ -232,7 +240,7 @@ class Winograd {
                             turning + tap * kTurned * width);
       }
       for (int64_t p = 0; p < length; ++p) {
-        loops_.filter(turning + p * width, kTurned * width, width, out + (done + p) * width,
+        loops_.filter(turning + p * width, kTurned * width, wide, out + (done + p) * width,
                       filter_step_);
       }
     }
@@ -245,7 +253,6 @@ class Winograd {
     float* const nowhere = sums + kElements * sums_step_;
     float* const slice = nowhere + kColumns;
     const int64_t tiles = std::min(block_, c_.tiles() - tile);
-    const int64_t tall = ceil_div(tiles, ceil_div(tiles, kernels_.mr));
     const int64_t columns = std::min(kColumns, c_.filters - group * kColumns);
     for (int64_t k = 0; k < c_.channels; k += depth_) {
       const int64_t depth = std::min(depth_, c_.channels - k);
@@ -253,12 +260,13 @@ class Winograd {
       if (keeps_filters_) {
         filters = kept + (group * depths_ + k / depth_) * slice_size();
       } else {
-        transform_filters(group, k, slice + slice_size(), slice);
+        transform_filters(group, k, 0, depth, slice + slice_size(), slice);
       }
       for (int64_t e = 0; e < kElements; ++e) {
         for (int64_t n = 0; n < columns; n += kernels_.nr) {
           const int wide = static_cast<int>(
               round_up(std::min<int64_t>(kernels_.nr, columns - n), kernels_.lanes));
+          const int64_t tall = tile_rows(kernels_, tiles, wide);
           for (int64_t i = 0; i < tiles; i += tall) {
             kernels_.tile(static_cast<int>(std::min(tall, tiles - i)), wide, depth,
                           {image + e * image_step_ + i * c_.channels + k, c_.channels, 1},
@@ -418,13 +426,13 @@ class FilterGradient {
   void sum(const Chunk& chunk, int64_t group, int64_t part, int64_t element, bool adds,
            float* sums) const {
     const int64_t rows = std::min(kRows, c_.channels - part * kRows);
-    const int64_t tall = ceil_div(rows, ceil_div(rows, kernels_.mr));
     const float* const left = chunk.image + (part * kElements + element) * image_step_;
     const float* const right = chunk.gradient + (group * kElements + element) * gradient_step_;
     for (int64_t k = 0; k < chunk.tiles; k += depth_) {
       for (int64_t n = 0; n < columns(group); n += kernels_.nr) {
         const int wide = static_cast<int>(
             round_up(std::min<int64_t>(kernels_.nr, columns(group) - n), kernels_.lanes));
+        const int64_t tall = tile_rows(kernels_, rows, wide);
         for (int64_t i = 0; i < rows; i += tall) {
           kernels_.tile(static_cast<int>(std::min(tall, rows - i)), wide,
                         std::min(depth_, chunk.tiles - k), {left + k * kRows + i, 1, kRows},

@@ -22,12 +22,20 @@ MR_VECTOR_FN void store_as(float* p, V v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
 
-// f(V, c) for vectors of channels, then for single ones.
-template <class F>
-MR_VECTOR_FN void for_each_channel(int64_t channels, F f) {
-  int64_t c = 0;
-  for (; c + vec::kLanes<float> <= channels; c += vec::kLanes<float>) f(vec::Vec<float>{}, c);
-  for (; c < channels; ++c) f(float{}, c);
+template <int kCount>
+struct Floats {
+  typedef float Type __attribute__((vector_size(kCount * sizeof(float))));
+};
+
+// f(V, c) for vectors of channels, then for halves and quarters of one, then for single ones.
+template <int kCount = vec::kLanes<float>, class F>
+MR_VECTOR_FN void for_each_channel(int64_t channels, F f, int64_t c = 0) {
+  if constexpr (kCount >= 4) {
+    for (; c + kCount <= channels; c += kCount) f(typename Floats<kCount>::Type{}, c);
+    if (c < channels) for_each_channel<kCount / 2>(channels, f, c);
+  } else {
+    for (; c < channels; ++c) f(float{}, c);
+  }
 }
 
 // B' d

@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cstring>
 
+#include "millrace/ops/rounding.h"
 #include "millrace/tensor/complex.h"
 
 namespace millrace {
@@ -80,8 +81,6 @@ constexpr int64_t kNarrow = 32;
 constexpr int64_t kSideBySide = 64;
 // Rows that a column's partial result covers.
 constexpr int64_t kRowBlock = 128;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One reduced dimension of n elements between `outer` and `inner` kept ones.
 template <class A>
