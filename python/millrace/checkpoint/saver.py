@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from millrace import protos
+from millrace import _core, protos
+from millrace.checkpoint import values_by_name
 from millrace.checkpoint.background import BackgroundSave, SaveWaiter
 from millrace.checkpoint.checkpoint_state import (
     checkpoint_exists,
@@ -23,6 +24,7 @@ from millrace.checkpoint.object_checkpoints import names_to_keys_of
 from millrace.checkpoint.restore_errors import NoCheckpointError, explained
 from millrace.checkpoint.saveable import validate_and_slice_inputs
 from millrace.checkpoint.saver_builder import ASYNCHRONOUS_ATTR, BulkSaverBuilder
+from millrace.checkpoint.values_by_name import named_variables
 from millrace.core import errors, logging
 from millrace.core.export import export
 from millrace.core.text import as_str, path_to_str
@@ -102,6 +104,7 @@ class Saver:
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
         self._next_checkpoint_time = math.inf
         self._object_restore_saver: Saver | None = None
+        self._variables: dict[str, Any] | None = None  # outside of graphs
         if not defer_build:
             self.build()
 
@@ -132,6 +135,14 @@ class Saver:
     def _build(self) -> None:
         if self._builder is None:
             self._builder = BulkSaverBuilder(self._write_version)
+        if _core.executing_eagerly():
+            self._variables = named_variables(self._var_list)
+            self.saver_def = protos.SaverDef(
+                filename_tensor_name="none", save_tensor_name="none", restore_op_name="none",
+                max_to_keep=self._max_to_keep, version=protos.SaverDef.V2,
+                keep_checkpoint_every_n_hours=self._keep_checkpoint_every_n_hours,
+            )  # fmt: skip
+            return
         if self._write_version != protos.SaverDef.V2:
             self._asynchronous = False
         if self._var_list is None:
@@ -245,7 +256,7 @@ class Saver:
         before, and raises its error.
 
         Args:
-          sess: the session whose variables are saved.
+          sess: the session whose variables are saved; None outside of graphs.
           save_path: where to, the beginning of the names of the files.
           global_step: a number, or a tensor of it, to append to the path.
           latest_filename: of the file that names a folder's checkpoints; "checkpoint" by default.
@@ -260,9 +271,17 @@ class Saver:
         latest_filename = latest_filename or "checkpoint"
         if os.path.dirname(latest_filename):
             raise ValueError("'latest_filename' must not contain path components")
+        save_path = as_str(path_to_str(save_path))
+        if self._variables is not None:
+            path = self._path(None, save_path, global_step, latest_filename)
+            values_by_name.write(path, self._variables)
+            if write_state:
+                self._record(path)
+                values_by_name.note(self, save_path, path, latest_filename)
+                self._delete_old(meta_graph_suffix)
+            return path
         if not hasattr(sess, "run") or not hasattr(sess, "graph"):
             raise TypeError(f"'sess' must be a Session; {sess}")
-        save_path = as_str(path_to_str(save_path))
         path = self._path(sess, save_path, global_step, latest_filename)
         self.wait()
         saved = None
@@ -298,7 +317,7 @@ class Saver:
                 )
             return save_path
         if not isinstance(global_step, (int, np.integer)):
-            global_step = int(sess.run(global_step))
+            global_step = int(global_step if sess is None else sess.run(global_step))
         return f"{save_path}-{global_step:08d}" if self._pad_step_number else (
             f"{save_path}-{global_step}"
         )  # fmt: skip
@@ -353,6 +372,8 @@ class Saver:
         if not checkpoint_exists(save_path):
             raise NoCheckpointError(save_path)
         logging.info("Restoring parameters from %s", save_path)
+        if self._variables is not None:
+            return values_by_name.read(save_path, self._variables)
         feed = {self.saver_def.filename_tensor_name: save_path}
         try:
             sess.run(self.saver_def.restore_op_name, feed)

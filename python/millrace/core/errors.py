@@ -54,6 +54,11 @@ class OpError(Exception):
         return self._node_def
 
     @property
+    def experimental_payloads(self) -> dict[bytes, bytes]:
+        """What the error carries besides its message: nothing."""
+        return {}
+
+    @property
     def error_code(self) -> int:
         """The number of the status code."""
         return self._error_code

@@ -111,7 +111,7 @@ class ListWrapper(TrackedData, list):  # type: ignore[type-arg]
         return type(self)(list.__add__(self, list(other)))
 
     def __radd__(self, other: Any) -> Any:
-        return list(other) + self
+        return type(self)([*other, *self])
 
     def __mul__(self, n: Any) -> Any:
         return type(self)(list.__mul__(self, n))

@@ -96,8 +96,8 @@ class IndexedSlices:
         return IndexedSlices(-self.values, self.indices, self.dense_shape)
 
     def __str__(self) -> str:
-        shape = "" if self._dense_shape is None else f", dense_shape={self._dense_shape}"
-        return f"IndexedSlices(indices={self._indices}, values={self._values}{shape})"
+        shape = "" if self._dense_shape is None else f", dense_shape={self._dense_shape!s}"
+        return f"IndexedSlices(indices={self._indices!s}, values={self._values!s}{shape})"
 
     __repr__ = __str__
 
@@ -199,10 +199,14 @@ class SparseTensor:
     def _run(self, fetches: Any, feed_dict: Any, session: Any) -> Any:
         return session_for(session, self.graph, "evaluate this tensor").run(fetches, feed_dict)
 
+    def with_values(self, new_values: Any) -> "SparseTensor":
+        """Another one with these values, at the same indices."""
+        return SparseTensor(self._indices, new_values, self._dense_shape)
+
     def __str__(self) -> str:
         return (
-            f"SparseTensor(indices={self._indices}, values={self._values}, "
-            f"dense_shape={self._dense_shape})"
+            f"SparseTensor(indices={self._indices!s}, values={self._values!s}, "
+            f"dense_shape={self._dense_shape!s})"
         )
 
     __repr__ = __str__

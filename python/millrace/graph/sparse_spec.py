@@ -5,7 +5,7 @@ from typing import Any
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.core.specs import TensorSpec
+from millrace.core.specs import TensorSpec, TypeSpec
 from millrace.graph.sparse import SparseTensor
 
 
@@ -74,3 +74,6 @@ class SparseTensorSpec:
 
     def __repr__(self) -> str:
         return f"SparseTensorSpec({self._shape}, {self._dtype!r})"
+
+
+TypeSpec.register(SparseTensorSpec)

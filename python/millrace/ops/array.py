@@ -209,6 +209,11 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
 
     `shape`: what the values are held to; any shape when None.
     """
+    if _core.executing_eagerly():
+        raise RuntimeError(
+            "tf.placeholder() is not compatible with eager execution: pass the value itself"
+            f"{_core.user_line()}"
+        )
     made = gen_ops.placeholder(dtypes.as_dtype(dtype).base_dtype, shape, name=name)
     if shape is not None and made.shape.ndims is None:
         made.set_shape(shape)  # in graphs, a scalar shape of this op means that none was given

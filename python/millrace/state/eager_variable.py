@@ -425,7 +425,13 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
         return {VARIABLE_VALUE: gen_ops.read_variable_op(self._handle, self._dtype)}
 
     def _restore_from_tensors(self, restored_tensors: dict[str, Any]) -> Any:
-        return self.assign(restored_tensors[VARIABLE_VALUE])
+        value = restored_tensors[VARIABLE_VALUE]
+        if not self._declared_shape.is_compatible_with(value.shape):
+            raise ValueError(
+                f"Received incompatible tensor with shape {value.shape} when attempting to restore "
+                f"variable with shape {self._declared_shape} and name {self.name}."
+            )
+        return self.assign(value)
 
     # As a value.
 

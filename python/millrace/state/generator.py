@@ -9,6 +9,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
+from millrace.core.trackable import Trackable
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.ops.math import cast
@@ -60,7 +61,7 @@ def _check_algorithm(alg: Any) -> int:
 
 
 @export(v2=("random.Generator", "random.experimental.Generator"))
-class Generator:
+class Generator(Trackable):
     """A stream of random numbers: each call goes on where the one before ended.
 
     Made by `from_seed`, `from_non_deterministic_state`, `from_state` and `from_key_counter`.
@@ -78,6 +79,7 @@ class Generator:
         if not state.shape.is_compatible_with([3]):
             raise ValueError(f"the state of Philox is 3 integers, got shape {state.shape}")
         self._state = Variable(state, trainable=False, name="StateVar")
+        self._track_trackable(self._state, "_state_var")
 
     @classmethod
     def from_state(cls, state: Any, alg: Any) -> "Generator":

@@ -102,6 +102,34 @@ class _OpenScopes(threading.local):
         self.counts: dict[str, int] = {}
 
 
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.open: list[dict[str, Any]] = []
+
+
+_kept = _Kept()
+
+
+def kept_here() -> dict[str, Any] | None:
+    """The variables outside of graphs that `get_variable` finds again here, by name; None where it
+    makes another each time."""
+    return _kept.open[-1] if _kept.open else None
+
+
+class KeptVariables:
+    """A context in which `get_variable` finds the variables again that it made in it before, where
+    they belong to no graph."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        _kept.open.append(self.variables)
+
+    def __exit__(self, *_: Any) -> None:
+        _kept.open.pop()
+
+
 class VariableStore:
     """The variables of a graph by name and, for each thread, the open scope and how often scopes
     were opened. `first_scope()` makes the one that a thread begins in."""
@@ -201,8 +229,11 @@ class VariableStore:
         dtype = dtypes.as_dtype(dtype)
         shape = TensorShape(shape)
         shared = not outside_of_sessions()
-        found = self.variables.get(name) if shared else None
+        kept = self.variables if shared else kept_here()
+        found = None if kept is None else kept.get(name)
         if found is not None:
+            if not shared:
+                reuse = True
             self._check_found(name, found, shape, dtype, reuse)
             return found
         if reuse is True and shared:
@@ -238,10 +269,10 @@ class VariableStore:
             synchronization=synchronization,
             aggregation=aggregation,
         )
-        if shared:
-            self.variables[name] = variable
-            if regularizer is not None:
-                _add_regularization(name, variable, regularizer)
+        if kept is not None:
+            kept[name] = variable
+        if shared and regularizer is not None:
+            _add_regularization(name, variable, regularizer)
         return variable
 
     def _check_found(

@@ -1,14 +1,16 @@
 """The variable that counts training steps."""
 
+from contextlib import nullcontext
 from typing import Any
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes, logging
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
 from millrace.graph.default_graph import control_dependencies, get_default_graph, name_scope
 from millrace.graph.graph import Graph
 from millrace.graph.keys import GraphKeys
+from millrace.state.eager_variable import is_eager_variable
 from millrace.state.initializers import Zeros
 from millrace.state.variable import Variable, VariableAggregation
 from millrace.state.variable_scope import get_variable
@@ -52,12 +54,16 @@ def create_global_step(graph: Graph | None = None) -> Variable:
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
-    with graph.as_default(), graph.name_scope(None):
-        return get_variable(
+    at_once = _core.executing_eagerly()
+    with nullcontext() if at_once else graph.as_default(), name_scope(None):
+        step = get_variable(
             GraphKeys.GLOBAL_STEP, shape=[], dtype=dtypes.int64, initializer=Zeros(),
             trainable=False, aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
             collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
         )  # fmt: skip
+    if at_once:  # variables with values are in no other collection
+        graph.add_to_collection(GraphKeys.GLOBAL_STEP, step)
+    return step
 
 
 @export(v1=("train.get_or_create_global_step", "contrib.framework.get_or_create_global_step"))
@@ -71,7 +77,9 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
 @export(v1=("train.assert_global_step", "contrib.framework.assert_global_step"))
 def assert_global_step(global_step_tensor: Any) -> None:
     """TypeError unless it is an integer scalar: a variable or a tensor."""
-    if not isinstance(global_step_tensor, (Variable, Tensor)):
+    if not isinstance(global_step_tensor, (Variable, Tensor)) and not is_eager_variable(
+        global_step_tensor
+    ):
         raise TypeError(
             f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.'
         )

@@ -1,5 +1,6 @@
 """Averages that follow values over the steps."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from millrace import gen_ops
@@ -12,6 +13,7 @@ from millrace.graph.operation import Operation
 from millrace.ops.math import div
 from millrace.ops.math import truediv as true_divide
 from millrace.ops.ordering import group
+from millrace.state.eager_variable import is_eager_variable
 from millrace.state.init_scope import init_scope
 from millrace.state.initializers import Zeros
 from millrace.state.variable import Variable
@@ -32,13 +34,14 @@ def assign_moving_average(
     `zero_debias`: corrects for a start at zero, with two variables "biased" and "local_step" below
     the name of the variable.
     """
-    beside = get_default_graph().colocate_with(variable.op)
+    at_once = is_eager_variable(variable)
+    beside = nullcontext() if at_once else get_default_graph().colocate_with(variable.op)
     with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope, beside:
         rate = convert_to_tensor(1.0 - decay, name="decay")
         dtype = variable.dtype.base_dtype
         if rate.dtype.base_dtype is not dtype:
             rate = gen_ops.cast(rate, dtype)
-        if zero_debias:
+        if zero_debias and not at_once:
             return _assign_unbiased(variable, value, rate)
         return variable.assign_sub((variable - value) * rate, name=scope)
 
@@ -103,6 +106,11 @@ def weighted_moving_average(
         return divide(numerator, denominator, name=scope.name.split("/")[-1])
 
 
+def _key(var: Any) -> Any:
+    """What stands for a variable in dictionaries: those with values compare by elements."""
+    return var.ref() if is_eager_variable(var) else var
+
+
 @export(v1="train.ExponentialMovingAverage", v2="train.ExponentialMovingAverage")
 class ExponentialMovingAverage:
     """Keeps averages of variables: shadow = decay * shadow + (1 - decay) * variable.
@@ -141,9 +149,9 @@ class ExponentialMovingAverage:
         for var in variables:
             if not var.dtype.base_dtype.is_floating:
                 raise TypeError(f"The variables must be half, float, or double: {var.name}")
-            if var not in self._averages:
+            if _key(var) not in self._averages:
                 with init_scope():
-                    self._averages[var] = self._make(var)
+                    self._averages[_key(var)] = self._make(var)
         with name_scope(self._name) as scope:
             decay = convert_to_tensor(self._decay, dtype=dtypes.float32, name="decay")
             if self._num_updates is not None:
@@ -152,13 +160,15 @@ class ExponentialMovingAverage:
                 decay = gen_ops.minimum(decay, (1.0 + count) / (10.0 + count))
             updates = []
             for var in variables:
-                average = self._averages[var]
+                average = self._averages[_key(var)]
                 updates.append(
-                    assign_moving_average(average, var, decay, average in self._debiased)
+                    assign_moving_average(average, var, decay, _key(average) in self._debiased)
                 )
             return group(*updates, name=scope)
 
     def _make(self, var: Any) -> Any:
+        if is_eager_variable(var):
+            return create_slot(var, var.value(), self._name)
         if isinstance(var, Variable):
             graph = get_default_graph()
             with graph.device(var.device or None):
@@ -169,15 +179,17 @@ class ExponentialMovingAverage:
         is_variable = var.op.type in ("Variable", "VariableV2", "VarHandleOp")
         average = create_zeros_slot(var, self._name, colocate_with_primary=is_variable)
         if self._zero_debias:
-            self._debiased.add(average)
+            self._debiased.add(_key(average))
         return average
 
     def average(self, var: Any) -> Any:
         """The variable that has the average of `var`, or None."""
-        return self._averages.get(var)
+        return self._averages.get(_key(var))
 
     def average_name(self, var: Any) -> str:
         """The name of the variable that has the average of `var`, or would have."""
+        if is_eager_variable(var):
+            return f"{var._shared_name}/{self._name}"
         if var in self._averages:
             return self._averages[var].op.name
         return get_default_graph().unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)

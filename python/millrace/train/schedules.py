@@ -1,9 +1,10 @@
 """Learning rates that fall with the number of steps."""
 
+import functools
 import math
-from typing import Any
+from typing import Any, Callable
 
-from millrace import gen_ops
+from millrace import _core, gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.tensor import Tensor
@@ -48,7 +49,6 @@ _function_names = {
 }
 
 
-@export(v1="train.exponential_decay")
 def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -66,7 +66,6 @@ def exponential_decay(
         return gen_ops.mul(rate, gen_ops.pow(decay, p), name=scope)
 
 
-@export(v1="train.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -84,7 +83,6 @@ def natural_exp_decay(
         return gen_ops.mul(rate, gen_ops.exp(-decay * p), name=scope)
 
 
-@export(v1="train.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any,
     staircase: bool = False, name: str | None = None,
@@ -102,7 +100,6 @@ def inverse_time_decay(
         return gen_ops.real_div(rate, decay * p + 1, name=scope)
 
 
-@export(v1="train.polynomial_decay")
 def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001,
     power: Any = 1.0, cycle: bool = False, name: str | None = None,
@@ -127,7 +124,6 @@ def polynomial_decay(
         return gen_ops.add((rate - end) * gen_ops.pow(1 - p, power_tensor), end, name=scope)
 
 
-@export(v1=("train.piecewise_constant", "train.piecewise_constant_decay"))
 def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
     """values[0] up to boundaries[0], values[1] from there to boundaries[1], and so on.
 
@@ -171,7 +167,6 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
         return gen_ops.gather_v2(gen_ops.pack(choices), which, 0, name=scope)
 
 
-@export(v1="train.cosine_decay")
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0,
     name: str | None = None,
@@ -189,7 +184,6 @@ def _half_cosine(fraction: Tensor) -> Tensor:
     return 0.5 * (1.0 + gen_ops.cos(math.pi * fraction))
 
 
-@export(v1="train.cosine_decay_restarts")
 def cosine_decay_restarts(
     learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0,
     m_mul: Any = 1.0, alpha: Any = 0.0, name: str | None = None,
@@ -217,7 +211,6 @@ def cosine_decay_restarts(
         return gen_ops.mul(rate, decayed, name=scope)
 
 
-@export(v1="train.linear_cosine_decay")
 def linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5,
     alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
@@ -233,7 +226,6 @@ def linear_cosine_decay(
         return gen_ops.mul(rate, (a + linear) * cosine + b, name=scope)
 
 
-@export(v1="train.noisy_linear_cosine_decay")
 def noisy_linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0,
     variance_decay: Any = 0.55, num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001,
@@ -253,3 +245,31 @@ def noisy_linear_cosine_decay(
         noise = random_normal(linear.shape, stddev=deviation, dtype=rate.dtype.base_dtype)
         cosine = _half_cosine(2.0 * periods * (step / steps))
         return gen_ops.mul(rate, (a + linear + noise) * cosine + b, name=scope)
+
+
+def _later(schedule: Callable[..., Tensor]) -> Callable[..., Any]:
+    """As TensorFlow 1's names have it: where operations run at once, a function of no arguments
+    that gives the rate when it is called."""
+
+    @functools.wraps(schedule)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if _core.executing_eagerly():
+            return functools.partial(schedule, *args, **kwargs)
+        return schedule(*args, **kwargs)
+
+    return run
+
+
+exponential_decay_v1 = export(v1="train.exponential_decay")(_later(exponential_decay))
+natural_exp_decay_v1 = export(v1="train.natural_exp_decay")(_later(natural_exp_decay))
+inverse_time_decay_v1 = export(v1="train.inverse_time_decay")(_later(inverse_time_decay))
+polynomial_decay_v1 = export(v1="train.polynomial_decay")(_later(polynomial_decay))
+piecewise_constant_v1 = export(v1=("train.piecewise_constant", "train.piecewise_constant_decay"))(
+    _later(piecewise_constant)
+)
+cosine_decay_v1 = export(v1="train.cosine_decay")(_later(cosine_decay))
+cosine_decay_restarts_v1 = export(v1="train.cosine_decay_restarts")(_later(cosine_decay_restarts))
+linear_cosine_decay_v1 = export(v1="train.linear_cosine_decay")(_later(linear_cosine_decay))
+noisy_linear_cosine_decay_v1 = export(v1="train.noisy_linear_cosine_decay")(
+    _later(noisy_linear_cosine_decay)
+)

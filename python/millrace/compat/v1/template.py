@@ -10,6 +10,7 @@ from millrace.graph.default_graph import get_default_graph
 from millrace.graph.keys import GraphKeys
 from millrace.state.variable_lists import global_variables, trainable_variables
 from millrace.state.variable_scope import PureVariableScope, unique_variable_scope, variable_scope
+from millrace.state.variable_store import KeptVariables
 
 
 @export(v1="make_template")
@@ -48,6 +49,7 @@ class Template:
         self._custom_getter = custom_getter
         self._scope: Any = None
         self._variables_created = False
+        self._kept = KeptVariables()  # those that belong to no graph
         if create_scope_now:
             # Without a scope of names: the first call opens that.
             own = unique_name or unique_variable_scope(name)
@@ -85,6 +87,10 @@ class Template:
         return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self._kept:
+            return self._call_in_scope(args, kwargs)
+
+    def _call_in_scope(self, args: Any, kwargs: Any) -> Any:
         if self._scope is None:
             with variable_scope(
                 self._unique_name, self._name, custom_getter=self._custom_getter
@@ -129,7 +135,10 @@ class Template:
     def _below(self, variables: Callable[..., list[Any]]) -> list[Any]:
         if self._scope is None:
             return []
-        return variables(re.escape(self.variable_scope_name + "/"))
+        own = list(self._kept.variables.values())
+        if variables is trainable_variables:
+            own = [v for v in own if v.trainable]
+        return [*own, *variables(re.escape(self.variable_scope_name + "/"))]
 
     @property
     def variables(self) -> list[Any]:
