@@ -154,7 +154,14 @@ Status read_function(const tensorflow::FunctionDef& proto, ImportBudget& budget,
     if (!status.ok()) return status.with_prefix(str_cat(node.op, " \"", node.name, "\""));
   }
   MR_TRY(read_returns(proto, args, nodes, function));
-  MR_TRY_ASSIGN(function.attrs, attrs_from_proto(proto.attr(), budget));
+  // TensorFlow says nothing of the shapes of no arguments, under a name all the same.
+  AttrProtoMap attrs = proto.attr();
+  for (const auto& [name, value] : proto.attr()) {
+    if (name.starts_with('_') && value.value_case() == tensorflow::AttrValue::VALUE_NOT_SET) {
+      attrs.erase(name);
+    }
+  }
+  MR_TRY_ASSIGN(function.attrs, attrs_from_proto(attrs, budget));
   return read_arg_attrs(proto, budget, function);
 }
 

@@ -284,6 +284,15 @@ TEST_F(FunctionTest, MessagesComeBack) {
   add(copy);  // equal in every way, so it may come twice
 }
 
+TEST_F(FunctionTest, AttributesOfTheRuntimeMayHaveNoValue) {
+  tensorflow::FunctionDef proto;
+  function_to_proto(*twice(), proto);
+  (*proto.mutable_attr())["_input_shapes"];
+  EXPECT_EQ(function_from_proto(proto).value()->attrs, twice()->attrs);
+  (*proto.mutable_attr())["T"];
+  expect_error(function_from_proto(proto).status(), Code::kInvalidArgument, {"\"T\"", "none"});
+}
+
 TEST_F(FunctionTest, GraphsCarryTheirFunctions) {
   Ref<Graph> graph = make_ref<Graph>(toy_registry());
   Ref<Function> f = twice();

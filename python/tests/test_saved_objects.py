@@ -10,6 +10,7 @@ import pytest
 from tensorflow_twin import needs_tensorflow, run_tensorflow
 
 import millrace as tf
+import millrace.compat.v1 as v1
 from millrace import _core, protos
 
 
@@ -206,6 +207,92 @@ class TestFunctions:
             tf.saved_model.load(tmp_path).f(1)
 
 
+class Counter(tf.saved_model.experimental.TrackableResource):
+    """A variable that the object makes itself, behind a handle."""
+
+    def _create_resource(self):
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="counter")
+
+    def _initialize(self):
+        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=5.0)
+
+
+def words(folder):
+    path = folder / "words"
+    path.write_text("x\ny\n")
+    root = tf.Module()
+    root.mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1)
+    root.mutable.insert("b", 15)
+    root.static = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), -1
+    )
+    index = tf.lookup.TextFileIndex
+    lines = tf.lookup.TextFileInitializer(
+        str(path), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER
+    )
+    root.lines = tf.lookup.StaticHashTable(lines, -1)
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string)])
+    def find(keys):
+        return root.mutable.lookup(keys), root.static.lookup(keys), root.lines.lookup(keys)
+
+    root.find = find
+    return root
+
+
+KEYS = ["b", "y", "z"]
+FOUND = [[15, -1, -1], [2, -1, -1], [-1, 1, -1]]
+
+
+def found(tensors):
+    return [t.numpy().tolist() for t in tensors]
+
+
+class TestResources:
+    def test_tables_come_back(self, tmp_path):
+        root = words(tmp_path)
+        assert found(root.find(tf.constant(KEYS))) == FOUND
+        for i in range(2):  # what was loaded is saved, too
+            tf.saved_model.save(root, tmp_path / str(i))
+            (tmp_path / "words").unlink(missing_ok=True)
+            root = tf.saved_model.load(tmp_path / str(i))
+            assert found(root.find(tf.constant(KEYS))) == FOUND
+
+    def test_tables_in_checkpoints(self, tmp_path):
+        path = tf.train.Checkpoint(net=words(tmp_path)).write(tmp_path / "c")
+        names = [name for name, _ in tf.train.list_variables(path)]
+        assert names[1:] == [f"net/mutable/.ATTRIBUTES/table-{n}" for n in ("keys", "values")]
+        other = words(tmp_path)
+        other.mutable.remove(tf.constant(["b"]))
+        tf.train.Checkpoint(net=other).read(path).assert_consumed()
+        assert found(other.find(tf.constant(KEYS))) == FOUND
+
+    def test_sessions_run_tables(self, tmp_path):
+        tf.saved_model.save(words(tmp_path), tmp_path / "m")
+        with v1.Session(graph=v1.Graph()) as session:
+            loaded = v1.saved_model.load(session, ["serve"], str(tmp_path / "m"))
+            signature = loaded.signature_def["serving_default"]
+            out = [signature.outputs[f"output_{i}"].name for i in range(3)]
+            feed = {signature.inputs["keys"].name: KEYS}
+            assert [value.tolist() for value in session.run(out, feed)] == FOUND
+
+    def test_resources_of_ones_own(self, tmp_path):
+        root = tf.Module()
+        root.counter = Counter()
+
+        @tf.function(input_signature=[])
+        def count():
+            handle = root.counter.resource_handle
+            tf.raw_ops.AssignAddVariableOp(resource=handle, value=10.0)
+            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+        root.count = count
+        tf.saved_model.save(root, tmp_path)
+        one, two = tf.saved_model.load(tmp_path), tf.saved_model.load(tmp_path)
+        assert one.count().numpy() == 15 and one.count().numpy() == 25
+        assert two.count().numpy() == 15  # each load has its own
+
+
 class TestRefusals:
     def test_what_cannot_be_saved(self, tmp_path):
         with pytest.raises(ValueError, match="Trackable"):
@@ -240,9 +327,12 @@ def replaced(folder, change):
 
 class TestDamage:
     @pytest.mark.parametrize("number", [-1, 1 << 20])
-    @pytest.mark.parametrize("what", ["child", "capture", "asset", "list"])
+    @pytest.mark.parametrize("what", ["child", "capture", "asset", "list", "saveable"])
     def test_numbers_are_checked(self, tmp_path, what, number):
-        saved_model(tmp_path)
+        if what == "saveable":
+            tf.saved_model.save(words(tmp_path), tmp_path)
+        else:
+            saved_model(tmp_path)
 
         def change(meta):
             graph = meta.object_graph_def
@@ -252,6 +342,10 @@ class TestDamage:
                 for function in graph.concrete_functions.values():
                     for i in range(len(function.bound_inputs)):
                         function.bound_inputs[i] = number
+            elif what == "saveable":
+                for node in graph.nodes:
+                    for saveable in node.saveable_objects.values():
+                        saveable.restore_function = number
             elif what == "asset":
                 graph.nodes[1].asset.asset_file_def_index = number
             else:
@@ -359,6 +453,34 @@ class TestTensorFlow:
         back = tf.saved_model.load(tmp_path / "back")
         assert back.scale.numpy() == 6
         assert back.power(tf.constant(1.0)).numpy() == 39
+
+    def test_tables_go_both_ways(self, tmp_path):
+        tf.saved_model.save(words(tmp_path), tmp_path / "m")
+        printed = run_tensorflow(
+            """
+            tf = tensorflow
+            m = tf.saved_model.load(args[0])
+            print([t.numpy().tolist() for t in m.find(tf.constant(["b", "y", "z"]))])
+            index = tf.lookup.TextFileIndex
+            root = tf.Module()
+            root.mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1)
+            root.mutable.insert("b", 15.0)
+            root.static = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), -1)
+            root.lines = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(
+                args[2], tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER), -1)
+            root.find = tf.function(
+                lambda keys: [t.lookup(keys) for t in (root.mutable, root.static, root.lines)],
+                input_signature=[tf.TensorSpec(None, tf.string)])
+            tf.saved_model.save(root, args[1])
+            """,
+            tmp_path / "m",
+            tmp_path / "back",
+            tmp_path / "words",
+        )
+        assert printed == f"{[[float(x) for x in FOUND[0]], *FOUND[1:]]}\n"
+        back = tf.saved_model.load(tmp_path / "back")
+        assert found(back.find(tf.constant(KEYS))) == FOUND
 
     def test_what_tensorflow_wrote_is_read(self, tmp_path):
         run_tensorflow(

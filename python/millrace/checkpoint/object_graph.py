@@ -71,6 +71,13 @@ class ObjectGraph:
         self.paths.append(path)
         return len(self.objects) - 1
 
+    def add(self, target: Any, path: str = "") -> int:
+        """The node of an object that is none's child; it has no children either."""
+        node = self._add(target, path)
+        if node == len(self.children):
+            self.children.append({})
+        return node
+
     def _add_slots(self, owner: Any) -> None:
         node = self.ids[id(owner)]
         for variable, name, slot in owner._slots_to_save():
@@ -79,9 +86,7 @@ class ObjectGraph:
                 continue  # a variable that is not below the root
             base, own = self.paths[original], self.paths[node]
             path = "/".join(filter(None, (base, ".OPTIMIZER_SLOT", own, escaped(name))))
-            slot_node = self._add(slot, path)
-            if slot_node == len(self.children):
-                self.children.append({})
+            slot_node = self.add(slot, path)
             self.slots.append((node, original, name, slot_node))
 
     def values(self, node: int) -> list[Value]:

@@ -1,6 +1,8 @@
 """Functions of a model's graph as functions of this process."""
 
 import hashlib
+import itertools
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ from millrace.checkpoint.foreign_functions import rename_functions, strange_plac
 from millrace.core import dtypes
 from millrace.graph.graph import Graph
 
+_loads = itertools.count()
 # What a function's name ends with that was loaded.
 _ENDING = re.compile(r"_m[0-9a-f]{12}$")
 
@@ -23,7 +26,8 @@ class Entry(NamedTuple):
 
 class ModelFunctions:
     """The functions of a model, under names that no other model's have: those of the file with a
-    checksum of all of them behind. The same model loaded twice has the same functions.
+    checksum of all of them behind. The same model loaded twice has the same functions, unless they
+    create resources.
 
     Args:
       library: a FunctionDefLibrary.
@@ -37,7 +41,7 @@ class ModelFunctions:
         fit = protos.GraphDef(library=library)
         for function in fit.library.function:
             _tell_handles(function, holds)
-        self._names = _new_names(fit.library)
+        self._names = _new_names(fit.library, _own_resources(fit.library))
         self.entries: dict[str, Entry] = {}
         for function in fit.library.function:
             signature = function.signature
@@ -76,8 +80,23 @@ def _tell_handles(function: Any, holds: dict[tuple[str, int], tuple[Any, Any]]) 
         attrs["_handle_shapes"].list.shape.add().CopyFrom(known[1])
 
 
-def _new_names(library: Any) -> dict[str, str]:
-    digest = hashlib.sha256(library.SerializeToString(deterministic=True)).hexdigest()[:12]
+def _own_resources(library: Any) -> bytes:
+    """Makes resources that functions create by name those of this load alone. Gives what tells this
+    load from others, where there are such."""
+    mark = f"_{os.getpid()}_{next(_loads)}".encode()
+    any_named = False
+    for function in library.function:
+        for node in function.node_def:
+            if "shared_name" in node.attr:
+                name = node.attr["shared_name"]
+                name.s = (name.s or node.name.encode()) + mark
+                any_named = True
+    return mark if any_named else b""
+
+
+def _new_names(library: Any, mark: bytes) -> dict[str, str]:
+    data = library.SerializeToString(deterministic=True) + mark
+    digest = hashlib.sha256(data).hexdigest()[:12]
     names: dict[str, str] = {}
     taken = set()
     for function in library.function:

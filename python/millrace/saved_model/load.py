@@ -17,7 +17,6 @@ from millrace.eager.loaded import Capture, LoadedFunction
 from millrace.graph import structured
 from millrace.io import gfile
 from millrace.saved_model import constants, restored
-from millrace.saved_model.asset import Asset
 from millrace.saved_model.assets import asset_path
 from millrace.saved_model.function_library import ModelFunctions
 from millrace.saved_model.function_messages import read_function_spec, traced_name
@@ -25,6 +24,7 @@ from millrace.saved_model.loader import parse_saved_model
 from millrace.saved_model.object_messages import captured_as
 from millrace.saved_model.options import LoadOptions
 from millrace.saved_model.signature_functions import SignatureMap
+from millrace.state.asset import Asset
 from millrace.state.eager_variable import Variable, is_eager_variable
 from millrace.state.variable import VariableAggregation, VariableSynchronization
 
@@ -41,6 +41,7 @@ _SETTERS: tuple[tuple[type, Callable[[Any, str, Any], None]], ...] = (
     (DictWrapper, restored.set_key),
     (SignatureMap, restored.set_signature),
     (AutoTrackable, restored.set_attribute),
+    (restored.RestoredResource, restored.set_resource_child),
 )
 _NO_SPEC = protos.FunctionSpec()
 
@@ -86,6 +87,8 @@ class _Loader:
         self._graph = meta_graph.object_graph_def
         self._objects: list[Any] = [None] * len(self._graph.nodes)
         self._functions: dict[str, LoadedFunction] = {}
+        self._bare: dict[str, Any] = {}
+        self._creating: set[int] = set()
 
     def load(self) -> Any:
         """The root."""
@@ -99,7 +102,12 @@ class _Loader:
                 self._make_tuple(number, [])
         for number, node in enumerate(self._graph.nodes):
             self._set_children(number, node)
+        for number, node in enumerate(self._graph.nodes):
+            self._set_saveables(self._objects[number], node)
         self._restore_variables()
+        for resource in self._objects:
+            if isinstance(resource, restored.RestoredResource):
+                resource._initialize()
         root = self._objects[0]
         info = self._meta_graph.meta_info_def
         if isinstance(root, AutoTrackable):
@@ -131,6 +139,8 @@ class _Loader:
         if kind == "user_object":
             make = _CONTAINERS.get(node.user_object.identifier, restored.user_object)
             return make()
+        if kind == "resource":
+            return restored.RestoredResource(node.resource.device)
         if kind in ("function", "bare_concrete_function", "captured_tensor"):
             return None
         raise self._damaged(f"an object is of kind {kind}, which nobody knows")
@@ -164,18 +174,17 @@ class _Loader:
         nodes = self._graph.nodes
         library = self._meta_graph.graph_def.library
         self._library = self._named("functions", lambda: ModelFunctions(library, self._held()))
-        bare: dict[str, Any] = {}
         for node in nodes:
             if node.WhichOneof("kind") == "bare_concrete_function":
                 of = node.bare_concrete_function
-                bare.setdefault(of.concrete_function_name, of)
+                self._bare.setdefault(of.concrete_function_name, of)
         for number, node in enumerate(nodes):
             kind = node.WhichOneof("kind")
             if kind == "bare_concrete_function":
                 name = node.bare_concrete_function.concrete_function_name
-                self._objects[number] = self._function(name, bare)
+                self._objects[number] = self._function(name)
             elif kind == "function":
-                self._objects[number] = self._restored_function(node.function, bare)
+                self._objects[number] = self._restored_function(node.function)
 
     def _held(self) -> dict[tuple[str, int], tuple[Any, Any]]:
         """What ModelFunctions is told of handles."""
@@ -193,17 +202,17 @@ class _Loader:
                     held[name, first + i] = variable.dtype, variable.shape
         return held
 
-    def _restored_function(self, saved: Any, bare: dict[str, Any]) -> Any:
-        overloads = [self._function(name, bare) for name in saved.concrete_functions]
+    def _restored_function(self, saved: Any) -> Any:
+        overloads = [self._function(name) for name in saved.concrete_functions]
         name = overloads[0]._signature.name if overloads else "function"
         signature = read_function_spec(saved.function_spec, name, self._damaged)
         return restored.RestoredFunction(signature, overloads)
 
-    def _function(self, name: str, bare: dict[str, Any]) -> LoadedFunction:
+    def _function(self, name: str) -> LoadedFunction:
         known = self._functions.get(name)
         if known is None:
             known = self._functions[name] = self._named(
-                f"function {name}", lambda: self._new_function(name, bare.get(name))
+                f"function {name}", lambda: self._new_function(name, self._bare.get(name))
             )
         return known
 
@@ -241,10 +250,25 @@ class _Loader:
         found = self._objects[number]
         if is_eager_variable(found):
             return Capture(found.handle, (found.dtype, sizes_of(found.shape)))
+        if isinstance(found, restored.RestoredResource):
+            self._create(number, found)
         tensor = found if _core.is_eager_tensor(found) else captured_as(found)
         if tensor is None:
             raise self._damaged(f"function {function} uses object {number}, which is no tensor")
         return Capture(tensor, None)
+
+    def _create(self, number: int, resource: restored.RestoredResource) -> None:
+        """Makes a resource, which functions use, before its other children are there."""
+        if number in self._creating:
+            return
+        self._creating.add(number)
+        for child in self._graph.nodes[number].children:
+            made_by = self._graph.nodes[child.node_id]
+            if child.local_name == "_create_resource" and made_by.function.concrete_functions:
+                [name, *_] = made_by.function.concrete_functions
+                creator = self._function(name)
+                resource._track_trackable(creator, child.local_name, overwrite=True)
+        self._named(f"resource {number}", lambda: resource.resource_handle)
 
     # References.
 
@@ -276,6 +300,18 @@ class _Loader:
                 f"child {child.local_name!r} of object {number}",
                 lambda value=value, name=child.local_name: put(target, name, value),
             )
+
+    def _set_saveables(self, target: Any, node: Any) -> None:
+        if not isinstance(target, restored.RestoredResource):
+            return
+        for name, saved in node.saveable_objects.items():
+            functions = []
+            for number in (saved.save_function, saved.restore_function):
+                found = self._objects[number] if 0 <= number < len(self._objects) else None
+                if not isinstance(found, LoadedFunction):
+                    raise self._damaged(f"{name!r} of a resource is saved by object {number}")
+                functions.append(found)
+            target.saveable_functions[name] = (functions[0], functions[1])
 
     # Values.
 

@@ -4,15 +4,17 @@ from typing import Any
 
 from millrace import _core, protos
 from millrace.checkpoint.object_graph import ObjectGraph
-from millrace.core import nest
+from millrace.core import dtypes, nest
 from millrace.core.specs import TensorSpec
 from millrace.core.tensor import Tensor
 from millrace.eager.concrete import ConcreteFunction
-from millrace.eager.function import Function
+from millrace.eager.function import Function, function
 from millrace.graph import structured
-from millrace.saved_model.asset import Asset
+from millrace.graph.convert import convert_to_tensor
 from millrace.saved_model.function_messages import function_spec
 from millrace.saved_model.options import VariablePolicy
+from millrace.saved_model.restored import RestoredResource
+from millrace.state.asset import Asset
 from millrace.state.eager_variable import is_eager_variable
 
 _DTYPES_OF_HANDLES = ("resource", "variant")
@@ -27,6 +29,15 @@ class SavedObjects:
 
     def __init__(self, objects: ObjectGraph):
         self.objects = objects
+        # By node: the nodes of (what gives the tensors to save, what takes them), by attribute.
+        self.saveables: dict[int, dict[str, tuple[int, int]]] = {}
+        for node, target in enumerate(list(objects.objects)):
+            functions = _saveable_functions(target)
+            if functions:
+                self.saveables[node] = {
+                    name: (objects.add(save), objects.add(restore))
+                    for name, (save, restore) in functions.items()
+                }
         self.functions: dict[str, ConcreteFunction] = {}
         # Captured tensors that no object stands for, by node.
         self.constants: dict[int, Any] = {}
@@ -84,18 +95,21 @@ class SavedObjects:
             for name, child in graph.children[node].items():
                 written.children.add(node_id=graph.ids[id(child)], local_name=name)
             _write_kind(written, target, assets.get(node, 0), policy)
+            for name, (save, restore) in self.saveables.get(node, {}).items():
+                written.saveable_objects[name].save_function = save
+                written.saveable_objects[name].restore_function = restore
         for owner, original, name, slot in graph.slots:
             out.nodes[owner].slot_variables.add(
                 original_variable_node_id=original, slot_name=name, slot_variable_node_id=slot
             )
         for node in self.constants:
             out.nodes.add().constant.operation = operations[node]
-        for name, function in self.functions.items():
+        for name, known in self.functions.items():
             saved = out.concrete_functions[name]
             saved.bound_inputs.extend(self._captures[name])
-            signature = structured.encode(function.structured_input_signature)
+            signature = structured.encode(known.structured_input_signature)
             saved.canonicalized_input_signature.CopyFrom(signature)
-            saved.output_signature.CopyFrom(structured.encode(results_of(function)))
+            saved.output_signature.CopyFrom(structured.encode(results_of(known)))
         return out
 
 
@@ -105,7 +119,45 @@ def captured_as(target: Any) -> Any:
         return target.handle
     if isinstance(target, Asset):
         return target.asset_path
+    if is_resource(target):
+        return target.resource_handle
     return None
+
+
+def is_resource(target: Any) -> bool:
+    """Whether an object stands for a resource, which functions make."""
+    return hasattr(target, "_create_resource")
+
+
+def _saveable_functions(target: Any) -> dict[str, tuple[ConcreteFunction, ConcreteFunction]]:
+    """Functions that give and take what a resource has in checkpoints, by attribute."""
+    if isinstance(target, RestoredResource):
+        return dict(target.saveable_functions)
+    if not is_resource(target) or not target._saves_tensors() or target._attribute_name is None:
+        return {}
+    return {target._attribute_name: _traced_saveable(target)}
+
+
+def _traced_saveable(target: Any) -> tuple[ConcreteFunction, ConcreteFunction]:
+    types: list[Any] = []
+
+    def save_fn(checkpoint_key: Any) -> Any:
+        tensors = target._serialize_to_tensors()
+        types.extend(tensor.dtype for tensor in tensors.values())
+        return [
+            {"name": checkpoint_key + name, "slice_spec": convert_to_tensor(""), "tensor": tensor}
+            for name, tensor in tensors.items()
+        ]
+
+    def restore_fn(*restored_tensors: Any) -> int:
+        names = target._saved_names()
+        target._restore_from_tensors(dict(zip(names, restored_tensors, strict=True)))
+        return 1
+
+    key = TensorSpec([], dtypes.string, "checkpoint_key")
+    save = function(save_fn, autograph=False).get_concrete_function(key)
+    specs = [TensorSpec(None, dtype, f"restored_tensors_{i}") for i, dtype in enumerate(types)]
+    return save, function(restore_fn, autograph=False).get_concrete_function(*specs)
 
 
 def results_of(function: ConcreteFunction) -> Any:
@@ -119,6 +171,8 @@ def results_of(function: ConcreteFunction) -> Any:
 def _write_kind(out: Any, target: Any, asset: int, policy: VariablePolicy) -> None:
     if is_eager_variable(target):
         _write_variable(out.variable, target, policy)
+    elif is_resource(target):
+        out.resource.device = getattr(target, "_resource_device", "")
     elif isinstance(target, Asset):
         out.asset.asset_file_def_index = asset
     elif isinstance(target, Function):

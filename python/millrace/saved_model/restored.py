@@ -1,14 +1,22 @@
 """Objects and functions of a model that was loaded."""
 
+import functools
 import pprint
 from typing import Any
 
+from millrace.checkpoint.saveable import SaveableObject, SaveSpec
+from millrace.core import dtypes
+from millrace.core.tensor import Tensor
+from millrace.core.text import as_str
+from millrace.core.trackable import Trackable
 from millrace.core.tracked_data import AutoTrackable, DictWrapper, ListWrapper, TupleWrapper
 from millrace.eager.arguments import Signature
 from millrace.eager.concrete import ConcreteFunction
 from millrace.eager.function import Function
 from millrace.eager.loaded import LoadedFunction
+from millrace.graph.convert import convert_to_tensor
 from millrace.saved_model.signature_functions import SignatureMap
+from millrace.state.resource import TrackableResource
 
 # A list has at most so many places without an object between those that have one.
 _MOST_EMPTY_PLACES = 1 << 20
@@ -81,6 +89,62 @@ def set_signature(target: SignatureMap, name: str, child: Any) -> None:
     if not isinstance(child, ConcreteFunction):
         raise ValueError(f"expected a function as the signature {name!r}, found {child!r:.200}")
     target._functions[name] = child
+
+
+class RestoredResource(TrackableResource):
+    """A resource whose functions a model has."""
+
+    def __init__(self, device: str):
+        super().__init__(device)
+        # (what gives the tensors to save, what takes them), by attribute in checkpoints.
+        self.saveable_functions: dict[str, tuple[LoadedFunction, LoadedFunction]] = {}
+
+    def _call(self, name: str) -> Any:
+        known = self._trackable_children("savedmodel").get(name)
+        return known() if known is not None and known._is_function else None
+
+    def _create_resource(self) -> Any:
+        made = self._call("_create_resource")
+        if not isinstance(made, Tensor) or made.dtype != dtypes.resource:
+            raise ValueError(f"expected a resource, made {made!r:.200}")
+        return made
+
+    def _initialize(self) -> Any:
+        return self._call("_initialize")
+
+    def _destroy_resource(self) -> Any:
+        super()._destroy_resource()
+        self._call("_destroy_resource")
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        return Trackable._trackable_children(self, save_type, **kwargs)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        return {
+            name: functools.partial(_RestoredSaveable, self, *functions)
+            for name, functions in self.saveable_functions.items()
+        }
+
+
+class _RestoredSaveable(SaveableObject):
+    """What a resource has in checkpoints, by functions of its model."""
+
+    def __init__(self, op: Any, save: LoadedFunction, restore: LoadedFunction, name: str):
+        self._restore = restore
+        specs = [
+            SaveSpec(part["tensor"], as_str(part["slice_spec"].numpy()),
+                     as_str(part["name"].numpy()))
+            for part in save(convert_to_tensor(name))
+        ]  # fmt: skip
+        super().__init__(op, specs, name)
+
+    def restore(self, restored_tensors: list[Any], restored_shapes: Any) -> Any:
+        return self._restore(*restored_tensors)
+
+
+def set_resource_child(target: RestoredResource, name: str, child: Any) -> None:
+    """Makes an object, or a function of what the resource does, a child."""
+    target._track_trackable(child, name, overwrite=True)
 
 
 class RestoredFunction(Function):

@@ -14,7 +14,6 @@ from millrace.core.versions import GIT_VERSION, VERSION
 from millrace.eager.function import Function
 from millrace.io import gfile
 from millrace.saved_model import constants
-from millrace.saved_model.asset import Asset
 from millrace.saved_model.assets import copy_assets, unused_name
 from millrace.saved_model.object_messages import SavedObjects
 from millrace.saved_model.options import SaveOptions
@@ -25,6 +24,7 @@ from millrace.saved_model.signature_functions import (
     default_signature,
     signature_map,
 )
+from millrace.state.asset import Asset
 
 _SHOWN = 5
 

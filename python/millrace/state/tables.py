@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+import itertools
+from typing import Any, Callable, NamedTuple
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes
@@ -17,6 +19,10 @@ from millrace.graph.keys import GraphKeys, add_to_collection
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import SparseTensor
 from millrace.ops.ordering import no_op
+from millrace.state.asset import Asset
+from millrace.state.resource import resource_functions
+
+_numbers = itertools.count()
 
 
 def _collect(key: str, value: Any) -> None:
@@ -85,6 +91,8 @@ class LookupInterface(Trackable):
 class _Table(LookupInterface):
     """A table that ops know by a handle."""
 
+    _make: Callable[..., Any]  # makes the handle of another one for a shared_name
+
     def __init__(
         self, handle: Any, key_dtype: Any, value_dtype: Any, default_value: Any, name: str,
         is_shared: bool = False,
@@ -96,6 +104,19 @@ class _Table(LookupInterface):
         self._is_own = _core.executing_eagerly() and not is_shared
         self._table_ref = handle
         self._default_value = convert_to_tensor(default_value, dtype=self._value_dtype)
+
+    def _create_resource(self) -> Tensor:
+        """Makes a table like this one, empty, for a function that makes it again elsewhere."""
+        return self._make(shared_name=f"{self._name}_{next(_numbers)}")
+
+    def _initialize(self) -> Any:
+        """Fills the table."""
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "savedmodel":
+            children.update(resource_functions(self))
+        return children
 
     def __del__(self) -> None:
         if self.__dict__.get("_is_own"):
@@ -233,8 +254,11 @@ class InitializableLookupTableBase(_Table):
         super().__init__(table_ref, key_dtype, value_dtype, default_value, name, is_shared)
         if self._default_value.shape.ndims not in (None, 0):
             raise ValueError(f"default_value must be a scalar, got {self._default_value.shape}")
-        self._track_trackable(initializer, "_initializer")
+        self._initializer = self._track_trackable(initializer, "_initializer")
         self._init = initializer.initialize(self)
+
+    def _initialize(self) -> Any:
+        return self._initializer.initialize(self)
 
     @property
     def init(self) -> Operation:
@@ -251,10 +275,10 @@ class HashTable(InitializableLookupTableBase):
         name: str | None = None,
     ) -> None:  # fmt: skip
         with name_scope(name, "hash_table") as scope:
-            handle = gen_ops.hash_table_v2(
-                shared_name=shared_name or "", key_dtype=initializer.key_dtype,
-                value_dtype=initializer.value_dtype, name=scope,
-            )  # fmt: skip
+            self._make = functools.partial(
+                gen_ops.hash_table_v2, initializer.key_dtype, initializer.value_dtype
+            )
+            handle = self._make(shared_name=shared_name or "", name=scope)
             own = name or "hash_table"
             super().__init__(handle, default_value, initializer, own, bool(shared_name))
 
@@ -319,7 +343,10 @@ class TextFileInitializer(TableInitializerBase):
                 )
         if vocab_size is not None and vocab_size <= 0:
             raise ValueError(f"Invalid vocab_size {vocab_size}.")
-        self._filename = filename
+        with _core.init_scope():
+            self._filename = filename
+            if _core.executing_eagerly():  # a file that models take along
+                self._filename = self._track_trackable(Asset(filename), "_filename")
         self._attrs = {
             "key_index": key_index, "value_index": value_index,
             "vocab_size": -1 if vocab_size is None else vocab_size, "delimiter": delimiter,
@@ -331,12 +358,15 @@ class TextFileInitializer(TableInitializerBase):
         """The operation that fills `table`; one of `tf.tables_initializer()` too."""
         table.check_table_dtypes(self.key_dtype, self.value_dtype)
         with name_scope(self._name, "text_file_init", [table.table_ref]) as scope:
-            filename = convert_to_tensor(self._filename, dtypes.string, name="asset_filepath")
+            path = self._filename
+            path = path.asset_path if isinstance(path, Asset) else path
+            filename = convert_to_tensor(path, dtypes.string, name="asset_filepath")
             init = gen_ops.initialize_table_from_text_file_v2(
                 table.table_ref, filename, **self._attrs, name=scope
             )
         _collect(GraphKeys.TABLE_INITIALIZERS, init)
-        _collect(GraphKeys.ASSET_FILEPATHS, filename)
+        if not isinstance(self._filename, Asset):
+            _collect(GraphKeys.ASSET_FILEPATHS, filename)
         return init
 
 
@@ -401,13 +431,12 @@ class MutableHashTable(MutableTable):
         shared_name: str | None = None, name: str = "MutableHashTable", checkpoint: bool = True,
     ) -> None:  # fmt: skip
         default = convert_to_tensor(default_value, dtype=value_dtype)
-        attrs = dict(
-            shared_name=shared_name or "", key_dtype=key_dtype, value_dtype=value_dtype, name=name
-        )
-        if default.shape.ndims == 0:
-            handle = gen_ops.mutable_hash_table_v2(**attrs)
-        else:
-            handle = gen_ops.mutable_hash_table_of_tensors_v2(value_shape=default.shape, **attrs)
+        make = gen_ops.mutable_hash_table_v2
+        if default.shape.ndims != 0:
+            of_tensors = gen_ops.mutable_hash_table_of_tensors_v2
+            make = functools.partial(of_tensors, value_shape=default.shape)
+        self._make = functools.partial(make, key_dtype=key_dtype, value_dtype=value_dtype)
+        handle = self._make(shared_name=shared_name or "", name=name)
         super().__init__(handle, key_dtype, value_dtype, default, name, bool(shared_name))
         self._is_saved = checkpoint
         if checkpoint:
@@ -428,12 +457,12 @@ class MutableDenseHashTable(MutableTable):
         empty = convert_to_tensor(empty_key, dtype=key_dtype)
         deleted = empty if deleted_key is None else convert_to_tensor(deleted_key, dtype=key_dtype)
         self._key_shape = empty.shape
-        handle = gen_ops.mutable_dense_hash_table_v2(
-            empty, deleted, shared_name=shared_name or "", value_dtype=value_dtype,
+        self._make = functools.partial(
+            gen_ops.mutable_dense_hash_table_v2, empty, deleted, value_dtype=value_dtype,
             value_shape=default.shape,
             initial_num_buckets=131072 if initial_num_buckets is None else initial_num_buckets,
-            name=name,
         )  # fmt: skip
+        handle = self._make(shared_name=shared_name or "", name=name)
         super().__init__(handle, key_dtype, value_dtype, default, name, bool(shared_name))
         self._is_saved = checkpoint
         if checkpoint:
