@@ -20,7 +20,7 @@ constexpr uint64_t kLongNanos = 200'000;
 // Of later runs so few that tries cost 1.5 % of the time.
 constexpr uint64_t kLeastPeriod = 16;
 constexpr uint64_t kPeriodOfTwice = 64;
-constexpr uint64_t kMostPeriod = 512;
+constexpr uint64_t kMostPeriod = 256;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -34,13 +34,14 @@ int highest_level(int most, int levels) {
   return std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(most - 1))), levels - 1);
 }
 
-// What runs usually take: in some of them something else used the processor, perhaps for long.
+// What runs take while nothing else wants the processors: closer to the quick ones, by far. Where
+// other programs do, to share costs about as much as it brings, and soon they may be gone.
 uint32_t usual_with(uint32_t usual, int64_t nanos) {
   const int64_t now = std::clamp<int64_t>(nanos, 1, std::numeric_limits<uint32_t>::max() / 2);
   if (usual == 0) return static_cast<uint32_t>(now);
   const int64_t old = usual;
-  return static_cast<uint32_t>(now < old ? old - (old - now + 3) / 4
-                                         : old + std::min(now - old, old / 2) / 8);
+  return static_cast<uint32_t>(now < old ? old - (old - now + 1) / 2
+                                         : old + (std::min(now - old, old / 2) + 127) / 128);
 }
 
 // Every how many runs try what takes `other` where others take `usual`; 0: not known.

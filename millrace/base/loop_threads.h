@@ -40,7 +40,7 @@ class LoopThreads {
     std::atomic<uint64_t> loop{0};  // 0: none
     std::atomic<uint32_t> runs{0};
     std::atomic<int32_t> level{0};
-    std::atomic<uint32_t> nanos[kLevels] = {};  // what runs usually take; 0: none was measured
+    std::atomic<uint32_t> nanos[kLevels] = {};  // what the quicker runs take; 0: none was measured
   };
   uint32_t find(uint64_t loop);
 

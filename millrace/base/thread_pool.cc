@@ -1,7 +1,6 @@
 #include "millrace/base/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -28,6 +27,10 @@ namespace {
 // wakes it, in a virtual machine. With many of them it takes long to wake all.
 constexpr int64_t kSpinNanos = 20'000;
 constexpr int64_t kSpinNanosOfMany = 50'000;
+// A searching worker says that it looks every so often, and has lost its processor when it has not
+// for so long.
+constexpr int64_t kLookNanos = 1'000;
+constexpr int64_t kLostNanos = 5'000;
 // How long who waits for the last range of a loop looks for its end.
 constexpr int64_t kWaitNanos = 50'000;
 constexpr size_t kManyWorkers = 8;
@@ -48,17 +51,6 @@ inline void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// What a thread does that looks for something again and again: `looks` counts from 0. It lets
-// others have the processor, lest who is waited for should wait for it.
-inline void look_again(uint32_t looks) {
-  constexpr uint32_t kYield = 16;
-  if (looks % kYield == kYield - 1) {
-    sched_yield();
-  } else {
-    for (int i = 0; i < 16; ++i) pause_cpu();
-  }
 }
 
 // Counts the forks between the first process that made a pool and this one.
@@ -236,8 +228,8 @@ struct Loop {
   void wait_for_helpers() {
     if (active.load(std::memory_order_acquire) == 0) return;
     const int64_t give_up = monotonic_nanos() + kWaitNanos;
-    for (uint32_t looks = 0; monotonic_nanos() < give_up; ++looks) {
-      look_again(looks);
+    while (monotonic_nanos() < give_up) {
+      for (int i = 0; i < 16; ++i) pause_cpu();
       if (active.load(std::memory_order_acquire) == 0) return;
     }
     uint32_t seen = active.fetch_or(kCallerSleeps, std::memory_order_acq_rel) | kCallerSleeps;
@@ -296,7 +288,7 @@ struct ThreadPool::Impl {
   bool run_something(Worker& worker, bool& searching);
   bool wait_for_work(Worker& worker, bool& searching);
   bool has_work() const;
-  bool spin_until_work() const;
+  bool spin_until_work();
 
   void found_work(bool& searching);
   void wake_for_task();
@@ -335,6 +327,8 @@ struct ThreadPool::Impl {
   std::vector<Worker*> idle MR_GUARDED_BY(idle_mutex);
   std::atomic<int> idle_workers{0};
   std::atomic<int> searching_workers{0};
+  // About when one of those looked for work the last time.
+  std::atomic<int64_t> looked_ns{0};
   std::atomic<bool> stopping{false};
 
   LoopThreads loop_threads;
@@ -437,15 +431,19 @@ bool ThreadPool::Impl::has_work() const {
   return false;
 }
 
-bool ThreadPool::Impl::spin_until_work() const {
+bool ThreadPool::Impl::spin_until_work() {
   const int64_t spin = workers.size() < kManyWorkers ? kSpinNanos : kSpinNanosOfMany;
-  const int64_t give_up = monotonic_nanos() + spin;
-  uint32_t looks = 0;
+  int64_t now = monotonic_nanos();
+  const int64_t give_up = now + spin;
   do {
     if (has_work()) return true;
     if (stopping.load(std::memory_order_relaxed)) return false;
-    look_again(looks++);
-  } while (monotonic_nanos() < give_up);
+    if (now - looked_ns.load(std::memory_order_relaxed) > kLookNanos) {
+      looked_ns.store(now, std::memory_order_relaxed);
+    }
+    for (int i = 0; i < 16; ++i) pause_cpu();
+    now = monotonic_nanos();
+  } while (now < give_up);
   return false;
 }
 
@@ -498,9 +496,14 @@ bool ThreadPool::Impl::wake_one() {
 }
 
 // Wakes some of the helpers that a loop wants, which wake others: those that search anyway will
-// find it, and to wake one more costs the caller microseconds and may cost him his processor.
+// find it, and to wake one more costs the caller microseconds and may cost him his processor. But
+// one that lost its own to another program finds nothing for milliseconds.
 void ThreadPool::Impl::wake_for_loop(int64_t helpers) {
-  helpers -= searching_workers.load(std::memory_order_seq_cst);
+  if (helpers <= 0 || idle_workers.load(std::memory_order_seq_cst) == 0) return;
+  const int64_t searching = searching_workers.load(std::memory_order_seq_cst);
+  if (searching > 0 && monotonic_nanos() - looked_ns.load(std::memory_order_relaxed) < kLostNanos) {
+    helpers -= searching;
+  }
   wake(static_cast<int>(std::min<int64_t>(helpers, kLoopFanOut)));
 }
 
