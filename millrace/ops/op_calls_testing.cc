@@ -403,6 +403,10 @@ const Row kRows[] = {
     {"DeserializeSparse", "sparse"},
     {"SerializeSparse", "[2,2]{0,0,1,1} [2] {2,2}"},
     {"OptionsDataset", "dataset", {{"serialized_options", ""}}},
+    {"RaggedTensorToVariant", "{0,1,3}|{0,2,2,3} [3,2]", {{"batched_input", true}}},
+    {"RaggedTensorFromVariant",
+     "ragged[3,2]",
+     {{"input_ragged_rank", 1}, {"output_ragged_rank", 1}}},
     {"SetSize", "[2,2]{0,0,1,1} [2] {2,2}"},
     {"SparseAdd", "[2,2]{0,0,1,1} [2] {2,2} [2,2]{0,0,0,1} [2] {2,2} 0"},
     {"SparseAddGrad", "[3] [2,2]{0,0,1,1} [2,2]{0,0,0,1} [3,2]{0,0,0,1,1,1}"},
@@ -700,6 +704,7 @@ constexpr std::pair<std::string_view, Operand::Kind> kKinds[] = {
     {"iterator_state", Operand::Kind::kIteratorState},
     {"seed_generator", Operand::Kind::kSeedGenerator},
     {"sparse", Operand::Kind::kSparse},
+    {"ragged", Operand::Kind::kRagged},
     {"reader", Operand::Kind::kReader},
     {"reader_state", Operand::Kind::kReaderState},
     {"names", Operand::Kind::kNames},
@@ -851,6 +856,8 @@ class HandleMaker {
         return first(op("DummySeedGenerator"));
       case Operand::Kind::kSparse:
         return sparse(content.dtype());
+      case Operand::Kind::kRagged:
+        return ragged(content);
       case Operand::Kind::kReader:
         return first(op(str_cat("IdentityReader", suffix_)));
       case Operand::Kind::kReaderState: {
@@ -890,6 +897,19 @@ class HandleMaker {
     MR_TRY_ASSIGN(Value handle, first(make.attr("shared_name", str_cat("variable", names_++))));
     MR_TRY(op("AssignVariableOp").input(handle.tensor).input(content).run().status());
     return handle;
+  }
+  Result<Value> ragged(const Tensor& content) {
+    const auto rows = content.rank() == 0 ? 0 : content.dim(0);
+    const auto chosen = types_.find("Tsplits");
+    const bool narrow = chosen != types_.end() && chosen->second == DType::kInt32;
+    OpTester make = op("RaggedTensorToVariant");
+    make.attr("batched_input", false)
+        .input_list({narrow ? Tensor::vector<int32_t>({0, 0, static_cast<int32_t>(rows)})
+                            : Tensor::vector<int64_t>({0, 0, rows})});
+    const auto values = types_.find("Tvalues");
+    if (values == types_.end()) return first(make.input(content));
+    return first(
+        make.input(make_elements(values->second, content.shape(), Elements::kPositive, 1)));
   }
   Result<Value> queue(const Tensor& content) {
     OpTester make = op(str_cat("FIFOQueue", suffix_));

@@ -49,6 +49,7 @@ struct Operand {
     kIteratorState,    // where such an iterator stands
     kSeedGenerator,    // a generator of seeds
     kSparse,           // two packed rows of a sparse tensor
+    kRagged,           // a ragged tensor in a variant, a row of no elements and one of all
     kReader,           // a reader that gives what it is told to read
     kReaderState,      // where such a reader stands
     kNames,            // a queue with two strings, closed

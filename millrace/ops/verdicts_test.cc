@@ -87,6 +87,7 @@ constexpr const char* kAboutElements[] = {
     "Incompatible shapes at component",
     "Invalid pattern:",
     "Splits must",
+    "and variants of shape",
     "in input_splits must",
     "The last value of input_splits",
     "Code point is out of range",

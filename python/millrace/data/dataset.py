@@ -209,8 +209,7 @@ class Dataset:
             if rows is not None and count is not None and rows != count:
                 raise ValueError(f"from_tensor_slices: Dimensions {rows} and {count} are not equal")
             rows = count if rows is None else rows
-            rest = leaf.shape[1:] if leaf.shape.rank else TensorShape(None)
-            leaves.append(type(leaf)(leaf.dtype, rest))
+            leaves.append(leaf.unbatched())
         spec = structure.pack(value, leaves)
         parts = [leaf.to_rows(v) for leaf, v in zip(leaves, flatten(value), strict=True)]
         shapes = attrs_of(spec)["output_shapes"]
@@ -528,7 +527,16 @@ class Dataset:
     def unbatch(self, name: str | None = None) -> "Dataset":
         """The rows of the elements."""
         spec = map_leaves(lambda leaf: leaf.unbatched(), self._spec)
-        variant = gen_ops.unbatch_dataset(self._variant_tensor, **attrs_of(spec))
+        leaves = flatten(self._spec)
+        wholes = self
+        if any(leaf.in_rows().component[1].rank != leaf.component[1].rank for leaf in leaves):
+
+            def rows(*element: Any) -> Any:
+                values = flatten(element if isinstance(self._spec, tuple) else element[0])
+                return tuple(leaf.to_rows(v) for leaf, v in zip(leaves, values, strict=True))
+
+            wholes = self.map(rows)
+        variant = gen_ops.unbatch_dataset(wholes._variant_tensor, **attrs_of(spec))
         return self._of(variant, spec)
 
     def window(

@@ -11,6 +11,7 @@ from millrace.core.trackable import Trackable
 from millrace.data import structure
 from millrace.data.iterator import Iterator
 from millrace.data.structure import ArrayLeaf, DatasetLeaf, OptionalLeaf, SparseLeaf, attrs_of
+from millrace.ops.ragged.tensor import RaggedTensor
 
 _STATE = "ITERATOR_STATE"
 
@@ -102,6 +103,8 @@ class NumpyIterator:
 def _array(tensor: Any) -> Any:
     if tensor is None:
         return None
+    if isinstance(tensor, RaggedTensor):
+        return tensor._value()
     value = tensor.numpy()
     if isinstance(value, np.ndarray):
         value.setflags(write=False)

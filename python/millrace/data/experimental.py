@@ -13,8 +13,9 @@ from millrace.core.tensor import Tensor
 from millrace.data import structure
 from millrace.data.dataset import Dataset, int64, seeds
 from millrace.data.functions import ElementFunction, state_function
-from millrace.data.structure import DatasetLeaf, SparseLeaf, TensorLeaf, attrs_of
+from millrace.data.structure import DatasetLeaf, RaggedLeaf, SparseLeaf, TensorLeaf, attrs_of
 from millrace.graph.convert import convert_to_tensor
+from millrace.ops.ragged.tensor import RaggedTensor
 from millrace.ops.random import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
@@ -265,6 +266,45 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
             dataset._variant_tensor, int64(batch_size), np.array(sizes, np.int64), **attrs_of(spec)
         )
         return dataset._of(variant, spec)
+
+    return apply
+
+
+@export(v1="data.experimental.dense_to_ragged_batch", v2="data.experimental.dense_to_ragged_batch")
+def dense_to_ragged_batch(
+    batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = dtypes.int64
+) -> Transformation:
+    """Batches of elements whose sizes differ, as ragged tensors; parts whose shape is known are
+    batched as ever."""
+
+    def apply(dataset: Dataset) -> Dataset:
+        def ragged_rank(leaf: Any) -> int | None:
+            fixed = type(leaf) is not TensorLeaf or leaf.shape.rank is None
+            if fixed or leaf.shape.is_fully_defined():
+                return None
+            return max(i for i, size in enumerate(leaf.shape.as_list()) if size is None)
+
+        leaves = structure.flatten(dataset._spec)
+        ranks = [ragged_rank(leaf) for leaf in leaves]
+        made = [
+            leaf if rank is None else RaggedLeaf(leaf.dtype, leaf.shape, rank, row_splits_dtype)
+            for leaf, rank in zip(leaves, ranks, strict=True)
+        ]
+        spec = structure.pack(dataset._spec, made)
+
+        def packed(*element: Any) -> Any:
+            whole = element if isinstance(dataset._spec, tuple) else element[0]
+            parts = []
+            for leaf, rank, part in zip(made, ranks, structure.flatten(whole), strict=True):
+                if rank:
+                    part = RaggedTensor.from_tensor(
+                        part, ragged_rank=rank, row_splits_dtype=row_splits_dtype
+                    )
+                parts.append(leaf.to_tensor(part))
+            return tuple(parts)
+
+        variant = dataset.map(packed)._variant_tensor
+        return dataset._of(variant, spec).batch(batch_size, drop_remainder)
 
     return apply
 

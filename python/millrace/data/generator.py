@@ -22,17 +22,20 @@ class Calls:
         self._function = function
         self._spec = spec
         self._leaves = structure.flatten(spec)
-        # Those that are tensors come as they are; of others comes what stands for them.
+        # A leaf that is no tensor comes in parts.
+        self._parts = [leaf.parts for leaf in self._leaves]
+        flat = [part for parts in self._parts for part in parts]
+        self._part_types = [dtype for dtype, _ in flat]
+        self._part_shapes = [shape for _, shape in flat]
         self._plain = [type(leaf) is structure.TensorLeaf for leaf in self._leaves]
-        self._components = [leaf.component for leaf in self._leaves]
         self._types = [
-            np.dtype(object if dtype == dtypes.string else dtype.as_numpy_dtype)
-            for dtype, _ in self._components
+            np.dtype(object if leaf.dtype == dtypes.string else leaf.dtype.as_numpy_dtype)
+            for leaf in self._leaves
         ]
         # Of leaves whose shape is known, for a quick look.
         self._shapes = [
-            tuple(shape.as_list()) if shape.is_fully_defined() else None
-            for _, shape in self._components
+            tuple(leaf.shape.as_list()) if leaf.shape.is_fully_defined() else None
+            for leaf in self._leaves
         ]
         self._running: dict[int, Any] = {}
         self._count = 0
@@ -49,10 +52,15 @@ class Calls:
 
     def next_op(self, number: Tensor) -> Any:
         """The next element of a generator."""
-        values = py_func(self._next, [number], [dtype for dtype, _ in self._components])
-        for value, (_, shape) in zip(values, self._components, strict=True):
+        values = py_func(self._next, [number], self._part_types)
+        for value, shape in zip(values, self._part_shapes, strict=True):
             value.set_shape(shape)
-        return structure.from_tensors(self._spec, values)
+        rest = iter(values)
+        wholes = [
+            leaf.from_parts([next(rest) for _ in parts])
+            for leaf, parts in zip(self._leaves, self._parts, strict=True)
+        ]
+        return structure.pack(self._spec, wholes)
 
     def end_op(self, number: Tensor) -> Tensor:
         """Drops a generator."""
@@ -68,7 +76,9 @@ class Calls:
     def _next(self, number: Any) -> list[np.ndarray]:
         value = next(self._running[number.item()])
         parts = [value] if self._spec is self._leaves[0] else self._flat(value)
-        return [self._array(i, v) for i, v in enumerate(parts)]
+        if all(self._plain):
+            return [self._array(i, v) for i, v in enumerate(parts)]
+        return [array for i, v in enumerate(parts) for array in self._arrays(i, v)]
 
     def _end(self, number: Any) -> np.int64:
         self._running.pop(int(number), None)
@@ -88,8 +98,6 @@ class Calls:
         return parts
 
     def _array(self, i: int, value: Any) -> np.ndarray:
-        if not self._plain[i]:
-            return self._stand_in(self._leaves[i], value)
         try:
             array = np.asarray(value, dtype=self._types[i])
         except (TypeError, ValueError):
@@ -107,13 +115,17 @@ class Calls:
                 )
         return array
 
-    def _stand_in(self, leaf: Any, value: Any) -> np.ndarray:
+    def _arrays(self, i: int, value: Any) -> list[np.ndarray]:
+        if self._plain[i]:
+            return [self._array(i, value)]
+        leaf = self._leaves[i]
         try:
-            own = structure.leaf_of(structure.leaf_values(value))
+            value = structure.leaf_values(value)
+            own = structure.leaf_of(value)
             fits = type(own) is type(leaf) and own.dtype == leaf.dtype
             if not fits or not own.shape.is_compatible_with(leaf.shape):
                 raise TypeError
-            return leaf.to_tensor(structure.leaf_values(value)).numpy()
+            return [part.numpy() for part in leaf.to_parts(value)]
         except (AttributeError, TypeError, ValueError):
             raise TypeError(
                 f"`generator` yielded an element that is no {leaf.cls.__name__} of "

@@ -88,6 +88,17 @@ def sparse_batch(
     return self.apply(experimental.dense_to_sparse_batch(batch_size, row_shape))
 
 
+def ragged_batch(
+    self: Dataset, batch_size: Any, drop_remainder: Any = False,
+    row_splits_dtype: Any = dtypes.int64, name: str | None = None,
+) -> Dataset:  # fmt: skip
+    """Batches of elements whose sizes differ, as ragged tensors."""
+    del name
+    return self.apply(
+        experimental.dense_to_ragged_batch(batch_size, drop_remainder, row_splits_dtype)
+    )
+
+
 def save(
     self: Dataset, path: Any, compression: str | None = None, shard_func: Any = None,
     checkpoint_args: Any = None,
@@ -121,7 +132,7 @@ def counter(
 
 for _method in (
     scan, ignore_errors, group_by_window, bucket_by_sequence_length, unique, rejection_resample,
-    sparse_batch, save, snapshot,
+    sparse_batch, ragged_batch, save, snapshot,
 ):  # fmt: skip
     setattr(Dataset, _method.__name__, _method)
 for _function in (

@@ -11,11 +11,13 @@ from millrace.data.structure import (
     DatasetLeaf,
     NoneLeaf,
     OptionalLeaf,
+    RaggedLeaf,
     SparseLeaf,
     TensorLeaf,
     map_leaves,
 )
 from millrace.graph.sparse_spec import SparseTensorSpec
+from millrace.ops.ragged.spec import RaggedTensorSpec
 from millrace.ops.tensor_array import TensorArraySpec
 
 
@@ -111,6 +113,8 @@ def _spec_of(leaf: Any) -> Any:
         return OptionalSpec(spec_of_leaves(leaf.spec))
     if isinstance(leaf, SparseLeaf):
         return SparseTensorSpec(leaf.shape, leaf.dtype)
+    if isinstance(leaf, RaggedLeaf):
+        return RaggedTensorSpec(leaf.shape, leaf.dtype, leaf.ragged_rank, leaf.splits_dtype)
     if isinstance(leaf, ArrayLeaf):
         return TensorArraySpec(leaf.shape, leaf.dtype, leaf.dynamic_size, leaf.infer_shape)
     if isinstance(leaf, NoneLeaf):
@@ -126,6 +130,8 @@ def leaves_of_spec(spec: Any) -> Any:
             return TensorLeaf(part.dtype, part.shape)
         if isinstance(part, SparseTensorSpec):
             return SparseLeaf(part.dtype, part.shape)
+        if isinstance(part, RaggedTensorSpec):
+            return RaggedLeaf(part.dtype, part.shape, part.ragged_rank, part.row_splits_dtype)
         if isinstance(part, DatasetSpec):
             return DatasetLeaf(structure.dataset_class[0], leaves_of_spec(part.element_spec))
         if isinstance(part, OptionalSpec):
@@ -138,7 +144,7 @@ def leaves_of_spec(spec: Any) -> Any:
             return part
         raise TypeError(
             f"expected a structure of `tf.TypeSpec` objects, got {part!r}: "
-            "TensorSpec(shape, dtype), SparseTensorSpec, DatasetSpec or OptionalSpec"
+            "TensorSpec(shape, dtype), SparseTensorSpec, RaggedTensorSpec, DatasetSpec ..."
         )
 
     return map_leaves(leaf, spec)

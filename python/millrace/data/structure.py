@@ -13,6 +13,9 @@ from millrace.core.shapes import TensorShape
 from millrace.core.tensor import Tensor
 from millrace.graph.convert import convert_to_tensor
 from millrace.graph.sparse import SparseTensor, SparseTensorValue
+from millrace.ops.ragged.tensor import RaggedTensor
+from millrace.ops.ragged.tensor import from_value as from_ragged_value
+from millrace.ops.ragged.value import RaggedTensorValue
 from millrace.ops.tensor_array import TensorArray
 
 
@@ -43,9 +46,28 @@ class TensorLeaf:
         tensor.set_shape(self.shape)
         return tensor
 
+    # What Python hands over, a generator for instance: arrays of known types.
+
+    @property
+    def parts(self) -> list[tuple[dtypes.DType, TensorShape]]:
+        """The types and shapes of the tensors that a value is made of."""
+        return [self.component]
+
+    def to_parts(self, value: Any) -> list[Tensor]:
+        """The tensors that a value is made of."""
+        return [self.to_tensor(value)]
+
+    def from_parts(self, parts: list[Tensor]) -> Any:
+        """The value that is made of tensors."""
+        return self.from_tensor(parts[0])
+
     def batched(self, size: int | None) -> Any:
         """What it is in a batch of so many elements."""
         return type(self)(self.dtype, TensorShape([size]).concatenate(self.shape))
+
+    def in_rows(self) -> Any:
+        """The same leaf where `to_rows` has made a tensor with rows of it."""
+        return self
 
     def unbatched(self) -> Any:
         """What a row of it is."""
@@ -73,6 +95,20 @@ class SparseLeaf(TensorLeaf):
     def component(self) -> tuple[dtypes.DType, TensorShape]:
         return self.form, TensorShape([*[None] * self.batches, 3])
 
+    @property
+    def parts(self) -> list[tuple[dtypes.DType, TensorShape]]:
+        rank, count = TensorShape([self.shape.rank]), TensorShape([None])
+        indices = count.concatenate(rank)
+        return [(dtypes.int64, indices), (self.dtype, count), (dtypes.int64, rank)]
+
+    def to_parts(self, value: Any) -> list[Tensor]:
+        return [value.indices, value.values, value.dense_shape]
+
+    def from_parts(self, parts: list[Tensor]) -> Any:
+        made = SparseTensor(*parts)
+        made._declared_shape = self.shape
+        return made
+
     def to_tensor(self, value: Any) -> Tensor:
         parts = (value.indices, value.values, value.dense_shape)
         return gen_ops.serialize_sparse(*parts, out_type=self.form)
@@ -82,25 +118,108 @@ class SparseLeaf(TensorLeaf):
         return gen_ops.serialize_many_sparse(*parts, out_type=self.form)
 
     def from_tensor(self, tensor: Tensor) -> Any:
-        indices, values, shape = gen_ops.deserialize_sparse(tensor, dtype=self.dtype)
+        parts = list(gen_ops.deserialize_sparse(tensor, dtype=self.dtype))
         if self.shape.rank is not None:
-            indices.set_shape([None, self.shape.rank])
-            shape.set_shape([self.shape.rank])
-        return SparseTensor(indices, values, shape)
+            parts[0].set_shape([None, self.shape.rank])
+            parts[2].set_shape([self.shape.rank])
+        return self.from_parts(parts)
 
     def batched(self, size: int | None) -> Any:
         shape = TensorShape([size]).concatenate(self.shape)
         return SparseLeaf(self.dtype, shape, self.batches + 1, self.form)
 
+    def in_rows(self) -> Any:
+        return SparseLeaf(self.dtype, self.shape, max(self.batches, 1), self.form)
+
     def unbatched(self) -> Any:
-        if self.batches == 0:
-            raise NotImplementedError("Only batches of sparse tensors have rows.")
         shape = self.shape[1:] if self.shape.rank else None
-        return SparseLeaf(self.dtype, shape, self.batches - 1, self.form)
+        return SparseLeaf(self.dtype, shape, max(self.batches - 1, 0), self.form)
 
     def common(self, other: Any) -> Any:
         shape = self.shape.most_specific_compatible_shape(other.shape)
         return SparseLeaf(self.dtype, shape, self.batches, self.form)
+
+
+class RaggedLeaf(TensorLeaf):
+    """A leaf that is a ragged tensor: a variant in the graph, or one for each element of a batch.
+    Of ragged rank 0 it is a tensor whose size differs from element to element."""
+
+    cls: Any = RaggedTensor
+
+    def __init__(
+        self, dtype: Any, shape: Any, ragged_rank: int, splits_dtype: Any = dtypes.int64,
+        batches: int = 0,
+    ):  # fmt: skip
+        super().__init__(dtype, shape)
+        self.ragged_rank = ragged_rank
+        self.splits_dtype = dtypes.as_dtype(splits_dtype)
+        self.batches = batches  # how many of its first dimensions come from batches
+
+    def _like(self, shape: TensorShape, ragged_rank: int, batches: int) -> "RaggedLeaf":
+        return RaggedLeaf(self.dtype, shape, ragged_rank, self.splits_dtype, batches)
+
+    @property
+    def component(self) -> tuple[dtypes.DType, TensorShape]:
+        return dtypes.variant, TensorShape([None] * self.batches)
+
+    @property
+    def parts(self) -> list[tuple[dtypes.DType, TensorShape]]:
+        if self.shape.rank is None:
+            flat = TensorShape(None)
+        elif self.ragged_rank == 0:
+            flat = self.shape
+        else:
+            flat = TensorShape([None]).concatenate(self.shape[self.ragged_rank + 1 :])
+        return [(self.dtype, flat)] + [
+            (self.splits_dtype, TensorShape([None])) for _ in range(self.ragged_rank)
+        ]
+
+    def to_parts(self, value: Any) -> list[Tensor]:
+        if not isinstance(value, RaggedTensor):
+            return [convert_to_tensor(value)]
+        splits = [gen_ops.cast(s, DstT=self.splits_dtype) for s in value.nested_row_splits]
+        return [value.flat_values, *splits]
+
+    def from_parts(self, parts: list[Tensor]) -> Any:
+        flat, *splits = parts
+        if not splits:
+            return flat
+        rows = self.shape.as_list()[0] if self.shape.rank else None
+        splits[0].set_shape([None if rows is None else rows + 1])
+        return RaggedTensor.from_nested_row_splits(flat, splits, validate=False)
+
+    def to_tensor(self, value: Any) -> Tensor:
+        flat, *splits = self.to_parts(value)
+        return gen_ops.ragged_tensor_to_variant(splits, flat, False)
+
+    def to_rows(self, value: Any) -> Tensor:
+        flat, *splits = self.to_parts(value)
+        return gen_ops.ragged_tensor_to_variant(splits, flat, True)
+
+    def from_tensor(self, tensor: Tensor) -> Any:
+        splits, flat = gen_ops.ragged_tensor_from_variant(
+            tensor, input_ragged_rank=self.ragged_rank - self.batches,
+            output_ragged_rank=self.ragged_rank, Tvalues=self.dtype, Tsplits=self.splits_dtype,
+        )  # fmt: skip
+        flat.set_shape(self.parts[0][1])
+        return self.from_parts([flat, *splits])
+
+    def batched(self, size: int | None) -> Any:
+        shape = TensorShape([size]).concatenate(self.shape)
+        return self._like(shape, self.ragged_rank + 1, self.batches + 1)
+
+    def in_rows(self) -> Any:
+        return self._like(self.shape, self.ragged_rank, max(self.batches, 1))
+
+    def unbatched(self) -> Any:
+        if self.ragged_rank == 0:
+            raise ValueError("Cannot take rows of a tensor whose size differs: use from_tensor.")
+        shape = self.shape[1:] if self.shape.rank else TensorShape(None)
+        return self._like(shape, self.ragged_rank - 1, max(self.batches - 1, 0))
+
+    def common(self, other: Any) -> Any:
+        shape = self.shape.most_specific_compatible_shape(other.shape)
+        return self._like(shape, self.ragged_rank, self.batches)
 
 
 class DatasetLeaf(TensorLeaf):
@@ -221,7 +340,8 @@ optional_class: list[Any] = []
 
 
 def _is_structure(value: Any) -> bool:
-    return isinstance(value, (tuple, Mapping)) and not isinstance(value, SparseTensorValue)
+    values = (SparseTensorValue, RaggedTensorValue)
+    return isinstance(value, (tuple, Mapping)) and not isinstance(value, values)
 
 
 def flatten(value: Any) -> list[Any]:
@@ -259,7 +379,9 @@ def leaf_values(value: Any) -> Any:
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, SparseTensorValue):
             return SparseTensor.from_value(leaf)
-        known = (SparseTensor, TensorArray, *dataset_class, *optional_class)
+        if isinstance(leaf, RaggedTensorValue):
+            return from_ragged_value(leaf)
+        known = (SparseTensor, RaggedTensor, TensorArray, *dataset_class, *optional_class)
         if leaf is None or isinstance(leaf, known):
             return leaf
         return convert_to_tensor(leaf)
@@ -271,6 +393,9 @@ def leaf_of(value: Any) -> TensorLeaf:
     """What a value, as leaf_values gives them, is."""
     if isinstance(value, SparseTensor):
         return SparseLeaf(value.dtype, value.shape)
+    if isinstance(value, RaggedTensor):
+        splits = value.row_splits.dtype
+        return RaggedLeaf(value.dtype, value.shape, value.ragged_rank, splits)
     if isinstance(value, (*dataset_class, *optional_class)):
         return value._as_leaf()
     if isinstance(value, TensorArray):

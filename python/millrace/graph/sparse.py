@@ -173,7 +173,11 @@ class SparseTensor:
     @property
     def shape(self) -> TensorShape:
         """What is known of the shape of the whole."""
-        return constant_value_as_shape(self._dense_shape)
+        known = constant_value_as_shape(self._dense_shape)
+        return known if known.is_fully_defined() else known.merge_with(self._declared_shape)
+
+    # What is known beside what the dense shape says.
+    _declared_shape = TensorShape(None)
 
     def get_shape(self) -> TensorShape:
         """As `shape`."""
