@@ -664,3 +664,197 @@ def test_lists_of_ragged_tensors_in_converted_functions():
         return tf.concat([x, x], 0)
 
     assert twice(tf.ragged.constant([[1], []])).to_list() == [[1], [], [1], []]
+
+
+# ---- Loops, combinations, runs.
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_map_fn_over_rows(rng, inside):
+    run = tf.function if inside else (lambda f: f)
+    x = rows_of(rng, 3, least=1)
+    value = ragged(x, 3)
+    close(run(lambda v: tf.map_fn(lambda rows: rows + 1.0, v))(value), mapped(lambda e: e + 1.0, x))
+    reverse = run(lambda v: tf.map_fn(lambda rows: tf.reverse(rows, [0]), v))
+    close(reverse(value), [rows[::-1] for rows in x])
+    total = run(lambda v: tf.map_fn(tf.reduce_sum, v, fn_output_signature=tf.float32))
+    close(total(value), [float(sum(map(sum, rows))) for rows in x])
+    spec = tf.RaggedTensorSpec([None], tf.int32)
+    counts = [3, 0, 2]
+    made = run(lambda n: tf.map_fn(tf.range, n, fn_output_signature=spec))(tf.constant(counts))
+    close(made, [list(range(n)) for n in counts])
+
+
+def test_map_fn_over_sparse_rows():
+    matrix = np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]])
+    rows = tf.sparse.from_dense(matrix)
+    twice = tf.map_fn(lambda row: tf.sparse.map_values(tf.multiply, row, 2), rows)
+    assert np.array_equal(tf.sparse.to_dense(twice), 2 * matrix)
+    dense = tf.map_fn(tf.sparse.to_dense, rows, fn_output_signature=tf.int64)
+    assert np.array_equal(dense, matrix)
+
+
+def test_map_fn_refuses_what_is_not_as_said():
+    rows = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    with pytest.raises(ValueError, match="fn_output_signature"):
+        tf.map_fn(tf.reduce_sum, rows)
+    with pytest.raises(ValueError, match="of ragged rank 1"):
+        spec = tf.RaggedTensorSpec([None, None])
+        tf.map_fn(lambda row: row, rows, fn_output_signature=spec)
+    with pytest.raises(TypeError, match="SparseTensor"):
+        tf.map_fn(lambda row: row, rows, fn_output_signature=tf.SparseTensorSpec([None]))
+
+
+def test_combinations():
+    a = tf.ragged.constant([["a"], ["b", "c"]])
+    b = tf.ragged.constant([[1], [2, 300000000000]], dtype=tf.int64)
+    c = tf.constant([["f", "g"], ["h", "i"]])
+    assert tf.ragged.cross([c, a]).to_list() == [
+        [b"f_X_a", b"g_X_a"],
+        [b"h_X_b", b"h_X_c", b"i_X_b", b"i_X_c"],
+    ]
+    # TensorFlow's hashes.
+    hashed = [[2, 0], [0, 9, 3, 9, 0, 5, 2, 5]]
+    assert tf.ragged.cross_hashed([c, a, b], 10).to_list() == hashed
+    keyed = tf.ragged.cross_hashed([c, a, b], 1000, hash_key=7).to_list()
+    assert keyed == [[129, 875], [610, 594, 872, 35, 267, 296, 891, 865]]
+    s = tf.sparse.from_dense([["x", ""], ["y", "z"]])
+    assert tf.sparse.cross([c, s], separator="-").values.numpy().tolist()[:2] == [b"x-f", b"x-g"]
+    assert tf.sparse.cross_hashed([c, s]).values.numpy()[0] == 4485326455660069122
+    with pytest.raises(tf.errors.InvalidArgumentError, match="batch dimension"):
+        tf.ragged.cross([a, tf.ragged.constant([["a"]])])
+    with pytest.raises(ValueError, match="rank=2"):
+        tf.ragged.cross([tf.ragged.constant([[["a"]]])])
+
+
+def runs_of(row, width, left, right, padding):
+    if left is not None:
+        count = width - 1 if padding is None else min(width - 1, padding)
+        row = [left] * count + row + [right] * count
+    return [" ".join(row[i : i + width]).encode() for i in range(len(row) - width + 1)]
+
+
+def test_runs_of_strings(rng):
+    rows = rows_of(rng, 2, element=lambda: rng.choice("abcdef")) + [["x"]]
+    value = tf.ragged.constant(rows, tf.string, ragged_rank=1)
+    for width in (1, 2, 3):
+        for left, right, padding in [(None, None, None), ("<", ">", None), ("_", "_", 1)]:
+            pads = None if left is None else (left, right)
+            made = tf.strings.ngrams(value, width, pad_values=pads, padding_width=padding)
+            expected = [runs_of(row, width, left, right, padding) for row in rows]
+            assert made.to_list() == expected
+    several = tf.strings.ngrams(value, [2, 3], preserve_short_sequences=True).to_list()
+    for row, made in zip(rows, several, strict=True):
+        whole = [" ".join(row).encode()] if row else []
+        runs = runs_of(row, 2, None, None, None) + runs_of(row, 3, None, None, None)
+        assert made == (runs or whole)
+    assert tf.strings.ngrams(["a", "b", "c"], 2).numpy().tolist() == [b"a b", b"b c"]
+    with pytest.raises(ValueError, match="greater than 0"):
+        tf.strings.ngrams(value, 0)
+
+
+def test_elements_of_sparse_tensors():
+    x = tf.sparse.from_dense([[1, 0], [0, 2]])
+    made = tf.sparse.map_values(tf.add, x, 5)
+    assert tf.sparse.to_dense(made).numpy().tolist() == [[6, 0], [0, 7]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.sparse.map_values(tf.add, x, tf.sparse.from_dense([[1, 0], [2, 0]]))
+    with pytest.raises(ValueError, match="No SparseTensor"):
+        tf.sparse.map_values(tf.add, 1, 2)
+
+
+# ---- Shapes and partitions.
+
+
+def test_shapes():
+    nested = tf.ragged.constant([[[1, 2], [3]], [], [[4]]])
+    shape = tf.shape(nested)
+    assert repr(shape) == (
+        "<DynamicRaggedShape lengths=[3, (2, 0, 1), (2, 1, 1)] num_row_partitions=2>"
+    )
+    assert (shape.rank, shape.num_row_partitions, int(shape[0])) == (3, 2, 3)
+    assert repr(shape[:2]) == "<DynamicRaggedShape lengths=[3, (2, 0, 1)] num_row_partitions=1>"
+    with pytest.raises(ValueError, match="not uniform"):
+        shape[1]
+    lengths = tf.experimental.DynamicRaggedShape.from_lengths([2, (1, 2), 3])
+    assert lengths.static_lengths() == [2, (1, 2), 3]
+    assert lengths.inner_shape.numpy().tolist() == [3, 3]
+    assert bool(lengths == tf.experimental.DynamicRaggedShape.from_lengths([2, (1, 2), 3]))
+    assert not bool(lengths == tf.experimental.DynamicRaggedShape.from_lengths([2, (2, 1), 3]))
+    with pytest.raises(ValueError, match="lengths are given"):
+        tf.experimental.DynamicRaggedShape.from_lengths([2, (1, 2, 3)])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_functions_that_take_shapes(inside):
+    run = tf.function if inside else (lambda f: f)
+    rows = tf.ragged.constant([[1, 2], [], [3]])
+    assert run(lambda r: tf.reshape(tf.range(3), tf.shape(r)))(rows).to_list() == [[0, 1], [], [2]]
+    wide = run(lambda r: tf.broadcast_to([[1], [2], [3]], tf.shape(r)))(rows)
+    assert wide.to_list() == [[1, 1], [], [3]]
+    assert run(lambda r: tf.zeros(tf.shape(r), tf.int32))(rows).to_list() == [[0, 0], [], [0]]
+    assert run(lambda r: tf.fill(tf.shape(r), "x"))(rows).to_list() == [[b"x"] * 2, [], [b"x"]]
+    assert run(lambda r: tf.reshape(r, [-1]))(rows).numpy().tolist() == [1, 2, 3]
+    both = tf.broadcast_dynamic_shape(tf.shape(rows), [3, 1])
+    assert both.static_lengths() == [3, (2, 0, 1)]
+
+
+def test_row_partitions():
+    made = tf.experimental.RowPartition
+    rows = made.from_row_lengths([2, 0, 1])
+    assert repr(rows) == "tf.RowPartition(row_splits=[0 2 2 3])"
+    assert rows.value_rowids().numpy().tolist() == [0, 0, 2]
+    assert rows.offsets_in_rows().numpy().tolist() == [0, 1, 0]
+    assert (int(rows.nrows()), int(rows.nvals()), rows.static_nrows) == (3, 3, 3)
+    for same in (
+        made.from_row_splits([0, 2, 2, 3]), made.from_value_rowids([0, 0, 2]),
+        made.from_row_starts([0, 2, 2], nvals=3), made.from_row_limits([2, 2, 3]),
+    ):  # fmt: skip
+        assert repr(same) == repr(rows)
+    uniform = made.from_uniform_row_length(2, nrows=3)
+    assert repr(uniform) == "tf.RowPartition(nrows=3, uniform_row_length=2)"
+    assert (int(uniform.nvals()), uniform.static_uniform_row_length) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda made: made.from_row_splits([1, 2]),
+        lambda made: made.from_row_splits([0, 3, 2]),
+        lambda made: made.from_row_splits(tf.zeros([0], tf.int64)),
+        lambda made: made.from_row_lengths([-1]),
+        lambda made: made.from_value_rowids([1, 0]),
+        lambda made: made.from_value_rowids([0, 3], nrows=2),
+        lambda made: made.from_row_starts([1, 2], nvals=3),
+        lambda made: made.from_row_limits([2, 1]),
+        lambda made: made.from_uniform_row_length(2, nvals=5),
+        lambda made: made.from_row_splits([[0, 1]]),
+    ],
+)
+def test_partitions_are_checked(call):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        call(tf.experimental.RowPartition)
+
+
+@pytest.mark.parametrize("ids", [[1, 0], [-1, 0], [0, 2**40]])
+def test_rows_of_values_are_checked_in_functions(ids):
+    make = tf.function(lambda v, i: tf.RaggedTensor.from_value_rowids(v, i, nrows=2))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make(tf.constant([1, 2]), tf.constant(ids, tf.int64))
+
+
+def test_specs_of_values():
+    slices = tf.IndexedSlices(tf.ones([2, 3]), tf.constant([0, 1]))
+    spec = tf.type_spec_from_value(slices)
+    assert spec == tf.IndexedSlicesSpec([None, 3], tf.float32, tf.int32, None, [2])
+    twice = tf.function(lambda x: x.values * 2.0, input_signature=[
+        tf.IndexedSlicesSpec([None, 3], tf.float32, tf.int32)
+    ])  # fmt: skip
+    assert twice(slices).numpy().tolist() == [[2.0] * 3] * 2
+    rows = tf.ragged.constant([[1], []])
+    assert tf.type_spec_from_value(rows) == tf.RaggedTensorSpec([2, None], tf.int32)
+    sparse = tf.sparse.from_dense([[1, 0]])
+    assert tf.type_spec_from_value(sparse) == tf.SparseTensorSpec([1, 2], tf.int32)
+    assert tf.type_spec_from_value(tf.constant(1)) == tf.TensorSpec([], tf.int32)
+    with pytest.raises(TypeError, match="TypeSpec"):
+        tf.type_spec_from_value(object())

@@ -50,6 +50,7 @@ _BINARY = """
 # form is called otherwise. Where the faces have other parameters under a name, both are listed.
 _OWN = {
     "arrange": "concat expand_dims reverse split squeeze stack tile",
+    "dynamic_shape": "broadcast_dynamic_shape broadcast_to fill ones reshape zeros",
     "gathering": "batch_gather dynamic_partition",
     "joining": "strings.join=string_join",
     "numeric": "add_n cumsum matmul nn.softmax=softmax one_hot rank",
@@ -65,11 +66,13 @@ _OWN = {
     """,
 }
 _OWN_V1 = {
+    "dynamic_shape": "shape",
     "gathering": "gather gather_nd where where_v2",
     "joining": "reduce_join",
     "numeric": "size",
 }
 _OWN_V2 = {
+    "dynamic_shape": "shape=shape_v2",
     "gathering": "gather=gather_v2 gather_nd=gather_nd_v2 where=where_v2",
     "joining": "strings.reduce_join=reduce_join_v2",
     "numeric": "size=size_v2",
@@ -95,7 +98,7 @@ def forms_of(face: str, names: dict[str, str]) -> dict[str, tuple[str, str]]:
 
 def _has_ragged(values: Any) -> bool:
     for value in values:
-        if hasattr(value, "row_splits") or (
+        if hasattr(value, "_has_ragged_form") or (
             isinstance(value, (list, tuple)) and _has_ragged(value)
         ):
             return True

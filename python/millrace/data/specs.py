@@ -5,6 +5,7 @@ from typing import Any
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
 from millrace.core.specs import TensorSpec
+from millrace.core.tensor import Tensor
 from millrace.data import structure
 from millrace.data.structure import (
     ArrayLeaf,
@@ -16,7 +17,9 @@ from millrace.data.structure import (
     TensorLeaf,
     map_leaves,
 )
-from millrace.graph.sparse_spec import SparseTensorSpec
+from millrace.graph.convert import convert_to_tensor, make_array
+from millrace.graph.sparse import IndexedSlices, SparseTensor
+from millrace.graph.sparse_spec import IndexedSlicesSpec, SparseTensorSpec
 from millrace.ops.ragged.spec import RaggedTensorSpec
 from millrace.ops.tensor_array import TensorArraySpec
 
@@ -166,3 +169,26 @@ def value_spec(value: Any) -> Any:
     """The spec of a value of a program: what a dataset of it would have."""
     converted = structure.leaf_values(value)
     return spec_of_leaves(map_leaves(structure.leaf_of, converted))
+
+
+@export(v1="type_spec_from_value", v2="type_spec_from_value")
+def type_spec_from_value(value: Any) -> Any:
+    """The spec of a value: of a tensor, sparse or ragged tensor, IndexedSlices, a dataset or what
+    becomes a tensor. TypeError for anything else."""
+    if isinstance(value, SparseTensor):
+        return SparseTensorSpec.from_value(value)
+    if isinstance(value, IndexedSlices):
+        return IndexedSlicesSpec.from_value(value)
+    if hasattr(value, "nested_row_splits"):
+        return RaggedTensorSpec.from_value(value)
+    if hasattr(value, "element_spec"):
+        return DatasetSpec(value.element_spec)
+    if isinstance(value, Tensor) or hasattr(value, "_as_tensor"):
+        return TensorSpec(value.shape, value.dtype)
+    try:
+        array = make_array(value, None)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or (array.dtype == object and not isinstance(value, (str, bytes))):
+        raise TypeError(f"Could not build a TypeSpec for {value!r} of type {type(value)}.")
+    return TensorSpec(array.shape, convert_to_tensor(value).dtype)

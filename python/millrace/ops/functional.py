@@ -160,13 +160,19 @@ class _RaggedResults(_Results):
         return [TensorArray(kind, count, infer_shape=False) for kind in kinds]
 
     def parts(self, value: Any) -> list[Any]:
-        if not is_ragged(value):
-            flat = _typed(value, self.dtype, "fn")
-            return [flat, gen_ops.cast(array.shape(flat)[0], self._splits)]
-        if value.ragged_rank != self._rank - 1:
+        rank = value.ragged_rank if is_ragged(value) else 0
+        if rank != self._rank - 1:
             raise ValueError(
                 f"fn must return a tensor of ragged rank {self._rank - 1}, got {value!r}"
             )
+        if rank == 0:
+            flat = _typed(value, self.dtype, "fn")
+            if flat.shape.ndims == 0:
+                raise ValueError(
+                    "fn has given a scalar, but rows of a ragged tensor have a dimension at least: "
+                    "say with fn_output_signature what it gives"
+                )
+            return [flat, gen_ops.cast(array.shape(flat)[0], self._splits)]
         lengths = value.nested_row_lengths()
         return [
             _typed(value.flat_values, self.dtype, "fn"),
@@ -190,13 +196,13 @@ def is_ragged(value: Any) -> bool:
 
 def _results_like(signature: Any) -> _Results:
     """What gathers results of a type, or like a spec."""
-    if getattr(signature, "ragged_rank", 0):
-        splits = getattr(signature, "row_splits_dtype", dtypes.int64)
-        return _RaggedResults(signature.dtype, signature.ragged_rank, splits)
+    if hasattr(signature, "ragged_rank"):
+        # One more dimension is ragged in all than in each.
+        rank, splits = signature.ragged_rank + 1, signature.row_splits_dtype
+        return _RaggedResults(signature.dtype, rank, splits)
     if isinstance(signature, SparseTensorSpec):
         return _SparseResults(signature.dtype)
-    spec = isinstance(signature, TensorSpec) or hasattr(signature, "ragged_rank")
-    dtype = signature.dtype if spec else dtypes.as_dtype(signature)
+    dtype = signature.dtype if isinstance(signature, TensorSpec) else dtypes.as_dtype(signature)
     return _Results(dtype.base_dtype)
 
 

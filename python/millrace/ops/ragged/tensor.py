@@ -34,6 +34,7 @@ class RaggedTensor(TensorOperators):
 
     _parts_never_change = True
     _operators_first = True  # of `tensor + ragged`, this one decides
+    _has_ragged_form = True  # see core/ragged_forms.py
 
     def __init__(
         self, values: Any, row_splits: Tensor, internal: bool = False,
@@ -90,24 +91,8 @@ class RaggedTensor(TensorOperators):
             else:
                 nrows = convert_to_tensor(nrows, dtype=ids.dtype, name="nrows")
                 nrows.shape.assert_has_rank(0)
-            if validate and _core.executing_eagerly():
-                known, rows = ids.numpy(), int(nrows)
-                if rows < 0:
-                    raise ValueError(f"Expected nrows >= 0; got {rows}")
-                if known.size and (known[0] < 0 or (np.diff(known) < 0).any()):
-                    raise _failing(
-                        "Arguments to from_value_rowids do not form a valid RaggedTensor"
-                    )
-                if known.size and known[-1] >= rows:
-                    raise _failing(
-                        "Arguments to from_value_rowids do not form a valid RaggedTensor: "
-                        f"value_rowids[-1] is {known[-1]}, nrows is {rows}"
-                    )
-                if len(known) != _count(values):
-                    raise _failing(
-                        "Arguments to from_value_rowids do not form a valid RaggedTensor: "
-                        f"{len(known)} value_rowids for {_count(values)} values"
-                    )
+            if validate:
+                ids = _checked_rowids(ids, values, nrows)
             lengths = gen_ops.unsorted_segment_sum(array.ones_like(ids), ids, nrows)
             return cls.from_row_lengths(values, lengths, validate=validate)
 
@@ -145,11 +130,16 @@ class RaggedTensor(TensorOperators):
             if nrows is None:
                 nrows = gen_ops.floor_div(count, gen_ops.maximum(length, 1))
             nrows = convert_to_tensor(nrows, dtype=length.dtype, name="nrows")
-            if validate and _core.executing_eagerly() and int(nrows) * int(length) != int(count):
-                raise _failing(
-                    "Arguments to from_uniform_row_length do not form a valid RaggedTensor: "
-                    f"{int(nrows)} rows of {int(length)} for {int(count)} values"
-                )
+            if validate:
+                known = [constant_value(x) for x in (length, nrows, count)]
+                if all(x is not None for x in known) and known[0] * known[1] != known[2]:
+                    raise ValueError(
+                        f"uniform_row_length={known[0]} times nrows={known[1]} must equal "
+                        f"nvals={known[2]}"
+                    )
+                fits = gen_ops.equal(nrows * length, count)
+                message = "uniform_row_length times nrows must equal nvals"
+                length = checked(length, [(fits, message)])
             splits = range_of(nrows + 1) * length
             return cls(values, splits, internal=True, uniform_row_length=length)
 
@@ -756,6 +746,31 @@ def _rows(values: Any) -> Tensor:
 
 def _count(values: Any) -> int:
     return int(_rows(values))
+
+
+def _checked_rowids(ids: Tensor, values: Any, nrows: Tensor) -> Tensor:
+    known, rows = constant_value(ids), constant_value(nrows)
+    if rows is not None and rows < 0:
+        raise ValueError(f"Expected nrows >= 0; got {rows}")
+    if rows is not None and known is not None and known.size and known[-1] >= rows:
+        raise ValueError(
+            f"Expected nrows >= value_rowids[-1] + 1; got nrows={rows}, "
+            f"value_rowids[-1]={known[-1]}"
+        )
+    message = "Arguments to from_value_rowids do not form a valid RaggedTensor"
+    size = gen_ops.equal(array.size(ids, out_type=dtypes.int64), _rows(values))
+    begins = gen_ops.all(gen_ops.greater_equal(ids[:1], 0), [0])
+    rising = gen_ops.all(gen_ops.less_equal(ids[:-1], ids[1:]), [0])
+    fits = gen_ops.all(gen_ops.less(ids[-1:], nrows), [0])
+    return checked(
+        ids,
+        [
+            (size, f"{message}: as many value_rowids as values are needed"),
+            (begins, f"{message}: value_rowids must not be negative"),
+            (rising, f"{message}: value_rowids must not fall"),
+            (fits, f"{message}: nrows must be greater than value_rowids[-1]"),
+        ],
+    )
 
 
 def _checked_splits(splits: Tensor, values: Any) -> Tensor:

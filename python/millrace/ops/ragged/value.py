@@ -13,6 +13,7 @@ class RaggedTensorValue:
     """A RaggedTensor of arrays: what a session gives for one."""
 
     __slots__ = ("_row_splits", "_values")
+    _has_ragged_form = True  # see core/ragged_forms.py
 
     def __init__(self, values: Any, row_splits: Any):
         if not (isinstance(row_splits, (np.ndarray, np.generic)) and row_splits.ndim == 1):
