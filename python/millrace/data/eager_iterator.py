@@ -51,7 +51,7 @@ class OwnedIterator(Trackable, Iterator):
 
     def __del__(self) -> None:
         handle = self.__dict__.get("_iterator_resource")
-        if handle is not None:
+        if handle is not None and _core is not None:  # as the interpreter ends
             _core.destroy_iterator(handle)
 
     # In checkpoints.

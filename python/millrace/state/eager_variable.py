@@ -178,7 +178,7 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
 
     def __del__(self) -> None:
         handle = self.__dict__.get("_handle")
-        if handle is not None:
+        if handle is not None and _core is not None:  # as the interpreter ends
             _core.destroy_resource(handle)
 
     # The value.

@@ -119,7 +119,7 @@ class _Table(LookupInterface):
         return children
 
     def __del__(self) -> None:
-        if self.__dict__.get("_is_own"):
+        if self.__dict__.get("_is_own") and _core is not None:  # as the interpreter ends
             _core.destroy_resource(self._table_ref)
 
     @property
