@@ -102,7 +102,8 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
     return _through_float(images, change, "adjust_contrast")
 
 
-def _check_range(lower: float, upper: float) -> None:
+def check_range(lower: float, upper: float) -> None:
+    """ValueError unless numbers from `lower` to `upper` can be factors."""
     if upper <= lower:
         raise ValueError(f"upper must be > lower, got lower={lower}, upper={upper}.")
     if lower < 0:
@@ -112,7 +113,7 @@ def _check_range(lower: float, upper: float) -> None:
 @export(v1="image.random_contrast", v2="image.random_contrast")
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_contrast` by a random factor within [lower, upper)."""
-    _check_range(lower, upper)
+    check_range(lower, upper)
     return adjust_contrast(image, random.random_uniform([], lower, upper, seed=seed))
 
 
@@ -162,7 +163,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 @export(v1="image.random_saturation", v2="image.random_saturation")
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_saturation` by a random factor within [lower, upper)."""
-    _check_range(lower, upper)
+    check_range(lower, upper)
     return adjust_saturation(image, random.random_uniform([], lower, upper, seed=seed))
 
 

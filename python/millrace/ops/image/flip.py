@@ -35,18 +35,19 @@ def flip_up_down(image: Any) -> Tensor:
     return _flip(image, -3, "flip_up_down")
 
 
-def _random_flip(image: Any, axis: int, seed: int | None, name: str) -> Tensor:
+def random_flip(image: Any, axis: int, draw: Callable[[Any], Tensor], name: str) -> Tensor:
+    """The picture, or each of a batch, reversed along an axis (from the last) half of the times:
+    `draw(shape)` gives numbers from 0 to 1."""
     with name_scope(None, name, [image]) as scope:
         image = image34(image)
         if image.shape.ndims in (None, 3):
-            draw = random.random_uniform([], 0, 1.0, seed=seed)
             result = control_flow.cond(
-                math.less(draw, 0.5), lambda: gather.reverse(image, [3 + axis]),
+                math.less(draw([]), 0.5), lambda: gather.reverse(image, [3 + axis]),
                 lambda: array.identity(image), name=scope,
             )  # fmt: skip
         else:
             batch = array.shape(image)[0]
-            draws = random.random_uniform(array.stack([batch]), seed=seed)
+            draws = draw(array.stack([batch]))
             kept = math.cast(array.reshape(draws, array.stack([batch, 1, 1, 1])) < 0.5, image.dtype)
             result = kept * image + (1 - kept) * gather.reverse(image, [4 + axis])
         result.set_shape([None] * 3 if image.shape.ndims is None else image.shape)
@@ -56,13 +57,17 @@ def _random_flip(image: Any, axis: int, seed: int | None, name: str) -> Tensor:
 @export(v1="image.random_flip_left_right", v2="image.random_flip_left_right")
 def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
     """The picture with left and right changed, half of the times; each of a batch by itself."""
-    return _random_flip(image, -2, seed, "random_flip_left_right")
+    return random_flip(image, -2, _uniform(seed), "random_flip_left_right")
 
 
 @export(v1="image.random_flip_up_down", v2="image.random_flip_up_down")
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
     """The picture upside down, half of the times; each of a batch by itself."""
-    return _random_flip(image, -3, seed, "random_flip_up_down")
+    return random_flip(image, -3, _uniform(seed), "random_flip_up_down")
+
+
+def _uniform(seed: int | None) -> Callable[[Any], Tensor]:
+    return lambda shape: random.random_uniform(shape, seed=seed)
 
 
 @export(v1=("image.transpose", "image.transpose_image"), v2="image.transpose")

@@ -14,7 +14,7 @@ from millrace.ops.image.checks import as_batch, sizes_of
 from millrace.ops.image.crop import pad_to_bounding_box
 
 
-@export(v1="image.ResizeMethod", v2="image.ResizeMethod")
+@export(v1="image.ResizeMethod")
 class ResizeMethod:
     """How `resize_images` interpolates."""
 
@@ -68,6 +68,32 @@ def resize_area(
     return gen_ops.resize_area(images, size, align_corners=bool(align_corners), name=name)
 
 
+def resize_arguments(images: Any, size: Any, keep_proportions: bool) -> tuple[Tensor, Tensor, int]:
+    """Images as a batch, the size that they are to have as a tensor, and the rank they came with.
+    ValueError for what cannot be resized."""
+    images = convert_to_tensor(images, name="images")
+    rank = images.shape.ndims
+    if rank is None:
+        raise ValueError("'images' contains no shape.")
+    if rank not in (3, 4):
+        raise ValueError(
+            f"'images' must have either 3 or 4 dimensions, got '{label_of(images)}' of shape "
+            f"{images.shape}"
+        )
+    if rank == 3:
+        images = array.expand_dims(images, 0)
+    try:
+        size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
+    except (TypeError, ValueError):
+        raise ValueError(f"'size' must be a 1-D int32 Tensor of 2 elements, got {size!r}") from None
+    if not size.shape.is_compatible_with([2]):
+        raise ValueError(
+            "'size' must be a 1-D Tensor of 2 elements: new_height, new_width; got shape "
+            f"{size.shape}"
+        )
+    return images, _within(images, size) if keep_proportions else size, rank
+
+
 @export(v1=("image.resize_images", "image.resize"))
 def resize_images(
     images: Any, size: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False,
@@ -83,31 +109,8 @@ def resize_images(
     Returns: float32; the type of the images for nearest neighbours or the same size.
     """
     with name_scope(name, "resize", [images, size]):
-        images = convert_to_tensor(images, name="images")
-        rank = images.shape.ndims
-        if rank is None:
-            raise ValueError("'images' contains no shape.")
-        if rank not in (3, 4):
-            raise ValueError(
-                f"'images' must have either 3 or 4 dimensions, got '{label_of(images)}' of shape "
-                f"{images.shape}"
-            )
-        if rank == 3:
-            images = array.expand_dims(images, 0)
+        images, size, rank = resize_arguments(images, size, preserve_aspect_ratio)
         _, height, width, _ = images.shape.as_list()
-        try:
-            size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"'size' must be a 1-D int32 Tensor of 2 elements, got {size!r}"
-            ) from None
-        if not size.shape.is_compatible_with([2]):
-            raise ValueError(
-                "'size' must be a 1-D Tensor of 2 elements: new_height, new_width; got shape "
-                f"{size.shape}"
-            )
-        if preserve_aspect_ratio:
-            size = _within(images, size)
         known = constant_value(size)
         new_height, new_width = (None, None) if known is None else (int(n) for n in known)
         if known is not None and (new_height, new_width) == (height, width):

@@ -24,6 +24,21 @@ softplus = export(v1=("nn.softplus", "math.softplus"), v2=("nn.softplus", "math.
 softsign = export(v1="nn.softsign", v2=("nn.softsign", "math.softsign"))(gen_ops.softsign)
 
 
+@export(v2="nn.gelu")
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
+    """x times the probability that a normal number is below x; `approximate`: by tanh."""
+    with name_scope(name, "Gelu", [features]):
+        x = convert_to_tensor(features, name="features")
+        if not x.dtype.is_floating:
+            raise ValueError(
+                f"`features.dtype` must be a floating point tensor. Received: {x.dtype.name}"
+            )
+        if approximate:
+            inner = 0.7978845608028654 * (x + 0.044715 * (x * x * x))
+            return 0.5 * x * (1.0 + gen_ops.tanh(inner))
+        return 0.5 * x * (1.0 + gen_ops.erf(x * 0.7071067811865476))
+
+
 @export(v1="nn.leaky_relu", v2="nn.leaky_relu")
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """x where it is positive, alpha * x elsewhere."""
