@@ -9,6 +9,7 @@
 #include "millrace/device/gpu_library.h"
 #include "millrace/kernel/registry.h"
 #include "millrace/ops/array/device_array.cuh"
+#include "millrace/ops/math/device_fused.cuh"
 #include "millrace/ops/math/elementwise_table.cuh"
 #include "millrace/ops/nn/device_nn.cuh"
 #include "millrace/ops/reduce/device_reduce.cuh"
@@ -400,6 +401,7 @@ void register_kernels(Registry& registry) {
       share(registry, str_cat(form, optimizer_info(rule).name), "T", kFloating);
     }
   }
+  register_device_fused(registry);
   // Cast has a type on either side.
   const TypeSet converted = kReal | kBool;
   for (const KernelDef* def : KernelRegistry::global().list("Cast")) {

@@ -6,6 +6,7 @@
 
 #include "millrace/graph/elementwise_tree.h"
 #include "millrace/kernel/registry.h"
+#include "millrace/runtime/node_device.h"
 #include "millrace/runtime/optimize.h"
 #include "millrace/runtime/presence.h"
 
@@ -177,15 +178,6 @@ class Fuser {
     return true;
   }
 
-  bool on_cpu(DeviceId device) {
-    auto [at, fresh] = cpu_.try_emplace(device, false);
-    if (fresh) {
-      const Result<DeviceName> name = DeviceName::parse(graph_.devices().name(device));
-      at->second = name.ok() && (!name->type || *name->type == device_type(DeviceKind::kCpu));
-    }
-    return at->second;
-  }
-
   // Without its operands.
   static ElementwiseTree::Stage stage_of(const SubNode& node) {
     const Result<bool> keep = node.op->traits.folds ? node.attr<bool>(kKeepDims) : false;
@@ -195,10 +187,15 @@ class Fuser {
   // Whether the op that fuses can compute a tree of this node alone.
   bool has_kernel(const SubNode& node) {
     const OpDef* fusing = graph_.registry().find(fused_by_[index(id_of(node))]);
-    if (fusing == nullptr || !on_cpu(node.device)) return false;
+    const Result<DeviceName>& device = graph_.devices().parsed(node.device);
+    if (fusing == nullptr || !device.ok()) return false;
+    // Nodes without a device, as in functions, are the CPU's.
+    const DeviceKind kind =
+        device->type ? device_kind(graph_, node).value_or(DeviceKind::kNull) : DeviceKind::kCpu;
+    if (kind != DeviceKind::kCpu && kind != DeviceKind::kCuda) return false;
     std::vector<DType> types = node.input_types;
     types.push_back(node.output_types[0]);
-    auto [at, fresh] = computed_.try_emplace({node.op, fusing, std::move(types)}, false);
+    auto [at, fresh] = computed_.try_emplace({node.op, fusing, kind, std::move(types)}, false);
     if (!fresh) return at->second;
     KernelNode one;
     one.name = node.name;
@@ -212,7 +209,7 @@ class Fuser {
     tree.write(one.attrs);
     one.input_types = node.input_types;
     one.output_types = node.output_types;
-    at->second = make_kernel(kernels_, one, DeviceKind::kCpu).ok();
+    at->second = make_kernel(kernels_, one, kind).ok();
     return at->second;
   }
 
@@ -456,8 +453,7 @@ class Fuser {
   const KernelRegistry& kernels_;
   std::vector<bool> fusable_;  // by node
   std::vector<std::string_view> fused_by_;
-  std::map<std::tuple<const OpDef*, const OpDef*, std::vector<DType>>, bool> computed_;
-  std::map<DeviceId, bool> cpu_;
+  std::map<std::tuple<const OpDef*, const OpDef*, DeviceKind, std::vector<DType>>, bool> computed_;
   std::vector<std::vector<Subgraph::Use>> uses_;
   std::optional<Presence> present_;
   std::optional<SubgraphFacts> declared_;

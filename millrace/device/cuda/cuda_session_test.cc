@@ -116,6 +116,23 @@ TEST_F(CudaSession, TrainsToTheLossesOfTheCpu) {
   }
 }
 
+TEST_F(CudaSession, TrainsWithMixedPrecision) {
+  for (const DType type : {DType::kHalf, DType::kBFloat16}) {
+    SCOPED_TRACE(dtype_name(type));
+    Network network(/*convolutions=*/true, /*adam=*/false);
+    SessionOptions mixed = with_gpu();
+    mixed.gpu_precision = type;
+    const Result<std::vector<float>> own = network.losses(with_gpu(), 10);
+    const Result<std::vector<float>> low = network.losses(mixed, 10);
+    ASSERT_TRUE(own.ok()) << own.status().to_string();
+    ASSERT_TRUE(low.ok()) << low.status().to_string();
+    EXPECT_NE(*low, *own);
+    for (size_t i = 0; i < own->size(); ++i) {
+      EXPECT_NEAR((*low)[i], (*own)[i], 0.03 * (*own)[i]) << "step " << i;
+    }
+  }
+}
+
 TEST_F(CudaSession, ErrorsEndOneRun) {
   Scope root = Scope::make_root();
   const Expr params = ops::placeholder(root, DType::kFloat);

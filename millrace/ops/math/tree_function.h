@@ -43,6 +43,9 @@ class TreeFunction {
   // that is possible.
   Status compute(KernelContext& ctx) const;
 
+  // `status`, which stage `stage` ended with, with the names of the op and node that it stands for.
+  Status failed(int stage, const Status& status) const;
+
  private:
   static constexpr int kMaxInputs = ElementwiseTree::kMaxInputs;
   static constexpr int kMaxStages = ElementwiseTree::kMaxStages;
@@ -122,7 +125,6 @@ class TreeFunction {
     return {operands_.data() + stage.first_operand, static_cast<size_t>(stage.num_operands)};
   }
   int value_of(int stage) const { return num_inputs_ + stage; }
-  Status failed(int stage, const Status& status) const;
 
   void prepare_one_pass();
   bool one_pass(const KernelContext& ctx, int* widest) const;
