@@ -858,3 +858,61 @@ def test_specs_of_values():
     assert tf.type_spec_from_value(tf.constant(1)) == tf.TensorSpec([], tf.int32)
     with pytest.raises(TypeError, match="TypeSpec"):
         tf.type_spec_from_value(object())
+
+
+# ---- Dimensions that are uniform, and merged.
+
+
+def test_merged_dimensions(rng):
+    x = rows_of(rng, 4, most=3)
+    value = ragged(x, 4)
+
+    def joined(rows):
+        return [v for row in rows for v in row]
+
+    close(value.merge_dims(0, 1), joined(x))
+    close(value.merge_dims(1, 2), [joined(rows) for rows in x])
+    close(value.merge_dims(2, -1), [[joined(row) for row in rows] for rows in x])
+    close(value.merge_dims(1, 3), [joined(joined(rows)) for rows in x])
+    close(value.merge_dims(0, 3), joined(joined(joined(x))))
+    inner = tf.RaggedTensor.from_row_lengths([[1, 2], [3, 4], [5, 6]], [2, 1])
+    assert inner.merge_dims(1, 2).to_list() == [[1, 2, 3, 4], [5, 6]]
+
+
+def test_uniform_dimensions_stay_so():
+    value = tf.RaggedTensor.from_uniform_row_length(tf.ragged.constant([[1], [2, 3], [], [4]]), 2)
+    for made, sizes in (
+        (value[::-1], [2, 2, None]), (value[:, 1:], [2, 1, None]),
+        (value[tf.newaxis], [1, 2, 2, None]),
+        (value[:, tf.newaxis], [2, 1, 2, None]), (value + 1, [2, 2, None]),
+        (tf.gather(value, [1]), [1, 2, None]),
+    ):  # fmt: skip
+        assert made.shape.as_list() == sizes
+    assert value[:, 1].to_list() == [[2, 3], [4]]
+    assert value[:, -1].to_list() == [[2, 3], [4]]
+    for index in (2, -3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="out of range"):
+            value[:, index]
+    assert value[tf.constant(-1)].to_list() == [[], [4]]
+
+
+def test_rows_of_int32_splits():
+    rows = tf.ragged.constant([[1, 2], [3]], row_splits_dtype=tf.int32)
+    assert tf.expand_dims(rows, 1).to_list() == [[[1, 2]], [[3]]]
+    assert tf.stack([rows, rows], 1).row_splits.dtype is tf.int32
+
+
+def test_stacked_matrices_of_several_sizes():
+    assert tf.ragged.stack([[[1, 2]], [[3], [4]]]).to_list() == [[[1, 2]], [[3], [4]]]
+    rows = tf.ragged.constant([[1], [2, 3]])
+    pairs = tf.stack([rows, rows], -1)
+    assert (pairs.ragged_rank, pairs.to_list()) == (1, [[[1, 1]], [[2, 2], [3, 3]]])
+    assert tf.gather(rows, [0], axis=1).numpy().tolist() == [[1], [2]]
+    assert tf.math.bincount(tf.ragged.constant([[[1], [2]], [[2]]])).numpy().tolist() == [0, 1, 2]
+
+
+def test_assertions():
+    rows = tf.ragged.constant([[1], [2, 3]])
+    assert tf.debugging.assert_less(rows, rows + 1) is None
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.debugging.assert_equal(rows, [[1], [2]])

@@ -46,6 +46,13 @@ _BINARY = """
     realdiv scalar_mul subtract truediv truncatediv truncatemod
 """
 
+# Functions that look at such pairs, and fail or not.
+_ASSERTIONS = """
+    debugging.assert_equal debugging.assert_greater debugging.assert_greater_equal
+    debugging.assert_less debugging.assert_less_equal debugging.assert_near
+    debugging.assert_none_equal
+"""
+
 # Functions with a form of their own, by modules of ops/ragged: "name", or "name=form" where the
 # form is called otherwise. Where the faces have other parameters under a name, both are listed.
 _OWN = {
@@ -83,7 +90,8 @@ def forms_of(face: str, names: dict[str, str]) -> dict[str, tuple[str, str]]:
     """{function: (module, form)} for the public names of a face, "v1" or "v2", and the functions
     that they stand for."""
     found = {}
-    for kind, listed in (("unary", _UNARY), ("binary", _BINARY)):
+    kinds = (("unary", _UNARY), ("binary", _BINARY), ("assertion", _ASSERTIONS))
+    for kind, listed in kinds:
         for name in listed.split():
             if name in names:
                 found[names[name]] = ("elementwise", kind)

@@ -44,8 +44,9 @@ class _Counted:
             self.form = "ragged"
             _check_ragged(values, weights)
             self.parts = [values.row_splits]
-            weights = None if weights is None else weights.values
-            values = values.values
+            whole = axis != -1  # rows of rows are no rows of numbers
+            weights = weights if weights is None else _elements(weights, whole)
+            values = _elements(values, whole)
         elif isinstance(weights, SparseTensor) or _is_ragged(weights):
             raise ValueError(
                 "Argument `weights` must be a tf.Tensor if `values` is a tf.Tensor. Received "
@@ -62,6 +63,10 @@ class _Counted:
             self.values = reshape(self.values, [-1])
             if self.weights is not None:
                 self.weights = reshape(self.weights, [-1])
+
+
+def _elements(ragged: Any, whole: bool) -> Any:
+    return ragged.flat_values if whole else ragged.values
 
 
 def _check_sparse(values: SparseTensor, weights: Any) -> None:

@@ -114,12 +114,14 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     axis = positive_axis(axis, None if rank is None else rank + 1)
     for part in parts[1:]:
         part.shape.with_rank(rank)
-    if rank is not None and rank == 0:
+    if rank is None:
+        raise ValueError("the rank of what is stacked must be known")
+    if rank == 0:
         return array.stack(parts)
     kind = splits_type_of(parts)
-    # The dimension after the new one becomes ragged, so that sizes may differ.
-    grown = [with_dimension(p, axis) for p in parts]
-    grown = [partitioned(g, max(1, axis), kind) for g in grown]
+    # Rows of all but vectors are ragged, so that their lengths may differ.
+    grown = [with_dimension(partitioned(p, min(rank - 1, 1), kind), axis) for p in parts]
+    grown = [partitioned(g, 1, kind) for g in grown]
     return grown[0] if len(grown) == 1 else _joined(grown, axis, kind)
 
 

@@ -42,6 +42,16 @@ def of_pairs(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     return wrap(function(x, y))
 
 
+def assertion(function: Callable[..., Any], x: Any, y: Any, *args: Any) -> Any:
+    """function(x, y, ...) of pairs of elements, which gives nothing but may fail."""
+    x, y = _operands(x, y)
+    ragged = [v for v in (x, y) if isinstance(v, RaggedTensor)]
+    if len(ragged) == 2 and same_rows(*ragged):
+        return function(x.flat_values, y.flat_values, *args)
+    (x, y), _ = broadcast_together([x, y])
+    return function(x, y, *args)
+
+
 def _is_inner(dense: Tensor, ragged: RaggedTensor) -> bool:
     """Whether a dense tensor is broadcast within the inner dimensions of a ragged one."""
     rank, flat = dense.shape.ndims, ragged.flat_values.shape.ndims

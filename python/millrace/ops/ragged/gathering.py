@@ -90,11 +90,18 @@ def _gathered(params: Any, indices: Any, axis: int, batch_dims: int, kind: dtype
     if axis == 0:
         return _first_axis(params, indices, kind)
     if batch_dims == 0:
-        # The same indices for each of the rows.
         params = partitioned(params, 1, kind)
+        if axis > 1:
+            return params.with_values(_gathered(params.values, indices, axis - 1, 0, kind))
+        # The same indices for each of the rows.
         again = gen_ops.fill(array.reshape(params.nrows(), [1]), cast(0, kind))
-        wrapped = _with_first(indices)
-        return _gathered(params, pick(wrapped, again), axis, 1, kind)
+        rows = _gathered(params, pick(_with_first(indices), again), 1, 1, kind)
+        if isinstance(indices, RaggedTensor) or isinstance(params.values, RaggedTensor):
+            return rows
+        sizes = array.shape(indices, out_type=kind)
+        count = array.reshape(params.nrows(), [1])
+        inner = array.shape(params.values, out_type=kind)[1:]
+        return array.reshape(rows.flat_values, array.concat([count, sizes, inner], 0))
     if rank_of(indices) == 1:  # one index for each row
         made = _gathered(params, array.expand_dims(indices, 1), axis, batch_dims, kind)
         from millrace.ops.ragged.arrange import squeezed  # late: it is made of these

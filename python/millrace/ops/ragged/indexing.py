@@ -3,10 +3,11 @@
 from typing import Any
 
 from millrace import gen_ops
+from millrace.graph.static_value import constant_value
 from millrace.ops import array, gather
 from millrace.ops.along import range as range_of
 from millrace.ops.math import cast
-from millrace.ops.ragged.tensor import RaggedTensor, frame_of, picked_rows
+from millrace.ops.ragged.tensor import RaggedTensor, checked, frame_of, picked_rows
 
 
 def getitem(ragged: RaggedTensor, key: Any) -> Any:
@@ -32,8 +33,8 @@ def _item(value: Any, keys: list[Any]) -> Any:
     if first is None:
         inner = _item(value, rest)
         count = inner.nrows() if isinstance(inner, RaggedTensor) else array.shape(inner)[0]
-        splits = array.stack([cast(0, value.row_splits.dtype), cast(count, value.row_splits.dtype)])
-        return RaggedTensor.from_row_splits(inner, splits, validate=False)
+        length = cast(count, value.row_splits.dtype)
+        return RaggedTensor.from_uniform_row_length(inner, length, nrows=1, validate=False)
     if isinstance(first, slice):
         rows = value
         if first != slice(None):
@@ -43,11 +44,7 @@ def _item(value: Any, keys: list[Any]) -> Any:
     index = first
     if isinstance(index, (bool, float)):
         raise TypeError(f"a RaggedTensor is indexed by integers and slices, not {index!r}")
-    splits = value.row_splits
-    if isinstance(index, int) and index < 0:
-        start, end = splits[index - 1], splits[index]
-    else:
-        start, end = splits[index], splits[index + 1]
+    start, end = value.row_starts()[index], value.row_limits()[index]
     return _item(value.values[start:end], rest)
 
 
@@ -57,14 +54,17 @@ def _below(rows: RaggedTensor, keys: list[Any]) -> Any:
         return rows
     first, rest = keys[0], keys[1:]
     if first is None:
-        ends = range_of(rows.nrows() + 1)
-        return _below(
-            RaggedTensor.from_row_splits(rows, ends, validate=False), [slice(None), *rest]
-        )
+        count = rows.nrows()
+        alone = RaggedTensor.from_uniform_row_length(rows, cast(1, count.dtype), nrows=count)
+        return _below(alone, [slice(None), *rest])
     if not isinstance(first, slice):
         if rows.uniform_row_length is None:
             raise ValueError("Cannot index into an inner ragged dimension.")
-        places = rows.row_starts() + cast(first, rows.row_splits.dtype)
+        place, length = cast(first, rows.row_splits.dtype), rows.uniform_row_length
+        place = gather.where_v2(gen_ops.less(place, 0), place + length, place)
+        inside = gen_ops.logical_and(gen_ops.greater_equal(place, 0), gen_ops.less(place, length))
+        message = f"index {first} is out of range for rows of length {length}"
+        places = rows.row_starts() + checked(place, [(inside, message)])
         picked = (
             picked_rows(rows.values, places)
             if isinstance(rows.values, RaggedTensor)
@@ -115,4 +115,14 @@ def _slice_rows(rows: RaggedTensor, part: slice) -> RaggedTensor:
         if isinstance(values, RaggedTensor)
         else gather.gather(values, places)
     )
-    return frame.with_values(picked)
+    return RaggedTensor(picked, frame.row_splits, True, _length_of(rows, part))
+
+
+def _length_of(rows: RaggedTensor, part: slice) -> Any:
+    """How long all rows are once they are cut, where it is known."""
+    length = rows.uniform_row_length
+    known = None if length is None else constant_value(length)
+    bounds = (part.start, part.stop, part.step)
+    if known is None or not all(b is None or isinstance(b, int) for b in bounds):
+        return None
+    return cast(len(range(*part.indices(int(known)))), length.dtype)

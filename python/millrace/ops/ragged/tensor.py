@@ -126,6 +126,8 @@ class RaggedTensor(TensorOperators):
         with name_scope(name, "RaggedFromUniformRowLength", [uniform_row_length, nrows]):
             values = _values(values)
             length = _partition(uniform_row_length, "uniform_row_length")
+            if isinstance(values, RaggedTensor):
+                length = cast(length, values.row_splits.dtype)
             count = cast(_rows(values), length.dtype)
             if nrows is None:
                 nrows = gen_ops.floor_div(count, gen_ops.maximum(length, 1))
@@ -522,7 +524,9 @@ class RaggedTensor(TensorOperators):
         return made
 
     def consumers(self) -> list[Any]:
-        """The operations that take its parts."""
+        """The operations of a graph that take its parts."""
+        if hasattr(self.flat_values, "numpy"):
+            return []
         return [
             op for part in (self.flat_values, *self.nested_row_splits) for op in part.consumers()
         ]
@@ -825,14 +829,20 @@ def _merged(value: Any, outer: int, inner: int) -> Any:
         return value
     if isinstance(value, Tensor):
         sizes = array.shape(value)
-        return array.reshape(value, array.concat([sizes[:outer], [-1], sizes[inner + 1 :]], 0))
-    if outer > 0:
+        joined = array.reshape(gen_ops.prod(sizes[outer : inner + 1], [0]), [1])
+        return array.reshape(value, array.concat([sizes[:outer], joined, sizes[inner + 1 :]], 0))
+    if outer == 0:
+        return _merged(value.values, 0, inner - 1)
+    if outer > 1:
         return value.with_values(_merged(value.values, outer - 1, inner - 1))
-    if inner > 1:
-        value = value.with_values(_merged(value.values, 0, inner - 1))
-        if not isinstance(value, RaggedTensor):
-            return value
-    return value.values
+    # Rows of rows become rows: each ends where the last of its rows does.
+    values, splits = value.values, value.row_splits
+    if isinstance(values, RaggedTensor):
+        splits, within = gather.gather(values.row_splits, splits), values.values
+    else:
+        splits = splits * array.shape(values, out_type=splits.dtype)[1]
+        within = _merged(values, 0, 1)
+    return _merged(RaggedTensor(within, splits, True), 1, inner - 1)
 
 
 def _lengths_without(flat: Tensor, padding: Any, rows: Tensor, row: Tensor, kind: Any) -> Tensor:
@@ -878,7 +888,7 @@ def _picked_rows(ragged: RaggedTensor, rows: Tensor) -> RaggedTensor:
         if isinstance(values, RaggedTensor)
         else gather.gather(values, places)
     )
-    return frame.with_values(picked)
+    return RaggedTensor(picked, frame.row_splits, True, ragged.uniform_row_length)
 
 
 picked_rows = _picked_rows
