@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "python/src/array.h"
+#include "python/src/eager_calls.h"
 #include "python/src/eager_tensor.h"
 #include "python/src/graph.h"
 #include "python/src/origin.h"
@@ -31,6 +32,13 @@ std::string label(TypeSet types) {
     out += type_label(dtype);
   }
   return out;
+}
+
+// A TypeError, which is an InvalidArgumentError too for an op that runs at once.
+[[noreturn]] void raise_types(const std::string& message) {
+  raise_here(runs_eagerly() ? library("millrace.core.errors", "MismatchedTypesError").ptr()
+                            : PyExc_TypeError,
+             message);
 }
 
 }  // namespace
@@ -98,17 +106,20 @@ void Arguments::raise_mismatch(const ArgDef& arg, nb::handle value, DType want) 
   std::string message = str_cat(name_, ": Input '", arg.name, "' of '", op_.name, "' Op has type ",
                                 type_label(type_of(value)), " that does not match ");
   if (arg.dtype != DType::kInvalid) {
-    raise_type_error(
+    raise_types(
         str_cat(message, "expected type of ", type_label(want), ". It is ", describe(value), "."));
   }
   for (const auto& [other, tensor] : read_) {
     if (other == &arg || other->type_attr != arg.type_attr) continue;
-    raise_type_error(str_cat(message, "type ", type_label(want), " of argument '", other->name,
-                             "'. They are ", describe(tensor), " and ", describe(value),
-                             ": tf.cast changes the type of one."));
+    raise_types(str_cat(message, "type ", type_label(want), " of argument '", other->name,
+                        "'. They are ", describe(tensor), " and ", describe(value),
+                        ": tf.cast changes the type of one; cannot compute ", op_.name,
+                        " as input #", read_.size(), "(zero-based) was expected to be a ",
+                        dtype_name(want), " tensor but is a ", dtype_name(type_of(value)),
+                        " tensor."));
   }
-  raise_type_error(str_cat(message, "type ", type_label(want), " of attr '", arg.type_attr,
-                           "'. It is ", describe(value), "."));
+  raise_types(str_cat(message, "type ", type_label(want), " of attr '", arg.type_attr, "'. It is ",
+                      describe(value), "."));
 }
 
 void Arguments::settle(const ArgDef& arg, DType type, nb::handle tensor) {
@@ -129,10 +140,10 @@ void Arguments::settle(const ArgDef& arg, DType type, nb::handle tensor) {
 void Arguments::check_type(const AttrDef& def, std::string_view parameter, DType type,
                            nb::handle tensor) const {
   if (def.allowed_types.empty() || def.allowed_types.contains(type)) return;
-  raise_type_error(str_cat("Value passed to parameter '", parameter, "' of '", op_.name, "' Op \"",
-                           name_, "\" has DataType ", type_label(type),
-                           " not in list of allowed values: ", label(def.allowed_types),
-                           tensor.is_valid() ? str_cat(". It is ", describe(tensor), ".") : ""));
+  raise_types(str_cat("Value passed to parameter '", parameter, "' of '", op_.name, "' Op \"",
+                      name_, "\" has DataType ", type_label(type),
+                      " not in list of allowed values: ", label(def.allowed_types),
+                      tensor.is_valid() ? str_cat(". It is ", describe(tensor), ".") : ""));
 }
 
 void Arguments::check_allowed(const AttrDef& def, const AttrValue& value) const {

@@ -206,7 +206,7 @@ Expr visible_expr(PyGraph& graph, nb::handle tensor) {
   if (!source.valid()) {
     nb::object message =
         library("millrace.graph.other_graph", "other_graph_message")(tensor, graph.python());
-    PyErr_SetObject(PyExc_ValueError, message.ptr());
+    PyErr_SetObject(library("millrace.core.errors", "OutOfScopeError").ptr(), message.ptr());
     throw nb::python_error();
   }
   return source;

@@ -80,7 +80,7 @@ class GraphArguments final : public Arguments {
   [[noreturn]] void raise_other_graph(nb::handle tensor) const {
     nb::object message = library("millrace.graph.other_graph", "other_graph_message")(
         tensor, graph_.python(), arguments_);
-    PyErr_SetObject(PyExc_ValueError, message.ptr());
+    PyErr_SetObject(library("millrace.core.errors", "OutOfScopeError").ptr(), message.ptr());
     throw nb::python_error();
   }
 

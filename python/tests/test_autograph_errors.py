@@ -40,6 +40,7 @@ def raises(kind, match, f, *args):
 
 
 TRUE = tf.constant(True)
+COUNT = tf.constant(3)
 
 
 class TestPlaces:
@@ -56,6 +57,25 @@ class TestPlaces:
         assert places[-1] == (line_of(f, "# here"), "f")
         assert (line_of(f, "for i in"), "f") in places
         assert (line_of(f, "if i > 1"), "f") in places
+
+    def test_an_error_below_decorators(self):
+        def unchanged(f):
+            return f
+
+        @tf.function
+        @unchanged
+        def f(n):
+            for i in tf.range(n):
+                if i > 1:
+                    raise ValueError("wrong")  # here
+            return n
+
+        with pytest.raises(ValueError, match="wrong") as caught:
+            f(COUNT)
+        places = frames(caught.value)
+        code = f.python_function
+        assert places[-1] == (line_of(code, "# here"), "f")
+        assert (line_of(code, "for i in"), "f") in places
 
     def test_an_error_in_a_function_that_is_called(self):
         def inner(x):

@@ -226,6 +226,40 @@ def test_queues_have_elements_at_once():
     assert queue.dequeue_many(2)[0].numpy().tolist() == [2, 3]
 
 
+# Types and graphs that do not go together.
+
+
+@pytest.mark.parametrize("error", [TypeError, tf.errors.InvalidArgumentError])
+def test_types_that_do_not_go_together(error):
+    one = tf.constant(1)
+    match = (
+        r"cannot compute Add as input #1\(zero-based\) was expected to be a int32 tensor but is a"
+    )
+    with pytest.raises(error, match=match) as caught:
+        one + tf.constant(1.5)
+    assert "test_eager_values.py" in str(caught.value)
+    for wrong in (lambda: one + 1.5, lambda: 1.5 - one, lambda: tf.nn.relu(["a"])):
+        with pytest.raises(error):
+            wrong()
+    with pytest.raises(TypeError, match="Expected int32"):
+        tf.function(lambda x: x + 1.5)(one)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_tensors_that_are_out_of_scope(error):
+    kept = []
+
+    @tf.function
+    def f(x):
+        kept.append(x + 1)
+        return x
+
+    f(tf.constant(1))
+    with pytest.raises(error, match="is out of scope and cannot be used here") as caught:
+        kept[0] + 1
+    assert "kept.append(x + 1)" in str(caught.value)
+
+
 # Devices.
 
 

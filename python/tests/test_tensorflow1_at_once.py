@@ -192,3 +192,11 @@ def test_lists_of_modules_are_lists():
     module = tf.Module()
     module.list = [2, 1]
     assert [0] + module.list == [0, 2, 1] and module.list + [3] == [2, 1, 3]
+
+
+def test_an_iterator_that_goes_through_once():
+    dataset = v1.data.Dataset.range(2).map(lambda x: x + 5)
+    iterator = v1.data.make_one_shot_iterator(dataset)
+    assert [iterator.get_next().numpy() for _ in range(2)] == [5, 6]
+    with pytest.raises(tf.errors.OutOfRangeError):
+        iterator.get_next()

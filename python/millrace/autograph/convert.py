@@ -231,8 +231,9 @@ _BODIES = ("if_body", "else_body", "loop_body", "loop_test", "get_state", "set_s
 
 def _renamed(code: types.CodeType, original: types.CodeType) -> types.CodeType:
     """The code with the names that the original has: bodies of branches and loops get that of the
-    function that they are a part of, as tracebacks show it."""
-    names = {"co_name": original.co_name, "co_firstlineno": original.co_firstlineno}
+    function that they are a part of, as tracebacks show it. The first line, below the decorators,
+    stays: lines are counted from it."""
+    names = {"co_name": original.co_name}
     if hasattr(original, "co_qualname"):
         names["co_qualname"] = original.co_qualname
     return code.replace(**names, co_consts=_parts(code, original))
@@ -243,7 +244,7 @@ def _parts(code: types.CodeType, named: types.CodeType) -> tuple[Any, ...]:
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             if const.co_name.startswith(_BODIES) or const.co_varnames[:1] == (THUNK,):
-                const = _renamed(const, named.replace(co_firstlineno=const.co_firstlineno))
+                const = _renamed(const, named)
             else:
                 const = const.replace(co_consts=_parts(const, const))
         out.append(const)

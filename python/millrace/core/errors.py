@@ -195,6 +195,20 @@ class DataLossError(_CodedError):
     code = DATA_LOSS
 
 
+class OutOfScopeError(ValueError, TypeError):
+    """A tensor is used in a graph that it does not belong to. TensorFlow 1 calls that a ValueError,
+    TensorFlow 2 a TypeError."""
+
+
+class MismatchedTypesError(InvalidArgumentError, TypeError):
+    """An operation that runs at once was given types that do not go together: TensorFlow says so by
+    the one or the other, after how far the call has come. Made of a message alone, as TypeErrors
+    are."""
+
+    def __init__(self, *args: Any):
+        super().__init__(None, None, args[-1])
+
+
 @export(v2="errors.OperatorNotAllowedInGraphError")
 class OperatorNotAllowedInGraphError(TypeError):
     """Python asked for the value of a tensor that has none before its graph runs."""

@@ -599,13 +599,13 @@ class Dataset:
 
     # Iterators.
 
-    def make_one_shot_iterator(self) -> Iterator:
+    def make_one_shot_iterator(self) -> Any:
         """An iterator over this dataset that needs no initialisation and goes through it once.
 
-        The dataset becomes part of the iterator, so it cannot use what has state: variables,
-        placeholders, tables.
+        In a graph the dataset becomes part of the iterator, so it cannot use what has state:
+        variables, placeholders, tables.
         """
-        return begin_once(self)
+        return iter(self) if _core.executing_eagerly() else begin_once(self)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
         """An iterator that begins whenever its `initializer` runs."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from millrace import _core, gen_ops
 from millrace.core import dtypes
+from millrace.core.errors import MismatchedTypesError
 from millrace.core.export import export
 from millrace.core.shapes import Dimension, TensorShape
 from millrace.core.tensor import Tensor, is_tensor_like
@@ -130,13 +131,14 @@ def convert_input(
         if hasattr(value, "row_splits"):
             raise  # its elements, which may be many, are no part of the message
         observed = getattr(value, "dtype", None)
+        kind = MismatchedTypesError if _core.executing_eagerly() else TypeError
         if dtype is not None and isinstance(observed, dtypes.DType):
-            raise TypeError(
+            raise kind(
                 f"Input '{name}' of '{op}' Op has type {observed.name} that does not match "
                 f"expected type of {dtype.name}: {value}.{_core.user_line()}"
             ) from None
         if dtype is not None and isinstance(error, TypeError) and "Expected" in str(error):
-            raise TypeError(
+            raise kind(
                 f"Expected {dtype.name} passed to parameter '{name}' of op '{op}', got "
                 f"{_short(value)} of type '{type(value).__name__}' instead. Error: {error}"
             ) from None

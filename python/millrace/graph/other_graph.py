@@ -14,7 +14,8 @@ def other_graph_message(tensor: SymbolicTensor, graph: "Graph", arguments: Any =
     if tensor.graph._is_function:
         return (
             f"The tensor '{tensor.name}' was made inside a branch, loop body or function and "
-            f"cannot be used outside of it: return it from there.{_where(tensor.op)}"
+            "cannot be used outside of it: return it from there. It is out of scope and cannot be "
+            f"used here.{_where(tensor.op)}"
         )
     flat = [a for arg in arguments for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
     other = next((a for a in flat if isinstance(a, SymbolicTensor) and a.graph is graph), None)
