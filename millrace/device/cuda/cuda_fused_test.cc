@@ -182,5 +182,56 @@ extern "C" __global__ void fused(const fused_words) {}
   std::filesystem::remove_all(folder);
 }
 
+#if defined(MILLRACE_CUDA_EMULATED)
+// What NVRTC gets, without it: the host's compiler reads the same texts, and nothing else.
+TEST_F(CudaFused, StandInsHaveAllThatFormulasUse) {
+  std::string folder = (std::filesystem::temp_directory_path() / "headers_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  FileSystem& files = posix_file_system();
+  for (const auto& [name, text] : kernel_headers()) {
+    const std::string path = str_cat(folder, "/", name);
+    ASSERT_TRUE(files.mkdir_all(directory_of(path)).ok());
+    ASSERT_TRUE(write_file_atomically(files, path, text).ok());
+  }
+  std::string source = R"(
+#define __CUDACC__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define asm(...)
+float __uint_as_float(unsigned);
+namespace std {
+double exp(double);
+}
+double fabs(double);
+float fabsf(float);
+)";
+  for (const char* name :
+       {"acos", "asin", "atan", "ceil", "cos", "erf", "erfc", "exp", "expm1", "floor", "log",
+        "log1p", "rint", "sin", "sqrt", "tan", "tanh", "trunc"}) {
+    source += str_cat("double ", name, "(double);\nfloat ", name, "f(float);\n");
+  }
+  for (const char* name : {"copysign", "fmod", "pow"}) {
+    source += str_cat("double ", name, "(double, double);\nfloat ", name, "f(float, float);\n");
+  }
+  source += R"(
+#include "millrace/ops/math/stand_ins.cuh"
+#include "millrace/ops/math/fused_device.cuh"
+using namespace millrace;
+float float_of(float x, float y) {
+  return Softplus::eval(TanhGrad::eval(x, y)) + Selu::eval(Pow::eval(x, FloorMod::eval(x, y)));
+}
+int int_of(int x, float y) { return Sign::eval(FloorDiv::eval(x, convert<int>(y))); }
+)";
+  const std::string file = folder + "/formulas.cc";
+  ASSERT_TRUE(write_file_atomically(files, file, source).ok());
+  const std::string command =
+      str_cat(MILLRACE_CXX, " -std=c++20 -w -fsyntax-only -nostdinc -nostdinc++ -I", folder, " ",
+              file, " 2> ", folder, "/log");
+  EXPECT_EQ(std::system(command.c_str()), 0) << *read_file(files, folder + "/log");
+  std::filesystem::remove_all(folder);
+}
+#endif
+
 }  // namespace
 }  // namespace millrace

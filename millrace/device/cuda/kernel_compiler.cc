@@ -146,7 +146,7 @@ class KernelCompiler {
     return load_kernel(image, ordinal);
   }
 
-  const CompiledKernel none_;  // is never ready
+  CompiledKernel none_;  // is never ready
   Mutex mu_;
   CondVar changed_;
   std::unordered_map<std::string, std::unique_ptr<CompiledKernel>> kernels_ MR_GUARDED_BY(mu_);
