@@ -245,7 +245,10 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
     if dtype is not None:
         wanted = dtype._storage_dtype[0] if dtype._storage_dtype.names else dtype.as_numpy_dtype
     try:
-        with np.errstate(over="ignore"):
+        if isinstance(first, int) and dtype is not None and dtype.is_floating:
+            with np.errstate(over="ignore"):  # which takes as long as all the rest
+                array = np.array(values, dtype=wanted)
+        else:
             array = np.array(values, dtype=wanted)
     except OverflowError:
         round_the_type = dtype is not None and dtype.is_integer and _fits_int64(values)
