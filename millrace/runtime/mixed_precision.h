@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 namespace millrace {
@@ -16,8 +14,6 @@ enum class PrecisionList : uint8_t {
   kDeny,   // needs float32, and so does what is computed from what it gives
   kClear,  // hands numbers on: computes as what is around it does
 };
-inline constexpr std::array<const char*, 4> kPrecisionListNames = {"ALLOWLIST", "INFERLIST",
-                                                                   "DENYLIST", "CLEARLIST"};
 
 // Which op is in which list: TensorFlow's lists, as far as there are such ops, changed by the
 // environment as they are there: TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_ALLOWLIST_ADD ("A,B"), then

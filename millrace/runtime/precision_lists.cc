@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "millrace/base/env.h"
 #include "millrace/base/str_cat.h"
@@ -191,18 +192,24 @@ void for_each_listed(const std::string& variable, F change) {
 
 std::unordered_map<std::string, PrecisionList> precision_lists() {
   std::unordered_map<std::string, PrecisionList> lists;
-  const std::span<const char* const> own[] = {kAllowed, kInferred, kDenied, kCleared};
-  for (size_t i = 0; i < kPrecisionListNames.size(); ++i) {
-    for (const char* op : own[i]) lists.emplace(op, static_cast<PrecisionList>(i));
+  const struct {
+    PrecisionList list;
+    std::span<const char* const> ops;
+    const char* name;
+  } own[] = {{PrecisionList::kAllow, kAllowed, "ALLOWLIST"},
+             {PrecisionList::kInfer, kInferred, "INFERLIST"},
+             {PrecisionList::kDeny, kDenied, "DENYLIST"},
+             {PrecisionList::kClear, kCleared, "CLEARLIST"}};
+  for (const auto& [list, ops, name] : own) {
+    for (const char* op : ops) lists.emplace(op, list);
   }
-  for (size_t i = 0; i < kPrecisionListNames.size(); ++i) {
-    const auto list = static_cast<PrecisionList>(i);
-    const std::string variable =
-        str_cat("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_", kPrecisionListNames[i]);
-    for_each_listed(variable + "_ADD", [&](std::string op) { lists[std::move(op)] = list; });
-    for_each_listed(variable + "_REMOVE", [&](const std::string& op) {
+  for (const auto& [list, ops, name] : own) {
+    const std::string variable = str_cat("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_", name);
+    for_each_listed(variable + "_ADD",
+                    [&, to = list](std::string op) { lists[std::move(op)] = to; });
+    for_each_listed(variable + "_REMOVE", [&, from = list](const std::string& op) {
       const auto at = lists.find(op);
-      if (at != lists.end() && at->second == list) lists.erase(at);
+      if (at != lists.end() && at->second == from) lists.erase(at);
     });
   }
   return lists;
