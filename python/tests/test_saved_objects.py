@@ -198,6 +198,30 @@ class TestFunctions:
         assert (one.scale.numpy(), two.scale.numpy()) == (4, 3)
         assert one.power(tf.constant(2.0)).numpy() != two.power(tf.constant(2.0)).numpy()
 
+    def test_sizes_may_differ_from_value_to_value(self, tmp_path):
+        root = tf.Module()
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def keep(values):
+            if not hasattr(root, "kept"):
+                root.kept = tf.Variable(values)
+            return root.kept
+
+        root.keep = keep
+        assert keep([1, 2, 3]).numpy().tolist() == [1, 2, 3]
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        assert again.kept.shape.as_list() == [None]
+        again.kept.assign([1, 2, 3, 4])
+        assert again.keep([0]).numpy().tolist() == [1, 2, 3, 4]
+
+    def test_parts_of_a_function_in_another(self):
+        whole = tf.function(lambda x: (x + 1.0) * 2.0)
+        traced = whole.get_concrete_function(tf.TensorSpec([], tf.float32))
+        [product] = traced.outputs
+        part = traced.prune(traced.inputs[0], product)
+        assert tf.function(lambda x: part(x) + 1.0)(tf.constant(1.0)).numpy() == 5
+
     def test_untraced_functions_say_so(self, tmp_path, caplog):
         root = tf.Module()
         root.f = tf.function(lambda x: x)
@@ -291,6 +315,86 @@ class TestResources:
         one, two = tf.saved_model.load(tmp_path), tf.saved_model.load(tmp_path)
         assert one.count().numpy() == 15 and one.count().numpy() == 25
         assert two.count().numpy() == 15  # each load has its own
+
+
+def session_model(folder):
+    """A model of TensorFlow 1: variables of both kinds, a table of a file, two signatures."""
+    path = folder / "words"
+    path.write_text("a\nb\n")
+    with v1.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(v1.float32, [None, 2], name="x")
+        w = v1.Variable([[1.0], [2.0]], name="w")
+        r = v1.get_variable("r", initializer=[3.0], use_resource=True)
+        product = v1.matmul(x, w, name="product")
+        index = v1.lookup.TextFileIndex
+        table = v1.lookup.StaticHashTable(
+            v1.lookup.TextFileInitializer(
+                str(path), v1.string, index.WHOLE_LINE, v1.int64, index.LINE_NUMBER
+            ),
+            -1,
+        )
+        keys = v1.placeholder(v1.string, [None], name="keys")
+        numbers = table.lookup(keys)
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        builder = v1.saved_model.Builder(str(folder / "v1"))
+        predict = v1.saved_model.predict_signature_def
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            {
+                "sum": predict({"x": x}, {"y": product + r}),
+                "words": predict({"keys": keys}, {"n": numbers}),
+            },
+            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+            main_op=v1.tables_initializer(),
+        )
+        builder.save()
+    path.unlink()
+    return str(folder / "v1")
+
+
+class TestModelsOfSessions:
+    def test_signatures_are_functions(self, tmp_path):
+        model = tf.saved_model.load(session_model(tmp_path))
+        assert sorted(model.signatures) == ["sum", "words"]
+        assert [v.name for v in model.variables] == ["w:0", "r:0"]
+        x = tf.constant([[1.0, 1.0]])
+        with tf.GradientTape() as tape:
+            y = model.signatures["sum"](x=x)["y"]
+        assert y.numpy() == 6
+        dw, dr = tape.gradient(y, model.variables)
+        assert dw.numpy().tolist() == [[1], [1]] and dr.numpy() == 1
+        model.variables[0].assign([[5.0], [5.0]])
+        assert model.signatures["sum"](x)["y"].numpy() == 13
+        assert model.signatures["words"](tf.constant(["b", "c"]))["n"].numpy().tolist() == [1, -1]
+
+    def test_parts_are_functions(self, tmp_path):
+        model = tf.saved_model.load(session_model(tmp_path), tags="serve")
+        of_product = model.prune("product:0", ["add:0", "product:0"])
+        total, product = of_product(tf.constant([[4.0]]))
+        assert (total.numpy(), product.numpy()) == (7, 4)
+        x = model.graph.get_tensor_by_name("x:0")
+        assert model.prune(x, "product:0")(tf.constant([[1.0, 1.0]])).numpy() == 3
+        with pytest.raises(KeyError):
+            model.prune("none:0", "product:0")
+
+    def test_damage(self, tmp_path):
+        path = session_model(tmp_path) + "/saved_model.pb"
+        with open(path, "rb") as file:
+            whole = file.read()
+        for what in ("output", "variable", "input"):
+            model = protos.SavedModel.FromString(whole)
+            meta = model.meta_graphs[0]
+            if what == "output":
+                meta.signature_def["sum"].outputs["y"].name = "none:0"
+            elif what == "input":
+                meta.signature_def["sum"].inputs["x"].name = "x:7"
+            else:
+                next(n for n in meta.graph_def.node if n.name == "r").name = "s"
+            with open(path, "wb") as file:
+                file.write(model.SerializeToString())
+            with pytest.raises((ValueError, KeyError)):
+                tf.saved_model.load(os.path.dirname(path))
 
 
 class TestRefusals:

@@ -162,7 +162,7 @@ class ConcreteFunction(Trackable):
                 ) from None
         self._leaves = leaves
         self._result = nest.pack_sequence_as(result, leaves)
-        out = [_symbolic(t) for leaf in leaves for t in tensors_of(leaf)]
+        out = [symbolic(t) for leaf in leaves for t in tensors_of(leaf)]
         graph.outputs = list(out)
         graph.structured_outputs = self._result
         return out or [convert_to_tensor(True)]
@@ -488,10 +488,7 @@ class ConcreteFunction(Trackable):
 
         `inputs`: tensors of the graph for the arguments and for what the function uses.
         """
-        callee = self._callee
-        kind = "StatefulPartitionedCall" if self._stateful else "PartitionedCall"
-        attrs = {"Tin": callee.inputs, "Tout": callee.outputs, "f": callee.name}
-        return _core.create_op(graph, kind, inputs, _core.full_name(graph, kind), attrs).outputs
+        return _add_call(graph, self._callee, self._stateful, inputs)
 
 
 class Pruned:
@@ -519,8 +516,19 @@ class Pruned:
         tensors = [
             convert_to_tensor(a, dtype=f.dtype) for a, f in zip(args, self._feeds, strict=True)
         ]
-        outputs = self._callee([*tensors, *self.captured_inputs])
+        inputs = [*tensors, *self.captured_inputs]
+        if _core.executing_eagerly():
+            outputs = self._callee(inputs)
+        else:
+            graph = get_default_graph()
+            outputs = _add_call(graph, self._callee, True, [_in_graph(graph, t) for t in inputs])
         return nest.pack_sequence_as(self._fetches, outputs)
+
+
+def _add_call(graph: Any, callee: Callee, stateful: bool, inputs: list[Any]) -> list[Any]:
+    kind = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+    attrs = {"Tin": callee.inputs, "Tout": callee.outputs, "f": callee.name}
+    return _core.create_op(graph, kind, inputs, _core.full_name(graph, kind), attrs).outputs
 
 
 def _element(graph: Any, fetch: Any) -> Any:
@@ -601,7 +609,8 @@ def _leaf(part: Any) -> Any:
     return leaf_of(source() if source is not None else part)
 
 
-def _symbolic(tensor: Any) -> Any:
+def symbolic(tensor: Any) -> Any:
+    """A tensor as one of the graph in the making: what has a value is captured by a function."""
     return _in_graph(get_default_graph(), tensor)
 
 

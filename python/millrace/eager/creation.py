@@ -59,14 +59,14 @@ class Trace:
         if lifted is not None:
             return lifted, None
         shape = value._shape_tuple()
-        if shape is None or None in shape:
+        if shape is None:
             raise ValueError(
                 "The initial value of a tf.Variable that is created in a tf.function depends on "
                 f"the function's arguments, and its shape {value.shape} is not known: give the "
                 f"variable a value from outside (in {self._name}).{_core.user_line()}"
             )
         self.sets_values = True
-        return np.zeros(shape, value.dtype.as_numpy_dtype), value
+        return np.zeros([size or 0 for size in shape], value.dtype.as_numpy_dtype), value
 
 
 def current_trace() -> "Trace | None":

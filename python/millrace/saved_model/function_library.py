@@ -41,12 +41,13 @@ class ModelFunctions:
         fit = protos.GraphDef(library=library)
         for function in fit.library.function:
             _tell_handles(function, holds)
-        self._names = _new_names(fit.library, _own_resources(fit.library))
+        mark = mark_resources(*(f.node_def for f in fit.library.function))
+        self.names = _new_names(fit.library, mark)
         self.entries: dict[str, Entry] = {}
         for function in fit.library.function:
             signature = function.signature
             self.entries[signature.name] = Entry(
-                self._names[signature.name],
+                self.names[signature.name],
                 [argument.name for argument in signature.input_arg],
                 [dtypes.as_dtype(argument.type) for argument in signature.input_arg],
             )
@@ -54,7 +55,7 @@ class ModelFunctions:
         for gradient in fit.library.gradient:
             for field in ("function_name", "gradient_func"):
                 name = getattr(gradient, field)
-                setattr(gradient, field, self._names.get(name, name))
+                setattr(gradient, field, self.names.get(name, name))
         self.graph = Graph(True)
         self.graph._import(fit.SerializeToString(), "", [], [], "", False, [])
 
@@ -62,8 +63,8 @@ class ModelFunctions:
         for node, kept in strange_places(function, set()):
             del node.attr["_class"].list.s[:]
             node.attr["_class"].list.s.extend(kept)
-        function.signature.name = self._names[function.signature.name]
-        rename_functions(function.node_def, self._names)
+        function.signature.name = self.names[function.signature.name]
+        rename_functions(function.node_def, self.names)
 
 
 def _tell_handles(function: Any, holds: dict[tuple[str, int], tuple[Any, Any]]) -> None:
@@ -80,17 +81,16 @@ def _tell_handles(function: Any, holds: dict[tuple[str, int], tuple[Any, Any]]) 
         attrs["_handle_shapes"].list.shape.add().CopyFrom(known[1])
 
 
-def _own_resources(library: Any) -> bytes:
-    """Makes resources that functions create by name those of this load alone. Gives what tells this
-    load from others, where there are such."""
+def mark_resources(*nodes: Any) -> bytes:
+    """Makes resources that nodes create by name those of this load alone. Gives what tells this
+    load from others, empty where there are none."""
     mark = f"_{os.getpid()}_{next(_loads)}".encode()
     any_named = False
-    for function in library.function:
-        for node in function.node_def:
-            if "shared_name" in node.attr:
-                name = node.attr["shared_name"]
-                name.s = (name.s or node.name.encode()) + mark
-                any_named = True
+    for node in itertools.chain(*nodes):
+        if "shared_name" in node.attr:
+            name = node.attr["shared_name"]
+            name.s = (name.s or node.name.encode()) + mark
+            any_named = True
     return mark if any_named else b""
 
 

@@ -20,6 +20,7 @@ from millrace.saved_model import constants, restored
 from millrace.saved_model.assets import asset_path
 from millrace.saved_model.function_library import ModelFunctions
 from millrace.saved_model.function_messages import read_function_spec, traced_name
+from millrace.saved_model.load_graphs import load_graph
 from millrace.saved_model.loader import parse_saved_model
 from millrace.saved_model.object_messages import captured_as
 from millrace.saved_model.options import LoadOptions
@@ -52,31 +53,41 @@ def load(export_dir: Any, tags: Any = None, options: LoadOptions | None = None) 
 
     Args:
       export_dir: the folder.
-      tags: those of the model; need not be given.
+      tags: those of the model; need not be given where it has one graph.
       options: LoadOptions.
 
     Returns: an object with the attributes of the one that was saved: variables, lists,
     dictionaries, and functions, which take what they were traced for. `signatures` are functions by
-    name. OSError for a folder without a model, ValueError for tags that it does not have and for a
-    damaged one.
+    name. A model of TensorFlow 1 gives an object with `signatures`, `variables`, `graph` and
+    `prune(feeds, fetches)`. OSError for a folder without a model, ValueError for tags that it does
+    not have and for a damaged one.
     """
     folder = as_str(path_to_str(export_dir))
     model = parse_saved_model(folder)
-    meta_graphs = model.meta_graphs
-    if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
-        raise NotImplementedError(
-            "this SavedModel has no objects: tf.compat.v1.saved_model.load loads it into a session"
-        )
-    [meta_graph] = meta_graphs
-    has = set(meta_graph.meta_info_def.tags)
-    if tags is not None and ({tags} if isinstance(tags, str) else set(tags)) != has:
-        raise ValueError(
-            f"Got an incompatible argument to `tags`: {tags}. The SavedModel at {folder} has one "
-            f"MetaGraph with tags {sorted(has)}. You may omit the argument, pass 'None', or pass "
-            "matching tags."
-        )
+    meta_graph = _meta_graph(folder, model.meta_graphs, tags)
+    options = options or LoadOptions()
     with _core.init_scope():
-        return _Loader(folder, meta_graph, options or LoadOptions()).load()
+        if meta_graph.HasField("object_graph_def"):
+            root = _Loader(folder, meta_graph, options).load()
+        else:
+            root = load_graph(folder, meta_graph, options)
+    if isinstance(root, AutoTrackable):
+        root.tensorflow_version = meta_graph.meta_info_def.tensorflow_version
+        root.tensorflow_git_version = meta_graph.meta_info_def.tensorflow_git_version
+    return root
+
+
+def _meta_graph(folder: str, meta_graphs: Any, tags: Any) -> Any:
+    """The one that has exactly the tags. ValueError where there is none, or several for no tags."""
+    wanted = {tags} if isinstance(tags, str) else tags if tags is None else set(tags)
+    available = [sorted(g.meta_info_def.tags) for g in meta_graphs]
+    found = [g for g, has in zip(meta_graphs, available, strict=True) if wanted in (None, set(has))]
+    if len(found) != 1:
+        raise ValueError(
+            f"Got an incompatible argument to `tags`: {tags}. The SavedModel at {folder} has "
+            f"{len(available)} MetaGraphs with the tags {available}: pass those of one of them."
+        )
+    return found[0]
 
 
 class _Loader:
@@ -108,12 +119,7 @@ class _Loader:
         for resource in self._objects:
             if isinstance(resource, restored.RestoredResource):
                 resource._initialize()
-        root = self._objects[0]
-        info = self._meta_graph.meta_info_def
-        if isinstance(root, AutoTrackable):
-            root.tensorflow_version = info.tensorflow_version
-            root.tensorflow_git_version = info.tensorflow_git_version
-        return root
+        return self._objects[0]
 
     def _damaged(self, why: str) -> ValueError:
         return ValueError(f"The SavedModel at {self._folder} is damaged: {why}")

@@ -121,6 +121,10 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
         value_inside = None
         if trace is not None:
             initial_value, value_inside = trace.initial_value(initial_value, dtype)
+            if value_inside is not None and shape is None:
+                shape = (
+                    value_inside.shape
+                )  # sizes that are not known may differ from value to value
         self._trainable = bool(trainable)
         self._constraint = constraint
         self._synchronization, self._aggregation = synchronization, aggregation
@@ -138,7 +142,7 @@ class Variable(Trackable, TensorOperators, metaclass=_Meta):
                 known = TensorShape(shape)
             else:
                 known = value.shape if validate_shape else TensorShape(None)
-            if not known.is_compatible_with(value.shape):
+            if value_inside is None and not known.is_compatible_with(value.shape):
                 raise ValueError(
                     f"The initial value's shape ({value.shape}) is not compatible with the "
                     f"explicitly supplied `shape` argument ({known})."

@@ -14,7 +14,8 @@ from millrace.core.shapes import as_shape
 from millrace.core.tensor import Tensor
 from millrace.core.trackable import Trackable
 from millrace.graph.convert import convert_to_tensor
-from millrace.graph.default_graph import name_scope
+from millrace.graph.default_graph import get_default_graph, name_scope
+from millrace.graph.graph import root_graph
 from millrace.graph.keys import GraphKeys, add_to_collection
 from millrace.graph.operation import Operation
 from millrace.graph.sparse import SparseTensor
@@ -343,10 +344,10 @@ class TextFileInitializer(TableInitializerBase):
                 )
         if vocab_size is not None and vocab_size <= 0:
             raise ValueError(f"Invalid vocab_size {vocab_size}.")
-        with _core.init_scope():
-            self._filename = filename
-            if _core.executing_eagerly():  # a file that models take along
-                self._filename = self._track_trackable(Asset(filename), "_filename")
+        self._filename = filename
+        if _core.executing_eagerly() or root_graph(get_default_graph())._captures_values:
+            # A file that models take along.
+            self._filename = self._track_trackable(Asset(filename), "_filename")
         self._attrs = {
             "key_index": key_index, "value_index": value_index,
             "vocab_size": -1 if vocab_size is None else vocab_size, "delimiter": delimiter,
