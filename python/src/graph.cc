@@ -42,7 +42,8 @@ namespace {
 NodeSpec stand_in(DType dtype, PartialShape shape,
                   const std::vector<ResourceHandle::DTypeAndShape>& held) {
   NodeSpec spec;
-  spec.op = "Placeholder";
+  // The first version takes a scalar's shape for none.
+  spec.op = shape.rank() == 0 ? "PlaceholderV2" : "Placeholder";
   spec.attrs = {{"dtype", dtype}, {"shape", std::move(shape)}};
   if (dtype == DType::kResource && !held.empty()) {
     spec.op = "VarHandleOp";

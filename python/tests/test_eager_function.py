@@ -929,3 +929,15 @@ def test_functions_run_at_once_when_asked_to():
 def test_what_is_no_tensor_cannot_be_returned():
     with pytest.raises(TypeError, match="must return zero or more Tensors.* type object"):
         tf.function(lambda: object())()
+
+
+def test_numbers_from_outside_have_a_known_shape():
+    number, shapes = tf.constant(2), []
+
+    @tf.function
+    def f():
+        shapes.extend([tf.identity(number).shape.rank, (number + 1).shape.rank])
+        return number
+
+    assert f().numpy() == 2
+    assert shapes == [0, 0]

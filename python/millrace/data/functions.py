@@ -13,7 +13,7 @@ from millrace.data import structure
 from millrace.graph.default_graph import get_default_graph
 from millrace.graph.graph import Graph, root_graph
 
-_WITHOUT_STATE = ("NoOp", "Assert", "PrintV2", "_Arg", "_Retval", "Placeholder")
+_WITHOUT_STATE = ("NoOp", "Assert", "PrintV2", "_Arg", "_Retval", "Placeholder", "PlaceholderV2")
 
 
 @functools.cache

@@ -243,7 +243,7 @@ def map_fn(
       elems: a tensor, or a structure of tensors with as many rows.
       dtype: the type of fn's result, or the structure of the types of several; needed where they
         are not those of `elems`. `fn_output_signature`: the same, or specs: a SparseTensorSpec, or
-        a RaggedTensorSpec of all the results.
+        a RaggedTensorSpec of each result, of which ragged rows are made.
       infer_shape: all results have one shape.
 
     TypeError where `fn` is no function or gives other types, ValueError for other structures.

@@ -32,7 +32,10 @@ def _all_variables(graph: Graph) -> list[Variable]:
 
 VARIABLE_OPS = ("Variable", "VariableV2", "VarHandleOp")
 # Already right, or never to be doubled.
-_NOT_COPIED = ("If", "StatelessIf", "While", "StatelessWhile", "Case", "Placeholder", "PyFunc")
+_NOT_COPIED = (
+    "If", "StatelessIf", "While", "StatelessWhile", "Case", "Placeholder", "PlaceholderV2",
+    "PyFunc",
+)  # fmt: skip
 
 
 def _reads_variables(op: Operation, known: dict[Operation, bool]) -> bool:
