@@ -34,28 +34,21 @@ int highest_level(int most, int levels) {
   return std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(most - 1))), levels - 1);
 }
 
-// What runs take while nothing else wants the processors: closer to the quick ones, by far. Where
-// other programs do, to share costs about as much as it brings, and soon they may be gone.
-uint32_t usual_with(uint32_t usual, int64_t nanos) {
+}  // namespace
+
+uint32_t known_nanos(uint32_t known, int64_t nanos) {
   const int64_t now = std::clamp<int64_t>(nanos, 1, std::numeric_limits<uint32_t>::max() / 2);
-  if (usual == 0) return static_cast<uint32_t>(now);
-  const int64_t old = usual;
+  if (known == 0) return static_cast<uint32_t>(now);
+  const int64_t old = known;
   return static_cast<uint32_t>(now < old ? old - (old - now + 1) / 2
                                          : old + (std::min(now - old, old / 2) + 127) / 128);
 }
 
-// Every how many runs try what takes `other` where others take `usual`; 0: not known.
-uint64_t period_of_tries(uint32_t run, uint64_t usual, uint64_t other) {
-  if (run < kFirstRuns && usual <= kLongNanos) return kFirstPeriod;
-  if (usual == 0 || other == 0) return kPeriodOfTwice;
-  const uint64_t more = other > usual ? other - usual : 0;
-  return std::bit_ceil(std::clamp(kPeriodOfTwice * more / usual, kLeastPeriod, kMostPeriod));
+uint64_t period_of_tries(uint64_t known, uint64_t other) {
+  if (known == 0 || other == 0) return kPeriodOfTwice;
+  const uint64_t more = other > known ? other - known : 0;
+  return std::bit_ceil(std::clamp(kPeriodOfTwice * more / known, kLeastPeriod, kMostPeriod));
 }
-
-// Whether fewer threads are as quick, or nearly.
-bool fewer_do(uint64_t fewer, uint64_t more) { return fewer * 32 <= more * 33; }
-
-}  // namespace
 
 LoopThreads::LoopThreads() : entries_(kEntries) {}
 
@@ -95,8 +88,10 @@ LoopThreads::Choice LoopThreads::choose(uint64_t loop, int most) {
   const uint64_t turn = mixed(runs_.fetch_add(1, kRelaxed) / kTogether + 1);
   const bool more = level == 0 || (level < highest && (turn >> 32) % 2 == 0);
   const int other = more ? level + 1 : level - 1;
-  const uint64_t period =
-      period_of_tries(run, entry.nanos[level].load(kRelaxed), entry.nanos[other].load(kRelaxed));
+  const uint64_t known = entry.nanos[level].load(kRelaxed);
+  const uint64_t period = run < kFirstRuns && known <= kLongNanos
+                              ? kFirstPeriod
+                              : period_of_tries(known, entry.nanos[other].load(kRelaxed));
   if (run >= 2 && turn % period == 0) level = other;
   const int threads = level == highest ? most : 1 << level;
   return {threads, level, at, loop};
@@ -107,8 +102,8 @@ void LoopThreads::took(const Choice& choice, int64_t nanos) {
   if (entry.loop.load(kRelaxed) != choice.loop) return;
   // Nothing is in its place when a loop runs for the first time.
   if (entry.runs.load(kRelaxed) <= 1) return;
-  std::atomic<uint32_t>& usual = entry.nanos[choice.level];
-  usual.store(usual_with(usual.load(kRelaxed), nanos), kRelaxed);
+  std::atomic<uint32_t>& known = entry.nanos[choice.level];
+  known.store(known_nanos(known.load(kRelaxed), nanos), kRelaxed);
 
   const auto nanos_at = [&](int level) -> uint64_t {
     return level < 0 || level >= kLevels ? 0 : entry.nanos[level].load(kRelaxed);
@@ -116,9 +111,9 @@ void LoopThreads::took(const Choice& choice, int64_t nanos) {
   const int level = entry.level.load(kRelaxed);
   const uint64_t now = nanos_at(level), fewer = nanos_at(level - 1), more = nanos_at(level + 1);
   if (now == 0) return;
-  if (fewer != 0 && fewer_do(fewer, now)) {
+  if (fewer != 0 && takes_no_longer(fewer, now)) {
     entry.level.store(level - 1, kRelaxed);
-  } else if (more != 0 && !fewer_do(now, more)) {
+  } else if (more != 0 && !takes_no_longer(now, more)) {
     entry.level.store(level + 1, kRelaxed);
   }
 }

@@ -6,6 +6,18 @@
 
 namespace millrace {
 
+// What something takes that takes `known` by what was measured so far (0: nothing was), and now
+// took `nanos`: about what its quicker runs take, while nothing else wants the processors. Where
+// other programs do, times say little of what is the better way, and soon they may be gone.
+uint32_t known_nanos(uint32_t known, int64_t nanos);
+
+// Every how many runs of what takes `known` nanoseconds may go another way, which takes `other` (0:
+// not known), so that this costs 1.5 % of the time. A power of two, 16 or more.
+uint64_t period_of_tries(uint64_t known, uint64_t other);
+
+// Whether the way that needs less takes no longer than the other one, or hardly.
+inline bool takes_no_longer(uint64_t less, uint64_t more) { return less * 32 <= more * 33; }
+
 // With how many threads each loop is quickest, by what its runs took: to wake helpers, to wait for
 // the last of them and to fetch what lies in their caches costs some microseconds, more where other
 // programs use the processors, and no estimate of a loop's work knows that.

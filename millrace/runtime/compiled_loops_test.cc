@@ -473,8 +473,8 @@ struct Wide {
       if (plan->steps[i].node->op->name == op_name) plan->step_ns[i] = ns;
     }
   }
-  void expect_results() {
-    std::vector<Tensor> out = run_plan(plan, {i32(100)}, 3, Gear::kParallel).value();
+  void expect_results(Gear gear = Gear::kParallel) {
+    std::vector<Tensor> out = run_plan(plan, {i32(100)}, 3, gear).value();
     EXPECT_EQ(out[0].item<int32_t>(), 100);
     EXPECT_EQ(out[1].item<int32_t>(), 4950);
     EXPECT_EQ(out[2].item<int32_t>(), -4950);
@@ -493,6 +493,57 @@ TEST(CompiledLoops, LongStepsSideBySideGetFrames) {
   EXPECT_FALSE(runs_straight(*wide.plan, Gear::kAuto));
   wide.expect_results();
   EXPECT_EQ(wide.plan->runs.load(), 2u);
+}
+
+// Where steps should pay side by side, whole runs tell which gear a plan has.
+TEST(Gears, TheOneWhoseRunsTakeLess) {
+  Wide wide;
+  const auto straight_of = [&](uint64_t runs) {
+    int straight = 0;
+    for (uint64_t run = 0; run < runs; ++run) {
+      wide.plan->runs = run;
+      straight += runs_straight(*wide.plan, Gear::kAuto);
+    }
+    return straight;
+  };
+  wide.plan->worth_sharing = false;
+  EXPECT_EQ(straight_of(100), 100);
+  wide.plan->worth_sharing = true;
+  EXPECT_EQ(straight_of(100), 0);  // until a run has been measured
+  wide.plan->parallel_ns = 10'000'000;
+  EXPECT_EQ(straight_of(96), 24);  // to know the other one soon
+  wide.plan->straight_ns = 8'000'000;
+  EXPECT_GT(straight_of(1000), 920);
+  EXPECT_LT(straight_of(1000), 1000);
+  wide.plan->straight_ns = 20'000'000;
+  EXPECT_LT(straight_of(1000), 25);
+  EXPECT_GT(straight_of(1000), 0);
+  wide.plan->straight_ns = 0;
+  wide.plan->parallel_ns = 1'500'000'000;  // too long for tries
+  EXPECT_EQ(straight_of(1000), 0);
+  EXPECT_TRUE(runs_straight(*wide.plan, Gear::kStraight));
+  wide.plan->parallel_ns = wide.plan->straight_ns = 1;
+  wide.plan->runs = 1;
+  EXPECT_TRUE(runs_straight(*wide.plan, Gear::kAuto));
+  EXPECT_FALSE(runs_straight(*wide.plan, Gear::kParallel));
+}
+
+TEST(Gears, RunsAreMeasuredInBoth) {
+  Wide wide;
+  wide.plan->worth_sharing = false;
+  wide.expect_results(Gear::kStraight);
+  wide.expect_results(Gear::kParallel);
+  EXPECT_EQ(wide.plan->straight_ns, 0u);
+  EXPECT_EQ(wide.plan->parallel_ns, 0u);
+  wide.plan->worth_sharing = true;
+  wide.expect_results(Gear::kParallel);
+  EXPECT_EQ(wide.plan->straight_ns, 0u);
+  EXPECT_GT(wide.plan->parallel_ns, 0u);
+  const uint32_t parallel = wide.plan->parallel_ns;
+  wide.plan->worth_sharing = true;
+  wide.expect_results(Gear::kStraight);
+  EXPECT_GT(wide.plan->straight_ns, 0u);
+  EXPECT_EQ(wide.plan->parallel_ns, parallel);
 }
 
 TEST(CompiledLoops, OneLongStepGetsNone) {

@@ -12,7 +12,9 @@ namespace millrace {
 
 // Which way a plan runs. Results are the same.
 enum class Gear : uint8_t {
-  kAuto,  // straight where the plan allows it and is too small to be worth sharing among threads
+  // Straight where the plan allows it and is too small to be worth sharing among threads, or where
+  // runs take no longer so.
+  kAuto,
   kStraight,  // in order on the caller's thread, where the plan allows it
   kParallel,  // every step as soon as its inputs are there, on the pool
 };

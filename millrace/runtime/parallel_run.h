@@ -248,6 +248,8 @@ class ParallelRun : public RefCounted {
 
   const Ref<Plan> plan_;
   const Ref<Step> step_;
+  const RunTimer timer_;
+  bool fed_later_ = false;  // it waits for the caller
   bool measured_ = false;
   bool quick_ = false;            // what it waits for may be followed up on a spare thread
   UpdateLog* updates_ = nullptr;  // the rendezvous has it; null: what is changed is not noted

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "millrace/base/loop_threads.h"
 #include "millrace/runtime/executor.h"
 
 // Which way a plan is to run, by what was measured.
@@ -119,10 +120,30 @@ void Plan::review_gear() {
   worth_sharing.store(worth[0] || is_worth_sharing(total, longest), std::memory_order_relaxed);
 }
 
+namespace {
+
+// Of a plan whose steps may pay side by side: kernels share their loops as well, and which of the
+// two is quicker only runs tell. Now and then two that follow each other go the other way.
+bool takes_less_straight(const Plan& plan) {
+  constexpr uint64_t kTogether = 2, kFirstPeriod = 4;
+  constexpr uint32_t kLongest = 1'000'000'000;
+  const uint32_t straight = plan.straight_ns.load(std::memory_order_relaxed);
+  const uint32_t parallel = plan.parallel_ns.load(std::memory_order_relaxed);
+  if (parallel == 0 || parallel > kLongest) return false;
+  const bool better = straight != 0 && takes_no_longer(straight, parallel);
+  const uint64_t known = better ? straight : parallel, other = better ? parallel : straight;
+  const uint64_t period = straight == 0 ? kFirstPeriod : period_of_tries(known, other);
+  const uint64_t turn = plan.runs.load(std::memory_order_relaxed) / kTogether + 1;
+  return better != (turn % period == 0);
+}
+
+}  // namespace
+
 bool runs_straight(const Plan& plan, Gear gear) {
   if (!plan.straight_allowed() || gear == Gear::kParallel) return false;
   if (gear == Gear::kStraight) return true;
-  return !plan.many_blocking && !plan.worth_sharing.load(std::memory_order_relaxed);
+  if (plan.many_blocking) return false;
+  return !plan.worth_sharing.load(std::memory_order_relaxed) || takes_less_straight(plan);
 }
 
 }  // namespace millrace

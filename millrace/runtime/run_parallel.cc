@@ -54,7 +54,7 @@ bool is_quick(const Plan& plan) {
 }  // namespace
 
 ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
-    : plan_(std::move(plan)), step_(std::move(step)) {
+    : plan_(std::move(plan)), step_(std::move(step)), timer_(*plan_) {
   root_.desc = &plan_->frames[0];
   root_iteration_ = plan_->scratch->take_iteration(0);
   root_iteration_->frame = &root_;
@@ -66,6 +66,7 @@ ParallelRun::ParallelRun(Ref<Plan> plan, Ref<Step> step)
 
 void ParallelRun::start(bool feeds_later) {
   Ref<ParallelRun> self(this);
+  fed_later_ = feeds_later;
   // One more than there are steps to start, so that the run cannot end before all have started.
   in_flight_.store(static_cast<int64_t>(plan_->roots.size() + plan_->feeds.size()) + 1);
   ReadyList ready;
@@ -162,6 +163,7 @@ void ParallelRun::finish_steps(int64_t count) {
   // The frames of a run that failed are left where they stood.
   free_frames(root_iteration_);
   check_fetches();
+  if (!fed_later_ && !step_->stopped()) timer_.stop(plan_->parallel_ns);
   if (plan_->enqueues) return end_in_order();
   step_->end_part();
 }

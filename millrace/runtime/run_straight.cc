@@ -38,9 +38,13 @@ class StraightRun {
   ~StraightRun() { plan_.scratch->give_back(std::move(arena_)); }
 
   Status run() {
+    const RunTimer timer(plan_);
     Status status = run_steps();
-    if (!status.ok()) [[unlikely]]
+    if (!status.ok()) [[unlikely]] {
       calls_.clear();
+      return status;
+    }
+    timer.stop(plan_.straight_ns);
     return status;
   }
 

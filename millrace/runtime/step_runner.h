@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/loop_threads.h"
 #include "millrace/kernel/kernel_call.h"
 #include "millrace/kernel/trace.h"
 #include "millrace/runtime/plan.h"
@@ -68,6 +69,24 @@ class StepTimer {
   std::vector<TraceEvent::Block> blocks_;
   int32_t step_;
   bool measured_;
+};
+
+// Measures a run of a plan of which is to be known which gear is quicker.
+class RunTimer {
+ public:
+  explicit RunTimer(const Plan& plan) {
+    if (plan.worth_sharing.load(std::memory_order_relaxed)) start_ns_ = monotonic_nanos();
+  }
+  // At the end of a run without errors: `known` is of its gear.
+  void stop(std::atomic<uint32_t>& known) const {
+    if (start_ns_ == 0) [[likely]]
+      return;
+    known.store(known_nanos(known.load(std::memory_order_relaxed), monotonic_nanos() - start_ns_),
+                std::memory_order_relaxed);
+  }
+
+ private:
+  int64_t start_ns_ = 0;
 };
 
 // Counts a run of the plan and says whether to measure its steps: the first few, then one in 64.
