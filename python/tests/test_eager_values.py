@@ -85,6 +85,28 @@ def test_a_shape_of_as_many_elements():
         assert session.run(v1.constant([1, 2, 3], shape=[4])).tolist() == [1, 2, 3, 3]
 
 
+def test_operators_of_bits():
+    x = tf.constant(5)
+    for run in (lambda f: f(x), lambda f: tf.function(f)(x)):
+        made = [run(lambda x: x & 3), run(lambda x: 2 | x), run(lambda x: x ^ 3), run(lambda x: ~x)]
+        assert [one.numpy() for one in made] == [1, 7, 6, -6]
+        assert run(lambda x: (x > 1) & True).numpy() and not run(lambda x: ~(x > 1)).numpy()
+        assert run(lambda x: (x > 1) ^ False).numpy() and run(lambda x: False | (x > 1)).numpy()
+    with pytest.raises(TypeError, match="LogicalAnd"):
+        tf.constant(1.0) & 1.0
+
+
+def test_programs_for_a_gpu_run_without_one():
+    assert tf.config.get_soft_device_placement()
+    for name in ("/GPU:0", "gpu"):
+        with tf.device(name):
+            assert tf.constant(1).device.rpartition(":")[2] == "0"
+            assert (tf.constant(1) + 1).numpy() == 2
+    for name in ("/GPU:7", "/job:elsewhere/GPU:0"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Could not satisfy"):
+            tf.device(name).__enter__()
+
+
 # Memory.
 
 

@@ -112,9 +112,21 @@ __floordiv__, __rfloordiv__ = _plain("FloorDiv", "floordiv")
 __mod__, __rmod__ = _plain("FloorMod", "mod")
 __pow__, __rpow__ = _plain("Pow", "pow")
 __matmul__, __rmatmul__ = _composed(_matmul, "matmul")
-__and__, __rand__ = _plain("LogicalAnd", "and")
-__or__, __ror__ = _plain("LogicalOr", "or")
-__xor__, __rxor__ = _composed(_logical_xor, "xor")
+
+
+def _of_bits(logical: Any, bitwise: Any) -> Callable[[Tensor, Tensor, str], Tensor]:
+    """`&` and the like: of truth values, and of the bits of integers."""
+
+    def op(x: Tensor, y: Tensor, name: str) -> Tensor:
+        kind = bitwise if x.dtype.base_dtype.is_integer else logical
+        return kind(x, y, name=name)
+
+    return op
+
+
+__and__, __rand__ = _composed(_of_bits(gen_ops.logical_and, gen_ops.bitwise_and), "and")
+__or__, __ror__ = _composed(_of_bits(gen_ops.logical_or, gen_ops.bitwise_or), "or")
+__xor__, __rxor__ = _composed(_of_bits(_logical_xor, gen_ops.bitwise_xor), "xor")
 
 
 __lt__, _ = _plain("Less", "Less")
@@ -124,6 +136,8 @@ __ge__, _ = _plain("GreaterEqual", "GreaterEqual")
 
 
 def __invert__(x: Any) -> Tensor:
+    if x.dtype.base_dtype.is_integer:
+        return gen_ops.invert(convert_to_tensor(x))
     return gen_ops.logical_not(x)
 
 

@@ -52,6 +52,13 @@ def _matching(name: Any) -> str | None:
     for known in devices:
         if known == wanted or known.startswith(wanted + ":"):
             return known
+    from millrace.eager.devices import get_soft_device_placement  # late: seldom
+
+    # A program for one GPU runs without it; a number that is not there is a mistake.
+    task = devices[0].rpartition("/device:")[0]
+    one = wanted in (f"{task}/device:GPU:0", f"{task}/device:GPU:*", f"{task}/device:GPU")
+    if one and get_soft_device_placement():
+        return None
     from millrace.core.errors import InvalidArgumentError  # late: only errors need it
 
     raise InvalidArgumentError(
