@@ -346,3 +346,14 @@ def test_an_interrupt_ends_a_call(work):
     finally:
         timer.cancel()
     assert (tf.constant(1) + 1).numpy() == 2
+
+
+def test_elements_are_exchanged_with_other_libraries():
+    dlpack = tf.experimental.dlpack
+    for value in ([[1.0, 2.0]], 3, [True]):
+        tensor = tf.constant(value)
+        again = dlpack.from_dlpack(dlpack.to_dlpack(tensor))
+        assert again.dtype is tensor.dtype and again.numpy().tolist() == value
+    array = np.from_dlpack(tf.constant([1, 2]))
+    assert array.tolist() == [1, 2]
+    assert dlpack.from_dlpack(np.arange(3)).numpy().tolist() == [0, 1, 2]

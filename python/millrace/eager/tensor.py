@@ -236,3 +236,45 @@ def inside_function() -> bool:
 def _in_function() -> bool:
     graph = _core.innermost_graph()
     return graph is not None and graph._is_function
+
+
+def __dlpack__(self: Any, **options: Any) -> Any:
+    """A capsule with a copy of the elements, for other libraries."""
+    return np.asarray(numpy(self)).__dlpack__(**options)
+
+
+def __dlpack_device__(self: Any) -> tuple[int, int]:
+    """The host."""
+    del self
+    return 1, 0
+
+
+EagerTensor.__dlpack__ = __dlpack__
+EagerTensor.__dlpack_device__ = __dlpack_device__
+
+
+@export(v2="experimental.dlpack.to_dlpack")
+def to_dlpack(tf_tensor: Any) -> Any:
+    """A capsule with a copy of the elements of a tensor, which other libraries take."""
+    return tf_tensor.__dlpack__()
+
+
+class _Capsule:
+    """What NumPy reads a capsule from."""
+
+    def __init__(self, capsule: Any):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@export(v2="experimental.dlpack.from_dlpack")
+def from_dlpack(dlcapsule: Any) -> Any:
+    """A tensor of the elements in a capsule, each of which is taken once."""
+    source = dlcapsule if hasattr(dlcapsule, "__dlpack__") else _Capsule(dlcapsule)
+    array = np.from_dlpack(source)
+    return _core.constant(array, None, "dlpack")
