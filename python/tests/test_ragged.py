@@ -916,3 +916,77 @@ def test_assertions():
     assert tf.debugging.assert_less(rows, rows + 1) is None
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.debugging.assert_equal(rows, [[1], [2]])
+
+
+# ---- Features of examples.
+
+
+def example(**features):
+    train = tf.compat.v1.train
+    made = {
+        name: train.Feature(int64_list=train.Int64List(value=values))
+        for name, values in features.items()
+    }
+    return train.Example(features=train.Features(feature=made)).SerializeToString()
+
+
+EXAMPLES = [
+    example(
+        v=[1, 2, 3], splits=[0, 2, 3], lengths=[2, 1], starts=[0, 2], limits=[2, 3], ids=[0, 0, 1],
+        outer=[0, 2],
+    ),
+    example(
+        v=[4, 5, 6, 7], splits=[0, 0, 4], lengths=[0, 4], starts=[0, 0], limits=[0, 4],
+        ids=[1, 1, 1, 1], outer=[0, 1, 2],
+    ),
+    example(v=[], splits=[0], lengths=[], starts=[], limits=[], ids=[], outer=[0]),
+]  # fmt: skip
+PARTITIONS = [
+    tf.io.RaggedFeature.RowSplits("splits"), tf.io.RaggedFeature.RowLengths("lengths"),
+    tf.io.RaggedFeature.RowStarts("starts"), tf.io.RaggedFeature.RowLimits("limits"),
+    tf.io.RaggedFeature.ValueRowIds("ids"),
+]  # fmt: skip
+
+
+def parsed(partitions, examples=EXAMPLES, inside=False, **kwargs):
+    feature = tf.io.RaggedFeature(tf.int64, "v", partitions, **kwargs)
+    run = tf.function(tf.io.parse_example) if inside else tf.io.parse_example
+    return run(tf.constant(examples), {"x": feature})["x"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_ragged_features(partition, inside):
+    rows = parsed([partition], inside=inside)
+    assert rows.to_list() == [[[1, 2], [3]], [[], [4, 5, 6, 7]], []]
+    assert rows.row_splits.dtype is tf.int32
+    feature = tf.io.RaggedFeature(tf.int64, "v", [partition])
+    assert tf.io.parse_single_example(EXAMPLES[0], {"x": feature})["x"].to_list() == [[1, 2], [3]]
+
+
+def test_ragged_features_of_several_partitions():
+    assert parsed([]).to_list() == [[1, 2, 3], [4, 5, 6, 7], []]
+    nested = parsed([tf.io.RaggedFeature.RowSplits("outer"), PARTITIONS[0]])
+    assert nested.to_list() == [[[[1, 2], [3]]], [[[]], [[4, 5, 6, 7]]], []]
+    pairs = parsed([tf.io.RaggedFeature.UniformRowLength(2)], EXAMPLES[1:])
+    assert pairs.to_list() == [[[4, 5], [6, 7]], []]
+    single = {"v": tf.io.RaggedFeature(tf.int64)}
+    assert tf.io.parse_single_example(EXAMPLES[0], single)["v"].numpy().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"splits": [0, 5]}, {"splits": [1, 2]}, {"splits": [0, 3, 2]}, {"splits": []},
+        {"lengths": [9]}, {"lengths": [-1, 3]}, {"starts": [1]}, {"starts": [0, 2**40]},
+        {"limits": [1]}, {"limits": [5]}, {"ids": [1, 0]}, {"ids": [-1, 0]}, {"ids": [0]},
+    ],
+)  # fmt: skip
+def test_rows_in_files_are_checked(features):
+    ((name, _),) = features.items()
+    (partition,) = [p for p in PARTITIONS if p.key == name]
+    for examples in ([example(v=[1, 2], **features)], [example(v=[1, 2], **features), EXAMPLES[0]]):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            parsed([partition], examples)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        parsed([tf.io.RaggedFeature.UniformRowLength(3)], [example(v=[1, 2])])

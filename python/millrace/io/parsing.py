@@ -15,6 +15,7 @@ from millrace.core.tensor import Tensor
 from millrace.graph.convert import constant, convert_to_tensor
 from millrace.graph.default_graph import name_scope
 from millrace.graph.sparse import SparseTensor
+from millrace.io.ragged_feature import RaggedFeature
 from millrace.ops.array import reshape
 from millrace.ops.sparse.arrange import sparse_merge
 
@@ -134,8 +135,7 @@ def _raw(features: Mapping[str, Any] | None, kinds: Sequence[type], steps: bool 
     raw = _Raw()
     for key in sorted(features or {}):
         feature = features[key]  # type: ignore[index]
-        if not isinstance(feature, (VarLenFeature, SparseFeature, FixedLenFeature,
-                                    FixedLenSequenceFeature)):  # fmt: skip
+        if not isinstance(feature, _EXAMPLE_KINDS):
             raise ValueError(f"Invalid feature {key}:{feature}.")
         if not isinstance(feature, tuple(kinds)):
             raise ValueError(f"Unsupported {type(feature).__name__} {feature}.")
@@ -144,6 +144,11 @@ def _raw(features: Mapping[str, Any] | None, kinds: Sequence[type], steps: bool 
             raw.add_sparse(key, dtype)
         elif isinstance(feature, SparseFeature):
             _add_sparse_feature(raw, feature, dtype)
+        elif isinstance(feature, RaggedFeature):
+            own, others = feature.keys(key)
+            raw.add_sparse(own, dtype)
+            for other in others:
+                raw.add_sparse(other, dtypes.int64)
         elif isinstance(feature, FixedLenFeature):
             raw.add_dense(key, dtype, _shape(key, feature))
             raw.defaults[key] = feature.default_value
@@ -177,11 +182,17 @@ def _index_keys(feature: SparseFeature) -> list[str]:
     return [keys] if isinstance(keys, str) else list(keys)
 
 
-def _finish(features: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """Makes the tensors of SparseFeatures, and leaves out what only they needed."""
+def _finish(
+    features: Mapping[str, Any], tensors: dict[str, Any], single: bool = False
+) -> dict[str, Any]:
+    """Makes the tensors of SparseFeatures and RaggedFeatures, and leaves out what only they needed.
+    `single`: of one example."""
     result = {}
     for key in sorted(features):
         feature = features[key]
+        if isinstance(feature, RaggedFeature):
+            result[key] = feature.of(key, tensors, single)
+            continue
         if not isinstance(feature, SparseFeature):
             result[key] = tensors[key]
             continue
@@ -202,7 +213,9 @@ def _tensors(raw: _Raw, sparse: Sequence[Sequence[Tensor]], dense: Sequence[Tens
     return tensors
 
 
-_EXAMPLE_KINDS = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature)
+_EXAMPLE_KINDS = (
+    VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature,
+)  # fmt: skip
 
 
 @export(v1=("parse_example", "io.parse_example"))
@@ -215,8 +228,9 @@ def parse_example(
     Args:
       serialized: a vector of strings.
       features: for each key a `FixedLenFeature`, which gives a tensor with a row for each
-        example, a `VarLenFeature` or `SparseFeature`, which give SparseTensors, or a
-        `FixedLenSequenceFeature`, which gives a tensor padded to the longest example.
+        example, a `VarLenFeature` or `SparseFeature`, which give SparseTensors, a
+        `FixedLenSequenceFeature`, which gives a tensor padded to the longest example, or a
+        `RaggedFeature`, which gives a RaggedTensor.
       example_names: what errors call the examples.
 
     InvalidArgumentError in the run, with name and key, for examples that do not fit.
@@ -273,7 +287,7 @@ def parse_single_example(
                 sparse_types=sparse_types, ragged_value_types=[], ragged_split_types=[],
                 dense_shapes=raw.dense_shapes, name=name,
             )  # fmt: skip
-        return _finish(features, _tensors(raw, out[:3], out[3]))
+        return _finish(features, _tensors(raw, out[:3], out[3]), single=True)
 
 
 parse_single_example_v2 = export(v2="io.parse_single_example")(
