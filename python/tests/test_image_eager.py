@@ -194,3 +194,19 @@ class TestSearch:
             tf.searchsorted(1, [1])
         with pytest.raises(TypeError, match="out_type"):
             tf.searchsorted([1], [1], out_type=tf.float32)
+
+
+class TestOthers:
+    def test_norms_may_be_numbers(self):
+        (clipped,), norm = tf.clip_by_global_norm([tf.constant([3.0, 4.0])], 1.0, use_norm=10.0)
+        assert clipped.numpy() == pytest.approx([0.3, 0.4]) and float(norm) == 10.0
+
+    def test_constant_initializers(self):
+        made = tf.constant_initializer([1, 2, 3, 4])([2, 2], tf.float32)
+        assert made.dtype == tf.float32 and made.numpy().tolist() == [[1, 2], [3, 4]]
+        assert tf.constant_initializer(7)([2]).numpy().tolist() == [7, 7]
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+            tf.constant_initializer([1, 2])([3])
+
+    def test_loggers(self):
+        assert tf.get_logger() is tf.get_logger() and tf.get_logger().name == "tensorflow"

@@ -37,7 +37,7 @@ class _StderrHandler(logging.Handler):
             self.handleError(record)
 
 
-@export(v1="logging.get_logger")
+@export(v1="logging.get_logger", v2="get_logger")
 def get_logger() -> logging.Logger:
     """The standard library's logger that all functions here write to."""
     global _logger

@@ -114,8 +114,7 @@ def clip_by_global_norm(
     the norm is not finite. Gives the tensors and the norm they had.
     """
     values = _gradients(t_list)
-    if use_norm is None:
-        use_norm = global_norm(values, name)
+    use_norm = global_norm(values, name) if use_norm is None else convert_to_tensor(use_norm)
     with name_scope(name, "clip_by_global_norm", [*_parts(values), clip_norm]) as scope:
         clip_norm = convert_to_tensor(clip_norm, dtype=use_norm.dtype.base_dtype, name="clip_norm")
         one = convert_to_tensor(1.0, dtype=use_norm.dtype.base_dtype)

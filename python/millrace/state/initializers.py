@@ -9,7 +9,7 @@ from millrace import gen_ops
 from millrace.core import dtypes
 from millrace.core.export import export
 from millrace.core.shapes import TensorShape
-from millrace.graph.convert import constant
+from millrace.graph.convert import constant, convert_to_tensor
 from millrace.ops import array, random
 
 
@@ -107,6 +107,24 @@ class Constant(Initializer):
 
     def get_config(self) -> dict[str, Any]:
         return {"value": self.value, "dtype": self.dtype.name}
+
+
+@export(v2="constant_initializer")
+class ConstantValues(Constant):
+    """A value, or as many values as the shape has elements, in row-major order."""
+
+    def __init__(self, value: Any = 0, support_partition: bool = False):
+        del support_partition
+        super().__init__(value)
+
+    def __call__(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        values = convert_to_tensor(self.value, dtype=dtype)
+        if values.shape.ndims == 0:
+            return array.fill(shape, values)
+        return array.reshape(values, shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"value": self.value}
 
 
 @export(
