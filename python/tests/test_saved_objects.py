@@ -222,6 +222,17 @@ class TestFunctions:
         part = traced.prune(traced.inputs[0], product)
         assert tf.function(lambda x: part(x) + 1.0)(tf.constant(1.0)).numpy() == 5
 
+    def test_what_has_no_form_is_left_out(self, tmp_path):
+        root = tf.Module()
+        root.f = tf.function(lambda x, like=None: x * 2.0)
+        root.g = tf.function(lambda x: tf.sparse.from_dense(x))
+        x = tf.constant([1.0])
+        root.f(x), root.f(x, object), root.f(x, tf.Variable(1.0)), root.g(x)
+        tf.saved_model.save(root, tmp_path)
+        again = tf.saved_model.load(tmp_path)
+        assert len(again.f.concrete_functions) == 1 and again.f(x).numpy() == 2
+        assert not again.g.concrete_functions
+
     def test_untraced_functions_say_so(self, tmp_path, caplog):
         root = tf.Module()
         root.f = tf.function(lambda x: x)
@@ -351,6 +362,38 @@ def session_model(folder):
         builder.save()
     path.unlink()
     return str(folder / "v1")
+
+
+class TestSessions:
+    def test_objects_in_a_graph(self, tmp_path):
+        saved_model(tmp_path / "m")
+        tf.saved_model.save(words(tmp_path), tmp_path / "t")
+        with v1.Graph().as_default() as graph, v1.Session() as session:
+            model = tf.saved_model.load(tmp_path / "m")
+            power = model.power(tf.constant(2.0), n=3)
+            tables = tf.saved_model.load(tmp_path / "t")
+            looked_up = tables.find(tf.constant(KEYS))[1:]
+            assert model.scale in graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+            assert not graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
+            assert len(graph.get_collection(v1.GraphKeys.ASSET_FILEPATHS)) == 1
+            session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+            assert session.run([model.scale, power]) == [3, 219]
+            assert [v.tolist() for v in session.run(looked_up)] == FOUND[1:]
+            session.run(model.scale.assign(1.0))
+            assert session.run(power) == 11
+
+    def test_damage(self, tmp_path):
+        saved_model(tmp_path)
+
+        def change(meta):
+            meta.object_graph_def.nodes[0].children[0].local_name = "other"
+            for child in meta.object_graph_def.nodes[0].children:
+                if child.local_name == "scale":
+                    child.local_name = "none"
+
+        replaced(tmp_path, change)
+        with v1.Graph().as_default(), pytest.raises(ValueError, match="no value for variable"):
+            tf.saved_model.load(tmp_path)
 
 
 class TestModelsOfSessions:

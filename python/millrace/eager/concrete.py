@@ -254,6 +254,20 @@ class ConcreteFunction(Trackable):
         return self._result
 
     @property
+    def has_objects(self) -> bool:
+        """Whether it was traced for objects of the program, variables for instance, which may be
+        gone by now."""
+        return any(isinstance(leaf, Same) for leaf in nest.flatten(self._structure))
+
+    @property
+    def result_specs(self) -> Any:
+        """The structure that it returns, with a TensorSpec for each tensor."""
+        return nest.map_structure(
+            lambda leaf: TensorSpec(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf,
+            self._result,
+        )
+
+    @property
     def output_shapes(self) -> Any:
         """The shapes of what it returns, in its structure."""
         return self._of_outputs(lambda leaf: leaf.shape)

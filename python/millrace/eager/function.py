@@ -249,7 +249,8 @@ class Function(Trackable):
             self.get_concrete_function()
         return [
             known for known in self._list_all_concrete_functions()
-            if structured.is_encodable(known.structured_input_signature)
+            if not known.has_objects
+            and structured.is_encodable((known.structured_input_signature, known.result_specs))
         ]  # fmt: skip
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:

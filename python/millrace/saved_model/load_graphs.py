@@ -186,7 +186,13 @@ def _trained_names(meta_graph: Any) -> set[str]:
     key = GraphKeys.TRAINABLE_VARIABLES
     if key in meta_graph.collection_def:
         for data in meta_graph.collection_def[key].bytes_list.value:
-            names.add(protos.VariableDef.FromString(data).variable_name.partition(":")[0])
+            try:
+                variable = protos.VariableDef.FromString(data)
+            except protos.DecodeError as error:
+                raise ValueError(
+                    f"the collection {key} holds what is no variable: {error}"
+                ) from None
+            names.add(variable.variable_name.partition(":")[0])
     return names
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 from millrace import _core, protos
 from millrace.checkpoint.object_graph import ObjectGraph
-from millrace.core import dtypes, nest
+from millrace.core import dtypes
 from millrace.core.specs import TensorSpec
-from millrace.core.tensor import Tensor
 from millrace.eager.concrete import ConcreteFunction
 from millrace.eager.function import Function, function
 from millrace.graph import structured
@@ -109,7 +108,7 @@ class SavedObjects:
             saved.bound_inputs.extend(self._captures[name])
             signature = structured.encode(known.structured_input_signature)
             saved.canonicalized_input_signature.CopyFrom(signature)
-            saved.output_signature.CopyFrom(structured.encode(results_of(known)))
+            saved.output_signature.CopyFrom(structured.encode(known.result_specs))
         return out
 
 
@@ -158,14 +157,6 @@ def _traced_saveable(target: Any) -> tuple[ConcreteFunction, ConcreteFunction]:
     save = function(save_fn, autograph=False).get_concrete_function(key)
     specs = [TensorSpec(None, dtype, f"restored_tensors_{i}") for i, dtype in enumerate(types)]
     return save, function(restore_fn, autograph=False).get_concrete_function(*specs)
-
-
-def results_of(function: ConcreteFunction) -> Any:
-    """The structure that a function returns, with a TensorSpec for each tensor."""
-    return nest.map_structure(
-        lambda leaf: TensorSpec(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf,
-        function.structured_outputs,
-    )
 
 
 def _write_kind(out: Any, target: Any, asset: int, policy: VariablePolicy) -> None:

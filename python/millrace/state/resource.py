@@ -42,8 +42,8 @@ class TrackableResource(Trackable):
         return self._resource_handle
 
     def __del__(self) -> None:
-        if self.__dict__.get("_resource_handle") is None:
-            return
+        if not _core.is_eager_tensor(self.__dict__.get("_resource_handle")):
+            return  # none, or that of a graph, whose sessions have the resource
         try:
             self._destroy_resource()
         except Exception:  # the interpreter is ending, or somebody else was faster
