@@ -1,11 +1,14 @@
-"""What a step of training takes on the CPU, of eight programs in every framework that is installed.
+"""What a step of training takes, of eight programs in every framework that is installed.
 
-python training_bench.py [--python TENSORFLOW_PYTHON] [--peers PYTORCH_AND_JAX_PYTHON] [WORD...]
+python training_bench.py [--gpu] [--python TENSORFLOW_PYTHON] [--peers PYTORCH_AND_JAX_PYTHON]
+                         [WORD...]
 
 Every framework begins with the same weights and inputs and does the same step: forward, loss,
 backward, gradient descent. Losses are printed beside each other to show it. Each is a process that
 stays alive, kept to as many processors as threads; they take turns. --tiny tries all of it out with
-small programs, whose times mean nothing.
+small programs, whose times mean nothing. With --gpu they run on the first GPU, float32 by way of
+tf32, images in the batches of the published table; PyTorch is compiled besides, and memory is what
+the process holds of the GPU's.
 """
 
 import gc
@@ -19,7 +22,7 @@ from pathlib import Path
 import charts
 import numpy as np
 import turns
-from training.programs import PROGRAMS, TOLERANCE, initial_values
+from training.programs import GPU_PROGRAMS, PROGRAMS, TOLERANCE, initial_values
 
 # Losses are compared before the first step and after this many.
 STEPS = 5
@@ -29,12 +32,17 @@ FAULT_STEPS = 5
 TURN_SECONDS = 0.4
 
 
-def trainer(framework, program, values, inputs, threads):
+def programs_for(options):
+    return GPU_PROGRAMS if options.gpu else PROGRAMS
+
+
+def trainer(framework, program, values, inputs, threads, gpu=False):
     """A call that trains for a step in that framework, and gives the loss before it."""
-    if framework == "PyTorch":
+    if framework in ("PyTorch", "torch.compile"):
         from training import pytorch
 
-        return pytorch.trainer(program, values, inputs, threads)
+        compiled = framework == "torch.compile"
+        return pytorch.trainer(program, values, inputs, threads, gpu, compiled)
     if framework == "JAX":
         from training import jax_numpy
 
@@ -52,14 +60,14 @@ def work(framework, threads):
     """What a framework's process does when it is asked."""
     step = None
 
-    def prepare(index, tiny, folder):
+    def prepare(index, tiny, gpu, folder):
         nonlocal step
-        program = PROGRAMS[index](tiny)
+        program = (GPU_PROGRAMS if gpu else PROGRAMS)[index](tiny)
         values, inputs = (
             [np.load(path) for path in sorted(Path(folder).glob(f"{kind}*.npy"))]
             for kind in ("value", "input")
         )
-        step = trainer(framework, program, values, inputs, threads)
+        step = trainer(framework, program, values, inputs, threads, gpu)
         del values, inputs
         losses = [step()]
         gc.collect()
@@ -83,12 +91,13 @@ def work(framework, threads):
         return (turns.page_faults() - before) / FAULT_STEPS
 
     functions = {"prepare": prepare, "turn": turn, "peak_mb": turns.peak_mb, "faults": faults}
+    functions["gpu_mb"] = turns.gpu_mb
     turns.serve(functions)
 
 
 def measure(index, found, options):
     """The figures of a program, of each framework that ran it."""
-    program = PROGRAMS[index](options.tiny)
+    program = programs_for(options)[index](options.tiny)
     figures, workers = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for kind, arrays in zip(("value", "input"), initial_values(program), strict=True):
@@ -99,7 +108,7 @@ def measure(index, found, options):
             for name, python in found.items():
                 if program.only and name not in program.only:
                     continue
-                workers[name] = turns.Worker(__file__, name, python, options.threads)
+                workers[name] = turns.Worker(__file__, name, python, options.threads, options.gpu)
                 figures[name] = {"turns": []}
 
             def ask(name, question, **values):
@@ -111,7 +120,14 @@ def measure(index, found, options):
                     del figures[name]
 
             for name in list(figures):
-                ready = ask(name, "prepare", index=index, tiny=options.tiny, folder=folder)
+                ready = ask(
+                    name,
+                    "prepare",
+                    index=index,
+                    tiny=options.tiny,
+                    gpu=options.gpu,
+                    folder=folder,
+                )
                 if ready:
                     figures[name] |= ready
             for _ in range(options.rounds):
@@ -121,7 +137,8 @@ def measure(index, found, options):
                     if turn:
                         figures[name]["turns"].append(turn)
             for name in list(figures):
-                for figure, question in (("peak_mb", "peak_mb"), ("page_faults", "faults")):
+                memory = "gpu_mb" if options.gpu else "peak_mb"
+                for figure, question in (("peak_mb", memory), ("page_faults", "faults")):
                     answer = ask(name, question) if name in figures else None
                     if answer is not None:
                         figures[name][figure] = answer
@@ -218,10 +235,11 @@ def main():
         return
     parser = turns.arguments(__doc__)
     parser.add_argument("--tiny", action="store_true", help="try it with small programs")
+    parser.add_argument("--gpu", action="store_true", help="on the first GPU")
     options = parser.parse_args()
     found = turns.find(options)
     results = []
-    for index, make in enumerate(PROGRAMS):
+    for index, make in enumerate(programs_for(options)):
         program = make(options.tiny)
         if turns.chosen(program.name, options.words):
             results.append(measure(index, found, options))
@@ -238,9 +256,10 @@ def main():
         if name in result["frameworks"]
     }
     about = ", ".join(f"{name} {versions[name]}" for name in names)
-    where = f"{turns.machine()}, {options.threads} threads"
+    machine = turns.gpu() if options.gpu else turns.machine()
+    where = machine if options.gpu else f"{machine}, {options.threads} threads"
     print(f"\n{about}\n{where}; the least of {options.rounds} rounds\n\n{report(results, names)}")
-    what = {"machine": turns.machine(), "threads": options.threads, "rounds": options.rounds}
+    what = {"machine": machine, "threads": options.threads, "rounds": options.rounds}
     turns.write_json(options.json, what | {"versions": versions, "programs": results})
     if options.svg:
         Path(options.svg).write_text(draw(results, names, f"{where}; {about}"))

@@ -19,6 +19,8 @@ FRAMEWORKS = {
     "PyTorch": "torch",
     "JAX": "jax",
 }
+# And those that a GPU has besides.
+ON_GPU = {"torch.compile": "torch"}
 
 
 def arguments(doc, **defaults):
@@ -32,6 +34,7 @@ def arguments(doc, **defaults):
     allowed = len(os.sched_getaffinity(0))
     parser.add_argument("--threads", type=int, default=allowed, help="of every framework")
     parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 5))
+    parser.add_argument("--frameworks", help="of those there are, these alone: JAX,PyTorch")
     parser.add_argument("--json", help="where the figures are kept")
     parser.add_argument("--svg", help="where the picture is drawn")
     parser.add_argument("words", nargs="*", help="of the names of what is to be measured")
@@ -46,7 +49,11 @@ def find(options):
     """The interpreter of each framework that is installed, and a line about those that are not."""
     found = {"Millrace": sys.executable}
     missing = []
-    for name, package in list(FRAMEWORKS.items())[1:]:
+    more = ON_GPU if getattr(options, "gpu", False) else {}
+    wanted = options.frameworks.split(",") if getattr(options, "frameworks", None) else None
+    for name, package in list((FRAMEWORKS | more).items())[1:]:
+        if wanted is not None and name not in wanted:
+            continue
         code = f"import importlib.util as u, sys; sys.exit(not u.find_spec({package!r}))"
         for python in dict.fromkeys((options.python, options.peers, sys.executable)):
             if subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode == 0:
@@ -66,13 +73,16 @@ class Failed(Exception):
 class Worker:
     """A framework's process, which runs the script that asked for it and answers with serve()."""
 
-    def __init__(self, script, framework, python, threads):
+    def __init__(self, script, framework, python, threads, gpu=False):
         self.framework = framework
         variables = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"]
         variables += ["MILLRACE_NUM_THREADS"]
         environment = os.environ | {name: str(threads) for name in variables}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        if gpu:  # which they share, so none takes all of its memory
+            environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        else:
+            environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, end() closes it
         self._process = subprocess.Popen(
             [python, script, "--work", framework, str(threads)],
@@ -153,6 +163,17 @@ def peak_mb():
     return next((int(w[1]) * 1024 / 1e6 for w in words if w[0] == "VmHWM:"), 0)
 
 
+def gpu_mb():
+    """The memory of GPUs that this process holds, in MB; 0 where the driver does not say."""
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+    except OSError:
+        return 0
+    held = [line.split(",") for line in lines if line.split(",")[0].strip() == str(os.getpid())]
+    return sum(int(mib) * 2**20 / 1e6 for _, mib in held)
+
+
 def page_faults():
     """How often this process has asked the system for a page so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -160,7 +181,7 @@ def page_faults():
 
 def version(framework):
     """Of a framework, in its process."""
-    package = FRAMEWORKS[framework]
+    package = (FRAMEWORKS | ON_GPU)[framework]
     assert importlib.util.find_spec(package), package
     return importlib.import_module(package).__version__
 
@@ -172,6 +193,15 @@ def machine():
             return next(line.split(":")[1].strip() for line in file if "model name" in line)
     except (OSError, StopIteration):
         return os.uname().machine
+
+
+def gpu():
+    """The first GPU's name; nothing where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[0]
+    except OSError:
+        return ""
 
 
 def write_json(path, what):

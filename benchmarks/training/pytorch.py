@@ -1,4 +1,5 @@
-"""The parts of programs in PyTorch, eager, with images whose channels are last in memory."""
+"""The parts of programs in PyTorch, eager or compiled, with images whose channels are last in
+memory."""
 
 import torch
 from torch.nn import functional
@@ -59,6 +60,10 @@ def mean_square(x):
     return x.square().mean()
 
 
+def _placed(array, gpu):
+    return torch.from_numpy(array).to("cuda" if gpu else "cpu")
+
+
 def _lstm_parameters(kernel, bias):
     """As torch.nn.LSTM has them: of inputs and of outputs apart, gates in another order. Of its two
     biases one stays zero, since trained together they would move twice as far."""
@@ -71,22 +76,25 @@ def _lstm_parameters(kernel, bias):
     return [p.requires_grad_() for p in trained] + [torch.zeros_like(bias)]
 
 
-def trainer(program, values, inputs, threads):
-    """A call that trains for a step and gives the loss before it. Takes the values away."""
+def trainer(program, values, inputs, threads, gpu=False, compiled=False):
+    """A call that trains for a step and gives the loss before it. Takes the values away. On a GPU
+    in tf32, as ours and JAX, with algorithms chosen by measurement."""
     import sys
 
     torch.set_num_threads(threads)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
     parameters, trained = [], []
     kinds = [p.kind for p in program.parameters]
     values.reverse()
     for i, kind in enumerate(kinds):
-        value = torch.from_numpy(values.pop())
+        value = _placed(values.pop(), gpu)
         if kind == "filter":
             value = value.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
         elif kind == "dense":
             value = value.t().contiguous()
         elif kind == "lstm":
-            made = _lstm_parameters(value, torch.from_numpy(values[-1]))
+            made = _lstm_parameters(value, _placed(values[-1], gpu))
             parameters.append(made)
             trained += made[:3]
             continue
@@ -96,16 +104,22 @@ def trainer(program, values, inputs, threads):
         trained.append(value.requires_grad_())
         parameters.append(value)
     held = []
-    for value in map(torch.from_numpy, inputs):
+    for value in (_placed(value, gpu) for value in inputs):
         if value.dim() == 4:
             value = value.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
         held.append(value if value.is_floating_point() else value.long())
     optimizer = torch.optim.SGD(trained, program.rate)
     module = sys.modules[__name__]
 
+    def loss_of(parameters, *held):
+        return program.loss(module, parameters, *held)
+
+    if compiled:
+        loss_of = torch.compile(loss_of)
+
     def step():
         optimizer.zero_grad()
-        loss = program.loss(module, parameters, *held)
+        loss = loss_of(parameters, *held)
         loss.backward()
         optimizer.step()
         return loss.item()

@@ -71,7 +71,7 @@ def test_a_name_that_no_program_has_is_told(tmp_path):
 @pytest.mark.parametrize("last_question", ["prepare", "turn", "peak_mb", "faults"])
 def test_a_peer_that_dies_is_left_out(monkeypatch, capsys, last_question):
     class Worker:
-        def __init__(self, script, framework, python, threads):
+        def __init__(self, script, framework, python, threads, gpu):
             self.framework = framework
 
         def ask(self, question, **values):
@@ -85,7 +85,7 @@ def test_a_peer_that_dies_is_left_out(monkeypatch, capsys, last_question):
             pass
 
     monkeypatch.setattr(turns, "Worker", Worker)
-    options = argparse.Namespace(tiny=True, threads=1, rounds=2)
+    options = argparse.Namespace(tiny=True, gpu=False, threads=1, rounds=2)
     mlp = next(i for i, make in enumerate(PROGRAMS) if make(True).name == "MLP")
     found = dict.fromkeys(["Millrace", "PyTorch"], sys.executable)
     result = training_bench.measure(mlp, found, options)
