@@ -80,6 +80,23 @@ Status with_bytes(size_t size, F&& f) {
   }
 }
 
+// Elements that a thread reads, or writes, at once.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Lane {
+  T v[V];
+};
+constexpr size_t kLaneBytes = 16;
+// Whether elements there, and `n` of them, can go in lanes of so many bytes.
+template <class... P>
+bool fits_lanes(int64_t n, size_t size, const P*... data) {
+  return n % static_cast<int64_t>(kLaneBytes / size) == 0 &&
+         (... && (reinterpret_cast<uintptr_t>(data) % kLaneBytes == 0));
+}
+// Types of which results are computed in lanes: those that networks are made of.
+template <class T>
+inline constexpr bool kInLanes =
+    std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
 // Where up to three operands have the element that belongs to element i of a broadcast result.
 struct BroadcastIndex {
   static constexpr int kMaxRank = 8;

@@ -30,6 +30,8 @@ class Executable : public RefCounted {
   virtual int64_t bytes() const = 0;
   // For people: the plans, one step a line.
   virtual std::string to_string() const = 0;
+  // For people: a line on how runs went by now; empty where there is nothing to tell.
+  virtual std::string history() const { return {}; }
 };
 
 }  // namespace millrace

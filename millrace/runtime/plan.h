@@ -240,6 +240,8 @@ struct CompileOptions {
   std::string session_prefix;
   // Only kernels with this label where an op has one: tests compare with the plain reference.
   std::string kernel_label;
+  // Runs of devices that can record them are recorded where that is possible: recorded_runs.h.
+  bool record_runs = true;
   // What nodes may reach; PERMISSION_DENIED for one that reaches more.
   GraphRights rights;
 };

@@ -1,5 +1,8 @@
 #include "millrace/runtime/plan_set.h"
 
+#include <algorithm>
+
+#include "millrace/base/str_cat.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/runtime/memory.h"
 #include "millrace/runtime/partition.h"
@@ -20,6 +23,11 @@ Result<Ref<PlanSet>> PlanSet::build(const Subgraph& graph, std::span<const Ref<D
     MR_TRY_ASSIGN(Ref<Plan> plan, compile(part.graph, device, options));
     set->has_step_state_ |= plan->has_step_state;
     set->plans_.push_back(std::move(plan));
+  }
+  if (options.record_runs) {
+    set->recorded_ = RecordedRuns::make(set->plans_, set->not_recorded_);
+  } else {
+    set->not_recorded_ = "the session's options say so";
   }
   return set;
 }
@@ -43,6 +51,12 @@ std::string PlanSet::to_string() const {
   return out;
 }
 
+std::string PlanSet::history() const {
+  if (recorded_) return recorded_->to_string();
+  const bool enqueues = std::ranges::any_of(plans_, &Plan::enqueues);
+  return enqueues ? str_cat("not recorded: ", not_recorded_, "\n") : "";
+}
+
 void PlanSet::drop_step_state(const Step& step) const {
   if (!has_step_state_) return;
   const std::string container = step.container();
@@ -61,6 +75,10 @@ void PlanSet::run_async(Ref<Step> step, Step::Done done) const {
   // The end of a plan may bring the end of this set.
   const std::vector<Ref<Plan>> plans = plans_;
   step->begin(static_cast<int>(plans.size()), after_clean_up(std::move(done)));
+  if (recorded_ && recorded_->run(*step)) {
+    for (size_t i = 0; i < plans.size(); ++i) step->end_part();
+    return;
+  }
   // All but the first begin elsewhere, so that none waits for a long one before it.
   for (size_t i = plans.size(); i-- > 1;) {
     step->schedule([step, plan = plans[i]] { run_parallel(plan, step); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "millrace/runtime/device_set.h"
 #include "millrace/runtime/executable.h"
 #include "millrace/runtime/plan.h"
+#include "millrace/runtime/recorded_runs.h"
 
 namespace millrace {
 
@@ -33,6 +35,7 @@ class PlanSet : public Executable {
   bool has_blocking() const override;
   int64_t bytes() const override;
   std::string to_string() const override;
+  std::string history() const override;
   const std::vector<Ref<Plan>>& plans() const { return plans_; }
 
  private:
@@ -42,6 +45,8 @@ class PlanSet : public Executable {
 
   std::vector<Ref<Plan>> plans_;
   bool has_step_state_ = false;
+  std::unique_ptr<RecordedRuns> recorded_;  // null: none is
+  std::string not_recorded_;                // why
 };
 
 }  // namespace millrace

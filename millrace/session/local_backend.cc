@@ -14,6 +14,7 @@ class LocalBackend : public SessionBackend {
       : devices_(std::move(devices)),
         kernel_label_(options.kernel_label),
         rights_(options.rights),
+        record_runs_(options.record_runs),
         owns_devices_(owns_devices) {
     std::vector<Device::Info> infos;
     for (const Ref<Device>& d : devices_) infos.push_back(d->info());
@@ -35,6 +36,7 @@ class LocalBackend : public SessionBackend {
     options.session_prefix = session;
     options.kernel_label = kernel_label_;
     options.rights = rights_;
+    options.record_runs = record_runs_;
     MR_TRY_ASSIGN(Ref<PlanSet> plans, PlanSet::build(graph, devices_, set_, options));
     return Ref<Executable>(std::move(plans));
   }
@@ -70,6 +72,7 @@ class LocalBackend : public SessionBackend {
   std::vector<Ref<Device>> devices_;
   std::string kernel_label_;
   GraphRights rights_;
+  bool record_runs_;
   bool owns_devices_;
   DeviceSet set_;
 };

@@ -265,7 +265,12 @@ Result<Ref<Prepared>> Session::Impl::build(const Signature& signature) {
   MR_TRY(rewrite(pruned, options.optimizer_level));
   const bool wanted =
       options.memory_limit > 0 || (options.shape_plans && options.optimizer_level > 0);
-  if (wanted && !boundary.feeds.empty() && backend->prepares_again()) {
+  // Without feeds there are the shapes of variables still, which let work stay on a device that
+  // would go to the host and back for a shape.
+  const bool tells_more = !boundary.feeds.empty() ||
+                          std::ranges::any_of(backend->devices().devices(),
+                                              [](const Device::Info& d) { return d.own_memory; });
+  if (wanted && tells_more && backend->prepares_again()) {
     prepared->shapes = std::make_unique<ShapePlans>(pruned);
   }
   MR_TRY_ASSIGN(prepared->executable, make_executable(std::move(pruned), signature));
@@ -684,7 +689,7 @@ Result<std::string> Session::explain(const Signature& signature) {
   MR_TRY(impl_->check_open());
   MR_TRY(impl_->extend());
   MR_TRY_ASSIGN(Ref<Prepared> prepared, impl_->prepare(signature));
-  std::string text = prepared->executable->to_string();
+  std::string text = prepared->executable->to_string() + prepared->executable->history();
   if (prepared->shapes) text += prepared->shapes->to_string();
   Subgraph graph(impl_->client_graph->registry());
   {

@@ -59,6 +59,9 @@ struct SessionOptions {
   // Besides its general plan a signature gets plans made for the shapes that its feeds keep having,
   // in the background, within max_plan_bytes. Results are the same.
   bool shape_plans = true;
+  // Runs whose work is all on a device that records, such as a GPU, are recorded after some time
+  // and then run as a whole (docs/devices.md). Results are the same.
+  bool record_runs = true;
   // A run is to hold at most about so many bytes of tensors at once, as far as their sizes are
   // known before it begins; 0: as many as it likes. To that end cheap values are computed twice
   // (millrace/runtime/recompute.h). Plans are then made for the shapes of what is fed before the

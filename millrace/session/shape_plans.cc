@@ -121,6 +121,7 @@ std::string ShapePlans::to_string() const {
     append_to(out, "for feeds of the shapes");
     for (const Shape& shape : entry->feeds) append_to(out, str_cat(" ", shape));
     append_to(out, str_cat(":\n", entry->executable->to_string()));
+    out += entry->executable->history();
   }
   return out;
 }

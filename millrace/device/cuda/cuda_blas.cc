@@ -3,12 +3,15 @@
 #include <cublasLt.h>
 
 #include <bit>
+#include <limits>
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "millrace/base/env.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_context.h"
+#include "millrace/device/cuda/cuda_measure.h"
 
 namespace millrace {
 namespace {
@@ -57,6 +60,8 @@ struct Product {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
 };
+// Of so many algorithms that cuBLASLt proposes the quickest is chosen.
+constexpr int kMostAlgorithms = 8;
 
 using Key = std::tuple<int, DType, int64_t, int64_t, int64_t, bool, bool, int64_t, int64_t, int64_t,
                        int64_t, uint32_t, uint32_t, uint32_t>;
@@ -86,9 +91,10 @@ Status set(cublasLtMatrixLayout_t layout, int64_t batch, int64_t stride) {
   return ok_status();
 }
 
-// cuBLAS counts columns first: it computes the transposed product of the factors in turn.
+// cuBLAS counts columns first: it computes the transposed product of the factors in turn. With the
+// first of the algorithms that it proposes; all of them are in `algorithms`.
 Result<Product> make(cublasLtHandle_t handle, DType dtype, const CudaProduct& s, const void* a,
-                     const void* b, const void* c) {
+                     const void* b, const void* c, std::vector<cublasLtMatmulAlgo_t>& algorithms) {
   MR_TRY_ASSIGN(const Types types, types_of(dtype));
   Product p;
   MR_BLAS_TRY(cublasLtMatmulDescCreate(&p.operation, types.compute, types.scale));
@@ -125,14 +131,15 @@ Result<Product> make(cublasLtHandle_t handle, DType dtype, const CudaProduct& s,
   MR_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b));
   MR_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c, sizeof align_c));
   MR_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_c, sizeof align_c));
-  cublasLtMatmulHeuristicResult_t found = {};
+  cublasLtMatmulHeuristicResult_t found[kMostAlgorithms] = {};
   int count = 0;
-  const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(handle, p.operation, p.a, p.b, p.c,
-                                                              p.c, preference, 1, &found, &count);
+  const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
+      handle, p.operation, p.a, p.b, p.c, p.c, preference, kMostAlgorithms, found, &count);
   MR_BLAS_TRY(cublasLtMatmulPreferenceDestroy(preference));
   MR_TRY(blas_status(asked, "cublasLtMatmulAlgoGetHeuristic"));
   if (count == 0) return unimplemented("cuBLASLt has no algorithm for these matrices");
-  p.algorithm = found.algo;
+  for (int i = 0; i < count; ++i) algorithms.push_back(found[i].algo);
+  p.algorithm = algorithms[0];
   return p;
 }
 
@@ -156,16 +163,18 @@ Status cuda_matmul(const KernelContext& ctx, DType dtype, const CudaProduct& s, 
   Library& library = library_of(ordinal);
   Product product;
   cublasLtHandle_t handle = nullptr;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // to choose from
+  const Key key(ordinal, dtype, s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.batch, s.stride_a,
+                s.stride_b, s.stride_c, alignment_of(a), alignment_of(b), alignment_of(c));
   {
     MutexLock lock(library.mu);
     if (library.handle == nullptr) MR_BLAS_TRY(cublasLtCreate(&library.handle));
     handle = library.handle;
-    const Key key(ordinal, dtype, s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.batch, s.stride_a,
-                  s.stride_b, s.stride_c, alignment_of(a), alignment_of(b), alignment_of(c));
     auto found = library.products.find(key);
     if (found == library.products.end()) {
-      MR_TRY_ASSIGN(product, make(handle, dtype, s, a, b, c));
-      library.products.emplace(key, product);
+      MR_TRY_ASSIGN(const bool recorded, is_recorded(stream));
+      if (recorded) return unavailable("no algorithm was chosen yet");
+      MR_TRY_ASSIGN(product, make(handle, dtype, s, a, b, c, algorithms));
     } else {
       product = found->second;
     }
@@ -178,9 +187,25 @@ Status cuda_matmul(const KernelContext& ctx, DType dtype, const CudaProduct& s, 
   const bool wide = dtype == DType::kDouble;
   const void* const one = wide ? static_cast<const void*>(&one_double) : &one_float;
   const void* const zero = wide ? static_cast<const void*>(&zero_double) : &zero_float;
-  MR_BLAS_TRY(cublasLtMatmul(handle, product.operation, one, b, product.a, a, product.b, zero, c,
-                             product.c, c, product.c, &product.algorithm, workspace.mutable_raw(),
-                             kWorkspaceBytes, stream));
+  const auto multiply = [&](const cublasLtMatmulAlgo_t& algorithm) -> Status {
+    MR_BLAS_TRY(cublasLtMatmul(handle, product.operation, one, b, product.a, a, product.b, zero, c,
+                               product.c, c, product.c, &algorithm, workspace.mutable_raw(),
+                               kWorkspaceBytes, stream));
+    return ok_status();
+  };
+  if (!algorithms.empty()) {
+    float least = std::numeric_limits<float>::infinity();
+    for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+      const Result<float> took = cuda_milliseconds(stream, [&] { return multiply(algorithm); });
+      if (!took.ok() || *took >= least) continue;
+      least = *took;
+      product.algorithm = algorithm;
+    }
+    MutexLock lock(library.mu);
+    // Who measured at the same time may have chosen another: the first choice counts.
+    product = library.products.emplace(key, product).first->second;
+  }
+  MR_TRY(multiply(product.algorithm));
   return launched(stream);
 }
 

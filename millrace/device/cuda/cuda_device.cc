@@ -8,6 +8,7 @@
 
 #include "millrace/base/log.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/device/cuda/cuda_recorder.h"
 #include "millrace/kernel/resource_manager.h"
 #include "millrace/tensor/size_class.h"
 
@@ -252,6 +253,8 @@ void CudaDevice::copy_from_host(const Tensor& from, UniqueFunction<void(Result<T
 void CudaDevice::keep_until(const Buffer& buffer, Ref<Event> event) {
   if (buffer.allocator() == &gpu_.memory) gpu_.memory.keep_until(buffer.data(), std::move(event));
 }
+
+Result<Ref<Recorder>> CudaDevice::begin_recording() { return record_for(Ref<CudaDevice>(this)); }
 
 Status CudaDevice::synchronize() {
   for (CudaStream* stream : {&gpu_.main, &gpu_.to_host_stream, &gpu_.from_host_stream}) {

@@ -8,6 +8,7 @@
 #include "millrace/device/cuda/cuda_stream.h"
 #include "millrace/device/gpu_library.h"
 #include "millrace/device/stream_allocator.h"
+#include "millrace/kernel/recorder.h"
 
 namespace millrace {
 
@@ -99,7 +100,7 @@ class Gpu {
 };
 
 // A GPU as one session sees it: with a name and state of its own.
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public RecordingDevice {
  public:
   CudaDevice(Info info, Ref<ResourceManager> resources, Gpu& gpu);
 
@@ -111,6 +112,7 @@ class CudaDevice final : public Device {
   void copy_from_host(const Tensor& from, UniqueFunction<void(Result<Tensor>)> done) override;
   void keep_until(const Buffer& buffer, Ref<Event> event) override;
   Status synchronize() override;
+  Result<Ref<Recorder>> begin_recording() override;
 
  protected:
   ~CudaDevice() override;

@@ -2,14 +2,19 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "millrace/base/env.h"
-#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_blas.h"
 #include "millrace/device/cuda/cuda_context.h"
+#include "millrace/device/cuda/cuda_measure.h"
 
 namespace millrace {
 namespace {
@@ -28,7 +33,9 @@ Status dnn_status(cudnnStatus_t status, const char* call) {
 #define MR_DNN_TRY(call) MR_TRY(dnn_status((call), #call))
 
 // The most memory that an algorithm may use besides its tensors.
-constexpr size_t kMostWorkspace = size_t{1} << 30;
+constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+// No kernel asks for tensors that are aligned to more bytes.
+constexpr int64_t kMostAlignment = 16;
 
 Result<cudnnDataType_t> type_of(DType dtype) {
   switch (dtype) {
@@ -45,16 +52,65 @@ Result<cudnnDataType_t> type_of(DType dtype) {
   }
 }
 
-// One convolution, with the algorithm that was the quickest when it was measured. Is not given
-// back.
+// A descriptor of cuDNN's graph interface; given back with this.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (raw_ != nullptr) static_cast<void>(cudnnBackendDestroyDescriptor(raw_));
+  }
+
+  static Result<Descriptor> make(cudnnBackendDescriptorType_t type) {
+    Descriptor made;
+    MR_DNN_TRY(cudnnBackendCreateDescriptor(type, &made.raw_));
+    return made;
+  }
+  Status set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+             const void* values) {
+    MR_DNN_TRY(cudnnBackendSetAttribute(raw_, name, type, count, values));
+    return ok_status();
+  }
+  template <class T>
+  Status set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T value) {
+    return set(name, type, 1, &value);
+  }
+  Status set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.raw_);
+  }
+  Status set(cudnnBackendAttributeName_t name, std::span<const int64_t> values) {
+    return set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
+  }
+  // How many of up to `most` there are.
+  Result<int64_t> get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                      int64_t most, void* values) const {
+    int64_t count = 0;
+    MR_DNN_TRY(cudnnBackendGetAttribute(raw_, name, type, most, &count, values));
+    return count;
+  }
+  Status finish() {
+    MR_DNN_TRY(cudnnBackendFinalize(raw_));
+    return ok_status();
+  }
+  cudnnBackendDescriptor_t raw() const { return raw_; }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+// One convolution, by the plan that was the quickest when they were measured.
 struct Plan {
-  cudnnTensorDescriptor_t image = nullptr, output = nullptr;
-  cudnnFilterDescriptor_t filter = nullptr;
-  cudnnConvolutionDescriptor_t convolution = nullptr;
-  int algorithm = 0;
-  size_t workspace = 0;
+  Descriptor plan;
+  int64_t workspace = 0;
   Status unusable;  // why there is none
 };
+
+// The numbers by which plans are told what lies where.
+enum Place : int64_t { kImage = 1, kFilter = 2, kOutput = 3 };
 
 using Key = std::array<int64_t, 20>;
 
@@ -73,47 +129,84 @@ Library& library_of(int ordinal) {
   return *found;
 }
 
-Status describe(DType dtype, const CudaConvolution& s, Plan& plan) {
+// A tensor of images, or of filters, for which channels are those of the image.
+Result<Descriptor> tensor(Place place, DType dtype, bool channels_last, int64_t alignment,
+                          int64_t n, int64_t channels, const int64_t* size) {
   MR_TRY_ASSIGN(const cudnnDataType_t type, type_of(dtype));
-  const auto format = s.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-  const auto i = [](int64_t n) { return static_cast<int>(n); };
-  for (int64_t n : {s.batch, s.in_channels, s.out_channels, s.input[0], s.input[1]}) {
-    if (n > INT32_MAX) return unimplemented("a convolution of so large a size");
-  }
-  MR_DNN_TRY(cudnnCreateTensorDescriptor(&plan.image));
-  MR_DNN_TRY(cudnnCreateTensorDescriptor(&plan.output));
-  MR_DNN_TRY(cudnnCreateFilterDescriptor(&plan.filter));
-  MR_DNN_TRY(cudnnCreateConvolutionDescriptor(&plan.convolution));
-  MR_DNN_TRY(cudnnSetTensor4dDescriptor(plan.image, format, type, i(s.batch), i(s.in_channels),
-                                        i(s.input[0]), i(s.input[1])));
-  MR_DNN_TRY(cudnnSetTensor4dDescriptor(plan.output, format, type, i(s.batch), i(s.out_channels),
-                                        i(s.output[0]), i(s.output[1])));
-  MR_DNN_TRY(cudnnSetFilter4dDescriptor(plan.filter, type, format, i(s.out_channels),
-                                        i(s.in_channels), i(s.window[0]), i(s.window[1])));
-  MR_DNN_TRY(cudnnSetConvolution2dDescriptor(
-      plan.convolution, i(s.padding[0]), i(s.padding[1]), i(s.stride[0]), i(s.stride[1]),
-      i(s.dilation[0]), i(s.dilation[1]), CUDNN_CROSS_CORRELATION,
-      dtype == DType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
-  const bool exact = dtype == DType::kFloat && !cuda_tf32();
-  const bool half = dtype == DType::kHalf || dtype == DType::kBFloat16;
-  MR_DNN_TRY(cudnnSetConvolutionMathType(plan.convolution, exact  ? CUDNN_FMA_MATH
-                                                           : half ? CUDNN_TENSOR_OP_MATH
-                                                                  : CUDNN_DEFAULT_MATH));
-  return ok_status();
+  MR_TRY_ASSIGN(Descriptor out, Descriptor::make(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+  const int64_t dims[4] = {n, channels, size[0], size[1]};
+  const int64_t pixels = size[0] * size[1];
+  const int64_t last[4] = {pixels * channels, 1, size[1] * channels, channels};
+  const int64_t first[4] = {pixels * channels, pixels, size[1], 1};
+  MR_TRY(out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
+  MR_TRY(out.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
+  MR_TRY(out.set(CUDNN_ATTR_TENSOR_STRIDES, channels_last ? last : first));
+  MR_TRY(out.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, int64_t{place}));
+  MR_TRY(out.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment));
+  MR_TRY(out.finish());
+  return out;
 }
 
-// Of what cuDNN measured or proposes, in order, the first that can be used.
-template <class Performance>
-Status choose(const Performance* found, int count, bool deterministic, Plan& plan) {
-  for (int i = 0; i < count; ++i) {
-    if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > kMostWorkspace) continue;
-    if (deterministic && found[i].determinism != CUDNN_DETERMINISTIC) continue;
-    plan.algorithm = static_cast<int>(found[i].algo);
-    plan.workspace = found[i].memory;
-    cudnnSetConvolutionMathType(plan.convolution, found[i].mathType);
-    return ok_status();
-  }
-  return unimplemented("cuDNN has no algorithm for this convolution");
+// The graph of one operation.
+Result<Descriptor> graph_of(cudnnHandle_t handle, DType dtype, CudaConvolutionResult result,
+                            const CudaConvolution& s, int64_t alignment) {
+  const auto make = [&](Place place, int64_t n, int64_t channels, const int64_t* size) {
+    return tensor(place, dtype, s.channels_last, alignment, n, channels, size);
+  };
+  MR_TRY_ASSIGN(const Descriptor image, make(kImage, s.batch, s.in_channels, s.input));
+  MR_TRY_ASSIGN(const Descriptor filter, make(kFilter, s.out_channels, s.in_channels, s.window));
+  MR_TRY_ASSIGN(const Descriptor output, make(kOutput, s.batch, s.out_channels, s.output));
+  MR_TRY_ASSIGN(Descriptor convolution, Descriptor::make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
+  const bool wide = dtype == DType::kDouble;
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
+                         wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                         CUDNN_CROSS_CORRELATION));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2}));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, s.padding));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, s.padding));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, s.dilation));
+  MR_TRY(convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, s.stride));
+  MR_TRY(convolution.finish());
+  struct Names {
+    cudnnBackendDescriptorType_t operation;
+    cudnnBackendAttributeName_t convolution, image, filter, output, alpha, beta;
+  };
+  static constexpr Names kNames[] = {
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
+  const Names& names = kNames[static_cast<int>(result)];
+  MR_TRY_ASSIGN(Descriptor operation, Descriptor::make(names.operation));
+  MR_TRY(operation.set(names.convolution, convolution));
+  MR_TRY(operation.set(names.image, image));
+  MR_TRY(operation.set(names.filter, filter));
+  MR_TRY(operation.set(names.output, output));
+  MR_TRY(wide ? operation.set(names.alpha, CUDNN_TYPE_DOUBLE, 1.0)
+              : operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F));
+  MR_TRY(wide ? operation.set(names.beta, CUDNN_TYPE_DOUBLE, 0.0)
+              : operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.0F));
+  MR_TRY(operation.finish());
+  MR_TRY_ASSIGN(Descriptor graph, Descriptor::make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  MR_TRY(graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle));
+  MR_TRY(graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
+  MR_TRY(graph.finish());
+  return graph;
 }
 
 // Sums in a fixed order unless MILLRACE_CUDA_NONDETERMINISTIC=1 in the environment.
@@ -122,49 +215,107 @@ bool deterministic() {
   return on;
 }
 
-// Measures the algorithms on the tensors at hand: what they write is written again.
-Status measure(const KernelContext& ctx, cudnnHandle_t handle, CudaConvolutionResult result,
-               const void* image, const void* filter, const void* output, void* to, Plan& plan) {
-  constexpr int kMost = 16;
-  Tensor space;
-  size_t bytes = kMostWorkspace;
-  while (true) {
-    Result<Tensor> got = Tensor::allocate(DType::kUInt8, Shape{static_cast<int64_t>(bytes)},
-                                          ctx.device().allocator());
-    if (got.ok()) {
-      space = std::move(*got);
-      break;
-    }
-    bytes /= 4;
-    if (bytes < (1 << 20)) return got.status();
+// Whether a configuration computes as precisely, and as repeatably, as it must.
+Result<bool> allowed(const Descriptor& config, DType dtype) {
+  MR_TRY_ASSIGN(const Descriptor engine, Descriptor::make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  cudnnBackendDescriptor_t raw = engine.raw();
+  MR_TRY(config.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw).status());
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  MR_TRY_ASSIGN(const int64_t count,
+                engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                           CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes));
+  for (int64_t i = 0; i < count; ++i) {
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && deterministic()) return false;
+    if (dtype != DType::kFloat) continue;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) return false;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !cuda_tf32()) return false;
   }
-  int count = 0;
-  void* const work = space.mutable_raw();
-  const bool fixed = deterministic();
-  switch (result) {
-    case CudaConvolutionResult::kOutput: {
-      cudnnConvolutionFwdAlgoPerf_t found[kMost];
-      MR_DNN_TRY(cudnnFindConvolutionForwardAlgorithmEx(handle, plan.image, image, plan.filter,
-                                                        filter, plan.convolution, plan.output, to,
-                                                        kMost, &count, found, work, bytes));
-      return choose(found, count, fixed, plan);
+  return true;
+}
+
+// Plans that cuDNN proposes, those first that it takes for quicker.
+Result<std::vector<Plan>> proposals(cudnnHandle_t handle, DType dtype, const Descriptor& graph) {
+  // Of all that it proposes so many are made and measured.
+  constexpr size_t kMost = 12;
+  constexpr int64_t kAsked = 40;
+  std::vector<Plan> plans;
+  for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (!plans.empty()) break;
+    MR_TRY_ASSIGN(Descriptor heuristics, Descriptor::make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+    MR_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
+    MR_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
+    if (!heuristics.finish().ok()) continue;
+    std::vector<Descriptor> configs;
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (int64_t i = 0; i < kAsked; ++i) {
+      MR_TRY_ASSIGN(Descriptor config, Descriptor::make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+      raw.push_back(config.raw());
+      configs.push_back(std::move(config));
     }
-    case CudaConvolutionResult::kInput: {
-      cudnnConvolutionBwdDataAlgoPerf_t found[kMost];
-      MR_DNN_TRY(cudnnFindConvolutionBackwardDataAlgorithmEx(
-          handle, plan.filter, filter, plan.output, output, plan.convolution, plan.image, to, kMost,
-          &count, found, work, bytes));
-      return choose(found, count, fixed, plan);
-    }
-    case CudaConvolutionResult::kFilter: {
-      cudnnConvolutionBwdFilterAlgoPerf_t found[kMost];
-      MR_DNN_TRY(cudnnFindConvolutionBackwardFilterAlgorithmEx(
-          handle, plan.image, image, plan.output, output, plan.convolution, plan.filter, to, kMost,
-          &count, found, work, bytes));
-      return choose(found, count, fixed, plan);
+    MR_TRY_ASSIGN(const int64_t count,
+                  heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 kAsked, raw.data()));
+    for (int64_t i = 0; i < std::min(count, kAsked) && plans.size() < kMost; ++i) {
+      const Descriptor& config = configs[static_cast<size_t>(i)];
+      const Result<bool> fits = allowed(config, dtype);
+      if (!fits.ok() || !*fits) continue;
+      Plan plan;
+      MR_TRY_ASSIGN(plan.plan, Descriptor::make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+      MR_TRY(plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
+      MR_TRY(plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+      if (!plan.plan.finish().ok()) continue;  // not for these sizes
+      MR_TRY(
+          plan.plan
+              .get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan.workspace)
+              .status());
+      if (plan.workspace <= kMostWorkspace) plans.push_back(std::move(plan));
     }
   }
+  if (plans.empty()) return unimplemented("cuDNN has no algorithm for this convolution");
+  return plans;
+}
+
+// What lies where, for a plan.
+struct Pointers {
+  const void *image, *filter, *output;
+};
+
+Status execute(cudnnHandle_t handle, const Plan& plan, const Pointers& pointers, void* workspace) {
+  MR_TRY_ASSIGN(Descriptor pack, Descriptor::make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+  const int64_t places[3] = {kImage, kFilter, kOutput};
+  const void* const data[3] = {pointers.image, pointers.filter, pointers.output};
+  MR_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, places));
+  MR_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data));
+  MR_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
+  MR_TRY(pack.finish());
+  MR_DNN_TRY(cudnnBackendExecute(handle, plan.plan.raw(), pack.raw()));
   return ok_status();
+}
+
+Result<Tensor> bytes_for(const KernelContext& ctx, int64_t bytes) {
+  return Tensor::allocate(DType::kUInt8, Shape{bytes}, ctx.device().allocator());
+}
+
+// The quickest plan, measured on the tensors at hand: what they write is written again.
+Result<Plan> quickest(const KernelContext& ctx, cudnnHandle_t handle, cudaStream_t stream,
+                      std::vector<Plan> plans, const Pointers& pointers) {
+  const auto measure = [&](const Plan& plan) -> Result<float> {
+    MR_TRY_ASSIGN(Tensor space, bytes_for(ctx, plan.workspace));
+    return cuda_milliseconds(stream,
+                             [&] { return execute(handle, plan, pointers, space.mutable_raw()); });
+  };
+  Plan* best = nullptr;
+  float least = std::numeric_limits<float>::infinity();
+  Status error = unimplemented("cuDNN has no algorithm for this convolution");
+  for (Plan& plan : plans) {
+    const Result<float> took = measure(plan);
+    if (!took.ok()) error = took.status();
+    if (!took.ok() || *took >= least) continue;
+    least = *took;
+    best = &plan;
+  }
+  if (best == nullptr) return error;
+  return std::move(*best);
 }
 
 }  // namespace
@@ -173,6 +324,16 @@ Status cuda_convolve(const KernelContext& ctx, DType dtype, CudaConvolutionResul
                      const CudaConvolution& s, const void* image, const void* filter,
                      const void* output, void* to) {
   MR_TRY_ASSIGN(cudaStream_t stream, cuda_stream(ctx));
+  Pointers pointers = {image, filter, output};
+  (result == CudaConvolutionResult::kOutput  ? pointers.output
+   : result == CudaConvolutionResult::kInput ? pointers.image
+                                             : pointers.filter) = to;
+  int64_t alignment = kMostAlignment;
+  for (const void* data : {pointers.image, pointers.filter, pointers.output}) {
+    while (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) != 0) {
+      alignment /= 2;
+    }
+  }
   Library& library = library_of(static_cast<CudaStream*>(ctx.stream())->ordinal());
   // The handle serves one thread at a time.
   MutexLock lock(library.mu);
@@ -195,52 +356,31 @@ Status cuda_convolve(const KernelContext& ctx, DType dtype, CudaConvolutionResul
                    s.padding[0],
                    s.padding[1],
                    s.output[0],
-                   s.output[1]};
+                   s.output[1],
+                   alignment};
   auto place = library.plans.find(key);
   if (place == library.plans.end()) {
+    MR_TRY_ASSIGN(const bool recorded, is_recorded(stream));
+    if (recorded) return unavailable("no algorithm was chosen yet");
+    const auto choose = [&]() MR_NO_THREAD_SAFETY_ANALYSIS -> Result<Plan> {  // the lock is held
+      MR_TRY_ASSIGN(const Descriptor graph, graph_of(library.handle, dtype, result, s, alignment));
+      MR_TRY_ASSIGN(std::vector<Plan> plans, proposals(library.handle, dtype, graph));
+      return quickest(ctx, library.handle, stream, std::move(plans), pointers);
+    };
+    Result<Plan> chosen = choose();
     Plan plan;
-    plan.unusable = describe(dtype, s, plan);
-    if (plan.unusable.ok()) {
-      plan.unusable = measure(ctx, library.handle, result, image, filter, output, to, plan);
+    if (chosen.ok()) {
+      plan = std::move(*chosen);
+    } else {
+      plan.unusable = chosen.status();
+      if (plan.unusable.code() != Code::kUnimplemented) return plan.unusable;
     }
-    if (plan.unusable.code() != Code::kUnimplemented) MR_TRY(plan.unusable);
-    place = library.plans.emplace(key, plan).first;
+    place = library.plans.emplace(key, std::move(plan)).first;
   }
   const Plan& plan = place->second;
   MR_TRY(plan.unusable);
-  Tensor space;
-  void* work = nullptr;
-  if (plan.workspace > 0) {
-    MR_TRY_ASSIGN(space,
-                  Tensor::allocate(DType::kUInt8, Shape{static_cast<int64_t>(plan.workspace)},
-                                   ctx.device().allocator()));
-    work = space.mutable_raw();
-  }
-  const double one_double = 1, zero_double = 0;
-  const float one_float = 1, zero_float = 0;
-  const bool wide = dtype == DType::kDouble;
-  const void* const one = wide ? static_cast<const void*>(&one_double) : &one_float;
-  const void* const zero = wide ? static_cast<const void*>(&zero_double) : &zero_float;
-  switch (result) {
-    case CudaConvolutionResult::kOutput:
-      MR_DNN_TRY(cudnnConvolutionForward(library.handle, one, plan.image, image, plan.filter,
-                                         filter, plan.convolution,
-                                         static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm),
-                                         work, plan.workspace, zero, plan.output, to));
-      break;
-    case CudaConvolutionResult::kInput:
-      MR_DNN_TRY(cudnnConvolutionBackwardData(
-          library.handle, one, plan.filter, filter, plan.output, output, plan.convolution,
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), work, plan.workspace, zero,
-          plan.image, to));
-      break;
-    case CudaConvolutionResult::kFilter:
-      MR_DNN_TRY(cudnnConvolutionBackwardFilter(
-          library.handle, one, plan.image, image, plan.output, output, plan.convolution,
-          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), work, plan.workspace, zero,
-          plan.filter, to));
-      break;
-  }
+  MR_TRY_ASSIGN(Tensor space, bytes_for(ctx, plan.workspace));
+  MR_TRY(execute(library.handle, plan, pointers, space.mutable_raw()));
   return launched(stream);
 }
 

@@ -178,9 +178,10 @@ Tensor ints(std::vector<int32_t> values) {
 TEST_F(CudaOps, BroadcastAnyShapes) {
   std::mt19937 random(1);
   const std::pair<Shape, Shape> shapes[] = {
-      {{7}, {7}},         {{300, 17}, {17}}, {{300, 1}, {1, 17}},   {{5, 1, 7, 1}, {3, 1, 9}},
-      {{2, 3, 4, 5}, {}}, {{0, 3}, {3}},     {{128, 513}, {128, 1}}};
-  for (DType dtype : {DType::kFloat, DType::kHalf, DType::kInt64}) {
+      {{7}, {7}},         {{300, 17}, {17}},  {{300, 1}, {1, 17}},    {{5, 1, 7, 1}, {3, 1, 9}},
+      {{2, 3, 4, 5}, {}}, {{0, 3}, {3}},      {{128, 513}, {128, 1}}, {{64, 32}, {32}},
+      {{6, 64}, {6, 64}}, {{5, 7, 16}, {16}}, {{9, 32}, {9, 1}},      {{16}, {}}};
+  for (DType dtype : {DType::kFloat, DType::kHalf, DType::kBFloat16, DType::kInt64}) {
     for (const auto& [a, b] : shapes) {
       for (const char* op : {"Add", "Sub", "Less"}) {
         expect_same({op, {}, {random_tensor(dtype, a, random), random_tensor(dtype, b, random)}});
@@ -274,6 +275,20 @@ TEST_F(CudaOps, Convolve) {
   }
 }
 
+// Pools of an image, and their gradients.
+void pool(const Shape& image, const AttrMap& attrs, DType dtype, std::mt19937& random) {
+  const Tensor x = random_tensor(dtype, image, random);
+  OpTester forward("MaxPool");
+  for (const auto& [name, value] : attrs) forward.attr(name, value);
+  const Tensor y = forward.input(x).run_one().value();
+  const Tensor dy = random_tensor(dtype, y.shape(), random);
+  const Tensor sizes = ints({image.dims().begin(), image.dims().end()});
+  expect_same({"MaxPool", attrs, {x}});
+  expect_same({"AvgPool", attrs, {x}});
+  expect_same({"MaxPoolGrad", attrs, {x, y, dy}});
+  expect_same({"AvgPoolGrad", attrs, {sizes, dy}});
+}
+
 TEST_F(CudaOps, Pool) {
   std::mt19937 random(1);
   for (const char* padding : {"SAME", "VALID"}) {
@@ -286,17 +301,11 @@ TEST_F(CudaOps, Pool) {
                                                   : std::vector<int64_t>{1, 1, stride, stride}},
                                  {"padding", padding},
                                  {"data_format", last ? "NHWC" : "NCHW"}};
-          const Shape image = last ? Shape{3, 13, 14, 5} : Shape{3, 5, 13, 14};
-          const Tensor x = random_tensor(DType::kFloat, image, random);
-          OpTester forward("MaxPool");
-          for (const auto& [name, value] : attrs) forward.attr(name, value);
-          const Tensor y = forward.input(x).run_one().value();
-          const Tensor dy = random_tensor(DType::kFloat, y.shape(), random);
-          expect_same({"MaxPool", attrs, {x}});
-          expect_same({"AvgPool", attrs, {x}});
-          expect_same({"MaxPoolGrad", attrs, {x, y, dy}});
-          expect_same(
-              {"AvgPoolGrad", attrs, {ints({image.dims().begin(), image.dims().end()}), dy}});
+          // Channels that go in vectors, and others.
+          for (int64_t channels : {5, 8}) {
+            const Shape image = last ? Shape{3, 13, 14, channels} : Shape{3, channels, 13, 14};
+            for (DType dtype : {DType::kFloat, DType::kHalf}) pool(image, attrs, dtype, random);
+          }
         }
       }
     }

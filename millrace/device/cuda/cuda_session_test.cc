@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <set>
+#include <thread>
 
 #include "millrace/api/client_session.h"
 #include "millrace/api/initializers.h"
@@ -100,16 +103,17 @@ TEST_F(CudaSession, TrainsToTheLossesOfTheCpu) {
     for (bool adam : {false, true}) {
       SCOPED_TRACE(str_cat(convolutions ? "convolutions" : "matrices", adam ? ", Adam" : ""));
       Network network(convolutions, adam);
-      Result<std::vector<float>> cpu = network.losses(cpu_only(), 20);
+      const int steps = convolutions && adam ? 20 : 50;
+      Result<std::vector<float>> cpu = network.losses(cpu_only(), steps);
       ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
-      Result<std::vector<float>> gpu = network.losses(with_gpu(), 20);
+      Result<std::vector<float>> gpu = network.losses(with_gpu(), steps);
       ASSERT_TRUE(gpu.ok()) << gpu.status().to_string();
       EXPECT_LT(cpu->back(), cpu->front());
       for (size_t i = 0; i < cpu->size(); ++i) {
         EXPECT_NEAR((*gpu)[i], (*cpu)[i], 2e-3 * (*cpu)[i]) << "step " << i;
       }
       // And to the same bits again.
-      Result<std::vector<float>> again = network.losses(with_gpu(), 20);
+      Result<std::vector<float>> again = network.losses(with_gpu(), steps);
       ASSERT_TRUE(again.ok()) << again.status().to_string();
       EXPECT_EQ(*again, *gpu);
     }
@@ -183,6 +187,179 @@ TEST_F(CudaSession, PlacesOpsWhereTheyAreAskedFor) {
   ASSERT_TRUE(out.ok()) << out.status().to_string();
   EXPECT_TRUE(bit_equal((*out)[0], Tensor::vector<float>({2, 6, 12})));
   EXPECT_TRUE(bit_equal((*out)[1], Tensor::vector<float>({1, 4, 9})));
+}
+
+// Runs that the device records, once that pays.
+class RecordedRun : public CudaSession {
+ protected:
+  // What Session::explain tells last of runs: of the plan for the shapes of feeds, where there is
+  // one. "recorded: 5 runs by 1 recordings".
+  static std::string history(ClientSession& session, const Signature& signature) {
+    Result<std::string> text = session.session().explain(signature);
+    EXPECT_TRUE(text.ok()) << text.status().to_string();
+    const size_t at = text.ok() ? text->rfind("recorded: ") : std::string::npos;
+    if (at == std::string::npos) return "";
+    const size_t begin = text->rfind('\n', at) + 1;
+    return text->substr(begin, text->find('\n', at) - begin);
+  }
+  static bool is_recorded(const std::string& history) {
+    return history.starts_with("recorded: ") && !history.starts_with("recorded: 0 runs");
+  }
+};
+
+TEST_F(RecordedRun, GivesTheBitsOfOrdinaryOnes) {
+  for (bool convolutions : {false, true}) {
+    Network network(convolutions, true);
+    SessionOptions ordinary = with_gpu();
+    ordinary.record_runs = false;
+    Result<std::vector<float>> expected = network.losses(ordinary, 50);
+    ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+    Result<std::vector<float>> recorded = network.losses(with_gpu(), 50);
+    ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+    EXPECT_EQ(*recorded, *expected);
+  }
+}
+
+// A variable that grows by the sum of what is fed, and what is fed times its new value.
+struct Growing {
+  Growing() : variables(root) {
+    x = ops::placeholder(root, DType::kFloat);
+    variable = &variables.get(root, "v", Shape(), DType::kFloat, initializers::constant(1));
+    const Operation grow = variable->assign_add(root, ops::sum(root, x, root.constant(0)));
+    y = ops::mul(root, x, variable->read(root.with_control({grow})));
+    set = variable->assign(root, root.constant(100.0F));
+    EXPECT_TRUE(root.status().ok()) << root.status().to_string();
+  }
+  Scope root = Scope::make_root();
+  Variables variables;
+  Variable* variable = nullptr;
+  Expr x, y;
+  Operation set;
+};
+
+class RecordedShapes : public RecordedRun, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(WithPlansForThem, RecordedShapes, testing::Bool());
+
+TEST_P(RecordedShapes, AndVariablesAreWhatItHoldsFor) {
+  Growing program;
+  SessionOptions options = with_gpu();
+  options.shape_plans = GetParam();
+  Result<ClientSession> session = ClientSession::create(program.root, options);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  ASSERT_TRUE(session->run({}, {}, {program.variables.initialize()}).ok());
+  const Signature signature{.feeds = {program.root.name_of(program.x)},
+                            .fetches = {program.root.name_of(program.y)}};
+  float v = 1;
+  const auto run = [&](const std::vector<float>& x) {
+    Result<std::vector<Tensor>> out =
+        session->run({{program.x, Tensor::vector(std::span<const float>(x))}}, {program.y});
+    ASSERT_TRUE(out.ok()) << out.status().to_string();
+    for (float f : x) v += f;
+    ASSERT_EQ((*out)[0].num_elements(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ((*out)[0].data<float>()[i], x[i] * v);
+  };
+  const auto until_recorded = [&] {
+    for (int i = 0; i < 1000 && !is_recorded(history(*session, signature)); ++i) run({1, 2, 3});
+    EXPECT_TRUE(is_recorded(history(*session, signature))) << history(*session, signature);
+  };
+  until_recorded();
+  run({1, 2});
+  run({1, 2});
+  run({1, 2, 3});
+  for (int i = 0; i < 40; ++i) run({1, 2});
+  run({4, 5, 6});
+  // Another value lies elsewhere, or not: it is the one that counts.
+  ASSERT_TRUE(session->run({}, {}, {program.set}).ok());
+  v = 100;
+  for (int i = 0; i < 50; ++i) run({1, 0, 0});
+  ASSERT_TRUE(session->run({}, {}, {program.variables.initialize()}).ok());
+  v = 1;
+  for (int i = 0; i < 50; ++i) run({0, 1, 0});
+  until_recorded();
+}
+
+TEST_F(RecordedRun, OfManyThreadsLosesNoUpdate) {
+  Growing program;
+  Result<ClientSession> session = ClientSession::create(program.root, with_gpu());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  ASSERT_TRUE(session->run({}, {}, {program.variables.initialize()}).ok());
+  constexpr int kThreads = 3, kRuns = 100;
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRuns; ++i) {
+        failures += !session->run({{program.x, Tensor::vector<float>({1, 1})}}, {program.y}).ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  Result<std::vector<Tensor>> out =
+      session->run({{program.x, Tensor::vector<float>({0, 1})}}, {program.y});
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  EXPECT_EQ((*out)[0].data<float>()[1], 1 + kThreads * kRuns * 2 + 1);
+}
+
+TEST_F(RecordedRun, TellsWhatTheDeviceFinds) {
+  Scope root = Scope::make_root();
+  const Expr params = ops::placeholder(root, DType::kFloat);
+  const Expr indices = ops::placeholder(root, DType::kInt32);
+  const Expr y = ops::neg(root.sub_scope("looked_up"), ops::gather(root, params, indices));
+  Result<ClientSession> session = ClientSession::create(root, with_gpu());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const Tensor rows = Tensor::vector<float>({1, 2, 3});
+  const auto run = [&](int32_t index) {
+    return session->run({{params, rows}, {indices, Tensor::scalar(index)}}, {y});
+  };
+  const Signature signature{.feeds = {root.name_of(params), root.name_of(indices)},
+                            .fetches = {root.name_of(y)}};
+  for (int i = 0; i < 1000 && !is_recorded(history(*session, signature)); ++i) {
+    ASSERT_TRUE(run(1).ok());
+  }
+  EXPECT_TRUE(is_recorded(history(*session, signature))) << history(*session, signature);
+  const Status bad = run(5).status();
+  EXPECT_EQ(bad.code(), Code::kInvalidArgument);
+  EXPECT_NE(bad.to_string().find("is not in [0, 3)"), std::string::npos) << bad.to_string();
+  EXPECT_NE(bad.to_string().find("Gather"), std::string::npos) << bad.to_string();
+  Result<std::vector<Tensor>> good = run(2);
+  ASSERT_TRUE(good.ok()) << good.status().to_string();
+  EXPECT_EQ((*good)[0].item<float>(), -3);
+}
+
+TEST_F(RecordedRun, IsNotMadeOfWhatHasStateOrIsRead) {
+  Scope root = Scope::make_root();
+  const Expr x = ops::placeholder(root, DType::kFloat);
+  const Expr noise = ops::mul(
+      root, x,
+      ops::random_uniform(root, root.constant(Tensor::vector<int32_t>({3})), DType::kFloat));
+  const Expr shape = ops::placeholder(root, DType::kInt32);
+  const Expr filled = ops::fill(root, shape, root.constant(2.0F));
+  Result<ClientSession> session = ClientSession::create(root, with_gpu());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  EXPECT_NE(history(*session, {.feeds = {root.name_of(x)}, .fetches = {root.name_of(noise)}})
+                .find("has state of its own"),
+            std::string::npos);
+  EXPECT_NE(history(*session, {.feeds = {root.name_of(shape)}, .fetches = {root.name_of(filled)}})
+                .find("look at the elements"),
+            std::string::npos);
+  for (int32_t n : {3, 5, 3}) {
+    for (int i = 0; i < 30; ++i) {
+      Result<std::vector<Tensor>> out =
+          session->run({{shape, Tensor::vector<int32_t>({n})}}, {filled});
+      ASSERT_TRUE(out.ok()) << out.status().to_string();
+      EXPECT_EQ((*out)[0].num_elements(), n);
+    }
+  }
+  // New numbers in every run.
+  std::set<float> seen;
+  for (int i = 0; i < 40; ++i) {
+    Result<std::vector<Tensor>> out =
+        session->run({{x, Tensor::vector<float>({1, 1, 1})}}, {noise});
+    ASSERT_TRUE(out.ok()) << out.status().to_string();
+    seen.insert((*out)[0].data<float>()[0]);
+  }
+  EXPECT_GT(seen.size(), 35u);
 }
 
 }  // namespace

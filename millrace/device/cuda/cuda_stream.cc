@@ -95,21 +95,36 @@ Status CudaStream::then(UniqueFunction<void(Status)> callback) {
   return ok_status();
 }
 
-Result<uint64_t*> CudaStream::expect_finding(UniqueFunction<void(uint64_t)> found) {
+CudaStream::~CudaStream() {
+  MR_CHECK(thread_ == nullptr);
+  if (!make_cuda_device_current(ordinal_).ok()) return;
+  for (void* memory : place_memory_) static_cast<void>(cudaFreeHost(memory));
+  for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+  if (cudaStream_t made = stream_.load()) static_cast<void>(cudaStreamDestroy(made));
+}
+
+Result<uint64_t*> CudaStream::expect_finding(Step& step, Found found) {
   constexpr size_t kPlaces = 512;
   MR_TRY(handle().status());
   MutexLock lock(mu_);
   if (places_.empty()) {
     void* more = nullptr;
     MR_CUDA_TRY(cudaHostAlloc(&more, kPlaces * sizeof(uint64_t), cudaHostAllocPortable));
+    place_memory_.push_back(more);
     for (size_t i = 0; i < kPlaces; ++i) places_.push_back(static_cast<uint64_t*>(more) + i);
   }
   uint64_t* const place = places_.back();
   places_.pop_back();
-  *place = ~uint64_t{0};
-  findings_.push_back({place, std::move(found)});
+  findings_.push_back({place, &step, std::move(found)});
+  findings_.back().clear();
   ++added_findings_;
   return place;
+}
+
+std::deque<CudaStream::Finding> CudaStream::take_findings() {
+  MutexLock lock(mu_);
+  looked_at_ = added_findings_;
+  return std::exchange(findings_, {});
 }
 
 void CudaStream::run() {
@@ -132,8 +147,7 @@ void CudaStream::run() {
       }
     }
     for (Finding& finding : findings) {
-      const uint64_t value = *static_cast<volatile uint64_t*>(finding.place);
-      if (value != ~uint64_t{0} && reached.ok()) finding.found(value);
+      if (reached.ok()) finding.report(*finding.step);
     }
     if (!findings.empty()) {
       MutexLock lock(mu_);

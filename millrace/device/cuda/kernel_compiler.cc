@@ -76,6 +76,7 @@ class KernelCompiler {
     auto [at, fresh] = kernels_.try_emplace(std::move(key));
     if (!fresh) return *at->second;
     at->second = std::make_unique<CompiledKernel>();
+    at->second->awaited_.store(true, std::memory_order_relaxed);
     ++compiling_;
     ThreadPool::global().schedule_blocking(
         [this, ordinal, kernel = at->second.get(), text = std::string(source)] {
@@ -127,6 +128,7 @@ class KernelCompiler {
     } else {
       MR_LOG(kWarning, "a fused kernel could not be compiled: ", made.status());
     }
+    kernel.awaited_.store(false, std::memory_order_release);
     MutexLock lock(mu_);
     --running_;
     --compiling_;

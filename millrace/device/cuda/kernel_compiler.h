@@ -17,6 +17,8 @@ class CompiledKernel {
 
   // Whether it may be launched. False until it is compiled, and for ever where it cannot be.
   bool ready() const { return function_.load(std::memory_order_acquire) != nullptr; }
+  // Whether it is being compiled.
+  bool awaited() const { return awaited_.load(std::memory_order_acquire); }
   // Enqueues it with blocks of kThreads threads; its one argument is made of `words`.
   Status launch(const KernelContext& ctx, unsigned blocks, std::span<const uint64_t> words) const;
 
@@ -25,6 +27,7 @@ class CompiledKernel {
                                 std::span<const uint64_t> words);
   friend class KernelCompiler;
   std::atomic<void*> function_{nullptr};
+  std::atomic<bool> awaited_{false};
 };
 
 // The kernel called "fused" in a source in CUDA, for the GPU that `ctx` runs on. Asked for the

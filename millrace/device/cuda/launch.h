@@ -35,15 +35,17 @@ Status launch(const KernelContext& ctx, void (*kernel)(P...), dim3 grid, dim3 bl
   kernel<<<grid, block, 0, stream>>>(args...);
 #else
   static_cast<void>(block);
-  gridDim = dim3(grid.x < 2 ? grid.x : 2, grid.y, grid.z);
-  for (unsigned z = 0; z < gridDim.z; ++z) {
-    for (unsigned y = 0; y < gridDim.y; ++y) {
-      for (unsigned x = 0; x < gridDim.x; ++x) {
-        blockIdx = dim3(x, y, z);
-        kernel(args...);
+  emulated_enqueue(stream, [=] {
+    gridDim = dim3(grid.x < 2 ? grid.x : 2, grid.y, grid.z);
+    for (unsigned z = 0; z < gridDim.z; ++z) {
+      for (unsigned y = 0; y < gridDim.y; ++y) {
+        for (unsigned x = 0; x < gridDim.x; ++x) {
+          blockIdx = dim3(x, y, z);
+          kernel(args...);
+        }
       }
     }
-  }
+  });
 #endif
   return launched(stream);
 }

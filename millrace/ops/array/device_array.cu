@@ -11,8 +11,10 @@ namespace millrace {
 Result<uint64_t*> expect_finding(const KernelContext& ctx, UniqueFunction<Status(uint64_t)> say) {
   // The step and the node are there until the stream has passed the work of the run.
   return static_cast<CudaStream*>(ctx.stream())
-      ->expect_finding([step = &ctx.step(), node = &ctx.node(), say = std::move(say)](
-                           uint64_t at) mutable { step->fail(annotate_error(say(at), *node, 0)); });
+      ->expect_finding(ctx.step(),
+                       [node = &ctx.node(), say = std::move(say)](Step& step, uint64_t at) mutable {
+                         step.fail(annotate_error(say(at), *node, 0));
+                       });
 }
 
 namespace {

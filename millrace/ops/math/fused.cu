@@ -8,6 +8,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/kernel_compiler.h"
 #include "millrace/device/cuda/launch.h"
+#include "millrace/kernel/recorder.h"
 #include "millrace/ops/math/device_fused.cuh"
 #include "millrace/ops/math/elementwise_table.cuh"
 #include "millrace/ops/math/fused_source.h"
@@ -74,10 +75,16 @@ class CudaFusedElementwise final : public Kernel {
     std::vector<Call> calls;
     if (!find_calls(ctx, shapes, results, calls)) return one_by_one(ctx, shapes, results);
     std::vector<const CompiledKernel*> kernels;
-    bool ready = true;
+    bool ready = true, awaited = false;
     for (const Call& call : calls) {
-      kernels.push_back(kernel_of(ctx, call.form));
-      ready &= kernels.back() != nullptr && kernels.back()->ready();
+      const CompiledKernel* const kernel = kernel_of(ctx, call.form);
+      kernels.push_back(kernel);
+      awaited |= kernel == nullptr || kernel->awaited();
+      ready &= kernel != nullptr && kernel->ready();
+    }
+    // What is recorded stays as it is.
+    if (awaited && as_recorder(ctx.device()) != nullptr) {
+      return unavailable("a fused kernel is not compiled yet");
     }
     if (!ready) return one_by_one(ctx, shapes, results);
     for (size_t i = 0; i < calls.size(); ++i) {

@@ -21,8 +21,29 @@ struct Unary {
 };
 
 template <class Op, class T>
+struct UnaryLane {
+  static constexpr int V = kLaneBytes / sizeof(T);
+  const Lane<T, V>* x;
+  Lane<T, V>* y;
+  __device__ __forceinline__ void operator()(int64_t i) const {
+    const Lane<T, V> in = x[i];
+    Lane<T, V> out;
+#pragma unroll
+    for (int k = 0; k < V; ++k) out.v[k] = narrow<T>(Op::eval(widen(in.v[k])));
+    y[i] = out;
+  }
+};
+
+template <class Op, class T>
 Status launch_unary(KernelContext& ctx, const void* x, void* y, int64_t n) {
   using F = Unary<Op, T>;
+  if constexpr (kInLanes<T> && !Op::info.predicate) {
+    using L = UnaryLane<Op, T>;
+    using Elements = Lane<T, L::V>;
+    if (fits_lanes(n, sizeof(T), x, y)) {
+      return for_each(ctx, n / L::V, L{static_cast<const Elements*>(x), static_cast<Elements*>(y)});
+    }
+  }
   return for_each(ctx, n, F{static_cast<const T*>(x), static_cast<typename F::Out*>(y)});
 }
 

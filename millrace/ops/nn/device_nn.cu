@@ -406,6 +406,8 @@ struct MatMulElement {
 Status device_pool(KernelContext& ctx, DeviceEngine::Pool kind, DType dtype,
                    const DeviceEngine::Pooling& sizes, const void* x, const void* dy, void* y) {
   using Pool = DeviceEngine::Pool;
+  const Status quick = device_pool_images(ctx, kind, dtype, sizes, x, dy, y);
+  if (quick.code() != Code::kUnimplemented) return quick;
   const bool backward = kind == Pool::kMaxGradient || kind == Pool::kAverageGradient;
   int64_t n = sizes.batch * sizes.channels;
   for (const Axis& axis : sizes.axes) n *= backward ? axis.input : axis.output;

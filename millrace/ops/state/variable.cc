@@ -3,10 +3,51 @@
 #include <utility>
 
 #include "millrace/graph/shape_context.h"
+#include "millrace/kernel/recorder.h"
 #include "millrace/ops/device_engine.h"
 
 namespace millrace {
 namespace {
+
+// A variable as recorded work uses it.
+class RecordedVariable final : public RecordedState {
+ public:
+  RecordedVariable(const KernelContext& ctx, const ResourceHandle& handle,
+                   Ref<ResourceVariable> variable)
+      : resources_(&ctx.resources()),
+        container_(container_or_default(handle.container)),
+        name_(handle.name),
+        variable_(std::move(variable)) {
+    const Tensor now = variable_->read();
+    dtype_ = now.dtype();
+    if (!now.valid()) return;
+    shape_ = now.shape();
+    data_ = now.raw();
+  }
+
+  const void* identity() const override { return variable_.get(); }
+  bool lock() override {
+    const auto found = resources_->lookup<ResourceVariable>(container_, name_);
+    if (!found.ok() || found->get() != variable_.get()) return false;
+    variable_->lock();
+    const Tensor& now = variable_->tensor();
+    if (now.valid() && now.dtype() == dtype_ && now.raw() == data_ && now.shape() == shape_ &&
+        (!written || now.writable())) {
+      return true;
+    }
+    variable_->unlock();
+    return false;
+  }
+  void unlock() override { variable_->unlock(); }
+
+ private:
+  const Ref<ResourceManager> resources_;
+  const std::string container_, name_;
+  const Ref<ResourceVariable> variable_;
+  DType dtype_ = DType::kInvalid;
+  Shape shape_;
+  const void* data_ = nullptr;
+};
 
 bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -107,6 +148,9 @@ Result<Ref<ResourceVariable>> variable_input(const KernelContext& ctx, int i) {
   Result<Ref<ResourceVariable>> found = ctx.resources().lookup<ResourceVariable>(
       container_or_default(handle->container), handle->name);
   if (!found.ok()) return uninitialized_variable(*handle);
+  if (Recorder* const recorder = as_recorder(ctx.device())) {
+    recorder->uses(std::make_unique<RecordedVariable>(ctx, *handle, *found));
+  }
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "millrace/kernel/recorder.h"
 #include "millrace/ops/device_engine.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/snapshot_copy.h"
@@ -12,6 +13,12 @@ namespace millrace {
 namespace {
 
 bool in_snapshot(const Tensor& tensor) { return tensor.buffer() && tensor.buffer()->in_snapshot(); }
+
+// A copy that is recorded instead of made would have its place in the variable before its elements.
+Status check_not_recorded(const KernelContext& ctx) {
+  if (as_recorder(ctx.device()) == nullptr) return ok_status();
+  return unavailable("somebody else sees the variable now");
+}
 
 }  // namespace
 
@@ -37,6 +44,7 @@ Status VariableUpdate::find(int k, DType dtype) {
   if (!ctx_.input_is_ref(k)) {
     MR_TRY_ASSIGN(variables_[k], variable_input(ctx_, k));
     MR_TRY(check_variable_type(*variables_[k], dtype));
+    if (Recorder* const recorder = as_recorder(ctx_.device())) recorder->changes(identity(k));
   }
   for (int other = 0; other < k; ++other) {
     if (identity(other) == identity(k)) {
@@ -92,6 +100,7 @@ Result<Tensor*> VariableUpdate::writable(int k) {
     if (in_snapshot(*tensor)) [[unlikely]]
       MR_TRY(leave_snapshot(k));
   } else if (!tensor->writable()) {
+    MR_TRY(check_not_recorded(ctx_));
     MR_TRY_ASSIGN(*tensor, in_snapshot(*tensor) && device_engine(ctx_) == nullptr
                                ? SnapshotCopy::make(*tensor, ctx_.device().allocator())
                                : clone_on_device(ctx_, *tensor));
@@ -101,6 +110,7 @@ Result<Tensor*> VariableUpdate::writable(int k) {
 
 // The first writer copies; those who come meanwhile find the copy.
 Status VariableUpdate::leave_snapshot(int k) {
+  MR_TRY(check_not_recorded(ctx_));
   RefCell& cell = ctx_.input_ref(k);
   MutexLock lock(cell.mu);
   if (in_snapshot(cell.tensor)) {

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "millrace/base/env.h"
 #include "millrace/base/file.h"
@@ -73,9 +74,12 @@ Result<void*> load_kernel(const std::string& image, int) {
   return dlsym(library, "fused_on_host");
 }
 
-Status CompiledKernel::launch_function(const KernelContext&, void* function, unsigned,
+Status CompiledKernel::launch_function(const KernelContext& ctx, void* function, unsigned,
                                        std::span<const uint64_t> words) {
-  reinterpret_cast<void (*)(const uint64_t*)>(function)(words.data());
+  MR_TRY_ASSIGN(cudaStream_t stream, cuda_stream(ctx));
+  emulated_enqueue(stream, [function, kept = std::vector<uint64_t>(words.begin(), words.end())] {
+    reinterpret_cast<void (*)(const uint64_t*)>(function)(kept.data());
+  });
   return ok_status();
 }
 

@@ -1,6 +1,7 @@
 // What stands in for cuBLASLt and cuDNN where kernels are compiled for the host.
 
 #include "millrace/device/cuda/cuda_blas.h"
+#include "millrace/device/cuda/cuda_context.h"
 #include "millrace/device/cuda/cuda_dnn.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -14,8 +15,9 @@ using Sum = std::conditional_t<sizeof(T) == 8, double, float>;
 
 bool cuda_tf32() { return false; }
 
-Status cuda_matmul(const KernelContext&, DType dtype, const CudaProduct& s, const void* a,
-                   const void* b, void* c) {
+namespace {
+
+Status multiply(DType dtype, const CudaProduct& s, const void* a, const void* b, void* c) {
   return dispatch<FloatingTypes>(dtype, [&]<class T>() {
     for (int64_t i = 0; i < s.batch; ++i) {
       const T* x = static_cast<const T*>(a) + i * s.stride_a;
@@ -35,9 +37,8 @@ Status cuda_matmul(const KernelContext&, DType dtype, const CudaProduct& s, cons
   });
 }
 
-Status cuda_convolve(const KernelContext&, DType dtype, CudaConvolutionResult result,
-                     const CudaConvolution& s, const void* image, const void* filter,
-                     const void* output, void* to) {
+Status convolve(DType dtype, CudaConvolutionResult result, const CudaConvolution& s,
+                const void* image, const void* filter, const void* output, void* to) {
   for (int a = 0; a < 2; ++a) {
     const int64_t reach = (s.window[a] - 1) * s.dilation[a] + 1;
     MR_CHECK((s.input[a] + 2 * s.padding[a] - reach) / s.stride[a] + 1 == s.output[a]);
@@ -87,6 +88,26 @@ Status cuda_convolve(const KernelContext&, DType dtype, CudaConvolutionResult re
     }
     for (size_t i = 0; i < sums.size(); ++i) static_cast<T*>(to)[i] = static_cast<T>(sums[i]);
   });
+}
+
+}  // namespace
+
+Status cuda_matmul(const KernelContext& ctx, DType dtype, const CudaProduct& s, const void* a,
+                   const void* b, void* c) {
+  if (!kFloating.contains(dtype)) return unimplemented("products of matrices of ", dtype);
+  MR_TRY_ASSIGN(cudaStream_t stream, cuda_stream(ctx));
+  emulated_enqueue(stream, [=] { MR_CHECK(multiply(dtype, s, a, b, c).ok()); });
+  return ok_status();
+}
+
+Status cuda_convolve(const KernelContext& ctx, DType dtype, CudaConvolutionResult result,
+                     const CudaConvolution& s, const void* image, const void* filter,
+                     const void* output, void* to) {
+  if (!kFloating.contains(dtype)) return unimplemented("convolutions of ", dtype);
+  MR_TRY_ASSIGN(cudaStream_t stream, cuda_stream(ctx));
+  emulated_enqueue(stream,
+                   [=] { MR_CHECK(convolve(dtype, result, s, image, filter, output, to).ok()); });
+  return ok_status();
 }
 
 }  // namespace millrace
