@@ -144,6 +144,22 @@ class TestVariants:
         assert back.numpy().tolist() == splits.tolist()
         assert same.numpy().tolist() == values.tolist()
 
+    def test_a_great_many_rows_without_elements(self):
+        empty = self.pack([], np.zeros([0, 1], np.float32), rows=True)
+        (outer, inner), values = self.unpack(tf.reshape(empty, [3, 0]), 0, 2)
+        assert outer.numpy().tolist() == [0] * 4 and inner.numpy().tolist() == [0]
+        assert values.shape.as_list() == [0]
+        for shape in ([1 << 60, 0], [1 << 40, 1 << 40, 0], [(1 << 63) - 1, 0]):
+            with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)):
+                self.unpack(tf.reshape(empty, np.int64(shape)), 0, len(shape))
+        wide = self.pack([], tf.reshape(tf.zeros([0]), np.int64([1 << 62, 0])))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="too many to join"):
+            self.unpack(tf.stack([wide, wide, wide]), 0, 1)
+        with pytest.raises(
+            (ValueError, tf.errors.InvalidArgumentError), match="output_ragged_rank"
+        ):
+            self.unpack(empty, (1 << 63) - 1, 2)
+
     def test_matrices_of_variants(self):
         packed = tf.reshape(self.pack([], np.float32([[1], [2], [3], [4]]), rows=True), [2, 2])
         (outer, inner), values = self.unpack(packed, 0, 2)

@@ -149,6 +149,12 @@ class TestTensors:
         assert (tf.constant([1.0, 2.0], tf.float64) + [1, 2]).dtype is tf.float64
         assert tf.maximum([1, 2], tf.constant([1.5, 1.5])).numpy().tolist() == [1.5, 2.0]
 
+    def test_arrays_keep_what_the_usual_type_would_lose(self):
+        assert tf.reshape(tf.zeros([0]), np.int64([1 << 33, 0])).shape == (1 << 33, 0)
+        with tf.Graph().as_default():
+            assert tf.reshape(tf.zeros([0]), np.int64([1 << 33, 0])).shape == (1 << 33, 0)
+            assert tf.reshape(tf.zeros([6]), np.int64([2, 3])).op.inputs[1].dtype is tf.int32
+
     def test_conversions_of_a_users_own_come_first(self):
         class Two(list):
             pass

@@ -97,6 +97,15 @@ Result<Tensor> splits_from(const Tensor& splits, int64_t begin, int64_t end) {
   return out;
 }
 
+// Of numbers of rows: there may be a great many of empty ones.
+Result<int64_t> sum_of(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) {
+    return invalid_argument("ragged tensors of ", a, " and ", b, " rows are too many to join");
+  }
+  return sum;
+}
+
 // Input i in memory that is nobody else's.
 Result<Tensor> kept(const KernelContext& ctx, int i) {
   const Tensor& input = ctx.input(i);
@@ -172,7 +181,7 @@ class RaggedFromVariant : public Kernel {
   Status compute(KernelContext& ctx) const override {
     const Tensor& packed = ctx.input(0);
     const int64_t inner = input_rank_ < 0 ? output_rank_ - packed.rank() : input_rank_;
-    if (inner < 0 || inner + packed.rank() != output_rank_) {
+    if (inner < 0 || inner != output_rank_ - packed.rank()) {
       return invalid_argument("output_ragged_rank must be input_ragged_rank and the rank of ",
                               "encoded_ragged together, got ", output_rank_, ", ", input_rank_,
                               " and variants of shape ", packed.shape());
@@ -221,12 +230,13 @@ class RaggedFromVariant : public Kernel {
     // The dimensions in which the variants stand, but the last, have rows of one length.
     int64_t rows = 1;
     for (int d = 0; d + 1 < outer.rank(); ++d) {
-      rows *= outer.dim(d);
-      std::vector<int64_t> uniform(static_cast<size_t>(rows) + 1);
-      for (size_t i = 0; i < uniform.size(); ++i) {
-        uniform[i] = static_cast<int64_t>(i) * outer.dim(d + 1);
+      int64_t last = 0;
+      if (__builtin_mul_overflow(rows, outer.dim(d), &rows) || rows == INT64_MAX ||
+          __builtin_mul_overflow(rows, outer.dim(d + 1), &last)) {
+        return invalid_argument("no splits can say how many rows variants of shape ", outer,
+                                " make");
       }
-      MR_TRY(set_splits(ctx, d, uniform));
+      MR_TRY(set_uniform_splits(ctx, d, rows, outer.dim(d + 1)));
     }
     const int at = outer.rank() - 1;
     std::vector<int64_t> splits = {0};
@@ -234,7 +244,8 @@ class RaggedFromVariant : public Kernel {
       if (inner == 0 && part->values().rank() == 0) {
         return invalid_argument("scalars in variants have no rows to join");
       }
-      splits.push_back(splits.back() + part->rows());
+      MR_TRY_ASSIGN(const int64_t next, sum_of(splits.back(), part->rows()));
+      splits.push_back(next);
     }
     MR_TRY(set_splits(ctx, at, splits));
     for (size_t k = 0; k < inner; ++k) {
@@ -243,7 +254,8 @@ class RaggedFromVariant : public Kernel {
         const Tensor& own = part->splits()[k];
         const int64_t before = splits.back();
         for (int64_t i = 1; i < own.num_elements(); ++i) {
-          splits.push_back(before + split_at(own, i));
+          MR_TRY_ASSIGN(const int64_t next, sum_of(before, split_at(own, i)));
+          splits.push_back(next);
         }
       }
       MR_TRY(set_splits(ctx, at + 1 + static_cast<int>(k), splits));
@@ -257,12 +269,29 @@ class RaggedFromVariant : public Kernel {
       std::ranges::copy(splits, out->mutable_data<int64_t>().begin());
       return ok_status();
     }
-    if (splits.back() > INT32_MAX) {
-      return invalid_argument("splits of int32 cannot say ", splits.back());
-    }
+    MR_TRY(check_last(splits.back()));
     std::ranges::transform(splits, out->mutable_data<int32_t>().begin(),
                            [](int64_t split) { return static_cast<int32_t>(split); });
     return ok_status();
+  }
+
+  // Of so many rows, each of `size` of the next ones. There may be a great many of empty ones, so
+  // they are written where they go.
+  Status set_uniform_splits(KernelContext& ctx, int i, int64_t rows, int64_t size) const {
+    MR_TRY(check_last(rows * size));
+    MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(i, Shape{rows + 1}));
+    return dispatch<IndexTypes>(splits_, [&]<class T>() {
+      int64_t split = 0;
+      for (T& to : out->mutable_data<T>()) {
+        to = static_cast<T>(split);
+        split += size;
+      }
+    });
+  }
+
+  Status check_last(int64_t last) const {
+    if (splits_ == DType::kInt64 || last <= INT32_MAX) return ok_status();
+    return invalid_argument("splits of int32 cannot say ", last);
   }
 
   Status join_values(KernelContext& ctx, const std::vector<const RaggedVariant*>& parts) const {
@@ -277,7 +306,7 @@ class RaggedFromVariant : public Kernel {
             "the values of ragged tensors to join must have rows of one shape, ", "got ",
             parts[0]->values().shape(), " and ", shape);
       }
-      rows += shape.dim(0);
+      MR_TRY_ASSIGN(rows, sum_of(rows, shape.dim(0)));
     }
     MR_TRY_ASSIGN(const Shape shape, Shape{rows}.concat(row));
     MR_TRY_ASSIGN(Tensor * out, ctx.allocate_output(i, shape));
@@ -322,7 +351,8 @@ Status to_variant_shape(ShapeContext& c) {
 Status from_variant_shape(ShapeContext& c) {
   MR_TRY_ASSIGN(const int64_t input_rank, c.attr<int64_t>("input_ragged_rank"));
   MR_TRY_ASSIGN(const int64_t output_rank, c.attr<int64_t>("output_ragged_rank"));
-  if (c.input(0).rank_known() && input_rank >= 0 && input_rank + c.input(0).rank() != output_rank) {
+  if (c.input(0).rank_known() && input_rank >= 0 && output_rank >= 0 &&
+      input_rank != output_rank - c.input(0).rank()) {
     return invalid_argument("output_ragged_rank must be input_ragged_rank and the rank of ",
                             "encoded_ragged together, got ", output_rank, ", ", input_rank,
                             " and variants of shape ", c.input(0));

@@ -92,6 +92,7 @@ def internal_convert(
     functions = _functions_for(type(value))
     if dtype is None and preferred_dtype is not None:
         preferred_dtype = dtypes.as_dtype(preferred_dtype)
+    if dtype is None and preferred_dtype is not None and not _too_large(value, preferred_dtype):
         for function in functions:
             try:
                 made = function(value, dtype=preferred_dtype, name=name, as_ref=as_ref)
@@ -119,6 +120,15 @@ def internal_convert(
         f"registered. Attempt to convert a value ({_short(value)}) with an unsupported type "
         f"({type(value)}) to a Tensor."
     )
+
+
+def _too_large(value: Any, dtype: dtypes.DType) -> bool:
+    """Whether an array has integers that others would become in the type, of integers too."""
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind not in "iu":
+        return False
+    if not dtype.is_integer or value.dtype.itemsize <= dtype.size or value.size == 0:
+        return False
+    return bool(value.min() < dtype.min or value.max() > dtype.max)
 
 
 def convert_input(
