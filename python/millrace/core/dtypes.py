@@ -343,4 +343,4 @@ def _round_to_bfloat16(array: np.ndarray) -> np.ndarray:
 
 def from_bfloat16_bits(bits: np.ndarray) -> np.ndarray:
     """The numbers that bits of bfloat16 stand for, as float32."""
-    return (np.asarray(bits).astype(np.uint32) << 16).view(np.float32)
+    return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -291,7 +291,7 @@ def make_array(values: Any, dtype: dtypes.DType | None, shape: Any = None) -> np
         raise (ValueError if at_once else TypeError)(
             f"Expected numbers, got {bad[0]!r} of type '{type(bad[0]).__name__}' instead. {text}"
         )
-    if array.dtype.kind in "SU":
+    if array.dtype.kind in "SU" and isinstance(values, (list, tuple)):
         raise ValueError(
             f"Can't convert Python sequence with mixed types to Tensor: {_short(values)}."
         )
