@@ -415,3 +415,14 @@ def test_the_incomplete_gamma_functions_have_gradients_by_both_arguments():
         np.testing.assert_allclose(
             by_x, run(f(a, x + step) - f(a, x - step)) / (2 * step), rtol=1e-7
         )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_angles_of_points_with_zeros_and_infinities(dtype):
+    values = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf], dtype)
+    y, x = (part.ravel() for part in np.meshgrid(values, values))
+    angles, expected = run(tf.atan2(tf.constant(y), tf.constant(x))), np.arctan2(y, x)
+    np.testing.assert_allclose(angles, expected, rtol=1e-6)
+    assert np.array_equal(np.signbit(angles), np.signbit(expected))
+    origin = tf.zeros([], dtype)
+    assert run(tf.gradients(tf.atan2(origin, origin), [origin])) == [0]

@@ -74,23 +74,33 @@ def _half(x: Tensor) -> Tensor:
 
 @export(v1=("atan2", "math.atan2"), v2=("atan2", "math.atan2"))
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """The angle of the point (x, y), from -pi to pi; 0 at the origin."""
+    """The angle of the point (x, y), from -pi to pi. Zeros count as points on the side of their
+    sign, infinite numbers as far off alike; the gradient at the origin is 0."""
     with name_scope(name, "Atan2", [y, x]) as scope:
         y = convert_to_tensor(y, name="y")
         x = convert_to_tensor(x, name="x", dtype=y.dtype.base_dtype)
-        # The quotient by the larger one; the other is replaced, so that nothing divides by 0.
-        flat = gen_ops.greater_equal(gen_ops.abs(x), gen_ops.abs(y))
+        far = gen_ops.logical_and(gen_ops.is_inf(x), gen_ops.is_inf(y))
+        x = gen_ops.select_v2(far, gen_ops.sign(x), x)
+        y = gen_ops.select_v2(far, gen_ops.sign(y), y)
         one = convert_to_tensor(1, dtype=y.dtype.base_dtype)
         zero = convert_to_tensor(0, dtype=y.dtype.base_dtype)
+        # The quotient by the larger one; the other is replaced, so that nothing divides by 0.
+        flat = gen_ops.greater_equal(gen_ops.abs(x), gen_ops.abs(y))
         nowhere = gen_ops.logical_and(flat, gen_ops.equal(x, zero))
         low = gen_ops.select_v2(gen_ops.logical_and(flat, gen_ops.not_equal(x, zero)), x, one)
         high = gen_ops.select_v2(flat, one, y)
-        up = gen_ops.select_v2(gen_ops.less(y, zero), -one, one)
-        turn = gen_ops.select_v2(gen_ops.less(x, zero), up * np.pi, zero)
-        beside = gen_ops.atan(gen_ops.select_v2(flat, y, zero) / low) + turn
+        up = gen_ops.select_v2(_is_negative(y), -one, one)
+        near = gen_ops.atan(gen_ops.select_v2(flat, y, zero) / low)
+        beside = gen_ops.select_v2(_is_negative(x), near + up * np.pi, near)
         above = up * (np.pi / 2) - gen_ops.atan(gen_ops.select_v2(flat, zero, x) / high)
         angle = gen_ops.select_v2(flat, beside, above)
-        return gen_ops.select_v2(nowhere, zero, angle, name=scope)
+        return gen_ops.select_v2(nowhere, gen_ops.stop_gradient(angle), angle, name=scope)
+
+
+def _is_negative(x: Tensor) -> Tensor:
+    """Whether numbers have the sign, -0 too."""
+    zero = convert_to_tensor(0, dtype=x.dtype.base_dtype)
+    return gen_ops.less(gen_ops.select_v2(gen_ops.equal(x, zero), gen_ops.reciprocal(x), x), zero)
 
 
 @export(v1=("igamma", "math.igamma"), v2="math.igamma")
