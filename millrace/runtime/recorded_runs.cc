@@ -409,7 +409,7 @@ Status RecordedRuns::call_kernels(Step& step, Recorder& recorder) {
       if (--uses[slot] == 0) slots[slot].clear();
     }
     for (int i = 0; i < plan_step.num_outputs; ++i) {
-      const auto slot = static_cast<size_t>(plan_step.first_output + i);
+      const size_t slot = nth(plan_step.first_output, i);
       if (uses[slot] == 0) slots[slot].clear();
     }
   }
