@@ -16,7 +16,7 @@ OpSpec with_inputs(const StatelessOp& op, const char* name, std::vector<OpSpec::
   std::vector<OpSpec::Arg> inputs = op.before;
   inputs.insert(inputs.end(), own.begin(), own.end());
   inputs.insert(inputs.end(), op.after.begin(), op.after.end());
-  spec.inputs = std::move(inputs);
+  spec.inputs = inputs;
   return spec;
 }
 
@@ -73,7 +73,7 @@ void add_stateless(Registry& registry, const StatelessOp& op) {
     OpSpec spec = with_inputs(op, op.with_seed, {{"seed", "host(Tseed)", "Two integers."}});
     std::vector<OpSpec::Type> types(spec.types.begin(), spec.types.end());
     types.push_back({"Tseed", kIndexTypes, DType::kInt64});
-    spec.types = std::move(types);
+    spec.types = types;
     registry.add(spec);
   }
   if (op.with_key != nullptr) {
