@@ -1,7 +1,6 @@
 #include "millrace/ops/random/stateless.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "millrace/graph/shape_context.h"
