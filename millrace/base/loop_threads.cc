@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "millrace/base/hash.h"
+
 namespace millrace {
 namespace {
 
@@ -23,12 +25,6 @@ constexpr uint64_t kPeriodOfTwice = 64;
 constexpr uint64_t kMostPeriod = 256;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-uint64_t mixed(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
 
 int highest_level(int most, int levels) {
   return std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(most - 1))), levels - 1);
@@ -53,7 +49,7 @@ uint64_t period_of_tries(uint64_t known, uint64_t other) {
 LoopThreads::LoopThreads() : entries_(kEntries) {}
 
 uint32_t LoopThreads::find(uint64_t loop) {
-  const auto first = static_cast<uint32_t>(mixed(loop) % kEntries);
+  const auto first = static_cast<uint32_t>(hash_combine(0, loop) % kEntries);
   for (uint32_t i = 0; i < kProbes; ++i) {
     const auto at = static_cast<uint32_t>((first + i) % kEntries);
     const uint64_t here = entries_[at].loop.load(kRelaxed);
@@ -77,7 +73,7 @@ uint32_t LoopThreads::find(uint64_t loop) {
 
 LoopThreads::Choice LoopThreads::choose(uint64_t loop, int most) {
   // Times with as many threads tell nothing where more are allowed.
-  loop = mixed(loop + static_cast<uint64_t>(most)) | 1;
+  loop = hash_combine(loop, static_cast<uint64_t>(most)) | 1;
   const uint32_t at = find(loop);
   Entry& entry = entries_[at];
   const int highest = highest_level(most, kLevels);
@@ -85,7 +81,7 @@ LoopThreads::Choice LoopThreads::choose(uint64_t loop, int most) {
   if (run == 0) entry.level.store(highest, kRelaxed);
   int level = std::clamp(entry.level.load(kRelaxed), 0, highest);
   // As good as random, lest the loops of a step always meet the same turn.
-  const uint64_t turn = mixed(runs_.fetch_add(1, kRelaxed) / kTogether + 1);
+  const uint64_t turn = hash_combine(1, runs_.fetch_add(1, kRelaxed) / kTogether);
   const bool more = level == 0 || (level < highest && (turn >> 32) % 2 == 0);
   const int other = more ? level + 1 : level - 1;
   const uint64_t known = entry.nanos[level].load(kRelaxed);

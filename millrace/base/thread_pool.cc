@@ -16,6 +16,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/env.h"
 #include "millrace/base/futex.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/log.h"
 #include "millrace/base/loop_threads.h"
 #include "millrace/base/mutex.h"
@@ -142,12 +143,9 @@ uint64_t identity(const FunctionRef<void(int64_t, int64_t)>& body, int64_t n,
   struct Parts {
     uintptr_t object, code;
   };
-  uint64_t out = std::bit_cast<Parts>(body).code;
-  for (const uint64_t more :
-       {static_cast<uint64_t>(n), std::bit_cast<uint64_t>(cost_ns_per_unit)}) {
-    out = (out ^ (out >> 32)) * 0x9E3779B97F4A7C15u + more;
-  }
-  return out;
+  uint64_t out = hash_combine(0, std::bit_cast<Parts>(body).code);
+  out = hash_combine(out, static_cast<uint64_t>(n));
+  return hash_combine(out, std::bit_cast<uint64_t>(cost_ns_per_unit));
 }
 
 // One parallel_for in progress, on its caller's stack. While it wants helpers it is in the pool's
